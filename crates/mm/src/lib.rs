@@ -1,0 +1,4 @@
+#![forbid(unsafe_code)]
+//! The memory manager of largefolio.
+
+pub mod units;

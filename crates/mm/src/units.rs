@@ -1,0 +1,272 @@
+//! Numbers with a unit: addresses, page numbers, orders and the base page size.
+//!
+//! Owns the newtypes that keep a page frame number from being used as a file index, and the few
+//! conversions between them. Does not own any policy.
+//!
+//! Invariants:
+//! - I1: a [`PageSize`] is 4, 16 or 64 KiB.
+//! - I2: an [`Order`] is at most [`Order::LIMIT`], so `1 << order` never overflows.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Size of a base page: 4 KiB, 16 KiB or 64 KiB (BEHAVIOUR.md 0.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PageSize {
+    /// 4 KiB: x86-64 and most arm64 kernels.
+    #[serde(rename = "4K")]
+    K4,
+    /// 16 KiB arm64 kernels.
+    #[serde(rename = "16K")]
+    K16,
+    /// 64 KiB arm64 kernels.
+    #[serde(rename = "64K")]
+    K64,
+}
+
+impl PageSize {
+    /// log2 of the size in bytes: 12, 14 or 16.
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        match self {
+            Self::K4 => 12,
+            Self::K16 => 14,
+            Self::K64 => 16,
+        }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        1 << self.shift()
+    }
+
+    /// Order of the folio one PMD entry maps: 9, 11 or 13 (`log2(size / 8)`, BEHAVIOUR.md 0.4).
+    #[must_use]
+    pub const fn pmd_order(self) -> Order {
+        match self {
+            Self::K4 => Order(9),
+            Self::K16 => Order(11),
+            Self::K64 => Order(13),
+        }
+    }
+
+    /// Largest buddy order: 10, 11 or 13 (BEHAVIOUR.md 0.4, `MAX_PAGE_ORDER`).
+    #[must_use]
+    pub const fn max_page_order(self) -> Order {
+        match self {
+            Self::K4 => Order(10),
+            Self::K16 => Order(11),
+            Self::K64 => Order(13),
+        }
+    }
+
+    /// Order of an arm64 contpte block: 4, 7 or 5 (64 KiB, 2 MiB, 2 MiB; BEHAVIOUR.md C.1).
+    #[must_use]
+    pub const fn contpte_order(self) -> Order {
+        match self {
+            Self::K4 => Order(4),
+            Self::K16 => Order(7),
+            Self::K64 => Order(5),
+        }
+    }
+
+    /// Order of the largest folio of at most `bytes`; order 0 when one page is already larger.
+    ///
+    /// ```
+    /// use largefolio_mm::units::{Order, PageSize};
+    /// assert_eq!(PageSize::K4.order_of_bytes(64 << 10), Order::new(4));
+    /// assert_eq!(PageSize::K64.order_of_bytes(64 << 10), Order::ZERO);
+    /// ```
+    #[must_use]
+    pub const fn order_of_bytes(self, bytes: u64) -> Order {
+        let nr_pages = bytes >> self.shift();
+        if nr_pages == 0 { Order::ZERO } else { Order(nr_pages.ilog2() as u8) }
+    }
+
+    /// Number of whole or partial base pages in `bytes`.
+    #[must_use]
+    pub const fn pages_in(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.bytes())
+    }
+}
+
+impl fmt::Display for PageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}K", self.bytes() >> 10)
+    }
+}
+
+/// log2 of a folio's number of base pages.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Order(u8);
+
+impl Order {
+    /// A single base page.
+    pub const ZERO: Self = Self(0);
+    /// No folio of any supported machine is larger than 2^20 pages.
+    pub const LIMIT: u8 = 20;
+
+    /// The order `order`.
+    ///
+    /// # Panics
+    /// When `order` exceeds [`Order::LIMIT`] (I2); orders read from outside are checked before.
+    #[must_use]
+    pub const fn new(order: u8) -> Self {
+        assert!(order <= Self::LIMIT, "I2: order beyond LIMIT");
+        Self(order)
+    }
+
+    /// floor(log2 `nr_pages`), and order 0 for no pages at all.
+    #[must_use]
+    pub const fn floor_of(nr_pages: u64) -> Self {
+        if nr_pages < 2 {
+            return Self(0);
+        }
+        let log2 = nr_pages.ilog2() as u8;
+        if log2 > Self::LIMIT { Self(Self::LIMIT) } else { Self(log2) }
+    }
+
+    /// Largest order whose natural alignment `index` satisfies (`ctz`), at most [`Order::LIMIT`].
+    #[must_use]
+    pub const fn alignment_of(index: u64) -> Self {
+        let zeros = index.trailing_zeros() as u8;
+        if zeros > Self::LIMIT { Self(Self::LIMIT) } else { Self(zeros) }
+    }
+
+    /// The plain number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Number of base pages, `2^order`.
+    #[must_use]
+    pub const fn nr_pages(self) -> u64 {
+        1 << self.0
+    }
+
+    /// `number` rounded down to a multiple of `2^order`.
+    #[must_use]
+    pub const fn round_down(self, number: u64) -> u64 {
+        number & !(self.nr_pages() - 1)
+    }
+
+    /// `number` rounded up to a multiple of `2^order`; saturates at the last multiple.
+    #[must_use]
+    pub const fn round_up(self, number: u64) -> u64 {
+        self.round_down(number.saturating_add(self.nr_pages() - 1))
+    }
+
+    /// Whether `number` is a multiple of `2^order`.
+    #[must_use]
+    pub const fn is_aligned(self, number: u64) -> bool {
+        number & (self.nr_pages() - 1) == 0
+    }
+
+    /// `order + by`, at most [`Order::LIMIT`].
+    #[must_use]
+    pub const fn raised(self, by: u8) -> Self {
+        let sum = self.0.saturating_add(by);
+        if sum > Self::LIMIT { Self(Self::LIMIT) } else { Self(sum) }
+    }
+
+    /// The next smaller order, `None` for order 0.
+    #[must_use]
+    pub const fn lower(self) -> Option<Self> {
+        match self.0.checked_sub(1) {
+            Some(order) => Some(Self(order)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "o{}", self.0)
+    }
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl $name {
+            /// The number `by` further on.
+            ///
+            /// # Panics
+            /// On overflow: callers bound their ranges at the edge of the crate.
+            #[must_use]
+            pub const fn plus(self, by: u64) -> Self {
+                let Some(sum) = self.0.checked_add(by) else { panic!("number overflow") };
+                Self(sum)
+            }
+        }
+    };
+}
+
+number! {
+    /// Page frame number: a base page of physical memory.
+    Pfn
+}
+number! {
+    /// Page offset in a mapping (a file), in base pages.
+    PageIndex
+}
+number! {
+    /// Virtual page number: a virtual address divided by the base page size.
+    Vpn
+}
+number! {
+    /// Virtual address in bytes.
+    Vaddr
+}
+
+impl Vaddr {
+    /// The page that holds this address.
+    #[must_use]
+    pub const fn vpn(self, page: PageSize) -> Vpn {
+        Vpn(self.0 >> page.shift())
+    }
+}
+
+impl Vpn {
+    /// First address of the page.
+    #[must_use]
+    pub const fn vaddr(self, page: PageSize) -> Vaddr {
+        Vaddr(self.0 << page.shift())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_follows_natural_alignment() {
+        let order = Order::new(4);
+        assert_eq!((order.round_down(31), order.round_up(17), order.nr_pages()), (16, 32, 16));
+        assert_eq!(Order::floor_of(60), Order::new(5));
+        assert_eq!(Order::alignment_of(48), Order::new(4));
+        assert_eq!(Order::alignment_of(0), Order::new(Order::LIMIT));
+    }
+
+    #[test]
+    fn page_sizes_give_the_table_of_0_4() {
+        let rows = [PageSize::K4, PageSize::K16, PageSize::K64]
+            .map(|p| (p.pmd_order().get(), p.max_page_order().get(), p.contpte_order().get()));
+        assert_eq!(rows, [(9, 10, 4), (11, 11, 7), (13, 13, 5)]);
+    }
+}

@@ -1,0 +1,169 @@
+//! One event of a trace: what a row means.
+//!
+//! Owns the vocabulary that recorder, generators, file format and replay share. Does not own how
+//! rows are stored ([`crate::file`]) or what a kernel does with them.
+//!
+//! | op | addr | len | pos | aux | flags | file |
+//! |---|---|---|---|---|---|---|
+//! | exec read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
+//! | mmap | address given by the kernel | bytes | file position | 0 | `PROT_*`, `MAP_*` | file or none |
+//! | munmap | address | bytes | 0 | 0 | 0 | - |
+//! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
+//! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
+//! | madvise | address | bytes | 0 | advice | 0 | - |
+//! | brk | old end of the heap | 0 | new end | 0 | 0 | - |
+//! | fork | 0 | 0 | 0 | new thread id | `SHARES_MEMORY` for a thread | - |
+//! | exit | 0 | 0 | exit status | 0 | why: [`ExitKind`] | - |
+//! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
+//! | pread pwrite | 0 | bytes moved | file position | descriptor | 0 | file |
+//! | truncate | 0 | new size | 0 | 0 | 0 | file |
+//! | fadvise | 0 | bytes | file position | advice | 0 | file |
+//! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
+//! | collapse | address | bytes | 0 | 0 | 0 | - |
+
+/// What a row describes. The numbers are the file format (schema version 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the table of the module says what each row holds")]
+pub enum Op {
+    Exec = 0,
+    Read = 1,
+    Write = 2,
+    Mmap = 3,
+    Munmap = 4,
+    Mprotect = 5,
+    Mremap = 6,
+    Madvise = 7,
+    Brk = 8,
+    Fork = 9,
+    Exit = 10,
+    Open = 11,
+    Pread = 12,
+    Pwrite = 13,
+    Truncate = 14,
+    Fadvise = 15,
+    DropCaches = 16,
+    Collapse = 17,
+}
+
+impl Op {
+    /// Every op, in the order of its number.
+    pub const ALL: [Self; 18] = [
+        Self::Exec,
+        Self::Read,
+        Self::Write,
+        Self::Mmap,
+        Self::Munmap,
+        Self::Mprotect,
+        Self::Mremap,
+        Self::Madvise,
+        Self::Brk,
+        Self::Fork,
+        Self::Exit,
+        Self::Open,
+        Self::Pread,
+        Self::Pwrite,
+        Self::Truncate,
+        Self::Fadvise,
+        Self::DropCaches,
+        Self::Collapse,
+    ];
+
+    /// The op with this number, `None` for a number no op has.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Lower-case name, as `folio trace cat` prints it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Mmap => "mmap",
+            Self::Munmap => "munmap",
+            Self::Mprotect => "mprotect",
+            Self::Mremap => "mremap",
+            Self::Madvise => "madvise",
+            Self::Brk => "brk",
+            Self::Fork => "fork",
+            Self::Exit => "exit",
+            Self::Open => "open",
+            Self::Pread => "pread",
+            Self::Pwrite => "pwrite",
+            Self::Truncate => "truncate",
+            Self::Fadvise => "fadvise",
+            Self::DropCaches => "drop_caches",
+            Self::Collapse => "collapse",
+        }
+    }
+
+    /// Whether the row is a run of memory references (exec, read or write).
+    #[must_use]
+    pub const fn is_reference(self) -> bool {
+        matches!(self, Self::Exec | Self::Read | Self::Write)
+    }
+}
+
+/// Dense number of a thread of the recorded program; 0 is the first thread.
+pub type ThreadId = u32;
+
+/// Row of the file table in the footer.
+pub type FileId = u32;
+
+/// One row of a trace; the module's table gives the meaning of each field by op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Thread that did it.
+    pub thread: ThreadId,
+    /// What it did.
+    pub op: Op,
+    /// Address in bytes.
+    pub addr: u64,
+    /// Bytes, or number of references.
+    pub len: u64,
+    /// Position in a file in bytes, or the op's second address.
+    pub pos: u64,
+    /// The op's further number.
+    pub aux: u64,
+    /// The op's flags, with the numbers of the Linux x86-64 ABI.
+    pub flags: u32,
+    /// File concerned, a row of the file table.
+    pub file: Option<FileId>,
+}
+
+impl Event {
+    /// An event of `thread` with every number zero and no file.
+    #[must_use]
+    pub const fn new(thread: ThreadId, op: Op) -> Self {
+        Self { thread, op, addr: 0, len: 0, pos: 0, aux: 0, flags: 0, file: None }
+    }
+
+    /// A run of `count` references of kind `op` to the 4 KiB page at `addr`.
+    #[must_use]
+    pub const fn references(thread: ThreadId, op: Op, addr: u64, count: u64) -> Self {
+        let mut event = Self::new(thread, op);
+        event.addr = addr;
+        event.len = count;
+        event
+    }
+}
+
+/// `flags` of a fork: the new thread shares the address space (`CLONE_VM`).
+pub const SHARES_MEMORY: u32 = 1;
+
+/// `flags` of an exit: what ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ExitKind {
+    /// One thread.
+    Thread = 0,
+    /// The whole process.
+    Process = 1,
+    /// The process replaced its program (execve); what follows was not recorded.
+    Execve = 2,
+    /// The process was killed by the signal in `pos`.
+    Signal = 3,
+}

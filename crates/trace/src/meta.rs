@@ -1,0 +1,96 @@
+//! The footer of a trace: what was recorded, where and how.
+//!
+//! Owns the metadata types and their JSON form. Invariants:
+//! - I1: file ids are row numbers of [`Meta::files`].
+//! - I2: [`Meta::layout`] is sorted by address and its ranges do not overlap.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::FileId;
+
+/// Version of the schema this crate writes; a reader refuses a newer one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One file the program used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileInfo {
+    /// Path as the program's kernel knew it, or a name in `[..]` for a file that has none.
+    pub path: String,
+    /// Size in bytes when it was first seen.
+    pub size_bytes: u64,
+    /// ELF build id in hexadecimal, empty when there is none.
+    pub build_id: String,
+    /// Filesystem by name (`ext4`, `xfs`, `tmpfs`, ..), empty when unknown.
+    pub filesystem: String,
+}
+
+/// One mapping that existed before the first event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutEntry {
+    /// First address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// `PROT_*` bits of the Linux x86-64 ABI.
+    pub prot: u32,
+    /// Mapped file, `None` for anonymous memory.
+    pub file: Option<FileId>,
+    /// Position in the file in bytes.
+    pub pos: u64,
+    /// Kind: what the loader made it for.
+    pub kind: LayoutKind,
+}
+
+/// What an initial mapping is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutKind {
+    /// Segment of the program's own ELF file (text, data or bss).
+    Program,
+    /// Segment of the ELF interpreter (the dynamic loader).
+    Interpreter,
+    /// Stack of the first thread.
+    Stack,
+    /// Heap (brk).
+    Heap,
+    /// Anything else.
+    Other,
+}
+
+/// Everything the footer says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Meta {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What made the trace: `qemu`, `valgrind`, `generator NAME`, ..
+    pub recorder: String,
+    /// Version of folio that wrote it.
+    pub tool_version: String,
+    /// Kernel release of the recording machine, empty for a generated trace.
+    pub kernel: String,
+    /// CPU model of the recording machine, empty for a generated trace.
+    pub machine: String,
+    /// Granularity of references and system calls in bytes: 4096.
+    pub page_bytes: u64,
+    /// Seed of a generated trace.
+    pub seed: Option<u64>,
+    /// Files, addressed by [`FileId`].
+    pub files: Vec<FileInfo>,
+    /// Mappings that existed before the first event.
+    pub layout: Vec<LayoutEntry>,
+    /// Heap's first address (brk), 0 when unknown.
+    pub brk: u64,
+    /// Total references in the rows.
+    pub nr_references: u64,
+    /// Total rows.
+    pub nr_rows: u64,
+    /// How the recording ended, in words: `exit 0`, `signal 2`, `execve /bin/true`, `stopped`.
+    pub ended: String,
+    /// What the recorder could not see or had to leave out, one sentence each.
+    pub warnings: Vec<String>,
+}
