@@ -1,4 +1,48 @@
 #![forbid(unsafe_code)]
-//! The memory manager of largefolio.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "ids and offsets are bounded where they are made: 32-bit ids, 6-bit slots"
+)]
+//! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
+//! kernel as a deterministic state machine, without an operating system and without unsafe code.
+//!
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`page_cache`]
+//! [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`] [`unmap`] [`fork`] [`io`]
+//! [`memory`].
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | base page | the kernel's page: 4, 16 or 64 KiB |
+//! | folio | `2^order` naturally aligned base pages managed as one |
+//! | order | log2 of a folio's base pages |
+//! | pfn | number of a base page of physical memory |
+//! | index, pos | page offset and byte offset in a file |
+//! | mapping | the page cache of one file |
+//! | vma | an area of virtual memory with one backing and one protection |
+//! | window | what one readahead reads: start, size, `async_size` |
+//! | marker | flag on the folio whose reach starts the next window |
+//! | fault-around | mapping what is cached around a fault |
+//! | contpte | a folded block of page-table entries that takes one TLB entry (arm64) |
+//! | PMD order | order of the folio that one PMD entry maps |
 
+pub mod buddy;
+pub mod counters;
+pub mod fault;
+pub mod folio;
+pub mod fork;
+pub mod io;
+pub mod map;
+pub mod mapping;
+pub mod memory;
+pub mod page_cache;
+pub mod pgtable;
+pub mod placement;
+pub mod ram;
+pub mod readahead;
+pub mod rules;
+pub mod space;
 pub mod units;
+pub mod unmap;
+pub mod vma;

@@ -1,1 +1,89 @@
-//! Placeholder.
+//! A QEMU TCG plugin that tells `folio record` what an unmodified program touches.
+//!
+//! Owns everything that happens inside the recorded process: the callbacks of QEMU ([`block`],
+//! [`syscall`]), the collapse of references into rows ([`tail`]), threads ([`thread`], [`grace`])
+//! and the connection ([`link`]). Does not own ids, files' metadata or the trace file: that is
+//! `largefolio-linux`.
+//!
+//! ```text
+//!   translated block -> block::executed / read / written -> Tail (8192 rows, shared file)
+//!   system call      -> syscall::entered / left ----------> flush, then the event
+//!                                                             | one packet
+//!                                                             v
+//!                                               folio record (SOCK_SEQPACKET)
+//! ```
+//!
+//! Invariants of the whole:
+//! - R1: the program's behaviour does not depend on the recording: no signal, no low descriptor,
+//!   no write into a file of the program, no failure passed on.
+//! - R2: rows and events of one thread arrive in program order; what is caused by an event of
+//!   another thread arrives after it.
+//! - R3: no callback unwinds, allocates on the hot path or waits without bound.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod block;
+mod grace;
+mod layout;
+mod link;
+mod qemu;
+mod spin;
+mod sys;
+mod syscall;
+mod tail;
+mod thread;
+#[expect(dead_code, reason = "the other side of the wire uses the rest")]
+mod wire;
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Version of the plugin interface this plugin was written for.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = 1;
+
+/// QEMU's entry: connects to the recording whose directory is the argument `dir=PATH`.
+///
+/// Returns 0, or -1 when there is no recording to connect to; QEMU then does not start.
+///
+/// # Safety
+/// `argv` points to `argc` C strings, as QEMU promises.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: qemu::PluginId,
+    _info: *const c_void,
+    argc: c_int,
+    argv: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let Some(directory) = (unsafe { directory_argument(argc, argv) }) else { return -1 };
+    if link::start(directory).is_err() {
+        return -1;
+    }
+    // SAFETY: `id` is the number QEMU gave this plugin; callbacks are functions of this library,
+    // which is never unloaded.
+    unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, block::translated) };
+    // SAFETY: as above.
+    unsafe { qemu::qemu_plugin_register_vcpu_syscall_cb(id, syscall::entered) };
+    // SAFETY: as above.
+    unsafe { qemu::qemu_plugin_register_vcpu_syscall_ret_cb(id, syscall::left) };
+    0
+}
+
+/// # Safety
+/// `argv` points to `argc` C strings.
+unsafe fn directory_argument(argc: c_int, argv: *mut *mut c_char) -> Option<PathBuf> {
+    for index in 0..usize::try_from(argc).ok()? {
+        // SAFETY: `index` is below `argc`.
+        let slot = unsafe { argv.add(index) };
+        // SAFETY: the slot is one of the `argc` pointers.
+        let argument = unsafe { *slot };
+        // SAFETY: each argument is a C string.
+        let argument = unsafe { CStr::from_ptr(argument) };
+        if let Some(path) = argument.to_bytes().strip_prefix(b"dir=") {
+            return Some(PathBuf::from(OsStr::from_bytes(path)));
+        }
+    }
+    None
+}

@@ -1,2 +1,8 @@
 #![forbid(unsafe_code)]
-//! Placeholder.
+//! Machines, kernels and the replay of a trace through the memory manager.
+
+pub mod kernel;
+pub mod machine;
+pub mod names;
+pub mod size;
+pub mod tlb;

@@ -6,7 +6,7 @@
 //! | op | addr | len | pos | aux | flags | file |
 //! |---|---|---|---|---|---|---|
 //! | exec read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
-//! | mmap | address given by the kernel | bytes | file position | 0 | `PROT_*`, `MAP_*` | file or none |
+//! | mmap | address given by the kernel | bytes | file position | 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
 //! | munmap | address | bytes | 0 | 0 | 0 | - |
 //! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
 //! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
@@ -149,6 +149,34 @@ impl Event {
         event.len = count;
         event
     }
+}
+
+/// Bit of an mmap's `flags` where `PROT_*` start. Below are `MAP_*`; of those, only the page size
+/// of a hugetlb mapping would reach up here, and hugetlb is not modelled.
+pub const PROT_SHIFT: u32 = 28;
+
+/// The `flags` of an mmap: `MAP_*` in bits 0 to 27, `PROT_*` in bits 28 to 31.
+///
+/// ```
+/// use largefolio_trace::event::{map_of, mmap_flags, prot_of};
+/// let flags = mmap_flags(5, 2); // PROT_READ | PROT_EXEC, MAP_PRIVATE
+/// assert_eq!((flags, prot_of(flags), map_of(flags)), (0x5000_0002, 5, 2));
+/// ```
+#[must_use]
+pub const fn mmap_flags(prot: u32, map: u32) -> u32 {
+    prot << PROT_SHIFT | map_of(map)
+}
+
+/// `PROT_*` in the `flags` of an mmap.
+#[must_use]
+pub const fn prot_of(flags: u32) -> u32 {
+    flags >> PROT_SHIFT
+}
+
+/// `MAP_*` in the `flags` of an mmap.
+#[must_use]
+pub const fn map_of(flags: u32) -> u32 {
+    flags & ((1 << PROT_SHIFT) - 1)
 }
 
 /// `flags` of a fork: the new thread shares the address space (`CLONE_VM`).

@@ -1,5 +1,38 @@
 #![forbid(unsafe_code)]
 //! The trace file of largefolio: what a program touched, in program order.
+//!
+//! Reading order: [`event`] (what a row means) and [`meta`] (what the footer says), [`validate`]
+//! (the rules both obey), [`file`](mod@file) (the Parquet file on disk), [`runs`] (how references
+//! become rows), [`generate`] (seeded synthetic traces), [`import`] (other tools' recordings).
+//!
+//! ```
+//! use largefolio_trace::{Batch, Event, Meta, Op, Reader, Writer};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let path = dir.path().join("two.folio");
+//! let mut writer = Writer::create(&path, Meta::default())?;
+//! writer.push(Event::references(0, Op::Exec, 0x40_0000, 12))?;
+//! writer.push(Event::references(0, Op::Read, 0x60_1000, 3))?;
+//! let summary = writer.finish()?;
+//! assert_eq!((summary.nr_rows, summary.nr_references), (2, 15));
+//!
+//! let mut reader = Reader::open(&path)?;
+//! assert_eq!(reader.meta().nr_references, 15);
+//! let mut batch = Batch::default();
+//! assert!(reader.next_batch(&mut batch)?);
+//! assert_eq!(batch.addrs(), [0x40_0000, 0x60_1000]);
+//! assert!(!reader.next_batch(&mut batch)?);
+//! # Ok(()) }
+//! ```
 
 pub mod event;
+pub mod file;
+pub mod generate;
+pub mod import;
 pub mod meta;
+pub mod runs;
+pub mod validate;
+
+pub use event::{Event, ExitKind, FileId, Op, ThreadId};
+pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer};
+pub use meta::{FileInfo, LayoutEntry, LayoutKind, Meta};

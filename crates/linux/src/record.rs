@@ -1,0 +1,45 @@
+//! `folio record`: the memory references of an unmodified program, into a trace file.
+//!
+//! Owns the checks before ([`Plan`]), the choice of recorder, the run, and what is told about it
+//! ([`Outcome`], [`Progress`]). Does not own the file format (`largefolio_trace`) or what happens
+//! inside the recorded process (`largefolio-recorder`, a QEMU plugin).
+//!
+//! ```text
+//!   Plan::new: program -- tools -- output      checks everything, changes nothing
+//!        |
+//!   Plan::run
+//!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
+//!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
+//! ```
+//!
+//! Files in reading order: [`system`] (the seam), [`program`], [`tools`], `plan`, `book/`,
+//! `layout`, `qemu/`, `valgrind/`.
+//!
+//! Invariants:
+//! - R1: the program sees its own arguments, environment, standard streams and exit code.
+//! - R2: however the program ends, and on SIGINT, SIGTERM and SIGHUP, the trace is complete up to
+//!   that point.
+//! - R3: what could not be seen is a sentence in [`Outcome::warnings`] and in the trace.
+
+pub mod program;
+pub mod system;
+pub mod tools;
+
+mod book;
+mod elf;
+mod error;
+mod files;
+mod finish;
+mod host;
+mod layout;
+mod outcome;
+mod plan;
+mod qemu;
+mod signals;
+mod sink;
+mod valgrind;
+
+pub use error::RecordError;
+pub use outcome::{Ended, Outcome, Progress, RecorderKind};
+pub use plan::{Plan, With};
+pub use sink::EventSink;

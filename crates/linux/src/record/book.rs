@@ -1,0 +1,137 @@
+//! The recording so far: what both recorders write into.
+//!
+//! Owns the counts, the file table, the initial layout and the warnings, and passes events on to
+//! the sink. Invariants:
+//! - I1: thread ids are dense in the order of [`Book::add_thread`].
+//! - I2: every event passed on is valid ([`Event::validate`]); one that is not came from a
+//!   program's odd arguments, and is counted and left out.
+
+use std::collections::BTreeMap;
+
+use largefolio_trace::event::{SHARES_MEMORY, mmap_flags};
+use largefolio_trace::{Event, ExitKind, LayoutEntry, Op, ThreadId, TraceError};
+
+use super::files::Files;
+use super::sink::EventSink;
+
+/// Warnings kept; beyond, only their number.
+const WARNINGS_MAX: usize = 32;
+
+/// The state of a recording.
+pub(crate) struct Book<'sink> {
+    sink: &'sink mut dyn EventSink,
+    /// Files of the recording.
+    pub(crate) files: Files,
+    /// Mappings before the first event.
+    pub(crate) layout: Vec<LayoutEntry>,
+    /// First address of the heap, 0 when unknown.
+    pub(crate) brk: u64,
+    /// Processes seen.
+    pub(crate) nr_processes: u32,
+    nr_threads: u32,
+    nr_references: u64,
+    nr_invalid: u64,
+    /// Warnings and how often each came.
+    warnings: BTreeMap<String, u64>,
+}
+
+impl<'sink> Book<'sink> {
+    /// An empty recording into `sink`.
+    pub(crate) fn new(sink: &'sink mut dyn EventSink) -> Self {
+        Self {
+            sink,
+            files: Files::default(),
+            layout: Vec::new(),
+            brk: 0,
+            nr_processes: 0,
+            nr_threads: 0,
+            nr_references: 0,
+            nr_invalid: 0,
+            warnings: BTreeMap::new(),
+        }
+    }
+
+    /// A new thread's id.
+    pub(crate) fn add_thread(&mut self) -> ThreadId {
+        self.nr_threads += 1;
+        self.nr_threads - 1
+    }
+
+    /// Threads seen, over all processes.
+    pub(crate) fn nr_threads(&self) -> u32 {
+        self.nr_threads
+    }
+
+    /// References passed on.
+    pub(crate) fn nr_references(&self) -> u64 {
+        self.nr_references
+    }
+
+    /// Bytes of the trace so far.
+    pub(crate) fn trace_bytes(&self) -> u64 {
+        self.sink.bytes_written()
+    }
+
+    /// Passes rows of references on; the caller made them valid.
+    pub(crate) fn push_references(&mut self, rows: &[Event]) -> Result<(), TraceError> {
+        self.nr_references += rows.iter().map(|row| row.len).sum::<u64>();
+        self.sink.push_rows(rows)
+    }
+
+    /// Passes an event on.
+    pub(crate) fn push(&mut self, event: Event) -> Result<(), TraceError> {
+        if event.validate().is_err() {
+            self.nr_invalid += 1;
+            return Ok(());
+        }
+        self.sink.push_rows(&[event])
+    }
+
+    /// An mmap that succeeded.
+    pub(crate) fn push_mmap(&mut self, event: Event, prot: u32, map: u32) -> Result<(), TraceError> {
+        self.push(Event { flags: mmap_flags(prot, map), aux: 0, ..event })
+    }
+
+    /// The start of a thread or process.
+    pub(crate) fn push_fork(
+        &mut self,
+        parent: ThreadId,
+        child: ThreadId,
+        shares_memory: bool,
+    ) -> Result<(), TraceError> {
+        let flags = if shares_memory { SHARES_MEMORY } else { 0 };
+        self.push(Event { aux: child.into(), flags, ..Event::new(parent, Op::Fork) })
+    }
+
+    /// The end of a thread or process.
+    pub(crate) fn push_exit(
+        &mut self,
+        thread: ThreadId,
+        kind: ExitKind,
+        status: u64,
+    ) -> Result<(), TraceError> {
+        self.push(Event { pos: status, flags: kind as u32, ..Event::new(thread, Op::Exit) })
+    }
+
+    /// Notes what was not seen. The same sentence again is only counted.
+    pub(crate) fn warn(&mut self, sentence: impl Into<String>) {
+        let is_full = self.warnings.len() >= WARNINGS_MAX;
+        let sentence = sentence.into();
+        if !is_full || self.warnings.contains_key(&sentence) {
+            *self.warnings.entry(sentence).or_insert(0) += 1;
+        }
+    }
+
+    /// All warnings as sentences.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        if self.nr_invalid > 0 {
+            let nr = self.nr_invalid;
+            self.warn(format!("{nr} system calls with arguments no trace can hold were left out."));
+        }
+        let warnings = std::mem::take(&mut self.warnings);
+        let sentence = |(text, nr): (String, u64)| {
+            if nr > 1 { format!("{text} ({nr} times)") } else { text }
+        };
+        warnings.into_iter().map(sentence).collect()
+    }
+}

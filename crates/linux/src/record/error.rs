@@ -1,0 +1,133 @@
+//! Why a recording cannot be made: cause and remedy in one sentence each.
+
+use std::io;
+use std::path::PathBuf;
+
+use largefolio_trace::TraceError;
+use thiserror::Error;
+
+/// Failure to record. All but the last three are found before the program starts.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// No program was named.
+    #[error("no program to record: put it after `--`, as in `folio record -- ls -l`")]
+    NoProgram,
+    /// Nothing of that name in `PATH`.
+    #[error("{0}: not found in PATH; give its path, as in `./{0}`")]
+    NotInPath(String),
+    /// No such file.
+    #[error("{}: no such file; check the path", .0.display())]
+    Missing(PathBuf),
+    /// A directory.
+    #[error("{}: is a directory; name a program in it", .0.display())]
+    Directory(PathBuf),
+    /// No right to execute.
+    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = .0.display())]
+    NotExecutable(PathBuf),
+    /// Not readable.
+    #[error("{}: {source}; the recorder must be able to read the program", path.display())]
+    Unreadable {
+        /// Program.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A text file without `#!`.
+    #[error(
+        "{path}: neither an ELF program nor a script with a `#!` line; \
+         if it is a shell script, record `sh {path}`", path = .0.display()
+    )]
+    NotAProgram(PathBuf),
+    /// Interpreters of interpreters without end.
+    #[error("{}: its `#!` interpreters lead to one another; fix the first line", .0.display())]
+    InterpreterLoop(PathBuf),
+    /// The `#!` interpreter cannot be used.
+    #[error("{}: its interpreter cannot be recorded: {source}", script.display())]
+    Interpreter {
+        /// Script.
+        script: PathBuf,
+        /// What is wrong with the interpreter.
+        source: Box<RecordError>,
+    },
+    /// A 32-bit program.
+    #[error("{}: a 32-bit program; only x86-64 programs can be recorded, build it without -m32",
+        .0.display())]
+    ThirtyTwoBit(PathBuf),
+    /// A program for another architecture.
+    #[error("{}: a program for {machine}; only x86-64 programs can be recorded, build it for \
+        x86-64", path.display())]
+    ForeignMachine {
+        /// Program.
+        path: PathBuf,
+        /// Architecture by name or number.
+        machine: String,
+    },
+    /// An ELF file that is not a program.
+    #[error("{}: an ELF file that is not a program (object file, core dump or damaged); link it \
+        first", .0.display())]
+    NotExecutableElf(PathBuf),
+    /// The output cannot be written.
+    #[error("{}: cannot write the trace: {source}; choose another place with --output",
+        path.display())]
+    Output {
+        /// Output file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Neither recorder is installed.
+    #[error("neither qemu-x86_64 with plugins nor valgrind found in PATH; install one: \
+        `apt-get install qemu-user` (fast) or `apt-get install valgrind`{}", hint(.0))]
+    NoRecorder(String),
+    /// QEMU was asked for and is not installed.
+    #[error("qemu-x86_64 not found in PATH; install it: `apt-get install qemu-user`, or use \
+        --with valgrind")]
+    NoQemu,
+    /// QEMU was asked for and has no plugins.
+    #[error("{}: built without plugins; install a qemu-user with them (Debian 12: `apt-get \
+        install qemu-user`), or use --with valgrind", .0.display())]
+    QemuWithoutPlugins(PathBuf),
+    /// Valgrind was asked for and is not installed.
+    #[error("valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \
+        qemu")]
+    NoValgrind,
+    /// The plugin is nowhere.
+    #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
+        --release -p largefolio-recorder` or name it in LARGEFOLIO_RECORDER",
+        crate::record::tools::PLUGIN_NAME, .0)]
+    NoPlugin(String),
+    /// The recorder did not start.
+    #[error("{recorder} did not start recording ({status}); run it by hand to see why: \
+        {command}")]
+    RecorderFailed {
+        /// Name of the recorder.
+        recorder: &'static str,
+        /// How its process ended.
+        status: String,
+        /// Command line.
+        command: String,
+    },
+    /// The operating system refused something the recording needs.
+    #[error("cannot {action}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The trace could not be written. The program ran to its end.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+fn hint(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(" ({reason})") }
+}
+
+impl RecordError {
+    /// For `map_err`.
+    pub(crate) fn os<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Os { action, source: source.into() }
+    }
+}

@@ -1,0 +1,91 @@
+//! The footer and the outcome of a recording.
+//!
+//! Owns what is said about a recording once, at its beginning and at its end.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Instant;
+
+use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
+
+use super::book::Book;
+use super::{Ended, Outcome, Plan, RecordError, RecorderKind, host};
+
+/// The footer as far as it is known before the program starts.
+pub(crate) fn meta(plan: &Plan, recorder: RecorderKind) -> Meta {
+    Meta {
+        command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        recorder: recorder.name().to_owned(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: host::kernel_release(),
+        machine: host::cpu_model(),
+        page_bytes: 4096,
+        ..Meta::default()
+    }
+}
+
+/// How a process ended, from what wait(2) said.
+pub(crate) fn ended_of(status: ExitStatus) -> Ended {
+    // Exit codes have 8 bits, signals 7.
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Code((code & 0xff) as u8),
+        (None, Some(signal)) => Ended::Signal((signal & 0x7f) as u8),
+        (None, None) => Ended::Code(0),
+    }
+}
+
+/// What a book knows at its end.
+pub(crate) struct Finish {
+    files: Vec<FileInfo>,
+    layout: Vec<LayoutEntry>,
+    brk: u64,
+    ended: String,
+    warnings: Vec<String>,
+    nr_threads: u32,
+    nr_processes: u32,
+}
+
+impl Finish {
+    /// Takes it out of the book; `warnings` come first.
+    pub(crate) fn of_book(book: &mut Book<'_>, ended: String, mut warnings: Vec<String>) -> Self {
+        warnings.extend(book.take_warnings());
+        Self {
+            files: std::mem::take(&mut book.files).into_table(),
+            layout: std::mem::take(&mut book.layout),
+            brk: book.brk,
+            ended,
+            warnings,
+            nr_threads: book.nr_threads(),
+            nr_processes: book.nr_processes,
+        }
+    }
+
+    /// Completes the trace.
+    pub(crate) fn complete(
+        self,
+        mut writer: Writer,
+        ended: Ended,
+        recorder: RecorderKind,
+        started: Instant,
+    ) -> Result<Outcome, RecordError> {
+        let meta = writer.meta_mut();
+        meta.files = self.files;
+        meta.layout = self.layout;
+        meta.brk = self.brk;
+        meta.ended = self.ended;
+        meta.warnings.clone_from(&self.warnings);
+        let summary = writer.finish()?;
+        Ok(Outcome {
+            path: summary.path,
+            ended,
+            nr_references: summary.nr_references,
+            nr_rows: summary.nr_rows,
+            trace_bytes: summary.file_bytes,
+            nr_threads: self.nr_threads,
+            nr_processes: self.nr_processes,
+            elapsed: started.elapsed(),
+            recorder,
+            warnings: self.warnings,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! What is told about a recording: while it runs and after.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the recorded program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit code.
+    Code(u8),
+    /// Killed by this signal.
+    Signal(u8),
+}
+
+impl Ended {
+    /// What a shell would report: the code, or 128 + the signal.
+    ///
+    /// ```
+    /// use largefolio_linux::record::Ended;
+    /// assert_eq!(Ended::Code(3).exit_code(), 3);
+    /// assert_eq!(Ended::Signal(2).exit_code(), 130);
+    /// ```
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => signal.saturating_add(128),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// What recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecorderKind {
+    /// QEMU user emulation with our plugin.
+    Qemu,
+    /// Valgrind's lackey.
+    Valgrind,
+}
+
+impl RecorderKind {
+    /// Name as the trace's footer has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Valgrind => "valgrind",
+        }
+    }
+}
+
+/// State of a running recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// References written so far.
+    pub nr_references: u64,
+    /// Bytes of the trace so far.
+    pub trace_bytes: u64,
+    /// Threads seen, over all processes.
+    pub nr_threads: u32,
+    /// Processes seen.
+    pub nr_processes: u32,
+    /// Time since the program started.
+    pub elapsed: Duration,
+}
+
+/// A finished recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The trace.
+    pub path: PathBuf,
+    /// How the program ended.
+    pub ended: Ended,
+    /// References in the rows.
+    pub nr_references: u64,
+    /// Rows of the trace.
+    pub nr_rows: u64,
+    /// Bytes of the trace.
+    pub trace_bytes: u64,
+    /// Threads of the program, over all processes.
+    pub nr_threads: u32,
+    /// Processes of the program.
+    pub nr_processes: u32,
+    /// From the program's start to the complete trace.
+    pub elapsed: Duration,
+    /// What recorded.
+    pub recorder: RecorderKind,
+    /// What was not seen or left out, one sentence each with its remedy.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,140 @@
+//! Which ELF program a command really runs.
+//!
+//! Owns the lookup through `PATH`, `#!` lines (the kernel's rules: one optional argument, the
+//! script's path after it) and the checks that only an x86-64 ELF program passes.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::RecordError;
+use super::system::{Node, System, find_in_path};
+
+/// Interpreters of interpreters that are followed; Linux follows as many.
+const INTERPRETERS_MAX: usize = 5;
+
+/// Longest `#!` line in bytes (`BINPRM_BUF_SIZE`).
+const SHEBANG_BYTES_MAX: usize = 256;
+
+const EM_X86_64: u16 = 62;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+
+/// A program that can be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The ELF file that runs: the program, or the interpreter of a script.
+    pub elf: PathBuf,
+    /// Its arguments, the zeroth included.
+    pub arguments: Vec<OsString>,
+    /// Name for the trace file: the command's last path component.
+    pub name: OsString,
+}
+
+/// Finds and checks the program of `command`.
+///
+/// # Errors
+/// One of [`RecordError`] for each way in which the command is no x86-64 program.
+pub fn resolve(system: &dyn System, command: &[OsString]) -> Result<Program, RecordError> {
+    let Some((first, rest)) = command.split_first().filter(|(first, _)| !first.is_empty()) else {
+        return Err(RecordError::NoProgram);
+    };
+    let path = find_in_path(system, first)
+        .ok_or_else(|| RecordError::NotInPath(first.to_string_lossy().into_owned()))?;
+    let mut arguments = vec![first.clone()];
+    arguments.extend_from_slice(rest);
+    let name = path.file_name().unwrap_or(first).to_owned();
+    follow(system, path, arguments, INTERPRETERS_MAX).map(|(elf, arguments)| Program {
+        elf,
+        arguments,
+        name,
+    })
+}
+
+fn follow(
+    system: &dyn System,
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    nr_left: usize,
+) -> Result<(PathBuf, Vec<OsString>), RecordError> {
+    match system.node(&path) {
+        Node::Missing => return Err(RecordError::Missing(path)),
+        Node::Directory => return Err(RecordError::Directory(path)),
+        Node::Plain => return Err(RecordError::NotExecutable(path)),
+        Node::Executable => {}
+    }
+    let head = system
+        .head(&path)
+        .map_err(|source| RecordError::Unreadable { path: path.clone(), source })?;
+    if head.starts_with(b"\x7fELF") {
+        check_elf(&path, &head)?;
+        return Ok((path, arguments));
+    }
+    let Some((interpreter, argument)) = shebang(&head) else {
+        return Err(RecordError::NotAProgram(path));
+    };
+    if nr_left == 0 {
+        return Err(RecordError::InterpreterLoop(path));
+    }
+    let mut next = vec![interpreter.clone()];
+    next.extend(argument);
+    next.push(path.clone().into_os_string());
+    next.extend(arguments.into_iter().skip(1));
+    follow(system, PathBuf::from(interpreter), next, nr_left - 1).map_err(|error| match error {
+        same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
+        source => RecordError::Interpreter { script: path, source: Box::new(source) },
+    })
+}
+
+/// Interpreter and optional argument of a `#!` line.
+fn shebang(head: &[u8]) -> Option<(OsString, Option<OsString>)> {
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.get(..SHEBANG_BYTES_MAX).unwrap_or(line);
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let split = line.iter().position(|byte| *byte == b' ' || *byte == b'\t');
+    let (interpreter, argument) = line.split_at(split.unwrap_or(line.len()));
+    let argument = argument.trim_ascii();
+    let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let is_named = !interpreter.is_empty();
+    is_named.then(|| (owned(interpreter), (!argument.is_empty()).then(|| owned(argument))))
+}
+
+fn check_elf(path: &Path, head: &[u8]) -> Result<(), RecordError> {
+    let half = |offset: usize| {
+        let bytes = head.get(offset..offset + 2)?;
+        bytes.try_into().ok().map(u16::from_le_bytes)
+    };
+    let (Some(&class), Some(kind), Some(machine)) = (head.get(4), half(16), half(18)) else {
+        return Err(RecordError::NotExecutableElf(path.to_path_buf()));
+    };
+    if class == 1 {
+        return Err(RecordError::ThirtyTwoBit(path.to_path_buf()));
+    }
+    if machine != EM_X86_64 {
+        let machine = machine_name(machine);
+        return Err(RecordError::ForeignMachine { path: path.to_path_buf(), machine });
+    }
+    if class != 2 || !matches!(kind, ET_EXEC | ET_DYN) {
+        return Err(RecordError::NotExecutableElf(path.to_path_buf()));
+    }
+    Ok(())
+}
+
+fn machine_name(machine: u16) -> String {
+    match machine {
+        183 => "arm64".to_owned(),
+        243 => "riscv".to_owned(),
+        21 => "ppc64".to_owned(),
+        22 => "s390x".to_owned(),
+        258 => "loongarch".to_owned(),
+        other => format!("ELF machine {other}"),
+    }
+}
+
+/// `<program>.folio` in the current directory.
+#[must_use]
+pub fn default_output(name: &OsStr) -> PathBuf {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.extend_from_slice(b".folio");
+    PathBuf::from(OsString::from_vec(bytes))
+}

@@ -1,0 +1,101 @@
+//! Recording through QEMU and the plugin.
+//!
+//! Owns the run: the private directory with socket and tails, the child, the completed trace.
+
+mod ledger;
+mod packet;
+mod process;
+mod session;
+mod tails;
+#[expect(dead_code, reason = "the other side of the wire uses the rest")]
+#[path = "../../../recorder/src/wire.rs"]
+pub(super) mod wire;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use largefolio_trace::Writer;
+use tempfile::TempDir;
+
+use self::ledger::Ledger;
+use self::session::{Session, listen};
+use super::book::Book;
+use super::finish::{self, Finish};
+use super::signals::Signals;
+use super::{Outcome, Plan, Progress, RecordError, RecorderKind, tools};
+
+/// A memory filesystem: tails are written to all the time and must not reach a disk.
+const MEMORY_DIRECTORY: &str = "/dev/shm";
+
+/// Records `plan`.
+pub(super) fn run(
+    plan: &Plan,
+    qemu: &Path,
+    plugin: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RecordError> {
+    let started = Instant::now();
+    let mut writer = Writer::create(&plan.output, finish::meta(plan, RecorderKind::Qemu))?;
+    let directory = private_directory().map_err(RecordError::os("make a private directory"))?;
+    let listener = listen(&directory.path().join(wire::SOCKET_NAME))
+        .map_err(RecordError::os("listen for the recorder"))?;
+    let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
+    let mut command = command(plan, qemu, plugin, directory.path());
+    let mut child = command.spawn().map_err(RecordError::os("start qemu-x86_64"))?;
+
+    let mut book = Book::new(&mut writer);
+    let program = plan.program.elf.clone();
+    let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
+    let mut session = Session::new(&mut ledger, listener);
+    let result = session.run(&mut child, &signals, progress);
+    let has_started = session.has_started();
+    drop(session);
+    let status = result.inspect_err(|_| abandon(&mut child))?;
+    if !has_started {
+        let command = format!("{command:?}");
+        let status = status.to_string();
+        return Err(RecordError::RecorderFailed { recorder: "qemu-x86_64", status, command });
+    }
+    let ended = finish::ended_of(status);
+    ledger.end_all(ended)?;
+    let ended_text = ledger.ended_text(ended);
+    let facts = Finish::of_book(&mut book, ended_text, Vec::new());
+    facts.complete(writer, ended, RecorderKind::Qemu, started)
+}
+
+/// The trace cannot go on: the sockets are closed, the plugin falls silent, the program ends as it
+/// would have.
+fn abandon(child: &mut Child) {
+    // Its status is of no use any more.
+    let _ = child.wait();
+}
+
+fn private_directory() -> std::io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("folio-");
+    // tempfile makes directories with mode 0700.
+    builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
+}
+
+fn command(plan: &Plan, qemu: &Path, plugin: &Path, directory: &Path) -> Command {
+    let mut option = tools::escape_commas(plugin.as_os_str());
+    option.push(",dir=");
+    option.push(tools::escape_commas(directory.as_os_str()));
+    let arguments: &[OsString] = &plan.program.arguments;
+    let (zeroth, rest) = arguments.split_at(arguments.len().min(1));
+    let mut command = Command::new(qemu);
+    command.arg("-plugin").arg(option);
+    if let Some(name) = zeroth.first() {
+        command.arg("-0").arg(name);
+    }
+    command.arg(absolute(&plan.program.elf)).args(rest);
+    command
+}
+
+/// QEMU takes a leading `-` for an option.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+

@@ -1,0 +1,363 @@
+//! From the messages of many processes to one order of events.
+//!
+//! Owns the processes and threads of the recording and the meaning of each message. Invariants:
+//! - L1: a thread's rows and events come in the order it sent them.
+//! - L2: a fork event comes before anything of the new thread or process: packets of threads not
+//!   yet announced are parked, connections of such processes are not read (by the session).
+//! - L3: a process has one exit event, after its last rows.
+
+use std::path::PathBuf;
+
+use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
+
+use super::packet::{Packet, decode_rows};
+use super::process::{Process, Thread};
+use super::tails;
+use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
+use crate::record::book::Book;
+use crate::record::{Ended, layout};
+
+use std::collections::BTreeMap;
+
+/// Packets parked for a thread that nobody announces; it is adopted then.
+const PARKED_MAX: usize = 256;
+
+const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another changed the address \
+     space: references around that moment may be in another order; record on a less busy machine.";
+
+/// The recording as the messages tell it.
+pub(crate) struct Ledger<'book, 'sink> {
+    /// Where events go.
+    pub(crate) book: &'book mut Book<'sink>,
+    directory: PathBuf,
+    program: PathBuf,
+    processes: BTreeMap<u32, Process>,
+    /// The first process.
+    top: Option<u32>,
+    events: Vec<Event>,
+}
+
+impl<'book, 'sink> Ledger<'book, 'sink> {
+    /// A recording of `program` whose tails are in `directory`.
+    pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
+        let processes = BTreeMap::new();
+        Self { book, directory, program, processes, top: None, events: Vec::new() }
+    }
+
+    /// The first process connected.
+    pub(crate) fn start(&mut self, pid: u32) {
+        if self.top.is_none() {
+            self.top = Some(pid);
+            let first = self.add_process(pid, false);
+            debug_assert_eq!(first, 0, "I1 of the book");
+        }
+    }
+
+    fn add_process(&mut self, pid: u32, borrows_memory: bool) -> ThreadId {
+        let first = self.book.add_thread();
+        self.book.nr_processes += 1;
+        self.processes.insert(pid, Process::new(pid, first, borrows_memory));
+        first
+    }
+
+    /// Whether messages of `pid` may be read: its fork is in the trace.
+    pub(crate) fn is_announced(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|process| !process.is_over)
+    }
+
+    /// Notes that `pid`, which is announced, connected.
+    pub(crate) fn connected(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.is_connected = true;
+            process.is_away = false;
+        }
+    }
+
+    /// A child whose parent cannot announce it any more.
+    pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), TraceError> {
+        let parent = self.processes.get(&parent).map_or(0, |process| process.first);
+        let child = self.add_process(pid, false);
+        self.book.push_fork(parent, child, false)
+    }
+
+    /// Whether the process that could announce a child is still there.
+    pub(crate) fn can_announce(&self, parent: u32) -> bool {
+        self.is_announced(parent)
+    }
+
+    /// Takes one message.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        let Some(packet) = Packet::decode(bytes) else {
+            self.book.warn("A message of the recorder could not be read and was left out.");
+            return Ok(());
+        };
+        let header = packet.header;
+        let Some(process) = self.processes.get_mut(&header.pid).filter(|found| !found.is_over)
+        else {
+            self.book.warn("Messages of a process that had ended were left out.");
+            return Ok(());
+        };
+        if process.threads.contains_key(&header.tid) || header.kind == Kind::Layout {
+            return self.apply(&packet);
+        }
+        process.parked.push(bytes.to_vec());
+        if process.parked.len() > PARKED_MAX {
+            let parent = process.first;
+            self.add_thread(header.pid, header.tid, parent)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, packet: &Packet<'_>) -> Result<(), TraceError> {
+        self.take_rows(&packet.header, packet.rows)?;
+        let header = &packet.header;
+        match header.kind {
+            Kind::Hello | Kind::Rows => Ok(()),
+            Kind::Layout => {
+                self.take_layout(packet.body);
+                Ok(())
+            }
+            Kind::Event => match WireEvent::decode(packet.body) {
+                Some(event) => self.take_event(header, &event),
+                None => Ok(()),
+            },
+            Kind::File => {
+                self.take_file(packet.body);
+                Ok(())
+            }
+            Kind::ExecveTry | Kind::ExecveFailed | Kind::Ending | Kind::Leaving => {
+                self.take_ending(header, packet.body);
+                Ok(())
+            }
+        }
+    }
+
+    fn thread(&mut self, pid: u32, tid: u32) -> Option<&mut Thread> {
+        self.processes.get_mut(&pid)?.threads.get_mut(&tid)
+    }
+
+    fn take_rows(&mut self, header: &Header, rows: &[u8]) -> Result<(), TraceError> {
+        let Some(thread) = self.thread(header.pid, header.tid) else { return Ok(()) };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        thread.last_seq = Some(header.seq);
+        let id = thread.id;
+        self.push_rows(rows, id)
+    }
+
+    fn push_rows(&mut self, rows: &[u8], thread: ThreadId) -> Result<(), TraceError> {
+        self.events.clear();
+        decode_rows(rows, thread, &mut self.events);
+        self.book.push_references(&self.events)
+    }
+
+    fn take_layout(&mut self, body: &[u8]) {
+        let Some(guest_base) = wire::u64_at(body, 0) else { return };
+        let maps = layout::parse_maps(body.get(8..).unwrap_or_default());
+        let initial = layout::of_qemu(&maps, guest_base, &self.program, &mut self.book.files);
+        self.book.layout = initial.layout;
+        self.book.brk = initial.brk;
+    }
+
+    fn take_file(&mut self, body: &[u8]) {
+        if let (Some(key), Some(size_bytes), Some(path)) =
+            (wire::u64_at(body, 0), wire::u64_at(body, 8), body.get(FILE_PATH_OFFSET..))
+        {
+            self.book.files.announce(key, size_bytes, path);
+        }
+    }
+
+    fn take_event(&mut self, header: &Header, wire: &WireEvent) -> Result<(), TraceError> {
+        let Some(thread) = self.thread(header.pid, header.tid).map(|thread| thread.id) else {
+            return Ok(());
+        };
+        let op = u8::try_from(wire.op).ok().and_then(Op::from_number);
+        let Some(op) = op else { return Ok(()) };
+        let event = Event {
+            addr: wire.addr,
+            len: wire.len,
+            pos: wire.pos,
+            aux: wire.aux,
+            flags: wire.flags,
+            file: self.book.files.id(wire.file),
+            ..Event::new(thread, op)
+        };
+        match op {
+            Op::Fork => self.take_fork(header, wire, thread),
+            Op::Exit => self.take_thread_exit(header, thread, wire.pos),
+            Op::Brk => self.take_brk(&event),
+            Op::Mmap => {
+                // PROT_* fit four bits.
+                let prot = (wire.aux & 0xf) as u32;
+                self.book.push_mmap(event, prot, wire.flags)
+            }
+            // A file without page cache has no id, and its transfers say nothing.
+            Op::Open | Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise
+                if event.file.is_none() =>
+            {
+                Ok(())
+            }
+            _ => self.book.push(event),
+        }
+    }
+
+    /// The first brk of a program asks where the heap is.
+    fn take_brk(&mut self, event: &Event) -> Result<(), TraceError> {
+        if event.addr != 0 {
+            return self.book.push(Event { aux: 0, ..*event });
+        }
+        if event.aux == 0 {
+            self.book.brk = event.pos;
+            return Ok(());
+        }
+        self.book.push(Event { addr: self.book.brk, aux: 0, ..*event })
+    }
+
+    fn take_fork(
+        &mut self,
+        header: &Header,
+        wire: &WireEvent,
+        parent: ThreadId,
+    ) -> Result<(), TraceError> {
+        let Ok(number) = u32::try_from(wire.aux) else { return Ok(()) };
+        let shares_memory = wire.flags & wire::SHARES_MEMORY != 0;
+        if wire.flags & wire::NEW_PROCESS == 0 {
+            return self.add_thread(header.pid, number, parent);
+        }
+        let child = self.add_process(number, shares_memory);
+        self.book.push_fork(parent, child, shares_memory)
+    }
+
+    /// Announces thread `tid` of `pid` and applies what it sent before.
+    fn add_thread(&mut self, pid: u32, tid: u32, parent: ThreadId) -> Result<(), TraceError> {
+        let id = self.book.add_thread();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.threads.insert(tid, Thread { id, last_seq: None });
+        let is_its = |bytes: &Vec<u8>| {
+            Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid)
+        };
+        let (its, others) = std::mem::take(&mut process.parked).into_iter().partition(is_its);
+        process.parked = others;
+        self.book.push_fork(parent, id, true)?;
+        let its: Vec<Vec<u8>> = its;
+        for bytes in &its {
+            if let Some(packet) = Packet::decode(bytes) {
+                self.apply(&packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_thread_exit(
+        &mut self,
+        header: &Header,
+        thread: ThreadId,
+        status: u64,
+    ) -> Result<(), TraceError> {
+        if let Some(process) = self.processes.get_mut(&header.pid) {
+            process.threads.remove(&header.tid);
+        }
+        self.book.push_exit(thread, ExitKind::Thread, status)
+    }
+
+    fn take_ending(&mut self, header: &Header, body: &[u8]) {
+        let Some(process) = self.processes.get_mut(&header.pid) else { return };
+        match header.kind {
+            Kind::ExecveTry => process.execve = Some(String::from_utf8_lossy(body).into_owned()),
+            Kind::ExecveFailed => process.execve = None,
+            Kind::Ending => process.status = wire::u64_at(body, 0),
+            _ => process.is_away = true,
+        }
+    }
+
+    /// The connection of `pid` closed. A first process that said nothing about its end waits for
+    /// [`Ledger::end_all`], which knows its signal.
+    pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
+        let Some(process) = self.processes.get(&pid) else { return Ok(()) };
+        let is_told = process.status.is_some() || process.execve.is_some();
+        if process.is_away || Some(pid) == self.top && !is_told {
+            return Ok(());
+        }
+        self.end(pid, None)
+    }
+
+    /// Ends every process that has no exit yet; `ended` is how the first one did.
+    pub(crate) fn end_all(&mut self, ended: Ended) -> Result<(), TraceError> {
+        let open: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| !process.is_over)
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in open {
+            if Some(pid) != self.top {
+                self.book.warn(
+                    "A child process was still running when the program ended, or could not be \
+                     recorded; its later references are missing.",
+                );
+            }
+            self.end(pid, (Some(pid) == self.top).then_some(ended))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
+        self.drain_tails(pid)?;
+        let Some(process) = self.processes.get_mut(&pid).filter(|found| !found.is_over) else {
+            return Ok(());
+        };
+        process.is_over = true;
+        let (first, borrows) = (process.first, process.borrows_memory);
+        let (kind, status) = match (&process.execve, process.status, ended) {
+            (Some(path), ..) => {
+                let sentence = format!(
+                    "A process went on as {path} (execve), which was not recorded; record that \
+                     program itself."
+                );
+                self.book.warn(sentence);
+                (ExitKind::Execve, 0)
+            }
+            (None, Some(status), _) => (ExitKind::Process, status),
+            (None, None, Some(Ended::Code(code))) => (ExitKind::Process, code.into()),
+            (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
+            (None, None, None) => (ExitKind::Signal, 0),
+        };
+        let kind = if borrows { ExitKind::Thread } else { kind };
+        self.book.push_exit(first, kind, status)
+    }
+
+    fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
+        for tail in tails::take(&self.directory, pid) {
+            for _ in 0..tail.nr_grace_expired {
+                self.book.warn(GRACE_EXPIRED);
+            }
+            let thread = self.thread(pid, tail.tid).copied();
+            let is_received = thread.and_then(|thread| thread.last_seq);
+            if tail.rows().is_empty() || is_received.is_some_and(|last| tail.seq <= last) {
+                continue;
+            }
+            let id = match thread {
+                Some(thread) => thread.id,
+                None => self.adopt_thread(pid, tail.tid)?,
+            };
+            self.push_rows(tail.rows(), id)?;
+        }
+        Ok(())
+    }
+
+    fn adopt_thread(&mut self, pid: u32, tid: u32) -> Result<ThreadId, TraceError> {
+        let parent = self.processes.get(&pid).map_or(0, |process| process.first);
+        self.add_thread(pid, tid, parent)?;
+        Ok(self.thread(pid, tid).map_or(parent, |thread| thread.id))
+    }
+
+    /// How the recording ended, for the footer.
+    pub(crate) fn ended_text(&self, ended: Ended) -> String {
+        let top = self.top.and_then(|pid| self.processes.get(&pid));
+        match top.and_then(|process| process.execve.as_ref()) {
+            Some(path) => format!("execve {path}"),
+            None => ended.to_string(),
+        }
+    }
+}

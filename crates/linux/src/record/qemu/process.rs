@@ -1,0 +1,56 @@
+//! One recorded process.
+//!
+//! Owns the map from the kernel's thread numbers to ids, and how the process said it ends.
+
+use std::collections::BTreeMap;
+
+use largefolio_trace::ThreadId;
+
+/// A thread of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread {
+    /// Its id in the trace.
+    pub(crate) id: ThreadId,
+    /// Sequence number of the last rows received.
+    pub(crate) last_seq: Option<u64>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Id of its first thread.
+    pub(crate) first: ThreadId,
+    /// Threads by the kernel's number.
+    pub(crate) threads: BTreeMap<u32, Thread>,
+    /// It borrows its parent's memory (vfork): its end does not end the memory.
+    pub(crate) borrows_memory: bool,
+    /// Status of its exit, once it said so.
+    pub(crate) status: Option<u64>,
+    /// Path of the execve it is in.
+    pub(crate) execve: Option<String>,
+    /// It closed its connection and may come back.
+    pub(crate) is_away: bool,
+    /// Its exit is in the trace.
+    pub(crate) is_over: bool,
+    /// It connected; before, only its parent spoke of it.
+    pub(crate) is_connected: bool,
+    /// Packets of threads that no fork event announced yet.
+    pub(crate) parked: Vec<Vec<u8>>,
+}
+
+impl Process {
+    /// A process whose first thread has the kernel's number `pid`.
+    pub(crate) fn new(pid: u32, first: ThreadId, borrows_memory: bool) -> Self {
+        Self {
+            first,
+            threads: BTreeMap::from([(pid, Thread { id: first, last_seq: None })]),
+            borrows_memory,
+            status: None,
+            execve: None,
+            is_away: false,
+            is_over: false,
+            is_connected: false,
+            parked: Vec::new(),
+        }
+    }
+}

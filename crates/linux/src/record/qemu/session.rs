@@ -1,0 +1,258 @@
+//! The loop of a recording: sockets, the program's end, signals, progress.
+//!
+//! Owns the descriptors. Invariants:
+//! - S1: connections are read in the order they were accepted, and a later connection of a process
+//!   only when an earlier one has nothing to read.
+//! - S2: a connection whose process no fork event announced is not read; its sender waits.
+//! - S3: after the program ended the loop ends when all connections closed, or when nothing came
+//!   for [`LINGER`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use largefolio_trace::TraceError;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SocketFlags};
+use rustix::process::{Pid, Signal};
+
+use super::ledger::Ledger;
+use super::packet::Packet;
+use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
+use crate::record::signals::Signals;
+use crate::record::{Progress, RecordError};
+
+/// Time between calls of progress, and longest time a signal waits to be forwarded.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long children that outlive the program are listened to.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// Messages read from one connection before the others have their turn.
+const TURN_MAX: usize = 64;
+
+struct Connection {
+    fd: OwnedFd,
+    /// Process, once it said so.
+    pid: Option<u32>,
+    /// Parent to wait for, for the child of a fork that nobody announced yet.
+    waits_for: Option<u32>,
+    is_closed: bool,
+}
+
+/// A running recording.
+pub(crate) struct Session<'ledger, 'book, 'sink> {
+    ledger: &'ledger mut Ledger<'book, 'sink>,
+    listener: OwnedFd,
+    connections: Vec<Connection>,
+    buffer: Vec<u8>,
+    started: Instant,
+    last_message: Instant,
+    nr_packets: u64,
+}
+
+impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
+    /// A recording that accepts on `listener`.
+    pub(crate) fn new(ledger: &'ledger mut Ledger<'book, 'sink>, listener: OwnedFd) -> Self {
+        let started = Instant::now();
+        Self {
+            ledger,
+            listener,
+            connections: Vec::new(),
+            buffer: vec![0; MESSAGE_MAX],
+            started,
+            last_message: started,
+            nr_packets: 0,
+        }
+    }
+
+    /// Whether any process ever spoke.
+    pub(crate) fn has_started(&self) -> bool {
+        self.nr_packets > 0
+    }
+
+    /// Records until `child` ended and everything it and its children sent was taken.
+    pub(crate) fn run(
+        &mut self,
+        child: &mut Child,
+        signals: &Signals,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<ExitStatus, RecordError> {
+        let pid = Pid::from_child(child);
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok();
+        let mut next_tick = self.started + TICK;
+        let mut status = None;
+        loop {
+            self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
+            self.accept()?;
+            self.read_all()?;
+            if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
+                // The program may have ended in between.
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + TICK;
+                progress(self.progress());
+            }
+            if status.is_none() {
+                status = child.try_wait().map_err(RecordError::os("wait for the program"))?;
+            } else if let Some(status) = status
+                && self.is_finished()
+            {
+                progress(self.progress());
+                return Ok(status);
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.connections.is_empty() || self.last_message.elapsed() > LINGER
+    }
+
+    fn progress(&self) -> Progress {
+        let book = &self.ledger.book;
+        Progress {
+            nr_references: book.nr_references(),
+            trace_bytes: book.trace_bytes(),
+            nr_threads: book.nr_threads(),
+            nr_processes: book.nr_processes,
+            elapsed: self.started.elapsed(),
+        }
+    }
+
+    /// Waits for something to do, at most a tick.
+    fn wait(&self, pidfd: Option<&OwnedFd>, is_ending: bool) -> Result<(), RecordError> {
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let readable = self.connections.iter().filter(|connection| self.may_read(connection));
+        fds.extend(readable.map(|connection| PollFd::new(&connection.fd, PollFlags::IN)));
+        let tick = if is_ending { TICK / 10 } else { TICK };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(RecordError::os("wait for the recorder")(error)),
+        }
+    }
+
+    fn may_read(&self, connection: &Connection) -> bool {
+        connection.waits_for.is_none_or(|parent| !self.ledger.can_announce(parent))
+            || connection.pid.is_some_and(|pid| self.ledger.is_announced(pid))
+    }
+
+    fn accept(&mut self) -> Result<(), RecordError> {
+        loop {
+            match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                Ok(fd) => self.connections.push(Connection {
+                    fd,
+                    pid: None,
+                    waits_for: None,
+                    is_closed: false,
+                }),
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+                Err(error) => return Err(RecordError::os("accept a process")(error)),
+            }
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), TraceError> {
+        let mut busy: Vec<u32> = Vec::new();
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            let is_behind = connection.pid.is_some_and(|pid| busy.contains(&pid));
+            if is_behind || !self.may_read(connection) {
+                continue;
+            }
+            self.adopt_orphan(index)?;
+            if !self.read_turn(index)? {
+                busy.extend(self.connections[index].pid);
+            }
+        }
+        self.connections.retain(|connection| !connection.is_closed);
+        Ok(())
+    }
+
+    /// A child whose parent ended before it could announce it.
+    fn adopt_orphan(&mut self, index: usize) -> Result<(), TraceError> {
+        let connection = &mut self.connections[index];
+        if let (Some(parent), Some(pid)) = (connection.waits_for.take(), connection.pid) {
+            if !self.ledger.is_announced(pid) {
+                self.ledger.adopt(pid, parent)?;
+            }
+            self.ledger.connected(pid);
+        }
+        Ok(())
+    }
+
+    /// Reads a connection until it is empty (true) or its turn is over (false).
+    fn read_turn(&mut self, index: usize) -> Result<bool, TraceError> {
+        for _ in 0..TURN_MAX {
+            let fd = self.connections[index].fd.as_fd();
+            match receive(fd, &mut self.buffer) {
+                Ok(0) => {
+                    self.connections[index].is_closed = true;
+                    if let Some(pid) = self.connections[index].pid {
+                        self.ledger.closed(pid)?;
+                    }
+                    return Ok(true);
+                }
+                Ok(nr_bytes) => {
+                    self.nr_packets += 1;
+                    self.last_message = Instant::now();
+                    if !self.take(index, nr_bytes)? {
+                        return Ok(true);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(true),
+                Err(_) => self.connections[index].is_closed = true,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the message in the buffer; false when its connection must wait.
+    fn take(&mut self, index: usize, nr_bytes: usize) -> Result<bool, TraceError> {
+        let bytes = self.buffer.get(..nr_bytes).unwrap_or_default();
+        if self.connections[index].pid.is_some() {
+            self.ledger.receive(bytes)?;
+            return Ok(true);
+        }
+        let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.kind == Kind::Hello)
+        else {
+            self.connections[index].is_closed = true;
+            return Ok(false);
+        };
+        let pid = packet.header.pid;
+        let Some(hello) = Hello::decode(packet.body) else { return Ok(false) };
+        self.connections[index].pid = Some(pid);
+        match hello.reason {
+            Reason::Start => self.ledger.start(pid),
+            Reason::Fork => self.connections[index].waits_for = Some(hello.parent),
+            Reason::Again => {}
+        }
+        let may_read = hello.reason != Reason::Fork || self.ledger.is_announced(pid);
+        if may_read {
+            self.connections[index].waits_for = None;
+            self.ledger.connected(pid);
+        }
+        Ok(may_read)
+    }
+}
+
+/// One message, without waiting.
+fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
+}
+
+/// For callers that have an `io::Result` to make.
+pub(crate) fn listen(path: &std::path::Path) -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&fd, 1024)?;
+    Ok(fd)
+}

@@ -1,0 +1,78 @@
+//! SIGINT, SIGTERM and SIGHUP while a program is recorded.
+//!
+//! Owns the handlers for the time of a run. A signal from the terminal reaches the program too
+//! (same process group), one sent by `kill` to folio alone is forwarded by the caller. Invariant
+//! S1: the earlier dispositions are back when [`Signals`] is dropped.
+
+use std::io;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Last signal sent by a process and not yet taken, 0 for none.
+static SENT: AtomicI32 = AtomicI32::new(0);
+
+/// Handlers in place.
+pub(crate) struct Signals {
+    earlier: Vec<(i32, libc::sigaction)>,
+}
+
+extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
+    let code = unsafe { (*info).si_code };
+    // SI_USER and below: kill, tgkill, sigqueue. The terminal's signals are SI_KERNEL.
+    if code <= libc::SI_USER {
+        SENT.store(signal, Relaxed);
+    }
+}
+
+impl Signals {
+    /// Puts the handlers in place. A signal that is ignored (nohup) stays so.
+    pub(crate) fn watch() -> io::Result<Self> {
+        SENT.store(0, Relaxed);
+        let mut signals = Self { earlier: Vec::new() };
+        for signal in WATCHED {
+            // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            let mut earlier: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = note as *const () as libc::sighandler_t;
+            action.sa_flags = libc::SA_SIGINFO;
+            set(signal, &action, &mut earlier)?;
+            if earlier.sa_sigaction == libc::SIG_IGN {
+                set(signal, &earlier, &mut action)?;
+            } else {
+                signals.earlier.push((signal, earlier));
+            }
+        }
+        Ok(signals)
+    }
+
+    /// A signal that must be forwarded, once.
+    pub(crate) fn take(&self) -> Option<i32> {
+        Some(SENT.swap(0, Relaxed)).filter(|signal| *signal != 0)
+    }
+}
+
+fn set(
+    signal: i32,
+    action: &libc::sigaction,
+    earlier: &mut libc::sigaction,
+) -> io::Result<()> {
+    // SAFETY: both point to whole sigactions; the handler only stores to an atomic, which is
+    // async-signal-safe.
+    let result = unsafe { libc::sigaction(signal, action, earlier) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for (signal, earlier) in &self.earlier {
+            // SAFETY: an all-zero sigaction is valid.
+            let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+            // sigaction fails only for signals that do not exist.
+            let _ = set(*signal, earlier, &mut ours);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Allocation (BEHAVIOUR.md I.2).
+
+use crate::units::{Order, Pfn};
+
+use super::{Buddy, MigrateType};
+
+impl Buddy {
+    /// Takes `2^order` page frames for pages of type `migrate_type`: the head of the smallest
+    /// sufficient list of that type, else by fallback (I.3). `None` when no block is large enough.
+    /// Looks only at what is free now (I.7); watermarks are for [`Buddy::try_alloc`].
+    ///
+    /// # Panics
+    /// When `order` exceeds [`Buddy::max_order`].
+    pub fn alloc(&mut self, order: Order, migrate_type: MigrateType) -> Option<Pfn> {
+        assert!(order <= self.max_order, "{order} is beyond max_order {}", self.max_order);
+        let pfn = self
+            .take_smallest(order, migrate_type)
+            .or_else(|| self.claim(order, migrate_type))
+            .or_else(|| self.steal(order, migrate_type))?;
+        debug_assert!(!self.allocated.get(pfn), "I1: {pfn} was free and allocated");
+        self.allocated.set(pfn, order);
+        if migrate_type == MigrateType::Movable {
+            self.movable.set(pfn, order);
+        }
+        self.nr_allocated += order.nr_pages();
+        Some(Pfn(pfn))
+    }
+
+    /// Head of the smallest sufficient list of one type, split down to `order`.
+    pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<u64> {
+        let found = self.lists.smallest(order, of)?;
+        let pfn = self.lists.pop_front(found, of)?;
+        self.split(pfn, found, order, of);
+        Some(pfn)
+    }
+
+    /// Keeps the lowest `2^to` page frames of a taken block; each time the upper half goes to the
+    /// head of the lower list.
+    pub(super) fn split(&mut self, pfn: u64, from: Order, to: Order, of: MigrateType) {
+        for half in (to.get()..from.get()).rev().map(Order::new) {
+            self.lists.push_front(pfn + half.nr_pages(), half, of);
+        }
+    }
+}

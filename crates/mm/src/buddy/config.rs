@@ -1,0 +1,81 @@
+//! What a zone is made of.
+
+use thiserror::Error;
+
+use crate::units::{Order, PageSize};
+
+use super::fragment::Fragmentation;
+use super::free_list::FreeLists;
+
+/// Configuration of a [`super::Buddy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuddyConfig {
+    /// Page frames: 1 ..= 2^32 - 1 (16 TiB of 4 KiB pages).
+    pub nr_pages: u64,
+    /// Largest block order, `MAX_PAGE_ORDER` (BEHAVIOUR.md 0.4).
+    pub max_order: Order,
+    /// Order of a pageblock, at most `max_order` (BEHAVIOUR.md 0.4; 7.2 can build it lower).
+    pub pageblock_order: Order,
+    /// Page frames pinned from the start; `None` for a fresh machine.
+    pub fragmentation: Option<Fragmentation>,
+}
+
+/// Why a zone cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BuddyError {
+    /// Memory is empty or too large.
+    #[error("a zone has 1 to {} page frames, not {nr_pages}: change the memory size", u32::MAX)]
+    NrPages {
+        /// The number asked for.
+        nr_pages: u64,
+    },
+    /// Orders do not fit together.
+    #[error("orders must be pageblock {pageblock_order} <= max {max_order} <= {limit}")]
+    Orders {
+        /// Pageblock order asked for.
+        pageblock_order: Order,
+        /// Largest order asked for.
+        max_order: Order,
+        /// Largest possible `max_order`.
+        limit: Order,
+    },
+    /// A fragmentation target that no placement of pinned pages meets.
+    #[error(
+        "fragmentation of {used_permille} permille used and {unusable_permille} permille unusable \
+         at {order} cannot be met: {why}"
+    )]
+    Fragmentation {
+        /// Share of memory to pin.
+        used_permille: u32,
+        /// Target index.
+        unusable_permille: u32,
+        /// Order of the target.
+        order: Order,
+        /// What to change.
+        why: &'static str,
+    },
+}
+
+impl BuddyConfig {
+    /// `nr_pages` page frames with the orders of an arm64 or x86-64 kernel for `page`.
+    #[must_use]
+    pub fn new(page: PageSize, nr_pages: u64) -> Self {
+        let max_order = page.max_page_order();
+        let pageblock_order = page.pmd_order().min(max_order);
+        Self { nr_pages, max_order, pageblock_order, fragmentation: None }
+    }
+
+    pub(super) fn check(&self) -> Result<(), BuddyError> {
+        if self.nr_pages == 0 || self.nr_pages > u64::from(u32::MAX) {
+            return Err(BuddyError::NrPages { nr_pages: self.nr_pages });
+        }
+        if self.pageblock_order > self.max_order || self.max_order > FreeLists::MAX_ORDER_LIMIT {
+            return Err(BuddyError::Orders {
+                pageblock_order: self.pageblock_order,
+                max_order: self.max_order,
+                limit: FreeLists::MAX_ORDER_LIMIT,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! The state of memory when a zone starts: all free, or fragmented to a target.
+//!
+//! A fragmented zone is a machine that has run for a while: some page frames are held by others
+//! (pinned: nobody frees them here) and lie so that large blocks are rare. The target is the
+//! unusable index (I.10) at one order. Memory is cut into aligned groups of `2^order` pages; with S
+//! pages per group, P pinned and F free pages in total, an index u needs `(u * F + P) / S` broken
+//! groups. Which groups are broken is drawn without replacement; each holds one run of pinned
+//! pages of (almost) equal length at a random place, wrapped around the end of the group. So the
+//! index is met exactly (up to rounding and the rest behind the last whole group) at `order`, is at
+//! least as high above it, and falls off quickly below it. The pins are unmovable pages; pageblocks
+//! stay movable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Order;
+
+use super::{Buddy, BuddyError, MigrateType};
+
+/// Page frames pinned from the start; the same data give the same page frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fragmentation {
+    /// Seed of the pattern.
+    pub seed: u64,
+    /// Share of all page frames that is pinned, in thousandths: 0 ..= 999.
+    pub used_permille: u32,
+    /// Order at which the target holds.
+    pub order: Order,
+    /// Target of [`Buddy::unusable_index`] at `order`, in thousandths: 0 ..= 1000.
+    pub unusable_permille: u32,
+}
+
+/// How many groups are broken and by how many pinned pages.
+struct Plan {
+    /// Whole groups in the zone.
+    groups: u64,
+    /// Groups that get pinned pages.
+    broken: u64,
+    /// Pinned pages, at least one in each broken group.
+    pinned: u64,
+}
+
+impl Fragmentation {
+    fn plan(&self, nr_pages: u64, max_order: Order) -> Result<Plan, BuddyError> {
+        let group = self.order.nr_pages();
+        let nr_groups = nr_pages / group;
+        if self.used_permille > 999 || self.unusable_permille > 1000 || self.order > max_order {
+            return Err(self.error("use 0..=999 permille used, 0..=1000 unusable, a buddy order"));
+        }
+        let nr_pinned = nr_pages * u64::from(self.used_permille) / 1000;
+        let nr_unusable = (nr_pages - nr_pinned) * u64::from(self.unusable_permille) / 1000;
+        let nr_broken = (nr_unusable + nr_pinned).div_ceil(group);
+        if nr_broken > nr_groups {
+            return Err(self.error("memory has too few whole groups: lower one of the two"));
+        }
+        if nr_broken > nr_pinned {
+            return Err(self.error("each broken group needs a pinned page: raise used_permille"));
+        }
+        Ok(Plan { groups: nr_groups, broken: nr_broken, pinned: nr_pinned })
+    }
+
+    const fn error(&self, why: &'static str) -> BuddyError {
+        BuddyError::Fragmentation {
+            used_permille: self.used_permille,
+            unusable_permille: self.unusable_permille,
+            order: self.order,
+            why,
+        }
+    }
+}
+
+impl Buddy {
+    /// Frees all page frames of a zone without any.
+    pub(super) fn free_at_boot(&mut self) {
+        self.lists.set_fresh(self.nr_pages);
+        self.free_run_at_boot(self.max_order.round_down(self.nr_pages), self.nr_pages);
+    }
+
+    /// Frees all page frames but the pinned ones.
+    pub(super) fn fragment_at_boot(&mut self, target: Fragmentation) -> Result<(), BuddyError> {
+        let plan = target.plan(self.nr_pages, self.max_order)?;
+        let group = target.order.nr_pages();
+        let mut random = Random(target.seed);
+        let mut nr_left = plan.broken;
+        let mut pins_left = plan.pinned;
+        // Start of the run of free pages that is not yet on the lists.
+        let mut free_from = 0;
+        for nr in 0..plan.groups {
+            // Selection sampling: each remaining group is equally likely to be broken.
+            if random.below(plan.groups - nr) >= nr_left {
+                continue;
+            }
+            let len = pins_left.div_ceil(nr_left);
+            nr_left -= 1;
+            pins_left -= len;
+            for (first, end) in wrapped_run(nr * group, group, random.below(group), len) {
+                self.free_run_at_boot(free_from, first);
+                self.pin(first, end);
+                free_from = end;
+            }
+        }
+        self.free_run_at_boot(free_from, self.nr_pages);
+        Ok(())
+    }
+
+    /// Puts a maximal run of free pages on the movable lists, as aligned blocks in page frame
+    /// order, each at the tail.
+    fn free_run_at_boot(&mut self, first: u64, end: u64) {
+        let mut pfn = first;
+        while pfn < end {
+            let order = Order::alignment_of(pfn).min(Order::floor_of(end - pfn));
+            let order = order.min(self.max_order);
+            self.lists.push_back(pfn, order, MigrateType::Movable);
+            pfn += order.nr_pages();
+        }
+    }
+
+    fn pin(&mut self, first: u64, end: u64) {
+        for pfn in first..end {
+            self.allocated.set(pfn, Order::ZERO);
+        }
+        self.nr_allocated += end - first;
+    }
+}
+
+/// The page frames `start .. start + len` of a group, wrapped, as ascending ranges.
+fn wrapped_run(base: u64, group: u64, start: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let wrapped = (start + len).saturating_sub(group);
+    let head = (base, base + wrapped);
+    let rest = (base + start, base + (start + len).min(group));
+    [head, rest].into_iter().filter(|(first, end)| first < end)
+}
+
+/// `SplitMix64`: a full-period generator whose whole state is the seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ bits >> 31
+    }
+
+    /// A number below `end`, evenly up to one part in 2^64 / `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+}

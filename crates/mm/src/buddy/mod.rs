@@ -1,0 +1,195 @@
+//! The buddy allocator of one zone of page frames.
+//!
+//! Owns which page frames are free, in which blocks, on which list (BEHAVIOUR.md I.1-I.4, I.6, I.9,
+//! I.10). Does not own what is in the allocated ones, reclaim or compaction.
+//!
+//! ```text
+//!  pfn  0       4       8   10  11  12          16
+//!       | o2 U  | ##### |o1 |o0 |###| o2 M      |     block orders, migrate types, # allocated
+//!
+//!  list[order 2][Movable]  head -> 12 -> ..        LIFO: freed and split-off blocks go to the head
+//! ```
+//! Reading order: `migrate`, `config`, `free_list`, `bits`, `allocate`, `fallback`, `release`,
+//! `watermark`, `index`, `fragment`, `validate`.
+//!
+//! Counting equation: `nr_free + nr_allocated == nr_pages`.
+//!
+//! Invariants:
+//! - I1: a page frame is free (inside exactly one free block) or allocated, never both.
+//! - I2: a free block is naturally aligned, inside the zone, and not larger than `max_order`.
+//! - I3: the buddy of a free block below `max_order` is not a free block of the same order.
+//! - I4: a free block is on the list of the type of its pageblocks.
+//! - I5: the counters agree with the lists, and list links are mutual.
+//!
+//! Memory: 9 bytes of zero-initialised state per page frame, of which the host backs only what was
+//! touched. Blocks of `max_order` that were never allocated have no state at all
+//! (`FreeLists::fresh`), so a new zone of 64 GiB costs next to nothing. Lists are linked through
+//! the state of their blocks because head-of-list order decides which page frames an allocation
+//! gets, and coalescing removes from the middle.
+//!
+//! Differs: no per-cpu lists (I.5). Each free coalesces at once; Linux holds back a batch of order
+//! 0..3 and PMD-order blocks per CPU, whose sizes depend on the machine.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "page frame numbers are below 2^32, checked when a zone is made"
+)]
+
+mod allocate;
+mod bits;
+mod config;
+mod fallback;
+mod fragment;
+mod free_list;
+mod index;
+mod migrate;
+mod release;
+mod validate;
+mod watermark;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{BuddyConfig, BuddyError};
+pub use fragment::Fragmentation;
+pub use migrate::MigrateType;
+pub use validate::Violation;
+pub use watermark::Refusal;
+
+use crate::units::{Order, Pfn};
+use bits::PageBits;
+use free_list::FreeLists;
+
+/// What the fallback rules did (BEHAVIOUR.md I.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FallbackStats {
+    /// Pageblocks retagged for the requester's type.
+    pub nr_claimed_pageblocks: u64,
+    /// Blocks taken from another type without retagging.
+    pub nr_stolen_blocks: u64,
+}
+
+/// One zone of page frames `0 .. nr_pages`.
+#[derive(Clone, Debug)]
+pub struct Buddy {
+    /// The free blocks.
+    lists: FreeLists,
+    /// Page frames handed out, pinned ones included.
+    allocated: PageBits,
+    /// Allocated page frames that were requested as movable: what claiming counts as compatible.
+    movable: PageBits,
+    /// Type of each pageblock.
+    pageblocks: Vec<MigrateType>,
+    /// Page frames of the zone.
+    nr_pages: u64,
+    /// Page frames handed out; `nr_free + nr_allocated == nr_pages`.
+    nr_allocated: u64,
+    /// Largest block order.
+    max_order: Order,
+    /// Order of a pageblock, at most `max_order`.
+    pageblock_order: Order,
+    fallbacks: FallbackStats,
+}
+
+impl Buddy {
+    /// A zone with all page frames free and movable, except the pinned ones of
+    /// [`BuddyConfig::fragmentation`]. Lists are in ascending page frame order, as after boot.
+    ///
+    /// ```
+    /// use largefolio_mm::buddy::{Buddy, BuddyConfig, MigrateType};
+    /// use largefolio_mm::units::{Order, PageSize, Pfn};
+    ///
+    /// let mut buddy = Buddy::new(BuddyConfig::new(PageSize::K4, 1 << 20)).unwrap(); // 4 GiB
+    /// let pfn = buddy.alloc(Order::new(9), MigrateType::Movable).unwrap();
+    /// assert_eq!((pfn, buddy.nr_free_pages()), (Pfn(0), (1 << 20) - 512));
+    /// // The upper half of the split block is on the list of order 9 now (I.2).
+    /// assert_eq!(buddy.nr_free_of(Order::new(9)), 1);
+    /// buddy.free(pfn, Order::new(9));
+    /// assert_eq!(buddy.nr_free_of(Order::new(9)), 0);
+    /// ```
+    ///
+    /// # Errors
+    /// When the configuration is out of range or its fragmentation target cannot be met.
+    pub fn new(config: BuddyConfig) -> Result<Self, BuddyError> {
+        config.check()?;
+        let nr_pageblocks = config.nr_pages.div_ceil(config.pageblock_order.nr_pages());
+        let mut buddy = Self {
+            lists: FreeLists::new(config.nr_pages, config.max_order),
+            allocated: PageBits::new(config.nr_pages),
+            movable: PageBits::new(config.nr_pages),
+            pageblocks: vec![MigrateType::Movable; nr_pageblocks as usize],
+            nr_pages: config.nr_pages,
+            nr_allocated: 0,
+            max_order: config.max_order,
+            pageblock_order: config.pageblock_order,
+            fallbacks: FallbackStats::default(),
+        };
+        match config.fragmentation {
+            None => buddy.free_at_boot(),
+            Some(fragmentation) => buddy.fragment_at_boot(fragmentation)?,
+        }
+        Ok(buddy)
+    }
+
+    /// Largest order that can be allocated.
+    #[must_use]
+    pub const fn max_order(&self) -> Order {
+        self.max_order
+    }
+
+    /// Page frames of the zone.
+    #[must_use]
+    pub const fn nr_pages(&self) -> u64 {
+        self.nr_pages
+    }
+
+    /// Free page frames.
+    #[must_use]
+    pub const fn nr_free_pages(&self) -> u64 {
+        self.nr_pages - self.nr_allocated
+    }
+
+    /// Allocated page frames, pinned ones included.
+    #[must_use]
+    pub const fn nr_allocated_pages(&self) -> u64 {
+        self.nr_allocated
+    }
+
+    /// Free blocks of exactly `order`, of all types.
+    #[must_use]
+    pub fn nr_free_of(&self, order: Order) -> u64 {
+        MigrateType::ALL.into_iter().map(|of| self.lists.nr_blocks(order, of)).sum()
+    }
+
+    /// Free blocks of exactly `order` on the list of `migrate_type`.
+    #[must_use]
+    pub fn nr_free_of_type(&self, order: Order, migrate_type: MigrateType) -> u64 {
+        self.lists.nr_blocks(order, migrate_type)
+    }
+
+    /// Type of the pageblock of `pfn`.
+    ///
+    /// # Panics
+    /// When `pfn` is not in the zone.
+    #[must_use]
+    pub fn pageblock_type(&self, pfn: Pfn) -> MigrateType {
+        self.pageblocks[(pfn.0 >> self.pageblock_order.get()) as usize]
+    }
+
+    /// Whether `pfn` is allocated.
+    #[must_use]
+    pub fn is_allocated(&self, pfn: Pfn) -> bool {
+        self.allocated.get(pfn.0)
+    }
+
+    /// What the fallback rules did so far.
+    #[must_use]
+    pub const fn fallback_stats(&self) -> FallbackStats {
+        self.fallbacks
+    }
+
+    /// All orders a free block can have.
+    fn orders(&self) -> impl DoubleEndedIterator<Item = Order> + use<> {
+        (0..=self.max_order.get()).map(Order::new)
+    }
+}

@@ -1,0 +1,46 @@
+//! Freeing and coalescing (BEHAVIOUR.md I.4).
+
+use crate::units::{Order, Pfn};
+
+use super::Buddy;
+
+impl Buddy {
+    /// Gives `2^order` page frames back and merges them with their free buddies.
+    ///
+    /// Any naturally aligned part of what was allocated can be freed, in any order: a split folio
+    /// gives its parts back one by one.
+    ///
+    /// # Panics
+    /// When the range is not aligned, not in the zone, or not allocated (double free).
+    pub fn free(&mut self, pfn: Pfn, order: Order) {
+        let Pfn(pfn) = pfn;
+        let is_inside = order <= self.max_order && pfn + order.nr_pages() <= self.nr_pages;
+        assert!(is_inside && order.is_aligned(pfn), "free of {order} at {pfn}: no such block");
+        assert!(self.allocated.is_all_set(pfn, order), "free of {order} at {pfn}: is free already");
+        self.allocated.clear(pfn, order);
+        self.movable.clear(pfn, order);
+        self.nr_allocated -= order.nr_pages();
+        self.coalesce(pfn, order);
+    }
+
+    /// Merges a block with its buddy (`pfn xor 2^k`) while that is free and of the same order,
+    /// whatever its type, and puts the result at the head of the list of the freed block's type.
+    ///
+    /// Merging at or above the pageblock order makes the buddy's pageblocks the same type, so that
+    /// I4 holds. Differs: Linux puts a block whose next buddy up is free at the tail; the rules we
+    /// follow (I.2, I.4) do not say so.
+    fn coalesce(&mut self, mut pfn: u64, mut order: Order) {
+        let of = self.pageblock_type(Pfn(pfn));
+        while order < self.max_order {
+            let buddy = pfn ^ order.nr_pages();
+            let Some(buddy_type) = self.lists.buddy_at(buddy, order) else { break };
+            self.lists.remove(buddy, order, buddy_type);
+            if buddy_type != of && order >= self.pageblock_order {
+                self.set_pageblock_types(buddy, order, of);
+            }
+            pfn &= buddy;
+            order = order.raised(1);
+        }
+        self.lists.push_front(pfn, order, of);
+    }
+}

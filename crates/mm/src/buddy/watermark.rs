@@ -1,0 +1,51 @@
+//! Allocation above a watermark (BEHAVIOUR.md I.6).
+
+use thiserror::Error;
+
+use crate::units::{Order, Pfn};
+
+use super::{Buddy, MigrateType};
+
+/// Why an allocation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
+pub enum Refusal {
+    /// Too few free page frames would remain: memory is short.
+    #[error("below the watermark")]
+    BelowWatermark,
+    /// Enough page frames are free, but no block is large enough: memory is fragmented.
+    #[error("no free block is large enough")]
+    NoSuitableBlock,
+}
+
+impl Buddy {
+    /// Whether a request of `order` passes the watermark: `free - 2^order + 1 > watermark`, and a
+    /// free block of at least `order` of any type.
+    ///
+    /// # Errors
+    /// The part of the check that fails.
+    pub fn check_watermark(&self, order: Order, watermark_pages: u64) -> Result<(), Refusal> {
+        if self.nr_free_pages() < watermark_pages.saturating_add(order.nr_pages()) {
+            return Err(Refusal::BelowWatermark);
+        }
+        let has_block = |of| self.lists.smallest(order, of).is_some();
+        if MigrateType::ALL.into_iter().any(has_block) {
+            Ok(())
+        } else {
+            Err(Refusal::NoSuitableBlock)
+        }
+    }
+
+    /// [`Buddy::alloc`] if the watermark allows it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_alloc(
+        &mut self,
+        order: Order,
+        migrate_type: MigrateType,
+        watermark_pages: u64,
+    ) -> Result<Pfn, Refusal> {
+        self.check_watermark(order, watermark_pages)?;
+        self.alloc(order, migrate_type).ok_or(Refusal::NoSuitableBlock)
+    }
+}

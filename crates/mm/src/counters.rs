@@ -1,0 +1,94 @@
+//! What happened: exact counts, with the names of vmstat where it has one.
+
+use crate::units::Order;
+
+/// Number of orders a folio can have (0 ..= 13).
+pub const NR_ORDERS: usize = 14;
+
+/// Events since the memory manager was made. All are counts; pages are base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Faults (`pgfault`), a retried fault counted once.
+    pub pgfault: u64,
+    /// Faults counted major in the task (B.2.5).
+    pub pgmajfault: u64,
+    /// Faults that found their page absent from the page cache (B.2.3).
+    pub nr_cold: u64,
+    /// Faults ended by fault-around (B.5.10).
+    pub nr_around: u64,
+    /// Faults ended by the finishing step for a page-cache page (B.6).
+    pub nr_finish: u64,
+    /// First touches of anonymous memory that got a page.
+    pub nr_anon: u64,
+    /// First reads of anonymous memory, served by the shared zero page.
+    pub nr_zero_page: u64,
+    /// Writes that copied a page (private file pages, shared anonymous pages).
+    pub nr_cow: u64,
+    /// Writes that made an existing page writable.
+    pub nr_wp_reuse: u64,
+    /// Times a fault dropped its lock for I/O and was repeated (B.2.5).
+    pub nr_retry: u64,
+    /// PTEs set for page-cache pages.
+    pub nr_file_ptes: u64,
+    /// PMD entries set for page-cache folios.
+    pub nr_file_pmds: u64,
+    /// Readahead windows issued.
+    pub nr_windows: u64,
+    /// Windows started by the marker (A.4).
+    pub nr_async: u64,
+    /// Cold faults that were refused readahead by the miss counter (L.4).
+    pub nr_gated: u64,
+    /// Pages read from files.
+    pub nr_read: u64,
+    /// Large folios that could not be allocated: the rest was read in the smallest folios.
+    pub large_folio_fallback: u64,
+    /// Folios inserted into the page cache, by order.
+    pub nr_inserted: [u64; NR_ORDERS],
+    /// PMD mappings that were possible by order and refused, by [`PmdRefusal`].
+    pub pmd_refused: [u64; PmdRefusal::ALL.len()],
+}
+
+impl Counters {
+    /// Counts one insertion.
+    pub(crate) fn count_inserted(&mut self, order: Order) {
+        self.nr_inserted[usize::from(order.get())] += 1;
+    }
+}
+
+/// Why a folio of PMD order was not mapped by a PMD entry (B.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PmdRefusal {
+    /// Address and file offset differ mod the PMD size.
+    Misaligned,
+    /// The PMD range does not lie inside the VMA.
+    VmaTooSmall,
+    /// `MADV_NOHUGEPAGE`.
+    Nohugepage,
+    /// The folio reaches the end of the file (B.5.6).
+    EndOfFile,
+    /// A PTE table is there already.
+    TablePresent,
+}
+
+impl PmdRefusal {
+    /// Every refusal, in the order of [`Counters::pmd_refused`].
+    pub const ALL: [Self; 5] = [
+        Self::Misaligned,
+        Self::VmaTooSmall,
+        Self::Nohugepage,
+        Self::EndOfFile,
+        Self::TablePresent,
+    ];
+
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Misaligned => "misaligned",
+            Self::VmaTooSmall => "vma_too_small",
+            Self::Nohugepage => "nohugepage",
+            Self::EndOfFile => "end_of_file",
+            Self::TablePresent => "table_present",
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Fault-around: a read fault maps what is cached around its address (BEHAVIOUR.md B.5).
+
+use super::Fault;
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::pgtable::{Batch, PmdState, PteFlags};
+use crate::ram::Ram;
+use crate::rules::{AroundCredit, AroundSpan, EofGuard};
+use crate::units::{PageIndex, Vpn};
+
+/// Pages to look at: virtual pages `first ..= last`.
+#[derive(Clone, Copy)]
+struct Window {
+    first: Vpn,
+    last: Vpn,
+}
+
+/// What fault-around did with one folio.
+#[derive(Clone, Copy, Default)]
+struct Mapped {
+    /// Pages looked at, whether their PTE was set before or not.
+    nr_visited: u64,
+    /// The faulting page was mapped now.
+    has_fault: bool,
+}
+
+/// What the first folio of the window decides (B.5.6).
+enum FirstFolio {
+    /// One PMD entry maps it.
+    Mapped,
+    /// There is no PTE table to map anything into.
+    NoTable,
+    /// PTE by PTE.
+    GoOn,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Maps cached folios around the fault; whether the faulting page is mapped now.
+    pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
+        let nr_pages = self.rules.fault_around_pages();
+        if nr_pages <= 1 {
+            return false;
+        }
+        let Some(window) = self.around_window(fault, nr_pages) else { return false };
+        let file = self.open_file(fault.open()).mapping;
+        let vma = fault.vma;
+        let last = PageIndex(vma.index_of(window.last));
+        let mut next = PageIndex(vma.index_of(window.first));
+        let (mut is_first, mut has_fault, mut credit) = (true, false, 0);
+        while let Some(entry) = self.cache.mapping(file).tree.first_in(next, last) {
+            next = PageIndex(entry.end());
+            let folio = *self.cache.folios.get(entry.folio);
+            if folio.is_locked || folio.is_marked {
+                continue;
+            }
+            if std::mem::take(&mut is_first) {
+                match self.around_pmd(fault, entry) {
+                    FirstFolio::Mapped => return true,
+                    FirstFolio::NoTable => return false,
+                    FirstFolio::GoOn => {}
+                }
+            }
+            let mapped = self.around_ptes(fault, entry, window);
+            has_fault |= mapped.has_fault;
+            credit += self.around_credit(fault, mapped, folio.is_workingset);
+        }
+        self.open_file_mut(fault.open()).state.credit(credit);
+        has_fault
+    }
+
+    /// B.5.2, clipped to the last page of the file (B.5.5).
+    fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<Window> {
+        let table_pages = self.rules.page.pmd_order().nr_pages();
+        let slot = fault.vpn.0 & (table_pages - 1);
+        let before = fault.vpn.0 - fault.vma.start.0;
+        let first = (slot / nr_pages * nr_pages).max(slot - slot.min(before));
+        let after = slot + (fault.vma.end.0 - fault.vpn.0);
+        let last = (first + nr_pages).min(table_pages).min(after) - 1;
+        let base = fault.vpn.0 - slot;
+        let file = self.open_file(fault.open()).mapping;
+        let last_index = self.cache.mapping(file).last_index(self.rules.page)?.0;
+        let in_file = last_index.checked_sub(fault.vma.index_of(Vpn(base + first)))?;
+        Some(Window { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
+    }
+
+    /// B.5.6: one PMD entry for the first folio of the window.
+    ///
+    /// Where that folio fails the end-of-file test, the kernel skips this step, which is also the
+    /// one that installs the PTE table: over an empty PMD slot fault-around then maps nothing and
+    /// the finishing step decides (docs/differences.md, "last folio").
+    fn around_pmd(&mut self, fault: &Fault, entry: Entry) -> FirstFolio {
+        let is_whole = self.ends_before_last_page(fault, entry);
+        if self.try_map_pmd(fault, entry, is_whole) {
+            FirstFolio::Mapped
+        } else if !is_whole && self.is_pmd_empty(fault) {
+            FirstFolio::NoTable
+        } else {
+            FirstFolio::GoOn
+        }
+    }
+
+    /// The kernel's test for a folio inside the file, as fault-around makes it: a folio that ends
+    /// *on* the last page fails too (B.5.6, off by one).
+    fn ends_before_last_page(&self, fault: &Fault, entry: Entry) -> bool {
+        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
+        let last = mapping.last_index(self.rules.page);
+        self.rules.fault.eof_guard == EofGuard::None
+            || mapping.is_shmem
+            || last.is_some_and(|last| entry.end() <= last.0)
+    }
+
+    /// B.5.7: maps the folio's pages whose PTEs are none, inside the window or all of them.
+    fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: Window) -> Mapped {
+        let vma = fault.vma;
+        let first_index = vma.index_of(window.first);
+        let to_vpn = |index: u64| Vpn((window.first.0 + index).wrapping_sub(first_index));
+        let last_index = vma.index_of(window.last);
+        let mut from = to_vpn(entry.index.0.max(first_index));
+        let mut end = to_vpn(entry.end().min(last_index + 1));
+        if self.can_widen(fault, entry) {
+            from = to_vpn(entry.index.0);
+            end = to_vpn(entry.end());
+        }
+        let mut mapped = Mapped { nr_visited: end.0 - from.0, has_fault: false };
+        while from < end {
+            let run = self.none_run(fault, from, end);
+            if run > 0 {
+                let has_fault = from <= fault.vpn && fault.vpn.0 < from.0 + run;
+                let young = if has_fault { PteFlags::YOUNG } else { PteFlags::NONE };
+                let folio = self.cache.folios.get(entry.folio);
+                let pfn = folio.pfn_at(PageIndex(vma.index_of(from)));
+                self.map_file(
+                    fault.mm,
+                    entry.folio,
+                    Batch { vpn: from, pfn, nr: run, flags: young },
+                );
+                mapped.has_fault |= has_fault;
+            }
+            from = from.plus(run + 1);
+        }
+        mapped
+    }
+
+    /// Pages from `from` without a PTE, up to `end`.
+    fn none_run(&self, fault: &Fault, from: Vpn, end: Vpn) -> u64 {
+        let table = &self.space(fault.mm).table;
+        let nr = end.0 - from.0;
+        table.first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)
+    }
+
+    /// Whether the batch may grow to the whole folio (B.5.7).
+    fn can_widen(&self, fault: &Fault, entry: Entry) -> bool {
+        if self.rules.fault.around_span == AroundSpan::Window {
+            return false;
+        }
+        self.ends_before_last_page(fault, entry) && self.fits_area_and_table(fault, entry)
+    }
+
+    /// Whether the whole folio lies inside the VMA and inside one PTE table.
+    pub(super) fn fits_area_and_table(&self, fault: &Fault, entry: Entry) -> bool {
+        let before = fault.index() - entry.index.0.min(fault.index());
+        let Some(first) = fault.vpn.0.checked_sub(before) else { return false };
+        let last = first + (entry.order.nr_pages() - 1);
+        let pmd = self.rules.page.pmd_order();
+        first >= fault.vma.start.0
+            && last < fault.vma.end.0
+            && pmd.round_down(first) == pmd.round_down(last)
+    }
+
+    /// B.5.8: what one folio gives back to the miss counter.
+    fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
+        match self.rules.fault.around_credit {
+            AroundCredit::PerPage => mapped.nr_visited,
+            AroundCredit::PerNewPage if is_workingset => 0,
+            AroundCredit::PerNewPage => mapped.nr_visited,
+            AroundCredit::OncePerFault => {
+                let is_credited = mapped.has_fault
+                    && !fault.pass.is_tried()
+                    && !is_workingset
+                    && self.is_counted(&fault.vma);
+                u64::from(is_credited)
+            }
+        }
+    }
+
+    /// Whether the PMD slot of the fault is empty.
+    pub(super) fn is_pmd_empty(&self, fault: &Fault) -> bool {
+        self.space(fault.mm).table.pmd(fault.vpn) == PmdState::Empty
+    }
+}

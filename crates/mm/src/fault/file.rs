@@ -1,0 +1,113 @@
+//! The fault handler: the page-cache lookup of one pass (BEHAVIOUR.md B.2, B.3).
+
+use super::{Fault, FaultError, Pass, Retry};
+use crate::mapping::tree::Entry;
+use crate::memory::{Memory, OpenFile};
+use crate::page_cache::Observed;
+use crate::ram::Ram;
+use crate::readahead::marker::{self, Hit};
+use crate::rules::{ExecMiss, HitCredit};
+use crate::units::PageIndex;
+use crate::vma::{AccessAdvice, Vma};
+
+/// Answer of one lookup.
+pub(super) enum Found {
+    /// The folio is there and readable.
+    Cached(Entry),
+    /// I/O was started or waited for: repeat the fault.
+    Retry(Retry),
+}
+
+/// What the async step did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AsyncStep {
+    /// No marker: the lock is still held.
+    Nothing,
+    /// The marker was hit: the lock was dropped to start I/O.
+    Dropped,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Looks the faulting page up, reading ahead as the rules say (B.2.1 .. B.2.5).
+    pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Found, FaultError> {
+        let file = self.open_file(fault.open()).mapping;
+        let index = PageIndex(fault.index());
+        if index.0 >= self.cache.mapping(file).nr_file_pages(self.rules.page) {
+            return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
+        }
+        let Some(entry) = self.cache.find(file, index) else {
+            self.cache.counters.nr_cold += 1;
+            let state = self.open_file(fault.open()).state;
+            self.cache.observe(Observed::ColdFault { index, state });
+            self.sync_step(fault);
+            if self.cache.find(file, index).is_none() {
+                let order = self.cache.mapping(file).orders.min;
+                let first = PageIndex(order.round_down(index.0));
+                self.cache
+                    .insert(file, first, order, false)
+                    .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
+            }
+            if let Some(entry) = self.cache.find(file, index) {
+                self.cache.folios.get_mut(entry.folio).is_locked = false;
+            }
+            return Ok(Found::Retry(Retry::Major));
+        };
+        if fault.pass == Pass::Tried {
+            self.cache.folios.get_mut(entry.folio).is_locked = false;
+            return Ok(Found::Cached(entry));
+        }
+        let step = self.async_step(fault, entry);
+        let folio = self.cache.folios.get_mut(entry.folio);
+        let had_to_wait = std::mem::take(&mut folio.is_locked);
+        if step == AsyncStep::Dropped || had_to_wait {
+            return Ok(Found::Retry(Retry::Minor));
+        }
+        Ok(Found::Cached(entry))
+    }
+
+    /// B.3: a hit in the handler lowers the miss counter, the marker starts the next window.
+    fn async_step(&mut self, fault: &Fault, entry: Entry) -> AsyncStep {
+        let open = fault.open();
+        let OpenFile { mapping: file, state, .. } = *self.open_file(open);
+        let is_marked = self.cache.folios.get(entry.folio).is_marked;
+        let index = PageIndex(fault.index());
+        self.cache.observe(Observed::HandlerHit { index, is_marked, state });
+        let is_random = fault.vma.advice.access == AccessAdvice::Random;
+        if is_random || state.ra_pages == 0 {
+            return AsyncStep::Nothing;
+        }
+        let is_locked = self.cache.folios.get(entry.folio).is_locked;
+        let is_credited = match self.rules.fault.hit_credit {
+            HitCredit::Always => true,
+            HitCredit::Unlocked => !is_locked,
+        };
+        if is_credited && self.is_counted(&fault.vma) {
+            self.open_file_mut(open).state.credit(1);
+        }
+        if !is_marked {
+            return AsyncStep::Nothing;
+        }
+        self.cache.folios.get_mut(entry.folio).is_marked = false;
+        self.cache.counters.nr_async += 1;
+        let mut state = self.open_file(open).state;
+        let hit = Hit {
+            index: fault.index(),
+            order: entry.order,
+            nr_pages: state.ra_pages,
+            io_pages: self.rules.io_pages(),
+        };
+        let tree = &self.cache.mapping(file).tree;
+        if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
+            self.read(file, &mut state, issue);
+        }
+        self.open_file_mut(open).state = state;
+        AsyncStep::Dropped
+    }
+
+    /// Whether hits in `vma` give back to the miss counter (B.4.3: merged series 002 balances
+    /// what it does not count).
+    pub(super) fn is_counted(&self, vma: &Vma) -> bool {
+        let is_exempt = vma.prot.can_exec || vma.advice.access == AccessAdvice::Sequential;
+        self.rules.fault.exec_miss != ExecMiss::Balanced || !is_exempt
+    }
+}

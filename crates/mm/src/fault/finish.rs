@@ -1,0 +1,95 @@
+//! The finishing step: how much of the folio a fault maps (BEHAVIOUR.md B.6).
+
+use super::{Access, Fault};
+use crate::counters::PmdRefusal;
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::pgtable::{Batch, PteFlags};
+use crate::ram::Ram;
+use crate::rules::{EofGuard, Finish, NohugepagePmd};
+use crate::units::{PageIndex, Vpn};
+use crate::vma::HugeAdvice;
+
+impl<R: Ram> Memory<R> {
+    /// Maps the faulting page: by a PMD entry, the whole folio, or one PTE.
+    pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
+        let is_whole = !self.passes_end_of_file(fault, entry);
+        if self.try_map_pmd(fault, entry, is_whole) {
+            return;
+        }
+        let flags = match fault.access {
+            Access::Write => PteFlags::YOUNG | PteFlags::WRITABLE | PteFlags::DIRTY,
+            Access::Read | Access::Exec => PteFlags::YOUNG,
+        };
+        let (first, nr) = if is_whole { self.finish_range(fault, entry) } else { (fault.vpn, 1) };
+        let folio = self.cache.folios.get(entry.folio);
+        let pfn = folio.pfn_at(PageIndex(fault.vma.index_of(first)));
+        self.map_file(fault.mm, entry.folio, Batch { vpn: first, pfn, nr, flags });
+        if fault.access == Access::Write {
+            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+        }
+    }
+
+    /// B.6.2: whether the folio reaches past the last page of the file (exact).
+    fn passes_end_of_file(&self, fault: &Fault, entry: Entry) -> bool {
+        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
+        self.rules.fault.eof_guard == EofGuard::Refuse
+            && !mapping.is_shmem
+            && entry.end() > mapping.nr_file_pages(self.rules.page)
+    }
+
+    /// B.6.4: the whole folio where it fits and nothing of it is mapped, else one PTE.
+    fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
+        let one = (fault.vpn, 1);
+        let is_large = self.rules.fault.finish == Finish::WholeFolio && entry.order.get() > 0;
+        if !is_large || !self.fits_area_and_table(fault, entry) {
+            return one;
+        }
+        let first = Vpn(fault.vpn.0 - (fault.index() - entry.index.0));
+        let nr = entry.order.nr_pages();
+        if self.space(fault.mm).table.is_none(first, nr) { (first, nr) } else { one }
+    }
+
+    /// B.6.3: maps a folio of PMD order by one entry where everything allows it.
+    pub(super) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
+        let pmd = self.rules.page.pmd_order();
+        if entry.order != pmd {
+            return false;
+        }
+        if let Some(refusal) = self.pmd_refusal(fault, is_whole) {
+            self.cache.counters.pmd_refused[refusal as usize] += 1;
+            return false;
+        }
+        let first = Vpn(pmd.round_down(fault.vpn.0));
+        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let mut flags = PteFlags::YOUNG;
+        if fault.access == Access::Write {
+            flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
+            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+        }
+        self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
+        self.cache.add_maps(entry.folio, 1);
+        self.cache.counters.nr_file_pmds += 1;
+        true
+    }
+
+    fn pmd_refusal(&self, fault: &Fault, is_whole: bool) -> Option<PmdRefusal> {
+        let pmd = self.rules.page.pmd_order();
+        let first = pmd.round_down(fault.vpn.0);
+        let is_nohuge = fault.vma.advice.huge == HugeAdvice::Nohuge
+            && self.rules.fault.nohugepage_pmd == NohugepagePmd::Refused;
+        if !is_whole {
+            Some(PmdRefusal::EndOfFile)
+        } else if is_nohuge {
+            Some(PmdRefusal::Nohugepage)
+        } else if !pmd.is_aligned(fault.vma.index_of(Vpn(first))) {
+            Some(PmdRefusal::Misaligned)
+        } else if first < fault.vma.start.0 || first + pmd.nr_pages() > fault.vma.end.0 {
+            Some(PmdRefusal::VmaTooSmall)
+        } else if !self.is_pmd_empty(fault) {
+            Some(PmdRefusal::TablePresent)
+        } else {
+            None
+        }
+    }
+}

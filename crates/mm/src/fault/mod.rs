@@ -1,0 +1,248 @@
+//! Faults: what happens when a process touches a page that its page table does not map.
+//!
+//! ```text
+//!   touch -> PTE allows it? -- yes --> done
+//!              | no
+//!              v
+//!            VMA --- anonymous ----------------------------> anon
+//!              |
+//!              | file, read: fault-around (around) --mapped--> done
+//!              |                 | not mapped
+//!              |                 v
+//!              +--> file: in cache? -- no --> sync: read ahead --+
+//!                     | yes: async step                          |
+//!                     v                    <---- retry ----------+
+//!                   finish: PMD, whole folio, or one PTE           (BEHAVIOUR.md B.1, B.2)
+//! ```
+//!
+//! A fault that starts I/O drops its lock and is repeated ("retry"); the repetition may find the
+//! page through fault-around. Which part of the work a repetition does again decides the miss
+//! counter, so it is modelled pass by pass ([`Pass`]).
+//!
+//! Owns the order of these steps. Does not own windows ([`crate::readahead`]) nor page-table
+//! entries ([`crate::pgtable`]).
+
+mod anon;
+mod around;
+mod cow;
+mod file;
+mod finish;
+mod sync;
+
+use crate::memory::Memory;
+use crate::pgtable::{Leaf, PteFlags};
+use crate::ram::Ram;
+use crate::rules::MinorRetry;
+use crate::space::MmId;
+use crate::units::{Vaddr, Vpn};
+use crate::vma::{Backing, OpenId, Sharing, Vma};
+
+/// How memory is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Exec,
+}
+
+/// Why a touch failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// No mapping at the address (SIGSEGV).
+    #[error("address {0:#x} is not mapped")]
+    NotMapped(u64),
+    /// The mapping does not allow the access (SIGSEGV).
+    #[error("address {0:#x} may not be touched this way")]
+    Protected(u64),
+    /// The page lies beyond the end of the file (SIGBUS).
+    #[error("address {0:#x} lies beyond the end of its file")]
+    BeyondFile(u64),
+    /// No page is free.
+    #[error("out of memory at address {0:#x}: give the model more memory")]
+    OutOfMemory(u64),
+}
+
+/// What a touch found or did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// What maps the page now.
+    pub leaf: Leaf,
+    /// Whether it faulted, and how.
+    pub outcome: Outcome,
+}
+
+/// The kind of a touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Mapped already.
+    Hit,
+    /// A minor fault.
+    Minor,
+    /// A major fault: the page was not in the page cache.
+    Major,
+}
+
+/// One fault being handled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) mm: MmId,
+    pub(crate) vpn: Vpn,
+    pub(crate) access: Access,
+    pub(crate) vma: Vma,
+    pub(crate) pass: Pass,
+}
+
+impl Fault {
+    fn error(&self, error: fn(u64) -> FaultError, page_shift: u32) -> FaultError {
+        error(self.vpn.0 << page_shift)
+    }
+
+    /// Store to a private mapping: the page is copied.
+    fn is_private_write(&self) -> bool {
+        self.access == Access::Write && self.vma.sharing == Sharing::Private
+    }
+
+    /// The open file of a file fault.
+    fn open(&self) -> OpenId {
+        let Backing::File { open, .. } = self.vma.backing else {
+            unreachable!("file faults happen in file areas")
+        };
+        open
+    }
+
+    /// File index of the faulting page.
+    fn index(&self) -> u64 {
+        self.vma.index_of(self.vpn)
+    }
+}
+
+/// Which repetition of a fault this is (B.2.5, B.3.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The first, under the VMA's lock.
+    First,
+    /// Repeated as if it were the first: the async step runs again.
+    Again,
+    /// Repeated with "tried": no async step, no further retry.
+    Tried,
+}
+
+impl Pass {
+    fn is_tried(self) -> bool {
+        self == Self::Tried
+    }
+
+    /// The pass after one that returned "retry".
+    fn next(self, cause: Retry, rule: MinorRetry) -> Self {
+        match (self, cause, rule) {
+            (Self::First, Retry::Minor, MinorRetry::Untried) => Self::Again,
+            _ => Self::Tried,
+        }
+    }
+}
+
+/// Why a pass ended without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// It started or waited for I/O on a cached page.
+    Minor,
+    /// The page was absent.
+    Major,
+}
+
+/// End of one pass.
+pub(crate) enum Step {
+    /// The page is mapped.
+    Mapped,
+    /// Repeat the fault.
+    Retry(Retry),
+}
+
+/// More passes than this mean the model itself loops: one cold, one again, one tried.
+const NR_PASSES_MAX: u32 = 4;
+
+impl<R: Ram> Memory<R> {
+    /// Touches one address, faulting as the kernel would.
+    ///
+    /// # Errors
+    /// What the program would be told by SIGSEGV or SIGBUS, or that memory is exhausted.
+    pub fn touch(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Touched, FaultError> {
+        let vpn = addr.vpn(self.rules.page);
+        if let Some(leaf) = self.space(mm).table.leaf(vpn)
+            && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
+        {
+            return Ok(Touched { leaf, outcome: Outcome::Hit });
+        }
+        self.fault(mm, vpn, access)
+    }
+
+    fn fault(&mut self, mm: MmId, vpn: Vpn, access: Access) -> Result<Touched, FaultError> {
+        let addr = vpn.0 << self.rules.page.shift();
+        let vma = *self.space(mm).vmas.find(vpn).ok_or(FaultError::NotMapped(addr))?;
+        let is_allowed = match access {
+            Access::Read => vma.prot.can_read,
+            Access::Write => vma.prot.can_write,
+            Access::Exec => vma.prot.can_exec,
+        };
+        if !is_allowed {
+            return Err(FaultError::Protected(addr));
+        }
+        self.cache.counters.pgfault += 1;
+        let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
+        let is_present = self.space(mm).table.leaf(vpn).is_some();
+        let outcome = match vma.backing {
+            _ if is_present => self.write_protect_fault(fault)?,
+            Backing::Anon => self.anon_fault(fault)?,
+            Backing::File { .. } => self.file_fault(fault)?,
+        };
+        let Some(leaf) = self.space(mm).table.leaf(vpn) else {
+            unreachable!("a fault that succeeds maps its page")
+        };
+        Ok(Touched { leaf, outcome })
+    }
+
+    /// Repeats the fault until it is mapped (B.2.5).
+    fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
+        let mut outcome = Outcome::Minor;
+        for _ in 0..NR_PASSES_MAX {
+            match self.file_pass(&fault)? {
+                Step::Mapped => {
+                    if outcome == Outcome::Major {
+                        self.cache.counters.pgmajfault += 1;
+                    }
+                    return Ok(outcome);
+                }
+                Step::Retry(cause) => {
+                    self.cache.counters.nr_retry += 1;
+                    if cause == Retry::Major {
+                        outcome = Outcome::Major;
+                    }
+                    fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
+                }
+            }
+        }
+        unreachable!("a tried fault does not retry")
+    }
+
+    /// One pass: fault-around for reads, then the handler and the finishing step (B.1.2).
+    fn file_pass(&mut self, fault: &Fault) -> Result<Step, FaultError> {
+        if fault.access != Access::Write && self.fault_around(fault) {
+            self.cache.counters.nr_around += 1;
+            return Ok(Step::Mapped);
+        }
+        let entry = match self.find_or_read(fault)? {
+            file::Found::Cached(entry) => entry,
+            file::Found::Retry(cause) => return Ok(Step::Retry(cause)),
+        };
+        if fault.is_private_write() {
+            self.copy_file_page(fault, entry)?;
+        } else {
+            self.finish(fault, entry);
+            self.cache.counters.nr_finish += 1;
+        }
+        Ok(Step::Mapped)
+    }
+}

@@ -1,0 +1,158 @@
+//! The sync step of a cold fault: which window to read (BEHAVIOUR.md B.4).
+
+use super::Fault;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::readahead::state::Gate;
+use crate::readahead::sync::{self, Request, prev_index};
+use crate::readahead::{Hint, Issue, RaState};
+use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
+use crate::units::Order;
+use crate::vma::{AccessAdvice, HugeAdvice, Vma};
+
+/// Cap of a forced window where it does not follow the PMD (B.4.4, B.4.5).
+const FORCED_CAP_BYTES: u64 = 2 << 20;
+
+/// What a cold fault reads.
+enum Choice {
+    /// Nothing ahead: the page alone.
+    Nothing,
+    /// As a buffered read of a whole window would (B.4.1 step 4).
+    Sequential,
+    /// B.4.6.
+    Forced(Order),
+    /// B.4.9.
+    ExecBlock(Order),
+    /// B.4.7.
+    ExecWindow(Order),
+    /// B.4.8.
+    Around,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Reads ahead for a fault whose page is absent.
+    pub(super) fn sync_step(&mut self, fault: &Fault) {
+        let open = fault.open();
+        let file = self.open_file(open).mapping;
+        let mut state = self.open_file(open).state;
+        let issue = match self.choose(fault, &mut state) {
+            Choice::Nothing => None,
+            Choice::Sequential => {
+                let request = Request {
+                    index: fault.index(),
+                    nr_pages: state.ra_pages,
+                    prev_index: prev_index(&state, self.rules.page.shift()),
+                    io_pages: self.rules.io_pages(),
+                };
+                let tree = &self.cache.mapping(file).tree;
+                Some(sync::choose(&mut state, tree, request, &self.rules.readahead))
+            }
+            Choice::Forced(order) => Some(forced_window(fault, &mut state, order)),
+            Choice::ExecBlock(order) => Some(exec_block(fault, &mut state, order)),
+            Choice::ExecWindow(order) => Some(exec_window(fault, &mut state, order)),
+            Choice::Around => Some(around(fault, &mut state)),
+        };
+        if let Some(issue) = issue {
+            self.read(file, &mut state, issue);
+        }
+        self.open_file_mut(open).state = state;
+    }
+
+    /// The order of the tests in B.4.1 .. B.4.5.
+    fn choose(&mut self, fault: &Fault, state: &mut RaState) -> Choice {
+        let rules = self.rules.fault;
+        let vma = &fault.vma;
+        let forced = self.forced_order(fault);
+        if let (Some(order), ForcedGate::Ungated) = (forced, rules.forced_gate) {
+            return Choice::Forced(order);
+        }
+        if let Exec::Block { bytes } = rules.exec
+            && vma.prot.can_exec
+        {
+            let limit = self.rules.max_pagecache_order();
+            return Choice::ExecBlock(self.rules.page.order_of_bytes(bytes).min(limit));
+        }
+        let exec_order = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
+        if forced.is_none() {
+            let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
+            if is_random || state.ra_pages == 0 {
+                return Choice::Nothing;
+            }
+            if vma.advice.access == AccessAdvice::Sequential {
+                return Choice::Sequential;
+            }
+        }
+        if is_gated(vma, rules.exec_miss) && state.count_miss() == Gate::Closed {
+            self.cache.counters.nr_gated += 1;
+            return Choice::Nothing;
+        }
+        match (forced, exec_order) {
+            (Some(order), _) => Choice::Forced(order),
+            (None, Some(order)) => Choice::ExecWindow(order),
+            (None, None) => Choice::Around,
+        }
+    }
+
+    /// Order of the window `MADV_HUGEPAGE` forces, `None` when it forces none (B.4.1 step 1,
+    /// B.4.4, B.4.5).
+    fn forced_order(&self, fault: &Fault) -> Option<Order> {
+        if fault.vma.advice.huge != HugeAdvice::Huge {
+            return None;
+        }
+        let page = self.rules.page;
+        let file = self.open_file(fault.open()).mapping;
+        let max = self.cache.mapping(file).orders.max;
+        let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
+        let fits = page.pmd_order() <= self.rules.max_pagecache_order();
+        match self.rules.fault.forced {
+            Forced::Pmd => fits.then_some(page.pmd_order()),
+            Forced::Posted if fits => Some(page.pmd_order()),
+            Forced::Posted => Some(capped),
+            Forced::CappedAt2M => (max > Order::ZERO).then_some(capped),
+        }
+    }
+}
+
+/// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).
+fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
+    let is_exempt = vma.prot.can_exec && exec_miss != ExecMiss::Counted;
+    vma.advice.access != AccessAdvice::Sequential && !is_exempt
+}
+
+/// B.4.6. The state's start is not updated.
+fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
+    let nr_pages = order.nr_pages();
+    let is_random = fault.vma.advice.access == AccessAdvice::Random;
+    state.size = if is_random { nr_pages } else { 2 * nr_pages };
+    state.async_size = nr_pages;
+    state.order = order;
+    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Exactly(order) }
+}
+
+/// B.4.9. The state's start is not updated.
+fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
+    state.size = order.nr_pages();
+    state.async_size = 0;
+    state.order = order;
+    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Raise(order) }
+}
+
+/// B.4.7: forward from the aligned fault index, inside the VMA.
+fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
+    let (first, end) = fault.vma.file_range();
+    let start = order.round_down(fault.index()).max(first);
+    state.start = start;
+    state.size = order.round_up(start + state.ra_pages).min(end) - start;
+    state.async_size = 0;
+    state.order = order;
+    Issue::Window { start, hint: Hint::Exactly(order) }
+}
+
+/// B.4.8: half of the window before the fault.
+fn around(fault: &Fault, state: &mut RaState) -> Issue {
+    state.start = fault.index().saturating_sub(state.ra_pages / 2);
+    state.size = state.ra_pages;
+    state.async_size = state.ra_pages / 4;
+    state.order = Order::ZERO;
+    Issue::Window { start: state.start, hint: Hint::Raise(Order::ZERO) }
+}

@@ -1,0 +1,235 @@
+//! System calls on files: read, write, truncate, fadvise, dropped caches.
+
+use crate::folio::MappingId;
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::page_cache::InsertRefusal;
+use crate::ram::Ram;
+use crate::readahead::issue;
+use crate::readahead::marker::{self, Hit};
+use crate::readahead::sync::{self, Request, prev_index};
+use crate::units::{Order, PageIndex, Vpn};
+use crate::vma::{Backing, OpenId};
+
+/// `posix_fadvise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fadvice {
+    /// `POSIX_FADV_NORMAL`.
+    Normal,
+    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
+    Random,
+    /// `POSIX_FADV_SEQUENTIAL`: twice the window.
+    Sequential,
+    /// `POSIX_FADV_WILLNEED`: the range is read in base pages.
+    Willneed,
+    /// `POSIX_FADV_DONTNEED`: clean unmapped folios wholly inside the range are dropped.
+    Dontneed,
+}
+
+/// No page is free for a read or write call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory at byte {pos} of a file: give the model more memory")]
+pub struct OutOfMemory {
+    /// Byte position in the file.
+    pub pos: u64,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Reads `len_bytes` at `pos` through the page cache (BEHAVIOUR.md A.3.1); the bytes read.
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
+        let file = self.open_file(open).mapping;
+        let size = self.cache.mapping(file).size_bytes;
+        let end = pos.saturating_add(len_bytes).min(size);
+        let shift = self.rules.page.shift();
+        let mut at = pos;
+        while at < end {
+            let last = self.cache.mapping(file).orders.min.round_up(self.rules.page.pages_in(end));
+            let index = at >> shift;
+            let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            if self.cache.folios.get(entry.folio).is_marked {
+                self.marker_hit(open, entry, last - entry.index.0);
+            }
+            at = entry.end().checked_shl(shift).map_or(end, |next| next.min(end));
+        }
+        if end > pos {
+            self.open_file_mut(open).state.prev_pos = Some(end);
+        }
+        Ok(end.saturating_sub(pos))
+    }
+
+    /// The folio at `index`, read ahead or alone where it is absent.
+    fn find_for_read(&mut self, open: OpenId, (index, last): (u64, u64)) -> Option<Entry> {
+        let file = self.open_file(open).mapping;
+        let index = PageIndex(index);
+        if let Some(entry) = self.cache.find(file, index) {
+            return Some(entry);
+        }
+        self.read_absent(open, (index.0, last - index.0));
+        if let Some(entry) = self.cache.find(file, index) {
+            return Some(entry);
+        }
+        let order = self.cache.mapping(file).orders.min;
+        let first = PageIndex(order.round_down(index.0));
+        self.cache.insert(file, first, order, false).ok()?;
+        self.cache.find(file, index)
+    }
+
+    /// The sync entry for a read call (A.3.2).
+    fn read_absent(&mut self, open: OpenId, (index, nr_pages): (u64, u64)) {
+        let file = self.open_file(open).mapping;
+        let mut state = self.open_file(open).state;
+        let io_pages = self.rules.io_pages();
+        if self.open_file(open).is_random || state.ra_pages == 0 {
+            let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
+            let nr = nr.min(io_pages.max(state.ra_pages));
+            issue::forced(&mut self.cache, &self.rules, file, (index, nr));
+            return;
+        }
+        let prev_index = prev_index(&state, self.rules.page.shift());
+        let request = Request { index, nr_pages, prev_index, io_pages };
+        let tree = &self.cache.mapping(file).tree;
+        let issue = sync::choose(&mut state, tree, request, &self.rules.readahead);
+        self.read(file, &mut state, issue);
+        self.open_file_mut(open).state = state;
+    }
+
+    /// The async entry for a read call: the marked folio's head is the index (A.4.6).
+    fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
+        let file = self.open_file(open).mapping;
+        let mut state = self.open_file(open).state;
+        if state.ra_pages == 0 {
+            return;
+        }
+        self.cache.folios.get_mut(entry.folio).is_marked = false;
+        self.cache.counters.nr_async += 1;
+        let hit = Hit {
+            index: entry.index.0,
+            order: entry.order,
+            nr_pages,
+            io_pages: self.rules.io_pages(),
+        };
+        let tree = &self.cache.mapping(file).tree;
+        if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
+            self.read(file, &mut state, issue);
+        }
+        self.open_file_mut(open).state = state;
+    }
+
+    /// Writes `len_bytes` at `pos` through the page cache, growing the file; new folios take their
+    /// order from the length of the write (A.7.1).
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        let file = self.open_file(open).mapping;
+        let end = pos.saturating_add(len_bytes);
+        let mapping = self.cache.mapping_mut(file);
+        mapping.size_bytes = mapping.size_bytes.max(end);
+        let shift = self.rules.page.shift();
+        let mut at = pos;
+        while at < end {
+            let entry = self.find_for_write(file, at, end - at).ok_or(OutOfMemory { pos: at })?;
+            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+            at = entry.end().checked_shl(shift).map_or(end, |next| next.min(end));
+        }
+        Ok(())
+    }
+
+    fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
+        let index = PageIndex(pos >> self.rules.page.shift());
+        if let Some(entry) = self.cache.find(file, index) {
+            return Some(entry);
+        }
+        let orders = self.cache.mapping(file).orders;
+        let wanted = self.rules.page.order_of_bytes(len_bytes).min(orders.max);
+        let mut order = wanted.min(Order::alignment_of(index.0)).max(orders.min);
+        loop {
+            let first = PageIndex(order.round_down(index.0));
+            match self.cache.insert(file, first, order, false) {
+                Ok(_) => return self.cache.find(file, index),
+                Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
+                    order = order.lower().filter(|&lower| lower >= orders.min)?;
+                }
+            }
+        }
+    }
+
+    /// Sets a file's size. What lies beyond is unmapped and dropped.
+    ///
+    /// Differs: a large folio that the new end cuts is dropped whole, not split (G.3).
+    pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
+        self.cache.mapping_mut(file).size_bytes = size_bytes;
+        let first = self.rules.page.pages_in(size_bytes);
+        while let Some(entry) =
+            self.cache.mapping(file).tree.first_in(PageIndex(first), PageIndex(u64::MAX))
+        {
+            self.unmap_file_pages(file, entry);
+            if self.cache.remove_unmapped(file, entry.index).is_none() {
+                unreachable!("the folio was unmapped everywhere")
+            }
+        }
+    }
+
+    /// Unmaps a folio's pages in every process.
+    fn unmap_file_pages(&mut self, file: MappingId, entry: Entry) {
+        let spaces: Vec<_> = self.spaces().map(|(mm, _)| mm).collect();
+        for mm in spaces {
+            let areas: Vec<_> = self.space(mm).vmas.iter().copied().collect();
+            for vma in areas {
+                let Backing::File { open, .. } = vma.backing else { continue };
+                let (first, end) = vma.file_range();
+                let (from, to) = (first.max(entry.index.0), end.min(entry.end()));
+                if self.open_file(open).mapping == file && from < to {
+                    let start = Vpn(vma.start.0 + (from - first));
+                    self.zap(mm, start, start.plus(to - from));
+                }
+            }
+        }
+    }
+
+    /// Gives advice on a file (A.1.4).
+    pub fn fadvise(&mut self, open: OpenId, (pos, len_bytes): (u64, u64), advice: Fadvice) {
+        let page = self.rules.page;
+        let ra_pages = self.rules.ra_pages();
+        let opened = self.open_file_mut(open);
+        let file = opened.mapping;
+        match advice {
+            Fadvice::Normal => (opened.is_random, opened.state.ra_pages) = (false, ra_pages),
+            Fadvice::Random => opened.is_random = true,
+            Fadvice::Sequential => {
+                (opened.is_random, opened.state.ra_pages) = (false, ra_pages * 2);
+            }
+            Fadvice::Willneed => {
+                let size = self.cache.mapping(file).size_bytes;
+                let end = if len_bytes == 0 { size } else { pos.saturating_add(len_bytes) };
+                let first = pos >> page.shift();
+                let nr = page.pages_in(end.min(size)).saturating_sub(first);
+                let nr = nr.min(self.rules.io_pages().max(ra_pages));
+                issue::forced(&mut self.cache, &self.rules, file, (first, nr));
+            }
+            Fadvice::Dontneed => {
+                let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
+                self.drop_range(file, page.pages_in(pos), end >> page.shift());
+            }
+        }
+    }
+
+    /// Drops the clean unmapped folios of one file.
+    pub fn drop_cache(&mut self, file: MappingId) {
+        self.drop_range(file, 0, u64::MAX);
+    }
+
+    /// Drops clean unmapped folios wholly inside pages `[first, end)`.
+    fn drop_range(&mut self, file: MappingId, first: u64, end: u64) {
+        let inside = |entry: &Entry| entry.index.0 >= first && entry.end() <= end;
+        let entries: Vec<_> = self.cache.mapping(file).tree.iter().filter(inside).collect();
+        for entry in entries {
+            if !self.cache.folios.get(entry.folio).is_dirty {
+                self.cache.remove_unmapped(file, entry.index);
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! mmap, mprotect, madvise and mremap: changes of areas.
+
+use crate::fault::FaultError;
+use crate::memory::Memory;
+use crate::pgtable::{Protection, PteFlags};
+use crate::placement::{self, Want};
+use crate::ram::Ram;
+use crate::rules::Placement;
+use crate::space::MmId;
+use crate::units::{Vaddr, Vpn};
+use crate::vma::{AccessAdvice, Advice, Backing, HugeAdvice, OpenId, Prot, Sharing, Vma};
+
+/// A mapping to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    /// Where; `None` lets the kernel choose. What was mapped there is unmapped (`MAP_FIXED`).
+    pub addr: Option<Vaddr>,
+    /// Length in bytes, rounded up to pages.
+    pub len_bytes: u64,
+    /// Protection.
+    pub prot: Prot,
+    /// Private or shared.
+    pub sharing: Sharing,
+    /// Backing; the file position is in pages.
+    pub backing: Backing,
+}
+
+impl Map {
+    /// A private mapping of `len_bytes` of a file from page `pgoff`, anywhere.
+    #[must_use]
+    pub fn file(open: OpenId, pgoff: u64, len_bytes: u64, prot: Prot) -> Self {
+        let backing = Backing::File { open, pgoff };
+        Self { addr: None, len_bytes, prot, sharing: Sharing::Private, backing }
+    }
+
+    /// A private anonymous mapping of `len_bytes`, anywhere.
+    #[must_use]
+    pub fn anon(len_bytes: u64, prot: Prot) -> Self {
+        let (sharing, backing) = (Sharing::Private, Backing::Anon);
+        Self { addr: None, len_bytes, prot, sharing, backing }
+    }
+
+    /// The same at a fixed address.
+    #[must_use]
+    pub fn at(self, addr: Vaddr) -> Self {
+        Self { addr: Some(addr), ..self }
+    }
+
+    /// The same, shared.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self { sharing: Sharing::Shared, ..self }
+    }
+}
+
+/// Why an area could not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// The length is zero or reaches past the end of the address space.
+    #[error("a mapping of {len_bytes} bytes at {addr:#x} does not fit the address space")]
+    BadRange {
+        /// Address asked for, 0 = any.
+        addr: u64,
+        /// Length asked for.
+        len_bytes: u64,
+    },
+    /// The address is not a multiple of the page size.
+    #[error("address {0:#x} is not a multiple of the page size")]
+    Unaligned(u64),
+    /// No gap is large enough.
+    #[error("no free addresses for {0} pages")]
+    NoSpace(u64),
+    /// Nothing is mapped at the address.
+    #[error("address {0:#x} is not mapped")]
+    NotMapped(u64),
+}
+
+/// madvise, as far as it concerns files and folio sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Madvice {
+    /// `MADV_NORMAL`.
+    Normal,
+    /// `MADV_RANDOM`.
+    Random,
+    /// `MADV_SEQUENTIAL`.
+    Sequential,
+    /// `MADV_HUGEPAGE`.
+    Hugepage,
+    /// `MADV_NOHUGEPAGE`.
+    Nohugepage,
+    /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
+    Dontneed,
+    /// `MADV_POPULATE_READ`: every page is touched.
+    PopulateRead,
+}
+
+/// Highest address plus one (BEHAVIOUR.md has 47- and 48-bit machines; the larger one).
+const SPACE_BYTES: u64 = 1 << 48;
+
+impl<R: Ram> Memory<R> {
+    /// Maps a file or anonymous memory; the address.
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned, outside the address space, or no gap is large enough.
+    pub fn mmap(&mut self, mm: MmId, map: Map) -> Result<Vaddr, MapError> {
+        let page = self.rules.page;
+        let nr_pages = page.pages_in(map.len_bytes);
+        let start = match map.addr {
+            Some(addr) => self.checked_range(addr, map.len_bytes)?.0,
+            None => self.place(mm, map.backing, nr_pages)?,
+        };
+        let end = start.plus(nr_pages);
+        if nr_pages == 0 {
+            let addr = start.vaddr(page).0;
+            return Err(MapError::BadRange { addr, len_bytes: map.len_bytes });
+        }
+        self.unmap_pages(mm, start, end);
+        let Map { prot, sharing, backing, .. } = map;
+        let advice = Advice::default();
+        let vma = Vma { start, end, prot, sharing, backing, advice, has_anon: false };
+        self.space_mut(mm).vmas.insert(vma);
+        Ok(start.vaddr(page))
+    }
+
+    /// Unmaps a range; what is not mapped is stepped over.
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space.
+    pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
+        let (start, end) = self.checked_range(addr, len_bytes)?;
+        self.unmap_pages(mm, start, end);
+        Ok(())
+    }
+
+    /// Changes the protection of a range.
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space.
+    pub fn mprotect(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+        prot: Prot,
+    ) -> Result<(), MapError> {
+        let (start, end) = self.checked_range(addr, len_bytes)?;
+        self.space_mut(mm).vmas.change(start, end, |vma| vma.prot = prot);
+        // Differs: taking all access away only write-protects here; a recorded program does not
+        // touch such pages, and its contents stay where they are, as in Linux.
+        if !prot.can_write && self.has_writable(mm, start, end) {
+            self.cut_pmds(mm, start, end);
+            self.write_protect(mm, start, end);
+        }
+        Ok(())
+    }
+
+    /// Gives advice for a range.
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` also
+    /// when a page cannot be touched.
+    pub fn madvise(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+        advice: Madvice,
+    ) -> Result<(), MapError> {
+        let (start, end) = self.checked_range(addr, len_bytes)?;
+        let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
+        let access = |access| move |vma: &mut Vma| vma.advice.access = access;
+        let vmas = &mut self.space_mut(mm).vmas;
+        match advice {
+            Madvice::Hugepage => vmas.change(start, end, huge(HugeAdvice::Huge)),
+            Madvice::Nohugepage => vmas.change(start, end, huge(HugeAdvice::Nohuge)),
+            Madvice::Normal => vmas.change(start, end, access(AccessAdvice::Normal)),
+            Madvice::Random => vmas.change(start, end, access(AccessAdvice::Random)),
+            Madvice::Sequential => vmas.change(start, end, access(AccessAdvice::Sequential)),
+            Madvice::Dontneed => self.zap(mm, start, end),
+            Madvice::PopulateRead => self.populate(mm, start, end)?,
+        }
+        Ok(())
+    }
+
+    /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
+    /// or what the kernel returned).
+    ///
+    /// # Errors
+    /// When a range is bad or nothing is mapped at `from`.
+    pub fn mremap(
+        &mut self,
+        mm: MmId,
+        from: (Vaddr, u64),
+        to: (Vaddr, u64),
+    ) -> Result<(), MapError> {
+        let (old_start, old_end) = self.checked_range(from.0, from.1)?;
+        let (new_start, new_end) = self.checked_range(to.0, to.1)?;
+        let not_mapped = MapError::NotMapped(from.0.0);
+        let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
+        let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
+        self.unmap_pages(mm, old_start.plus(keep), old_end);
+        if old_start == new_start {
+            self.unmap_pages(mm, old_start.plus(keep), new_end);
+        } else {
+            self.unmap_pages(mm, new_start, new_end);
+            self.move_pages(mm, old_start, new_start, keep);
+        }
+        self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
+        let mut moved = Vma { start: new_start, end: new_end, ..vma };
+        if let Backing::File { open, .. } = vma.backing {
+            moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
+        }
+        self.space_mut(mm).vmas.insert(moved);
+        Ok(())
+    }
+
+    fn move_pages(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
+        self.cut_pmds(mm, from, from.plus(nr_pages));
+        let pmd = self.rules.page.pmd_order();
+        if !pmd.is_aligned(from.0 ^ to.0) {
+            self.drop_pmds(mm, from, nr_pages);
+        }
+        self.flush(mm, from, nr_pages);
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
+    }
+
+    fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
+        for vpn in start.0..end.0 {
+            let addr = Vpn(vpn).vaddr(self.rules.page);
+            match self.touch(mm, addr, crate::fault::Access::Read) {
+                Ok(_) => {}
+                Err(FaultError::NotMapped(addr) | FaultError::Protected(addr)) => {
+                    return Err(MapError::NotMapped(addr));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Highest free place for a mapping, congruent to its file where the kernel does so.
+    fn place(&self, mm: MmId, backing: Backing, nr_pages: u64) -> Result<Vpn, MapError> {
+        let pmd = self.rules.page.pmd_order();
+        let congruent_to = match backing {
+            Backing::File { open, pgoff } => {
+                let mapping = self.cache.mapping(self.open_file(open).mapping);
+                let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
+                (mapping.places_aligned && spans).then_some(pgoff)
+            }
+            Backing::Anon => {
+                let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
+                    && nr_pages > 0
+                    && pmd.is_aligned(nr_pages);
+                is_aligned.then_some(0)
+            }
+        };
+        let want = Want { nr_pages, congruent_to };
+        placement::find(&self.space(mm).vmas, self.rules.page, want)
+            .ok_or(MapError::NoSpace(nr_pages))
+    }
+
+    /// The pages of `[addr, addr + len)`, the end rounded up.
+    pub(crate) fn checked_range(
+        &self,
+        addr: Vaddr,
+        len_bytes: u64,
+    ) -> Result<(Vpn, Vpn), MapError> {
+        let page = self.rules.page;
+        if addr.0 % page.bytes() != 0 {
+            return Err(MapError::Unaligned(addr.0));
+        }
+        let is_inside = addr.0.checked_add(len_bytes).is_some_and(|end| end <= SPACE_BYTES);
+        if len_bytes == 0 || !is_inside {
+            return Err(MapError::BadRange { addr: addr.0, len_bytes });
+        }
+        let start = addr.vpn(page);
+        Ok((start, start.plus(page.pages_in(len_bytes))))
+    }
+
+    fn has_writable(&self, mm: MmId, start: Vpn, end: Vpn) -> bool {
+        let table = &self.space(mm).table;
+        table.leaves(start, end.0 - start.0).any(|leaf| leaf.flags.contains(PteFlags::WRITABLE))
+    }
+
+    fn write_protect(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let nr_pages = end.0 - start.0;
+        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.protect_range(start, nr_pages, protection, |pfn| folios.span_of(pfn));
+        self.flush(mm, start, nr_pages);
+    }
+}

@@ -1,0 +1,322 @@
+//! A 64-way tree from page index to folio, with entries that span several slots.
+//!
+//! ```text
+//!   level 1 (64 pages a slot)   [ node | folio o7 | <-sibling | - | .. ]
+//!                                  |
+//!   level 0 (1 page a slot)     [ o0 | o0 | folio o1 | <-sibling | - | .. ]
+//! ```
+//!
+//! A folio of order 0..5 occupies slots of level 0, one of order 6..11 slots of level 1: the head
+//! slot names it, the others point back at the head. How high in the tree an entry stands is
+//! visible in the kernel's hole searches (BEHAVIOUR.md A.4.6), so the shape is part of the model.
+//!
+//! Invariants:
+//! - T1: a sibling slot lies behind its head slot, within the head's `2^k` aligned slots.
+//! - T2: no node below the root is empty.
+//! - T3: `nr_pages` is the sum of the sizes of all folios.
+
+use super::Violation;
+use crate::folio::FolioId;
+use crate::units::{Order, PageIndex};
+
+/// log2 of the slots of a node (BEHAVIOUR.md 0.4, `XA_CHUNK_SHIFT`).
+pub(super) const CHUNK_SHIFT: u32 = 6;
+/// Slots of a node.
+pub(super) const CHUNK: usize = 1 << CHUNK_SHIFT;
+/// Largest order an entry may have: `2 * CHUNK_SHIFT - 1`.
+pub const MAX_ORDER: Order = Order::new(11);
+
+/// Node in the arena.
+pub(super) type NodeId = u32;
+
+/// One slot of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing cached.
+    Empty,
+    /// Head slot of a folio of this order.
+    Folio(FolioId, Order),
+    /// Further slot of the folio whose head slot has this offset.
+    Sibling(u8),
+    /// A node one level below.
+    Node(NodeId),
+}
+
+/// One node: 64 slots at one level.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) slots: [Slot; CHUNK],
+    /// 0 = one page a slot, 1 = 64 pages a slot, ..
+    pub(super) level: u32,
+    /// Parent and the offset of this node in it; `None` for the root.
+    pub(super) parent: Option<(NodeId, usize)>,
+    /// Slots that are not empty.
+    nr_used: u32,
+}
+
+impl Node {
+    fn new(level: u32, parent: Option<(NodeId, usize)>) -> Self {
+        Self { slots: [Slot::Empty; CHUNK], level, parent, nr_used: 0 }
+    }
+
+    /// Offset of the slot that covers `index`.
+    pub(super) fn offset_of(&self, index: u64) -> usize {
+        let slot = index.checked_shr(self.level * CHUNK_SHIFT).unwrap_or(0);
+        usize::from((slot & (CHUNK as u64 - 1)) as u8)
+    }
+
+    /// Pages below one slot.
+    fn pages_per_slot(&self) -> u64 {
+        1 << (self.level * CHUNK_SHIFT)
+    }
+}
+
+/// A folio found in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The folio.
+    pub folio: FolioId,
+    /// Its first page.
+    pub index: PageIndex,
+    /// Its order.
+    pub order: Order,
+}
+
+impl Entry {
+    /// Index after its last page.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.index.0 + self.order.nr_pages()
+    }
+}
+
+/// An index of the range is cached already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupied;
+
+/// The tree.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    free: Vec<NodeId>,
+    root: Option<NodeId>,
+    nr_pages: u64,
+}
+
+impl Tree {
+    /// An empty tree.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cached pages.
+    #[must_use]
+    pub fn nr_pages(&self) -> u64 {
+        self.nr_pages
+    }
+
+    /// The folio that covers `index`.
+    #[must_use]
+    pub fn get(&self, index: PageIndex) -> Option<Entry> {
+        let (node, offset) = self.descend(index.0)?;
+        let node = self.node(node);
+        let Slot::Folio(folio, order) = node.slots[offset] else { return None };
+        Some(Entry { folio, index: PageIndex(order.round_down(index.0)), order })
+    }
+
+    /// The first folio that covers an index of `[first, last]`.
+    #[must_use]
+    pub fn first_in(&self, first: PageIndex, last: PageIndex) -> Option<Entry> {
+        let mut index = first.0;
+        while index <= last.0 {
+            if let Some(entry) = self.get(PageIndex(index)) {
+                return Some(entry);
+            }
+            index = index.checked_add(self.empty_span(index))?;
+        }
+        None
+    }
+
+    /// All folios in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
+        let mut next = Some(0);
+        std::iter::from_fn(move || {
+            let entry = self.first_in(PageIndex(next?), PageIndex(u64::MAX))?;
+            next = entry.index.0.checked_add(entry.order.nr_pages());
+            Some(entry)
+        })
+    }
+
+    /// Stores `folio` at `[index, index + 2^order)`.
+    ///
+    /// # Errors
+    /// [`Occupied`] when any of these pages is cached; nothing is changed then.
+    ///
+    /// # Panics
+    /// When `index` is not a multiple of `2^order` or the order exceeds [`MAX_ORDER`].
+    pub fn insert(
+        &mut self,
+        index: PageIndex,
+        order: Order,
+        folio: FolioId,
+    ) -> Result<(), Occupied> {
+        assert!(order.is_aligned(index.0) && order <= MAX_ORDER, "folio must be aligned");
+        if self.first_in(index, PageIndex(index.0 + (order.nr_pages() - 1))).is_some() {
+            return Err(Occupied);
+        }
+        let level = u32::from(order.get()) / CHUNK_SHIFT;
+        let id = self.make_path(index.0, level);
+        let node = &mut self.nodes[id as usize];
+        let head = node.offset_of(index.0);
+        let nr_slots = 1 << (u32::from(order.get()) % CHUNK_SHIFT);
+        node.slots[head] = Slot::Folio(folio, order);
+        node.slots[head + 1..head + nr_slots].fill(Slot::Sibling(head as u8));
+        node.nr_used += nr_slots as u32;
+        self.nr_pages += order.nr_pages();
+        Ok(())
+    }
+
+    /// Takes the folio that covers `index` out of the tree.
+    pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
+        let entry = self.get(index)?;
+        let (id, head) = self.descend(index.0)?;
+        let node = &mut self.nodes[id as usize];
+        let nr_slots = 1 << (u32::from(entry.order.get()) % CHUNK_SHIFT);
+        node.slots[head..head + nr_slots].fill(Slot::Empty);
+        node.nr_used -= nr_slots as u32;
+        self.nr_pages -= entry.order.nr_pages();
+        self.drop_empty(id);
+        self.shrink();
+        Some(entry)
+    }
+
+    /// Checks T1 .. T3.
+    pub(super) fn validate(&self) -> Result<(), Violation> {
+        let mut nr_pages = 0;
+        for entry in self.iter() {
+            nr_pages += entry.order.nr_pages();
+            for index in [entry.index.0, entry.end() - 1] {
+                let found = self.get(PageIndex(index));
+                if found != Some(entry) {
+                    return Err(Violation::I2 { index: PageIndex(index) });
+                }
+            }
+        }
+        let is_counted = nr_pages == self.nr_pages;
+        if is_counted { Ok(()) } else { Err(Violation::I2 { index: PageIndex(nr_pages) }) }
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub(super) fn root(&self) -> Option<NodeId> {
+        self.root
+    }
+
+    /// Node and *head* offset of the slot that covers `index`; `None` beyond the tree.
+    pub(super) fn descend(&self, index: u64) -> Option<(NodeId, usize)> {
+        let mut id = self.root?;
+        if index > self.last_index_below(id) {
+            return None;
+        }
+        loop {
+            let node = self.node(id);
+            let offset = node.offset_of(index);
+            match node.slots[offset] {
+                Slot::Node(child) => id = child,
+                Slot::Sibling(head) => return Some((id, usize::from(head))),
+                Slot::Empty | Slot::Folio(..) => return Some((id, offset)),
+            }
+        }
+    }
+
+    /// Last index a tree with this root can hold.
+    fn last_index_below(&self, root: NodeId) -> u64 {
+        let bits = (self.node(root).level + 1) * CHUNK_SHIFT;
+        1_u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1)
+    }
+
+    /// Pages from `index`, which is not cached, to the end of its empty slot.
+    fn empty_span(&self, index: u64) -> u64 {
+        let Some((id, _)) = self.descend(index) else {
+            return u64::MAX - index;
+        };
+        let pages = self.node(id).pages_per_slot();
+        pages - (index & (pages - 1))
+    }
+
+    /// The node of `level` that covers `index`, made where it is missing.
+    fn make_path(&mut self, index: u64, level: u32) -> NodeId {
+        let mut id = self.grow_root(index, level);
+        while self.node(id).level > level {
+            let offset = self.node(id).offset_of(index);
+            id = match self.node(id).slots[offset] {
+                Slot::Node(child) => child,
+                Slot::Empty => {
+                    let child = self.new_node(self.node(id).level - 1, Some((id, offset)));
+                    self.nodes[id as usize].slots[offset] = Slot::Node(child);
+                    self.nodes[id as usize].nr_used += 1;
+                    child
+                }
+                Slot::Folio(..) | Slot::Sibling(_) => unreachable!("insert checked the range"),
+            };
+        }
+        id
+    }
+
+    /// Raises the tree until it covers `index` at `level` or above.
+    fn grow_root(&mut self, index: u64, level: u32) -> NodeId {
+        let mut root = match self.root {
+            Some(root) => root,
+            None => self.new_node(level, None),
+        };
+        while index > self.last_index_below(root) || self.node(root).level < level {
+            let above = self.new_node(self.node(root).level + 1, None);
+            self.nodes[above as usize].slots[0] = Slot::Node(root);
+            self.nodes[above as usize].nr_used = 1;
+            self.nodes[root as usize].parent = Some((above, 0));
+            root = above;
+        }
+        self.root = Some(root);
+        root
+    }
+
+    fn new_node(&mut self, level: u32, parent: Option<(NodeId, usize)>) -> NodeId {
+        let node = Node::new(level, parent);
+        if let Some(id) = self.free.pop() {
+            self.nodes[id as usize] = node;
+            return id;
+        }
+        self.nodes.push(node);
+        (self.nodes.len() - 1) as NodeId
+    }
+
+    /// Frees `id` and its ancestors as far as they are empty (T2).
+    fn drop_empty(&mut self, mut id: NodeId) {
+        while self.node(id).nr_used == 0 {
+            self.free.push(id);
+            let Some((parent, offset)) = self.node(id).parent else {
+                self.root = None;
+                return;
+            };
+            self.nodes[parent as usize].slots[offset] = Slot::Empty;
+            self.nodes[parent as usize].nr_used -= 1;
+            id = parent;
+        }
+    }
+
+    /// Lowers a root whose only child covers the first indices.
+    fn shrink(&mut self) {
+        while let Some(root) = self.root {
+            let Slot::Node(child) = self.node(root).slots[0] else { return };
+            if self.node(root).nr_used > 1 {
+                return;
+            }
+            self.free.push(root);
+            self.nodes[child as usize].parent = None;
+            self.root = Some(child);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The façade: one machine's memory, its files and its processes.
+//!
+//! Owns construction, files, opens and the views that reports need. The operations themselves
+//! stand in their own files and extend [`Memory`]: [`crate::fault`] (touch), [`crate::map`]
+//! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
+
+use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use crate::counters::Counters;
+use crate::folio::{FolioId, FolioTable, MappingId, Owner};
+use crate::mapping::Mapping;
+use crate::page_cache::PageCache;
+use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
+use crate::ram::{Counted, Ram};
+use crate::readahead::{Issue, RaState, issue};
+use crate::rules::{Arch, ContpteRule, Rules};
+use crate::space::{Flush, MmId, Space};
+use crate::units::{Order, Pfn, Vpn};
+use crate::vma::{OpenId, VmaTree};
+
+/// The machine under the rules.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Architecture.
+    pub arch: Arch,
+    /// Physical memory in bytes.
+    pub ram_bytes: u64,
+    /// Pages that are taken before anything runs, scattered by a seed.
+    pub fragmentation: Option<Fragmentation>,
+}
+
+impl Config {
+    /// 16 GiB of unfragmented memory.
+    #[must_use]
+    pub fn new(arch: Arch) -> Self {
+        Self { arch, ram_bytes: 16 << 30, fragmentation: None }
+    }
+}
+
+/// One open of a file: it has its own readahead state (B.7.1).
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub mapping: MappingId,
+    /// Its readahead.
+    pub state: RaState,
+    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
+    pub is_random: bool,
+}
+
+/// Why a memory manager cannot be made.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The allocator refused its configuration.
+    #[error(transparent)]
+    Buddy(#[from] BuddyError),
+    /// Not even one page is free.
+    #[error("no page is free for the kernel's own use: give the model more memory")]
+    NoPage,
+}
+
+/// One machine's memory.
+///
+/// Maps a file, faults it and prints its folios:
+///
+/// ```
+/// use largefolio_mm::fault::Access;
+/// use largefolio_mm::map::Map;
+/// use largefolio_mm::memory::{Config, Memory};
+/// use largefolio_mm::rules::Arch;
+/// use largefolio_mm::units::Vaddr;
+/// use largefolio_mm::vma::Prot;
+///
+/// # let rules = largefolio_mm::rules::Rules::example();
+/// let mut memory = Memory::new(rules, &Config::new(Arch::X86_64))?;
+/// let file = memory.add_file(1 << 20, "xfs");
+/// let open = memory.open(file);
+/// let mm = memory.new_space();
+/// let at = memory.mmap(mm, Map::file(open, 0, 1 << 20, Prot::READ))?;
+/// for page in 0..32 {
+///     memory.touch(mm, Vaddr(at.0 + page * 4096), Access::Read)?;
+/// }
+/// let folios: Vec<_> =
+///     memory.folios(file).map(|f| format!("{}@{}", f.order, f.index)).take(5).collect();
+/// assert_eq!(folios, ["o0@0", "o0@1", "o0@2", "o0@3", "o0@4"]);
+/// assert_eq!(memory.counters().pgmajfault, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Memory<R = Counted> {
+    /// What the kernel does.
+    pub rules: Rules,
+    pub(crate) arch: Arch,
+    pub(crate) cache: PageCache<R>,
+    pub(crate) zero_pfn: Pfn,
+    opens: Vec<OpenFile>,
+    spaces: Vec<Space>,
+    flushes: Vec<Flush>,
+}
+
+impl Memory<Counted> {
+    /// A machine whose memory holds no bytes.
+    ///
+    /// # Errors
+    /// When `config` describes no machine the allocator can manage.
+    pub fn new(rules: Rules, config: &Config) -> Result<Self, MemoryError> {
+        Self::with_ram(rules, config, Counted::default())
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// A machine with `ram` as its memory.
+    ///
+    /// # Errors
+    /// When `config` describes no machine the allocator can manage.
+    pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
+        let nr_pages = config.ram_bytes >> rules.page.shift();
+        let fragmentation = config.fragmentation;
+        let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_pages) };
+        let mut buddy = Buddy::new(zone)?;
+        let zero_pfn =
+            buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
+        let cache = PageCache::new(buddy, ram);
+        let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { rules, arch: config.arch, cache, zero_pfn, opens, spaces, flushes })
+    }
+
+    /// Adds a file of `size_bytes` on filesystem `filesystem` (`ext4`, `xfs`, ..).
+    pub fn add_file(&mut self, size_bytes: u64, filesystem: &str) -> MappingId {
+        let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
+        mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
+        mapping.is_shmem = filesystem == "tmpfs";
+        self.cache.add_mapping(mapping)
+    }
+
+    /// Opens a file; its readahead window is the device's.
+    ///
+    /// # Panics
+    /// At the 2^32nd open.
+    pub fn open(&mut self, file: MappingId) -> OpenId {
+        let Ok(id) = u32::try_from(self.opens.len()) else { panic!("open ids exhausted") };
+        let state = RaState::new(self.rules.ra_pages());
+        self.opens.push(OpenFile { mapping: file, state, is_random: false });
+        OpenId(id)
+    }
+
+    /// A process with nothing mapped.
+    ///
+    /// # Panics
+    /// At the 2^32nd process.
+    pub fn new_space(&mut self) -> MmId {
+        let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
+        let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
+        let table = PageTable::new(self.rules.page, contpte);
+        self.add_space(Space { vmas: VmaTree::new(), table, is_dead: false })
+    }
+
+    pub(crate) fn add_space(&mut self, space: Space) -> MmId {
+        let Ok(id) = u32::try_from(self.spaces.len()) else { panic!("mm ids exhausted") };
+        self.spaces.push(space);
+        MmId(id)
+    }
+
+    /// The open file `id`.
+    #[must_use]
+    pub fn open_file(&self, id: OpenId) -> &OpenFile {
+        &self.opens[id.0 as usize]
+    }
+
+    /// The open file `id`, to change its advice or window.
+    pub fn open_file_mut(&mut self, id: OpenId) -> &mut OpenFile {
+        &mut self.opens[id.0 as usize]
+    }
+
+    /// The process `id`.
+    #[must_use]
+    pub fn space(&self, id: MmId) -> &Space {
+        &self.spaces[id.0 as usize]
+    }
+
+    pub(crate) fn space_mut(&mut self, id: MmId) -> &mut Space {
+        &mut self.spaces[id.0 as usize]
+    }
+
+    /// Processes that have not ended.
+    pub fn spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
+        (0..).map(MmId).zip(&self.spaces).filter(|(_, space)| !space.is_dead)
+    }
+
+    /// The page cache: files, folios, free memory.
+    #[must_use]
+    pub fn cache(&self) -> &PageCache<R> {
+        &self.cache
+    }
+
+    /// The page cache, to watch insertions or to set a folio's state in a test.
+    pub fn cache_mut(&mut self) -> &mut PageCache<R> {
+        &mut self.cache
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.cache.counters
+    }
+
+    /// The folios of a file in ascending order.
+    pub fn folios(&self, file: MappingId) -> impl Iterator<Item = crate::mapping::tree::Entry> {
+        self.cache.mapping(file).tree.iter()
+    }
+
+    /// Translations that must leave the TLBs since the last call.
+    pub fn take_flushes(&mut self, into: &mut Vec<Flush>) {
+        into.clear();
+        into.append(&mut self.flushes);
+    }
+
+    pub(crate) fn flush(&mut self, mm: MmId, first: Vpn, nr_pages: u64) {
+        self.flushes.push(Flush { mm, first, nr_pages });
+    }
+
+    /// Reads what an entry chose, through the state that chose it.
+    pub(crate) fn read(&mut self, file: MappingId, state: &mut RaState, chosen: Issue) {
+        issue::run(&mut self.cache, &self.rules, file, state, chosen);
+    }
+
+    /// Sets PTEs for pages of a page-cache folio.
+    pub(crate) fn map_file(&mut self, mm: MmId, id: FolioId, batch: Batch) {
+        let folio = self.cache.folios.get(id);
+        let span = FolioSpan::new(folio.pfn, folio.order);
+        self.space_mut(mm).table.map_ptes(batch, span);
+        self.cache.add_maps(id, batch.nr);
+        self.cache.counters.nr_file_ptes += batch.nr;
+    }
+
+    /// Notes that an area has anonymous pages of its own.
+    pub(crate) fn mark_anon(&mut self, mm: MmId, vpn: Vpn) {
+        let Some(vma) = self.space_mut(mm).vmas.find_mut(vpn) else {
+            unreachable!("the fault found an area here")
+        };
+        vma.has_anon = true;
+    }
+
+    /// A process, and the folios its page table needs to be told about.
+    pub(crate) fn space_and_folios(&mut self, mm: MmId) -> (&mut Space, &FolioTable) {
+        (&mut self.spaces[mm.0 as usize], &self.cache.folios)
+    }
+
+    /// The file and order of the folio behind `pfn`; `None` for the zero page.
+    #[must_use]
+    pub fn owner_of(&self, pfn: Pfn) -> Option<(Owner, Order)> {
+        let folio = self.cache.folios.get(self.cache.folios.of_pfn(pfn)?);
+        Some((folio.owner, folio.order))
+    }
+}

@@ -1,0 +1,253 @@
+//! Changing ranges: clear, write-protect, protect, move.
+
+use crate::units::{Pfn, Vpn};
+
+use super::directory::Slot;
+use super::leaf::LeafKind;
+use super::pte::{FolioSpan, Pte, PteFlags};
+use super::walk::{Batch, Part, batch_len};
+use super::{PageTable, end_of};
+
+/// What a range change does to the flags of each entry: `(flags - clear) + set`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Flags to set.
+    pub set: PteFlags,
+    /// Flags to clear first.
+    pub clear: PteFlags,
+}
+
+/// Entries removed by [`PageTable::clear_range`]: a batch of PTEs of one folio, or a PMD leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// [`LeafKind::Pmd`] for a PMD leaf, [`LeafKind::Pte`] for PTEs, folded before or not.
+    pub kind: LeafKind,
+    /// First page.
+    pub vpn: Vpn,
+    /// Its page frame; the others follow it.
+    pub pfn: Pfn,
+    /// Number of pages.
+    pub nr: u64,
+    /// OR of the flags of all removed entries.
+    pub flags: PteFlags,
+}
+
+impl PageTable {
+    /// Clears the `nr` pages from `vpn` and reports what was there, in address order.
+    ///
+    /// PTEs of one folio with consecutive page frames go in one batch, whatever their writable,
+    /// accessed and dirty bits (BEHAVIOUR.md G.1.1); `folio_of` says the folio of a page and is
+    /// not asked about special PTEs. Blocks cut by the ends of the range are unfolded (C.1.3).
+    /// PTE tables stay.
+    ///
+    /// # Panics
+    /// When a PMD leaf is cut by the range: the caller splits or clears it first, because what
+    /// that does differs between anonymous and file memory.
+    pub fn clear_range(
+        &mut self,
+        vpn: Vpn,
+        nr: u64,
+        mut folio_of: impl FnMut(Pfn) -> FolioSpan,
+        mut cleared: impl FnMut(Cleared),
+    ) {
+        self.unfold_edges(vpn, nr);
+        self.for_each_part(vpn, nr, |table, part| match part.slot {
+            Slot::Table(id) => table.clear_in_table(id, part, &mut folio_of, &mut cleared),
+            Slot::Leaf(pte) => cleared(table.clear_leaf(part, pte)),
+            Slot::Empty => {}
+        });
+    }
+
+    /// Makes the pages of the range read-only, as fork does: whole blocks stay folded, blocks cut
+    /// by the ends of the range are unfolded, nothing is folded (BEHAVIOUR.md C.1.3, E.1.4).
+    ///
+    /// # Panics
+    /// When a PMD leaf is cut by the range.
+    pub fn wrprotect_range(&mut self, vpn: Vpn, nr: u64) {
+        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
+        self.unfold_edges(vpn, nr);
+        self.for_each_part(vpn, nr, |table, part| table.protect_part(part, protection));
+    }
+
+    /// Changes the flags of every entry in the range, as mprotect does: blocks cut by the ends of
+    /// the range are unfolded, whole blocks stay folded, and a block whose last PTE is rewritten
+    /// is folded when all conditions of C.1 hold (BEHAVIOUR.md C.1.3, C.1.2, L.12).
+    ///
+    /// # Panics
+    /// When a PMD leaf is cut by the range.
+    pub fn protect_range(
+        &mut self,
+        vpn: Vpn,
+        nr: u64,
+        protection: Protection,
+        mut folio_of: impl FnMut(Pfn) -> FolioSpan,
+    ) {
+        self.unfold_edges(vpn, nr);
+        self.for_each_part(vpn, nr, |table, part| {
+            table.protect_part(part, protection);
+            table.fold_ends(part, &mut folio_of);
+        });
+    }
+
+    /// Moves the `nr` pages from `from` to `to`, as mremap does. The ranges must not overlap and
+    /// the target must have nothing mapped.
+    ///
+    /// A PMD slot moves as a whole, folded blocks and all, when both sides are aligned to it, the
+    /// range covers it and the target slot is empty; else PTEs move one by one: blocks unfold,
+    /// and fold again at the target where C.1.2 allows.
+    ///
+    /// # Panics
+    /// When the ranges overlap, the target maps a page, or a PMD leaf cannot move as a whole (the
+    /// caller splits or clears it first).
+    pub fn move_range(
+        &mut self,
+        from: Vpn,
+        to: Vpn,
+        nr: u64,
+        mut folio_of: impl FnMut(Pfn) -> FolioSpan,
+    ) {
+        assert!(end_of(from, nr) <= to || end_of(to, nr) <= from, "{from} and {to} overlap");
+        assert!(self.is_none(to, nr), "the target of a move maps pages: {to}+{nr}");
+        self.unfold_edges(from, nr);
+        self.for_each_part(from, nr, |table, part| {
+            let target = Vpn(to.0 + (part.vpn.0 - from.0));
+            if !table.move_slot(part, target) {
+                table.move_ptes(part, target, &mut folio_of);
+            }
+        });
+    }
+
+    /// Calls `each` for the part of each used PMD slot in the range; `each` may change that slot.
+    fn for_each_part(&mut self, vpn: Vpn, nr: u64, mut each: impl FnMut(&mut Self, Part)) {
+        let end = end_of(vpn, nr);
+        let mut at = vpn;
+        while let Some(part) = self.next_part(at, end) {
+            if matches!(part.slot, Slot::Leaf(_)) {
+                assert!(
+                    part.is_whole(self.pmd_order),
+                    "PMD leaf cut at {}..{}",
+                    part.vpn,
+                    part.end
+                );
+            }
+            each(self, part);
+            at = part.end;
+        }
+    }
+
+    fn clear_leaf(&mut self, part: Part, pte: Pte) -> Cleared {
+        self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+        self.stats.nr_pmd_leaves -= 1;
+        let (vpn, nr) = (part.vpn, part.nr());
+        Cleared { kind: LeafKind::Pmd, vpn, pfn: pte.pfn(), nr, flags: pte.flags() }
+    }
+
+    fn clear_in_table(
+        &mut self,
+        id: u32,
+        part: Part,
+        folio_of: &mut impl FnMut(Pfn) -> FolioSpan,
+        cleared: &mut impl FnMut(Cleared),
+    ) {
+        let mut at = self.position(part.vpn);
+        let first = at;
+        let end = at + part.nr() as usize;
+        while let Some(ptes) = next_present(self.tables.ptes(id), &mut at, end) {
+            let pfn = ptes[0].pfn();
+            let nr_max = folio_at(ptes[0], folio_of).nr_from(pfn).max(1) as usize;
+            let nr = batch_len(&ptes[..nr_max.min(ptes.len())], PteFlags::NONE);
+            let flags = ptes[..nr].iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());
+            self.clear_present(id, at, nr);
+            let vpn = part.vpn.plus((at - first) as u64);
+            cleared(Cleared { kind: LeafKind::Pte, vpn, pfn, nr: nr as u64, flags });
+            at += nr;
+        }
+    }
+
+    /// Clears `nr` present PTEs that cut no folded block.
+    fn clear_present(&mut self, id: u32, position: usize, nr: usize) {
+        if let Some(order) = self.contpte_order {
+            let ptes = &self.tables.ptes(id)[position..position + nr];
+            let nr_folded = ptes.iter().filter(|pte| pte.is_contpte()).count() as u64;
+            debug_assert!(order.is_aligned(nr_folded), "I1: a folded block was cut");
+            self.stats.nr_contpte_blocks -= nr_folded >> order.get();
+        }
+        self.tables.clear(id, position, nr);
+        self.stats.nr_ptes -= nr as u64;
+    }
+
+    fn protect_part(&mut self, part: Part, protection: Protection) {
+        let apply =
+            |pte: Pte| pte.with_flags(pte.flags().without(protection.clear).with(protection.set));
+        match part.slot {
+            Slot::Empty => {}
+            Slot::Leaf(pte) => self.directory.set(self.slot_nr(part.vpn), Slot::Leaf(apply(pte))),
+            Slot::Table(id) => {
+                let position = self.position(part.vpn);
+                let ptes = &mut self.tables.ptes_mut(id)[position..position + part.nr() as usize];
+                for pte in ptes.iter_mut().filter(|pte| pte.is_present()) {
+                    *pte = apply(*pte);
+                }
+            }
+        }
+    }
+
+    /// C.1.2 for each block whose last PTE lies in `part`.
+    fn fold_ends(&mut self, part: Part, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
+        let (Some(order), Slot::Table(id)) = (self.contpte_order, part.slot) else { return };
+        let mut last = order.round_down(part.vpn.0) + order.nr_pages() - 1;
+        while last < part.end.0 {
+            let pte = self.tables.pte(id, self.position(Vpn(last)));
+            let can_fold = pte.is_present() && !pte.flags().contains(PteFlags::SPECIAL);
+            if can_fold && !pte.is_contpte() {
+                self.try_fold_last(Vpn(last), folio_of(pte.pfn()));
+            }
+            last += order.nr_pages();
+        }
+    }
+
+    /// Moves a whole slot; `false` when that is not possible and PTEs have to move.
+    fn move_slot(&mut self, part: Part, target: Vpn) -> bool {
+        let can_move = part.is_whole(self.pmd_order)
+            && self.pmd_order.is_aligned(target.0)
+            && self.slot(target) == Slot::Empty;
+        if can_move {
+            self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+            self.directory.set(self.slot_nr(target), part.slot);
+        }
+        can_move
+    }
+
+    fn move_ptes(&mut self, part: Part, target: Vpn, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
+        let Slot::Table(id) = part.slot else {
+            panic!("PMD leaf at {} cannot move to {target}: split it first", part.vpn)
+        };
+        for by in 0..part.nr() {
+            let vpn = part.vpn.plus(by);
+            self.unfold_around(vpn);
+            let pte = self.tables.pte(id, self.position(vpn));
+            if pte.is_present() {
+                self.clear_present(id, self.position(vpn), 1);
+                let folio = folio_at(pte, folio_of);
+                let flags = pte.flags();
+                let batch = Batch { vpn: target.plus(by), pfn: pte.pfn(), nr: 1, flags };
+                self.map_ptes(batch, folio);
+            }
+        }
+    }
+}
+
+/// The folio of a page; the caller is not asked about special PTEs.
+fn folio_at(pte: Pte, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) -> FolioSpan {
+    if pte.flags().contains(PteFlags::SPECIAL) {
+        return FolioSpan::single(pte.pfn());
+    }
+    folio_of(pte.pfn())
+}
+
+/// Advances `at` to the next present PTE before `end`; the PTEs from there to `end`.
+fn next_present<'a>(ptes: &'a [Pte], at: &mut usize, end: usize) -> Option<&'a [Pte]> {
+    let found = ptes[*at..end].iter().position(|pte| pte.is_present())?;
+    *at += found;
+    Some(&ptes[*at..end])
+}

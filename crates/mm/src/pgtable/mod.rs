@@ -1,0 +1,177 @@
+//! The page table of one process, for any base page size.
+//!
+//! Owns which virtual page maps which page frame, with which flags, at which level (PTE, contpte
+//! block, PMD leaf), and the contiguous bit of arm64 (BEHAVIOUR.md C.1). Does not own folios,
+//! reference counts, VMAs or TLBs; where a rule needs the folio of a page, the caller says it.
+//!
+//! ```text
+//!  vpn  = slot number << pmd_order | position in the table
+//!
+//!  PMD slots    .. | Empty | Table ----------. | Leaf pfn | Empty | ..   Directory (sparse)
+//!                                             v
+//!  PTE table             | pte | pte | .. | c c c c c c c c | .. |        Tables (one arena)
+//!                                           contpte block: C PTEs, aligned in VA and PFN
+//! ```
+//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `pmd`,
+//! `validate`.
+//!
+//! Invariants:
+//! - I1: a contiguous bit is set on whole blocks only: C PTEs, aligned in VA and in PFN, with
+//!   consecutive page frames.
+//! - I2: the PTEs of a folded block have equal flags. Hardware may set accessed and dirty in any
+//!   entry of a block and reports their OR for all (C.1.3), so this table keeps the OR in each.
+//! - I3: a PMD leaf is aligned to the PMD order in VA and in PFN.
+//! - I4: the counters agree with the entries.
+//! - I5: each PTE table in use hangs in exactly one PMD slot.
+//!
+//! A PTE table stays in its slot when its last PTE is cleared, as in Linux (only munmap and
+//! collapse remove tables), so a slot that is not empty can have nothing mapped: see
+//! [`PageTable::pmd`] and [`PageTable::free_empty_tables`].
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "positions inside a table and table ids are bounded by the PMD order and by memory"
+)]
+
+mod change;
+mod contpte;
+mod directory;
+mod leaf;
+mod map;
+mod pmd;
+mod pte;
+mod table;
+mod validate;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use change::{Cleared, Protection};
+pub use leaf::{AccessBits, Leaf, LeafKind};
+pub use pmd::PmdState;
+pub use pte::{FolioSpan, Pte, PteFlags};
+pub use validate::Violation;
+pub use walk::{Batch, Leaves};
+
+use crate::units::{Order, PageSize, Vpn};
+use directory::{Directory, Slot};
+use table::Tables;
+
+/// Whether the machine can fold PTEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contpte {
+    /// No contiguous bit (x86-64, arm64 before 6.9).
+    None,
+    /// arm64 since 6.9: blocks of 16, 128 or 32 PTEs (BEHAVIOUR.md C.1).
+    Arm64,
+}
+
+/// What a page table holds and did; `I4` ties the first four to the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Present PTEs, folded ones included.
+    pub nr_ptes: u64,
+    /// PMD leaves.
+    pub nr_pmd_leaves: u64,
+    /// Contpte blocks that are folded now.
+    pub nr_contpte_blocks: u64,
+    /// PTE tables in use, empty ones included.
+    pub nr_tables: u64,
+    /// Times a block got the contiguous bit.
+    pub nr_folds: u64,
+    /// Times a block lost the bit while its PTEs stayed (C.1.3); clearing a whole block is none.
+    pub nr_unfolds: u64,
+}
+
+/// Page table of one process.
+#[derive(Clone, Debug)]
+pub struct PageTable {
+    directory: Directory,
+    tables: Tables,
+    /// PTEs of a table and pages of a PMD leaf: `2^pmd_order`.
+    pmd_order: Order,
+    /// Order of a contpte block; `None` on a machine without.
+    contpte_order: Option<Order>,
+    /// `nr_tables` stays 0 here: [`PageTable::stats`] reads it from `tables`.
+    stats: Stats,
+}
+
+impl PageTable {
+    /// First virtual page number beyond any address space: 57 address bits and 4 KiB pages.
+    pub const VPN_END: Vpn = Vpn(1 << 45);
+
+    /// An empty page table.
+    ///
+    /// ```
+    /// use largefolio_mm::pgtable::{Batch, Contpte, FolioSpan, LeafKind, PageTable, PteFlags};
+    /// use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
+    ///
+    /// let mut table = PageTable::new(PageSize::K4, Contpte::Arm64);
+    /// let folio = FolioSpan::new(Pfn(64), Order::new(6));
+    /// // 40 pages from the start of the folio: two whole blocks of 16 fold, 8 PTEs do not.
+    /// let (vpn, pfn, flags) = (Vpn(0x1000), Pfn(64), PteFlags::YOUNG);
+    /// table.map_ptes(Batch { vpn, pfn, nr: 40, flags }, folio);
+    /// assert_eq!(table.stats().nr_contpte_blocks, 2);
+    /// let leaf = table.leaf(Vpn(0x1013)).unwrap();
+    /// assert_eq!((leaf.kind, leaf.first_vpn, leaf.pfn), (LeafKind::Contpte, Vpn(0x1010), Pfn(80)));
+    /// ```
+    #[must_use]
+    pub fn new(page: PageSize, contpte: Contpte) -> Self {
+        Self {
+            directory: Directory::default(),
+            tables: Tables::new(page.pmd_order()),
+            pmd_order: page.pmd_order(),
+            contpte_order: match contpte {
+                Contpte::None => None,
+                Contpte::Arm64 => Some(page.contpte_order()),
+            },
+            stats: Stats::default(),
+        }
+    }
+
+    /// Order of a PMD leaf.
+    #[must_use]
+    pub const fn pmd_order(&self) -> Order {
+        self.pmd_order
+    }
+
+    /// Order of a contpte block, `None` on a machine without.
+    #[must_use]
+    pub const fn contpte_order(&self) -> Option<Order> {
+        self.contpte_order
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        Stats { nr_tables: self.tables.nr_used() as u64, ..self.stats }
+    }
+
+    /// Number of the PMD slot of `vpn`.
+    const fn slot_nr(&self, vpn: Vpn) -> u64 {
+        vpn.0 >> self.pmd_order.get()
+    }
+
+    /// First page of PMD slot `slot_nr`.
+    const fn slot_vpn(&self, slot_nr: u64) -> Vpn {
+        Vpn(slot_nr << self.pmd_order.get())
+    }
+
+    /// Position of `vpn` in its PTE table.
+    const fn position(&self, vpn: Vpn) -> usize {
+        vpn.0 as usize & (self.pmd_order.nr_pages() as usize - 1)
+    }
+
+    #[inline]
+    fn slot(&self, vpn: Vpn) -> Slot {
+        self.directory.get(self.slot_nr(vpn))
+    }
+}
+
+/// The page after the last of `nr` pages from `vpn`.
+fn end_of(vpn: Vpn, nr: u64) -> Vpn {
+    let end = vpn.plus(nr);
+    assert!(end <= PageTable::VPN_END, "virtual page {end} beyond any address space");
+    end
+}

@@ -1,0 +1,78 @@
+//! Whole PMD slots: their state, splitting a leaf, removing a leaf, freeing tables.
+
+use crate::units::Vpn;
+
+use super::directory::Slot;
+use super::leaf::{Leaf, LeafKind};
+use super::{PageTable, end_of};
+
+/// What the PMD slot of a page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PmdState {
+    /// Nothing: a PMD leaf can be mapped (BEHAVIOUR.md B.6.3, D.3).
+    Empty,
+    /// A PTE table with this many present PTEs, possibly 0.
+    Table {
+        /// 0 ..= `2^pmd_order`.
+        nr_present: u32,
+    },
+    /// A PMD leaf.
+    Leaf,
+}
+
+impl PageTable {
+    /// State of the PMD slot of `vpn`.
+    #[must_use]
+    pub fn pmd(&self, vpn: Vpn) -> PmdState {
+        match self.slot(vpn) {
+            Slot::Empty => PmdState::Empty,
+            Slot::Leaf(_) => PmdState::Leaf,
+            Slot::Table(id) => PmdState::Table { nr_present: self.tables.nr_present(id) },
+        }
+    }
+
+    /// Replaces the PMD leaf of `vpn` by a PTE table with the same pages and flags; `false` when
+    /// the slot holds no leaf. All PTEs are set as one range, so whole blocks fold (C.1.1).
+    ///
+    /// This is what splitting does to anonymous memory; a file leaf is removed instead
+    /// ([`PageTable::clear_pmd`]) and its pages fault again.
+    pub fn split_pmd(&mut self, vpn: Vpn) -> bool {
+        let Slot::Leaf(first) = self.slot(vpn) else { return false };
+        let nr = self.pmd_order.nr_pages();
+        let id = self.tables.alloc();
+        self.directory.set(self.slot_nr(vpn), Slot::Table(id));
+        self.tables.fill(id, 0, (0..nr).map(|by| first.advanced(by)));
+        self.stats.nr_pmd_leaves -= 1;
+        self.stats.nr_ptes += nr;
+        self.fold_whole_blocks(Vpn(self.pmd_order.round_down(vpn.0)), nr);
+        true
+    }
+
+    /// Removes the PMD leaf of `vpn`, which leaves the slot empty; `None` when there is no leaf.
+    pub fn clear_pmd(&mut self, vpn: Vpn) -> Option<Leaf> {
+        let leaf = self.leaf(vpn).filter(|leaf| leaf.kind == LeafKind::Pmd)?;
+        self.directory.set(self.slot_nr(vpn), Slot::Empty);
+        self.stats.nr_pmd_leaves -= 1;
+        Some(leaf)
+    }
+
+    /// Frees the PTE tables without a present PTE whose whole span lies in the `nr` pages from
+    /// `vpn`, and returns how many.
+    ///
+    /// munmap calls it with the range between the neighbouring VMAs, collapse with one PMD span.
+    pub fn free_empty_tables(&mut self, vpn: Vpn, nr: u64) -> u64 {
+        let end = end_of(vpn, nr);
+        let mut at = Vpn(self.pmd_order.round_up(vpn.0));
+        let mut nr_freed = 0;
+        while let Some(part) = self.next_part(at, end) {
+            at = part.end;
+            let Slot::Table(id) = part.slot else { continue };
+            if part.is_whole(self.pmd_order) && self.tables.nr_present(id) == 0 {
+                self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+                self.tables.free(id);
+                nr_freed += 1;
+            }
+        }
+        nr_freed
+    }
+}

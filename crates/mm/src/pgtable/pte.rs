@@ -1,0 +1,220 @@
+//! One page-table entry as a word, its flags, and the folio it points into.
+//!
+//! ```text
+//!  63                                   8 7     6     5    4     3     2     1     0
+//! +--------------------------------------+-+-----+----+-----+-----+-----+-----+-----+
+//! |                 pfn                  |-|TABLE|CONT|SPECL|YOUNG|DIRTY|WRITE|PRSNT|
+//! +--------------------------------------+-+-----+----+-----+-----+-----+-----+-----+
+//! ```
+//! `TABLE` appears in PMD slots only, `CONT` in PTEs only. The all-zero word is "none".
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+use crate::units::{Order, Pfn};
+
+/// Flags of a present entry that a caller sees and sets.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct PteFlags(u8);
+
+impl PteFlags {
+    /// No flag: read-only, clean, old.
+    pub const NONE: Self = Self(0);
+    /// Stores are allowed.
+    pub const WRITABLE: Self = Self(1 << 1);
+    /// Stored to since the bit was last cleared.
+    pub const DIRTY: Self = Self(1 << 2);
+    /// Accessed since the bit was last cleared ("accessed" in the hardware manuals).
+    pub const YOUNG: Self = Self(1 << 3);
+    /// Not a page of a folio the rmap knows (the shared zero page): never folded, never batched.
+    pub const SPECIAL: Self = Self(1 << 4);
+    /// Accessed and dirty: what C.1 ignores when it compares the entries of a block.
+    pub const ACCESSED_DIRTY: Self = Self(Self::YOUNG.0 | Self::DIRTY.0);
+
+    const ALL: u8 = Self::WRITABLE.0 | Self::DIRTY.0 | Self::YOUNG.0 | Self::SPECIAL.0;
+
+    /// Whether every flag of `flags` is set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// The flags of `self` that are not in `flags`.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
+    /// The flags in `self`, in `flags`, or in both.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl BitOr for PteFlags {
+    type Output = Self;
+
+    fn bitor(self, flags: Self) -> Self {
+        self.with(flags)
+    }
+}
+
+impl BitOrAssign for PteFlags {
+    fn bitor_assign(&mut self, flags: Self) {
+        *self = self.with(flags);
+    }
+}
+
+impl fmt::Debug for PteFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letters =
+            [(Self::WRITABLE, 'w'), (Self::DIRTY, 'd'), (Self::YOUNG, 'y'), (Self::SPECIAL, 's')];
+        let letter_of = |(flag, letter)| if self.contains(flag) { letter } else { '-' };
+        let text: String = letters.into_iter().map(letter_of).collect();
+        f.write_str(&text)
+    }
+}
+
+/// The folio a page belongs to: its first page frame and its order.
+///
+/// The page table knows no folios; who maps or rewrites PTEs says which folio they point into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolioSpan {
+    /// First page frame; a multiple of `2^order`.
+    pub first: Pfn,
+    /// The folio has `2^order` pages.
+    pub order: Order,
+}
+
+impl FolioSpan {
+    /// The folio of `2^order` pages that starts at `first`.
+    #[must_use]
+    pub const fn new(first: Pfn, order: Order) -> Self {
+        Self { first, order }
+    }
+
+    /// A folio of one page.
+    #[must_use]
+    pub const fn single(pfn: Pfn) -> Self {
+        Self { first: pfn, order: Order::ZERO }
+    }
+
+    /// Whether the `nr` pages from `pfn` all belong to this folio.
+    #[must_use]
+    pub const fn covers(self, pfn: Pfn, nr: u64) -> bool {
+        let last = self.first.0 + self.order.nr_pages();
+        pfn.0 >= self.first.0 && pfn.0 <= last && nr <= last - pfn.0
+    }
+
+    /// Number of pages of this folio from `pfn` to its end.
+    #[must_use]
+    pub const fn nr_from(self, pfn: Pfn) -> u64 {
+        (self.first.0 + self.order.nr_pages()).saturating_sub(pfn.0)
+    }
+}
+
+/// One entry of a page table: none, or a present page.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pte(u64);
+
+impl Pte {
+    /// The empty entry.
+    pub const NONE: Self = Self(0);
+    /// Page frames an entry can name: 2^56.
+    pub const NR_PFNS_MAX: u64 = 1 << (64 - Self::PFN_SHIFT);
+
+    const PFN_SHIFT: u32 = 8;
+    const PRESENT: u64 = 1;
+    const CONT: u64 = 1 << 5;
+    const TABLE: u64 = 1 << 6;
+
+    /// A present entry for `pfn`, not part of a contpte block.
+    #[must_use]
+    pub const fn new(pfn: Pfn, flags: PteFlags) -> Self {
+        debug_assert!(pfn.0 < Self::NR_PFNS_MAX, "pfn does not fit an entry");
+        Self(pfn.0 << Self::PFN_SHIFT | flags.bits() | Self::PRESENT)
+    }
+
+    /// Whether the entry is empty.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the entry maps a page.
+    #[must_use]
+    pub const fn is_present(self) -> bool {
+        self.0 & Self::PRESENT != 0
+    }
+
+    /// Whether the entry carries the contiguous bit.
+    #[must_use]
+    pub const fn is_contpte(self) -> bool {
+        self.0 & Self::CONT != 0
+    }
+
+    /// The page frame of a present entry.
+    #[must_use]
+    pub const fn pfn(self) -> Pfn {
+        Pfn(self.0 >> Self::PFN_SHIFT)
+    }
+
+    /// The flags of a present entry.
+    #[must_use]
+    pub const fn flags(self) -> PteFlags {
+        PteFlags(self.0 as u8 & PteFlags::ALL)
+    }
+
+    /// This entry with other flags; page frame and contiguous bit stay.
+    #[must_use]
+    pub(super) const fn with_flags(self, flags: PteFlags) -> Self {
+        Self(self.0 & !(PteFlags::ALL as u64) | flags.bits())
+    }
+
+    pub(super) const fn with_contpte(self) -> Self {
+        Self(self.0 | Self::CONT)
+    }
+
+    pub(super) const fn without_contpte(self) -> Self {
+        Self(self.0 & !Self::CONT)
+    }
+
+    /// The entry of the page `by` further on, all else equal.
+    pub(super) const fn advanced(self, by: u64) -> Self {
+        Self(self.0 + (by << Self::PFN_SHIFT))
+    }
+
+    /// The entry `by` pages earlier, all else equal.
+    pub(super) const fn retreated(self, by: u64) -> Self {
+        Self(self.0 - (by << Self::PFN_SHIFT))
+    }
+
+    /// What must be equal (after advancing) for two entries to count as alike: everything but the
+    /// contiguous bit and the flags in `ignored`.
+    pub(super) const fn key(self, ignored: PteFlags) -> u64 {
+        self.0 & !(Self::CONT | ignored.bits())
+    }
+
+    pub(super) const fn table(id: u32) -> Self {
+        Self((id as u64) << Self::PFN_SHIFT | Self::TABLE)
+    }
+
+    pub(super) const fn table_id(self) -> Option<u32> {
+        if self.0 & Self::TABLE == 0 { None } else { Some((self.0 >> Self::PFN_SHIFT) as u32) }
+    }
+}
+
+impl fmt::Debug for Pte {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            return f.write_str("none");
+        }
+        let cont = if self.is_contpte() { "c" } else { "" };
+        write!(f, "{}:{:?}{cont}", self.pfn(), self.flags())
+    }
+}

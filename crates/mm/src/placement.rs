@@ -1,0 +1,65 @@
+//! Where a mapping without a fixed address goes.
+//!
+//! Owns the search for free addresses: top-down below the mmap base, and the placement of large
+//! mappings at addresses congruent to their file offset mod the PMD size, which is what lets a
+//! PMD entry map them (BEHAVIOUR.md B.6.3; HOST.md, libraries of 2 MiB and more).
+
+use crate::units::{Order, PageSize, Vpn};
+use crate::vma::VmaTree;
+
+/// Address below which mappings are placed: the top of a 47-bit address space less the gap for the
+/// stack, without randomisation, so that a replay gives the same addresses every time.
+pub const MMAP_BASE: u64 = 0x7fff_f7ff_0000;
+
+/// Lowest address a mapping may have (`mmap_min_addr` is 64 KiB).
+const LOWEST: u64 = 1 << 16;
+
+/// What to place.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// Pages.
+    pub nr_pages: u64,
+    /// Page offset the address shall be congruent to, mod the PMD size; `None` = any address.
+    pub congruent_to: Option<u64>,
+}
+
+/// Highest free place for `want`; `None` when the address space has none.
+#[must_use]
+pub fn find(areas: &VmaTree, page: PageSize, want: Want) -> Option<Vpn> {
+    let pmd = page.pmd_order();
+    if let Some(pgoff) = want.congruent_to
+        && let Some(place) = find_any(areas, page, want.nr_pages.checked_add(pmd.nr_pages())?)
+    {
+        return Some(congruent_from(place, pgoff, pmd));
+    }
+    find_any(areas, page, want.nr_pages)
+}
+
+/// First page at or after `place` that is congruent to `pgoff`.
+fn congruent_from(place: Vpn, pgoff: u64, pmd: Order) -> Vpn {
+    let mask = pmd.nr_pages() - 1;
+    place.plus(pgoff.wrapping_sub(place.0) & mask)
+}
+
+fn find_any(areas: &VmaTree, page: PageSize, nr_pages: u64) -> Option<Vpn> {
+    let mut top = MMAP_BASE >> page.shift();
+    let lowest = LOWEST >> page.shift();
+    for vma in areas.iter().rev() {
+        if vma.start.0 >= top {
+            continue;
+        }
+        if vma.end.0 <= top && top - vma.end.0 >= nr_pages {
+            return Some(Vpn(top - nr_pages));
+        }
+        top = vma.start.0;
+    }
+    (top.checked_sub(nr_pages)? >= lowest).then(|| Vpn(top - nr_pages))
+}
+
+/// Whether a mapping of `nr_pages` from page offset `pgoff` holds a whole PMD range and is worth
+/// placing congruently.
+#[must_use]
+pub fn spans_pmd(pgoff: u64, nr_pages: u64, pmd: Order) -> bool {
+    let Some(end) = pgoff.checked_add(nr_pages) else { return false };
+    end > pmd.round_up(pgoff) && end - pmd.round_up(pgoff) >= pmd.nr_pages()
+}

@@ -1,0 +1,67 @@
+//! The async entry: the reader reached the marker (BEHAVIOUR.md A.4).
+
+use super::sync::merge_next;
+use super::window::{max_pages, next_pages};
+use super::{Hint, Issue, RaState};
+use crate::mapping::search::next_miss;
+use crate::mapping::tree::Tree;
+use crate::rules::{Entry, Ramp, ReadaheadRules};
+use crate::units::Order;
+
+/// The hit that reached the marker.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    /// Head of the marked folio for a read call, the faulting page for mapped access (A.4.6).
+    pub index: u64,
+    /// Order of the marked folio.
+    pub order: Order,
+    /// Pages the reader still wants.
+    pub nr_pages: u64,
+    /// Largest I/O of the device in pages.
+    pub io_pages: u64,
+}
+
+/// How much a marker hit raises the order (A.4.4).
+const ORDER_STEP: u8 = 2;
+
+/// Chooses the next window; `None` when nothing within reach is absent.
+pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules) -> Option<Issue> {
+    let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
+    let expected = hit.order.round_down(state.mark());
+    let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
+    if hit.index == expected || is_end {
+        state.start += state.size;
+        let next = next_pages(state.size, max);
+        state.size = if rules.entry == Entry::Split { state.size.max(next) } else { next };
+    } else {
+        let hole = next_miss(tree, hit.index + 1, max);
+        let is_beyond = hole == 0 || hole - hit.index > max;
+        if is_beyond {
+            return None;
+        }
+        state.start = hole;
+        state.size = next_pages(hole - hit.index + hit.nr_pages, max);
+    }
+    if rules.ramp == Ramp::Remembered {
+        state.order = state.order.raised(ORDER_STEP);
+        trim(state, max);
+    }
+    state.async_size = state.size;
+    if rules.entry == Entry::Unified {
+        merge_next(state, hit.index, max);
+    }
+    let hint = match rules.ramp {
+        Ramp::Remembered => Hint::Exactly(state.order),
+        Ramp::Inherited | Ramp::InheritedUnclamped => Hint::Raise(hit.order),
+    };
+    Some(Issue::Window { start: state.start, hint })
+}
+
+/// \[6.17+\] ends the window on a natural boundary of its order (A.4.4, L.3).
+fn trim(state: &mut RaState, max: u64) {
+    let align = state.order.min(Order::alignment_of(max));
+    let end = align.round_down(state.start + state.size);
+    if end > state.start {
+        state.size = end - state.start;
+    }
+}

@@ -1,0 +1,26 @@
+//! Readahead: what is read from a file before it is asked for.
+//!
+//! Two entries: *sync* when the first page is absent, *async* when the reader reaches the marker.
+//! Each chooses a window and its order; *issue* fills the window with folios.
+//!
+//! ```text
+//!    start                     marker                        (BEHAVIOUR.md A.1.2)
+//!      |------------- size -------|---- async_size ----|
+//!      | read already             | read while waiting |  next window ->
+//! ```
+//!
+//! Owns the per-open state ([`state`]), the window sizes ([`window`]), both entries ([`sync`],
+//! [`marker`]) and the issue of windows ([`issue`]). Does not decide *when* a mapped fault reads
+//! ahead: that is [`crate::fault`].
+//!
+//! Its flaw, kept because the kernel has it: the searches for the end of the cached run may answer
+//! a few pages too high ([`crate::mapping::search`]), so interleaved streams leave holes.
+
+pub mod issue;
+pub mod marker;
+pub mod state;
+pub mod sync;
+pub mod window;
+
+pub use issue::{Hint, Issue};
+pub use state::RaState;

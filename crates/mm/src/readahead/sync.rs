@@ -1,0 +1,94 @@
+//! The sync entry: the first page of a request is absent (BEHAVIOUR.md A.3).
+
+use super::window::{initial_pages, max_pages, next_pages};
+use super::{Hint, Issue, RaState};
+use crate::mapping::search::prev_miss;
+use crate::mapping::tree::Tree;
+use crate::rules::{Entry, ReadaheadRules};
+use crate::units::Order;
+
+/// What a request is for, and the device it reads from.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// First absent index.
+    pub index: u64,
+    /// Pages wanted.
+    pub nr_pages: u64,
+    /// Page of the byte before which the last read call ended; see [`prev_index`].
+    pub prev_index: u64,
+    /// Largest I/O of the device in pages.
+    pub io_pages: u64,
+}
+
+/// Page number of `prev_pos`; a file that was never read gives a number no index follows.
+#[must_use]
+pub fn prev_index(state: &RaState, page_shift: u32) -> u64 {
+    state.prev_pos.map_or(u64::MAX >> page_shift, |pos| pos >> page_shift)
+}
+
+/// Chooses what to read for `request`, and updates the state (A.3.2 steps 3 and 4).
+pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Issue {
+    let (index, nr) = (request.index, request.nr_pages);
+    let max = max_pages(nr, state.ra_pages, request.io_pages);
+    if rules.entry == Entry::Unified && index != 0 && continues(state, index) {
+        advance(state, max);
+        return window(state, index, max, rules);
+    }
+    let is_sequential = index.wrapping_sub(request.prev_index) <= 1;
+    if index == 0 || nr > max || is_sequential {
+        state.start = index;
+        state.size = initial_pages(nr, max);
+        state.async_size = match (state.size > nr, rules.entry) {
+            (true, _) => state.size - nr,
+            (false, Entry::Split) => state.size / 2,
+            (false, Entry::Unified) => state.size,
+        };
+        return window(state, index, max, rules);
+    }
+    let miss = prev_miss(tree, index - 1, max, rules.full_search);
+    let run = (index - 1).wrapping_sub(miss);
+    if run <= nr {
+        return Issue::Base { start: index, nr_pages: nr, lookahead: 0 };
+    }
+    let run = if run >= index { run * 2 } else { run };
+    state.start = index;
+    state.size = (run + nr).min(max);
+    state.async_size = 1;
+    window(state, index, max, rules)
+}
+
+/// \[6.1\] whether `index` is where the last window's tail begins or where it ended.
+fn continues(state: &RaState, index: u64) -> bool {
+    index == state.mark() || index == state.start + state.size
+}
+
+/// The window after the current one.
+fn advance(state: &mut RaState, max: u64) {
+    state.start += state.size;
+    state.size = next_pages(state.size, max);
+    state.async_size = state.size;
+}
+
+/// Issues the state's window with order hint 0 (A.3.2 step 5).
+fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Issue {
+    if rules.entry == Entry::Unified {
+        merge_next(state, index, max);
+    }
+    state.order = Order::ZERO;
+    Issue::Window { start: state.start, hint: Hint::Raise(Order::ZERO) }
+}
+
+/// \[6.1\] a window that would trigger itself takes the following one in (A.3.3).
+pub(super) fn merge_next(state: &mut RaState, index: u64, max: u64) {
+    if index != state.start || state.size != state.async_size {
+        return;
+    }
+    let next = next_pages(state.size, max);
+    if state.size + next <= max {
+        state.async_size = next;
+        state.size += next;
+    } else {
+        state.size = max;
+        state.async_size = max / 2;
+    }
+}

@@ -1,0 +1,449 @@
+//! What one kernel version does: a plain struct of enums.
+//!
+//! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
+//! enum names the file that implements it. A kernel is data (`kernels/*.toml`); nothing in this
+//! crate asks for a version.
+//!
+//! Invariants:
+//! - I1: `fault_around_bytes` is a power of two of at least one base page.
+//! - I2: an exec order is at most [`Rules::max_pagecache_order`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Order, PageSize};
+
+/// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
+/// `MAX_XAS_ORDER`).
+const MAX_XAS_ORDER: Order = Order::new(11);
+
+/// Everything in which the modelled kernels differ, for file-backed memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Base page size the kernel is built for.
+    pub page: PageSize,
+    /// Readahead window of a device in bytes (`read_ahead_kb`), 0 = disabled.
+    pub readahead_bytes: u64,
+    /// Largest I/O of a device in bytes (`bdi io_pages`).
+    pub io_bytes: u64,
+    /// Size of the fault-around window in bytes, a power of two; one base page = off (B.5.1).
+    pub fault_around_bytes: u64,
+    /// How buffered and mapped access turn into windows.
+    pub readahead: ReadaheadRules,
+    /// How a fault on a file mapping proceeds.
+    pub fault: FaultRules,
+    /// Which filesystems use large folios.
+    pub filesystems: Filesystems,
+    /// Smallest folio of the filesystems that use large ones, in bytes (their block size where it
+    /// exceeds the base page); 0 = one base page.
+    pub min_folio_bytes: u64,
+    /// Where mappings without a fixed address go.
+    pub placement: Placement,
+    /// Whether the kernel folds PTEs where the machine can (C.1).
+    pub contpte: ContpteRule,
+}
+
+/// C.1: contpte folding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContpteRule {
+    /// \[..6.8\] the kernel knows no contiguous bit for user pages.
+    Absent,
+    /// \[6.9+\] on arm64.
+    OnArm64,
+}
+
+/// Architecture of the modelled machine, as far as the kernel's choices depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arch {
+    /// x86-64.
+    #[serde(rename = "x86-64")]
+    X86_64,
+    /// arm64.
+    Arm64,
+}
+
+/// Size of an exec folio on arm64 (BEHAVIOUR.md 0.4).
+const ARM64_EXEC_FOLIO_BYTES: u64 = 64 << 10;
+
+/// Versions of section A.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadaheadRules {
+    /// Sync and async entry (`readahead/{sync,marker}.rs`).
+    pub entry: Entry,
+    /// Where a window's order comes from (`readahead/issue.rs`).
+    pub ramp: Ramp,
+    /// Order-1 file folios (A.5.5).
+    pub order1: OrderOne,
+    /// Windows shorter than this many pages are read in base pages (A.5.1), 0 = no minimum.
+    pub large_window_min_pages: u64,
+    /// Marker in a window that reaches the last page of the file (A.5.2, A.6.1).
+    pub eof_marker: EofMarker,
+    /// What is read in base pages after a failed insertion (A.5.8).
+    pub remainder: Remainder,
+    /// What a backward search that finds no hole reports (A.4.6).
+    pub full_search: FullSearch,
+}
+
+/// A.3.3: one function for both entries, or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entry {
+    /// \[6.1\] one function: `start + size` is a hit too, a self-triggering window is merged.
+    Unified,
+    /// \[6.12+\] two functions.
+    Split,
+}
+
+/// A.4.4 and A.5.3: how folio orders grow from window to window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ramp {
+    /// \[6.1\] order of the marked folio + 2; the window length bounds only what was raised.
+    InheritedUnclamped,
+    /// \[6.12\] order of the marked folio + 2, at most log2 of the window.
+    Inherited,
+    /// \[6.17+\] order kept in the readahead state, window ends on a natural boundary.
+    Remembered,
+}
+
+/// A.5.5: whether a file folio may have order 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderOne {
+    /// \[6.1\] an order 1 becomes 0.
+    Never,
+    /// \[6.12+\] legal.
+    Legal,
+}
+
+/// A.5.2: the marker at the end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EofMarker {
+    /// Placed as in any window.
+    Placed,
+    /// \[7.2\] not placed when the window reaches the last page.
+    Omitted,
+}
+
+/// A.5.8: the base-order remainder of a window that could not be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remainder {
+    /// \[6.12\] the whole window's length again, from the failed index.
+    WholeSize,
+    /// \[7.0+\] what is left of the window.
+    Rest,
+}
+
+/// A.4.6: the answer of a backward hole search in which every page is cached. (A forward one
+/// answers the index behind the pages searched on every recorded kernel.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullSearch {
+    /// \[6.12\] the last page looked at counts as the hole.
+    LastPage,
+    /// \[7.2\] the hole lies beyond the search.
+    Beyond,
+}
+
+/// Versions of section B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRules {
+    /// How `MADV_HUGEPAGE` forces a window (B.4.1, B.4.4, B.4.5; `fault/sync.rs`).
+    pub forced: Forced,
+    /// Whether the miss counter gates forced windows (B.4.2).
+    pub forced_gate: ForcedGate,
+    /// What an executable mapping reads (B.4.7 .. B.4.9).
+    pub exec: Exec,
+    /// Whether executable mappings are counted and gated (B.4.3).
+    pub exec_miss: ExecMiss,
+    /// When a hit in the fault handler lowers the counter (B.3).
+    pub hit_credit: HitCredit,
+    /// What fault-around gives back (B.5.8).
+    pub around_credit: AroundCredit,
+    /// How much of a large folio fault-around maps (B.5.7).
+    pub around_span: AroundSpan,
+    /// Whether fault-around and finish refuse folios that reach past the end of file (B.5.6).
+    pub eof_guard: EofGuard,
+    /// How much the finishing step maps (B.6.4).
+    pub finish: Finish,
+    /// Whether a VMA with `MADV_NOHUGEPAGE` may get a PMD mapping (B.6.3).
+    pub nohugepage_pmd: NohugepagePmd,
+    /// Whether a minor fault that had to wait is repeated as a first try (B.3.1.1).
+    pub minor_retry: MinorRetry,
+}
+
+/// B.4.1 step 1, B.4.4, B.4.5: the window of a `MADV_HUGEPAGE` mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forced {
+    /// PMD-sized, and only where the PMD order fits the page cache.
+    Pmd,
+    /// Series 002 as posted: any mapping, PMD order or the mapping's maximum up to 2 MiB.
+    Posted,
+    /// \[7.2\] mappings with large folios, their maximum up to 2 MiB.
+    #[serde(rename = "capped-at-2m")]
+    CappedAt2M,
+}
+
+/// B.4.2: whether a forced window is counted as a miss and gated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForcedGate {
+    /// \[..6.18\] forced windows come before everything.
+    Ungated,
+    /// \[7.0+\] counted and gated like any other.
+    Gated,
+}
+
+/// B.4.7 .. B.4.9: what a cold fault of an executable mapping reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exec {
+    /// \[..6.16\] the ordinary read-around.
+    None,
+    /// Series 000 as posted: one naturally aligned block of this many bytes.
+    Block {
+        /// Size of the block in bytes.
+        bytes: u64,
+    },
+    /// \[6.17+\] a forward window of folios of the architecture's size (64 KiB on arm64, else one
+    /// base page), clipped to the VMA.
+    ArchWindow,
+    /// The same window with folios of another size.
+    Window {
+        /// Size of the folios in bytes; one base page = order 0.
+        bytes: u64,
+    },
+}
+
+/// B.4.3: the miss counter and executable mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExecMiss {
+    /// Counted and gated like any mapping.
+    Counted,
+    /// Series 002 patch 1 as posted: neither counted nor gated, but still credited.
+    NotCounted,
+    /// \[7.2\] neither counted, gated nor credited, for EXEC and `SEQ_READ`.
+    Balanced,
+}
+
+/// B.3: when a hit in the fault handler lowers the miss counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HitCredit {
+    /// \[..6.17\] always.
+    Always,
+    /// \[6.18+\] only if the folio is not locked (its I/O is done).
+    Unlocked,
+}
+
+/// B.5.8: what fault-around gives back to the miss counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AroundCredit {
+    /// \[6.1\] one per page visited.
+    PerPage,
+    /// \[6.12 .. 7.1\] one per page visited whose folio was not refaulted.
+    PerNewPage,
+    /// \[7.2\] at most one per fault, for the faulting address.
+    OncePerFault,
+}
+
+/// B.5.7: how much of a large folio fault-around maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AroundSpan {
+    /// The part inside the window.
+    Window,
+    /// \[6.18+\] the whole folio where it fits VMA and PTE table.
+    WholeFolio,
+}
+
+/// B.5.6, B.6.2: folios that reach past the last page of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EofGuard {
+    /// \[6.1\] no test.
+    None,
+    /// \[6.12.117, 6.18+\] neither PMD-mapped nor widened.
+    Refuse,
+}
+
+/// B.6.4: how much the finishing step maps of a file folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finish {
+    /// \[..6.17\] one PTE.
+    OnePte,
+    /// \[6.18+\] the whole folio where it fits.
+    WholeFolio,
+}
+
+/// B.6.3: PMD mapping in a VMA with `MADV_NOHUGEPAGE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NohugepagePmd {
+    /// \[..6.11\] allowed.
+    Allowed,
+    /// \[6.12+\] refused.
+    Refused,
+}
+
+/// B.3.1.1: how a minor fault that dropped its lock is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MinorRetry {
+    /// \[6.1\] as a retry.
+    Tried,
+    /// \[6.12+\] once more as a first try: per-VMA locks.
+    Untried,
+}
+
+/// A.8: which filesystems use large folios; a filesystem not named has base pages only.
+pub type Filesystems = BTreeMap<String, LargeFolios>;
+
+/// A.8: the largest folio of a filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LargeFolios {
+    /// None (again): base pages only.
+    None,
+    /// Any order the page cache knows.
+    Any,
+    /// ext4: `11 + blocksize_bits - page_shift`, with 4 KiB blocks.
+    Ext4,
+    /// btrfs: 64 blocks of 4 KiB.
+    Btrfs,
+}
+
+/// Which mappings the kernel places at PMD-aligned addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Files that span a PMD on ext4, XFS and btrfs: congruent to the file offset.
+    LargeFiles,
+    /// The same, and anonymous mappings whose length is a multiple of the PMD size.
+    LargeFilesAndAnon,
+}
+
+/// The orders a mapping's folios may have (A.8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderRange {
+    /// Smallest order: every folio has at least this one.
+    pub min: Order,
+    /// Largest order; 0 = the filesystem has no large folios.
+    pub max: Order,
+}
+
+impl OrderRange {
+    /// Base pages only.
+    pub const BASE: Self = Self { min: Order::ZERO, max: Order::ZERO };
+
+    /// Whether the mapping supports large folios.
+    #[must_use]
+    pub fn is_large(self) -> bool {
+        self.max > Order::ZERO
+    }
+}
+
+impl Rules {
+    /// Linux 6.18 with 4 KiB pages and a window of 128 KiB: what the examples of this crate use.
+    /// The kernels people choose from are data files above this crate.
+    #[must_use]
+    pub fn example() -> Self {
+        let names = ["xfs", "tmpfs"].map(|name| (name.to_owned(), LargeFolios::Any));
+        Self {
+            page: PageSize::K4,
+            readahead_bytes: 128 << 10,
+            io_bytes: 128 << 10,
+            fault_around_bytes: 64 << 10,
+            readahead: ReadaheadRules {
+                entry: Entry::Split,
+                ramp: Ramp::Remembered,
+                order1: OrderOne::Legal,
+                large_window_min_pages: 0,
+                eof_marker: EofMarker::Placed,
+                remainder: Remainder::Rest,
+                full_search: FullSearch::Beyond,
+            },
+            fault: FaultRules {
+                forced: Forced::Pmd,
+                forced_gate: ForcedGate::Ungated,
+                exec: Exec::ArchWindow,
+                exec_miss: ExecMiss::Counted,
+                hit_credit: HitCredit::Unlocked,
+                around_credit: AroundCredit::PerNewPage,
+                around_span: AroundSpan::WholeFolio,
+                eof_guard: EofGuard::Refuse,
+                finish: Finish::WholeFolio,
+                nohugepage_pmd: NohugepagePmd::Refused,
+                minor_retry: MinorRetry::Untried,
+            },
+            filesystems: names.into_iter().collect(),
+            min_folio_bytes: 0,
+            placement: Placement::LargeFilesAndAnon,
+            contpte: ContpteRule::OnArm64,
+        }
+    }
+
+    /// Largest order of a page-cache folio: 9, 11 or 11 (BEHAVIOUR.md 0.4).
+    #[must_use]
+    pub fn max_pagecache_order(&self) -> Order {
+        self.page.pmd_order().min(MAX_XAS_ORDER)
+    }
+
+    /// Orders a file of filesystem `name` may use under this kernel (A.8).
+    #[must_use]
+    pub fn order_range(&self, name: &str) -> OrderRange {
+        let limit = self.max_pagecache_order();
+        let Some(large) = self.filesystems.get(name) else {
+            return OrderRange::BASE;
+        };
+        let max = match large {
+            LargeFolios::None => return OrderRange::BASE,
+            LargeFolios::Any => limit,
+            LargeFolios::Ext4 => self.page.order_of_bytes(8 << 20).min(limit),
+            LargeFolios::Btrfs => self.page.order_of_bytes(256 << 10).min(limit),
+        };
+        OrderRange { min: self.page.order_of_bytes(self.min_folio_bytes).min(max), max }
+    }
+
+    /// Order of the folios of an exec window on `arch`; `None` without an exec window (B.4.7).
+    #[must_use]
+    pub fn exec_window_order(&self, arch: Arch) -> Option<Order> {
+        let bytes = match (self.fault.exec, arch) {
+            (Exec::None | Exec::Block { .. }, _) => return None,
+            (Exec::Window { bytes }, _) => bytes,
+            (Exec::ArchWindow, Arch::Arm64) => ARM64_EXEC_FOLIO_BYTES,
+            (Exec::ArchWindow, Arch::X86_64) => 0,
+        };
+        Some(self.page.order_of_bytes(bytes).min(self.max_pagecache_order()))
+    }
+
+    /// Pages in the fault-around window; 1 = off (B.5.1).
+    #[must_use]
+    pub fn fault_around_pages(&self) -> u64 {
+        (self.fault_around_bytes >> self.page.shift()).max(1)
+    }
+
+    /// Pages of the default readahead window.
+    #[must_use]
+    pub fn ra_pages(&self) -> u64 {
+        self.readahead_bytes >> self.page.shift()
+    }
+
+    /// Pages of the device's largest I/O.
+    #[must_use]
+    pub fn io_pages(&self) -> u64 {
+        self.io_bytes >> self.page.shift()
+    }
+}

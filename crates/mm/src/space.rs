@@ -1,0 +1,31 @@
+//! One process's address space: its areas, its page table, its heap.
+
+use crate::pgtable::PageTable;
+use crate::units::Vpn;
+use crate::vma::VmaTree;
+
+/// Address space in the memory manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MmId(pub u32);
+
+/// The address space of a process.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// What is mapped where.
+    pub vmas: VmaTree,
+    /// Present pages.
+    pub table: PageTable,
+    /// Whether the process has ended; its id is not used again.
+    pub is_dead: bool,
+}
+
+/// Translations of one address space that must leave the TLBs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// Whose.
+    pub mm: MmId,
+    /// First page.
+    pub first: Vpn,
+    /// Pages.
+    pub nr_pages: u64,
+}

@@ -1,0 +1,289 @@
+//! Virtual memory areas of one process: which addresses are mapped to what, and with which advice.
+//!
+//! Owns [`Vma`] and the tree of them: split, merge, remove, advise. Does not choose addresses
+//! ([`crate::placement`]) and touches no page table.
+//!
+//! Invariants:
+//! - I1: areas do not overlap and are not empty.
+//! - I2: neighbours that could be one area are one area.
+
+use std::collections::BTreeMap;
+
+use crate::units::Vpn;
+
+/// Open file in the memory manager: one readahead state (B.7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenId(pub u32);
+
+/// What an area may be used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prot {
+    /// Loads.
+    pub can_read: bool,
+    /// Stores.
+    pub can_write: bool,
+    /// Instruction fetches.
+    pub can_exec: bool,
+}
+
+impl Prot {
+    /// Loads only.
+    pub const READ: Self = Self { can_read: true, can_write: false, can_exec: false };
+    /// Loads and instruction fetches.
+    pub const READ_EXEC: Self = Self { can_read: true, can_write: false, can_exec: true };
+    /// Loads and stores.
+    pub const READ_WRITE: Self = Self { can_read: true, can_write: true, can_exec: false };
+}
+
+/// `MADV_HUGEPAGE` and its opposite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugeAdvice {
+    /// None.
+    #[default]
+    Default,
+    /// `VM_HUGEPAGE`.
+    Huge,
+    /// `VM_NOHUGEPAGE`.
+    Nohuge,
+}
+
+/// `MADV_RANDOM`, `MADV_SEQUENTIAL`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessAdvice {
+    /// None.
+    #[default]
+    Normal,
+    /// `VM_RAND_READ`.
+    Random,
+    /// `VM_SEQ_READ`.
+    Sequential,
+}
+
+/// Advice of an area.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// Folio size.
+    pub huge: HugeAdvice,
+    /// Access pattern.
+    pub access: AccessAdvice,
+}
+
+/// What is behind an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: zeroes on first touch.
+    Anon,
+    /// A file from page `pgoff` on.
+    File {
+        /// The open file it was mapped through.
+        open: OpenId,
+        /// Page offset of the area's first page.
+        pgoff: u64,
+    },
+}
+
+/// Whether stores reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Stores copy the page first.
+    Private,
+    /// Stores go to the file.
+    Shared,
+}
+
+/// One area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// First page.
+    pub start: Vpn,
+    /// Page after the last.
+    pub end: Vpn,
+    /// Protection.
+    pub prot: Prot,
+    /// Private or shared.
+    pub sharing: Sharing,
+    /// Backing.
+    pub backing: Backing,
+    /// Advice.
+    pub advice: Advice,
+    /// Whether a store has made anonymous pages here (`anon_vma`): decides what fork copies.
+    pub has_anon: bool,
+}
+
+impl Vma {
+    /// Pages of the area.
+    #[must_use]
+    pub fn nr_pages(&self) -> u64 {
+        self.end.0 - self.start.0
+    }
+
+    /// Whether `vpn` lies inside.
+    #[must_use]
+    pub fn contains(&self, vpn: Vpn) -> bool {
+        self.start <= vpn && vpn < self.end
+    }
+
+    /// File index of `vpn`, 0 for anonymous memory. `vpn` may lie before the area's start as far
+    /// as the file does.
+    #[must_use]
+    pub fn index_of(&self, vpn: Vpn) -> u64 {
+        match self.backing {
+            Backing::Anon => 0,
+            Backing::File { pgoff, .. } => (pgoff + vpn.0).wrapping_sub(self.start.0),
+        }
+    }
+
+    /// First file index and the index after the last (B.4.7 `[v0, v1)`).
+    #[must_use]
+    pub fn file_range(&self) -> (u64, u64) {
+        (self.index_of(self.start), self.index_of(self.end))
+    }
+
+    /// The part of the area from `start` to `end`.
+    fn part(&self, start: Vpn, end: Vpn) -> Self {
+        let mut part = Self { start, end, ..*self };
+        if let Backing::File { open, .. } = self.backing {
+            part.backing = Backing::File { open, pgoff: self.index_of(start) };
+        }
+        part
+    }
+
+    /// Whether `next` starts where this one ends and continues it in every respect (I2).
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let is_same_backing = match (self.backing, next.backing) {
+            (Backing::Anon, Backing::Anon) => true,
+            (Backing::File { open, .. }, Backing::File { open: next_open, pgoff }) => {
+                open == next_open && pgoff == self.index_of(self.end)
+            }
+            _ => false,
+        };
+        is_same_backing
+            && self.end == next.start
+            && self.prot == next.prot
+            && self.sharing == next.sharing
+            && self.advice == next.advice
+            && self.has_anon == next.has_anon
+    }
+}
+
+/// All areas of a process by start address.
+#[derive(Clone, Debug, Default)]
+pub struct VmaTree {
+    areas: BTreeMap<Vpn, Vma>,
+}
+
+impl VmaTree {
+    /// No areas.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The area that holds `vpn`.
+    #[must_use]
+    pub fn find(&self, vpn: Vpn) -> Option<&Vma> {
+        let (_, vma) = self.areas.range(..=vpn).next_back()?;
+        vma.contains(vpn).then_some(vma)
+    }
+
+    /// The area that holds `vpn`, to change its `has_anon`.
+    pub fn find_mut(&mut self, vpn: Vpn) -> Option<&mut Vma> {
+        let (_, vma) = self.areas.range_mut(..=vpn).next_back()?;
+        vma.contains(vpn).then_some(vma)
+    }
+
+    /// Areas in ascending order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
+        self.areas.values()
+    }
+
+    /// Number of areas.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
+    /// Areas that overlap `[start, end)`, cut to it.
+    #[must_use]
+    pub fn overlapping(&self, start: Vpn, end: Vpn) -> Vec<Vma> {
+        let from = self.find(start).map_or(start, |vma| vma.start);
+        self.areas
+            .range(from..end)
+            .filter(|(_, vma)| vma.end > start)
+            .map(|(_, vma)| vma.part(vma.start.max(start), vma.end.min(end)))
+            .collect()
+    }
+
+    /// Adds an area over free addresses, merged with its neighbours where they continue it.
+    ///
+    /// # Panics
+    /// When it is empty or overlaps another: callers remove what was there.
+    pub fn insert(&mut self, vma: Vma) {
+        assert!(vma.start < vma.end, "I1: empty area");
+        assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
+        let mut vma = vma;
+        if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
+            && before.is_continued_by(&vma)
+        {
+            vma = Vma { end: vma.end, ..*before };
+            self.areas.remove(&start);
+        }
+        if let Some(after) = self.areas.get(&vma.end).copied()
+            && vma.is_continued_by(&after)
+        {
+            self.areas.remove(&vma.end);
+            vma.end = after.end;
+        }
+        self.areas.insert(vma.start, vma);
+    }
+
+    /// Removes `[start, end)`, splitting areas at the edges; what was there, in ascending order.
+    pub fn remove(&mut self, start: Vpn, end: Vpn) -> Vec<Vma> {
+        let removed = self.overlapping(start, end);
+        for part in &removed {
+            let Some(whole) = self.find(part.start).copied() else {
+                unreachable!("overlapping returns parts of areas")
+            };
+            self.areas.remove(&whole.start);
+            if whole.start < part.start {
+                self.areas.insert(whole.start, whole.part(whole.start, part.start));
+            }
+            if part.end < whole.end {
+                self.areas.insert(part.end, whole.part(part.end, whole.end));
+            }
+        }
+        removed
+    }
+
+    /// Applies `change` to `[start, end)`, splitting and merging areas as needed.
+    pub fn change(&mut self, start: Vpn, end: Vpn, mut change: impl FnMut(&mut Vma)) {
+        for mut part in self.remove(start, end) {
+            change(&mut part);
+            self.insert(part);
+        }
+    }
+
+    /// Checks I1 and I2; the page at which one is broken on error.
+    ///
+    /// # Errors
+    /// The start of the first offending area.
+    pub fn validate(&self) -> Result<(), Vpn> {
+        let mut before: Option<&Vma> = None;
+        for (start, vma) in &self.areas {
+            let is_sound = *start == vma.start
+                && vma.start < vma.end
+                && before.is_none_or(|b| b.end <= vma.start && !b.is_continued_by(vma));
+            if !is_sound {
+                return Err(*start);
+            }
+            before = Some(vma);
+        }
+        Ok(())
+    }
+}

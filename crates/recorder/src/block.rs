@@ -1,0 +1,171 @@
+//! References: what runs for each block and each access of the program.
+//!
+//! Owns the hot callbacks and where they are placed. Invariants:
+//! - B1: an instruction counts once on each page its bytes are on, when its block runs; a block
+//!   that a fault leaves early is counted whole.
+//! - B2: an access counts once on each page it touches; an atomic read-modify-write is a read and
+//!   a write in a program with one thread, and (as QEMU then reports it once) a write with more.
+
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::qemu::{self, Block, Insn, PluginId};
+use crate::tail::{Room, Tail};
+use crate::wire::PAGE_BITS;
+use crate::{grace, layout, thread};
+
+const EXEC: u32 = 0;
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+
+const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
+
+/// Largest access in bytes that QEMU reports as one (16, `cmpxchg16b`).
+const ACCESS_MAX: u64 = 16;
+
+/// Bits of a segment word that hold its number of instructions; the page number is above them.
+/// A block has at most 512 instructions.
+const SEGMENT_COUNT_BITS: u32 = 12;
+
+static IS_LAYOUT_SENT: AtomicBool = AtomicBool::new(false);
+
+/// Instruments a block.
+pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
+    // SAFETY: QEMU passes a block that is valid during this callback.
+    let nr_insns = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
+    let mut segment = Segment { page: u64::MAX, nr_insns: 0, first: ptr::null_mut() };
+    let mut is_first = true;
+    for index in 0..nr_insns {
+        // SAFETY: as above, and `index` is below the number of instructions.
+        let insn = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
+        // SAFETY: `insn` is valid during this callback.
+        let start = unsafe { qemu::qemu_plugin_insn_vaddr(insn) };
+        // SAFETY: as above.
+        let size = unsafe { qemu::qemu_plugin_insn_size(insn) } as u64;
+        if !IS_LAYOUT_SENT.swap(true, Relaxed) {
+            layout::send(insn, start);
+        }
+        watch_accesses(insn);
+        for page in start >> PAGE_BITS..=(start + size.max(1) - 1) >> PAGE_BITS {
+            if page != segment.page {
+                segment.place(block, is_first);
+                is_first &= segment.nr_insns == 0;
+                segment = Segment { page, nr_insns: 0, first: insn };
+            }
+            segment.nr_insns += 1;
+        }
+    }
+    segment.place(block, is_first);
+}
+
+/// The instructions of a block on one page.
+struct Segment {
+    page: u64,
+    nr_insns: u64,
+    first: *mut Insn,
+}
+
+impl Segment {
+    /// Has QEMU call [`executed`]: when the block starts for its first segment, else when the
+    /// segment does.
+    fn place(&self, block: *mut Block, is_first: bool) {
+        if self.nr_insns == 0 {
+            return;
+        }
+        let word = self.page << SEGMENT_COUNT_BITS | self.nr_insns;
+        let data = ptr::without_provenance_mut(word as usize);
+        if is_first {
+            // SAFETY: `block` is valid during the translation callback we are in.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, qemu::NO_REGS, data);
+            }
+        } else {
+            // SAFETY: `first` is an instruction of the block, valid like it.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(
+                    self.first,
+                    executed,
+                    qemu::NO_REGS,
+                    data,
+                );
+            }
+        }
+    }
+}
+
+/// One callback for both directions: QEMU 7.2 takes loads for stores when asked for one direction.
+fn watch_accesses(insn: *mut Insn) {
+    // SAFETY: `insn` is valid during the translation callback we are in.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_mem_cb(
+            insn,
+            accessed,
+            qemu::NO_REGS,
+            qemu::MEM_BOTH,
+            ptr::null_mut(),
+        );
+    }
+}
+
+extern "C" fn executed(vcpu: c_uint, data: *mut c_void) {
+    let Some(tail) = thread::tail_of(vcpu) else { return };
+    if grace::is_behind(tail) {
+        grace::catch_up(tail);
+    }
+    let word = data.addr() as u64;
+    let count = word & ((1 << SEGMENT_COUNT_BITS) - 1);
+    touch(tail, EXEC, word >> SEGMENT_COUNT_BITS << PAGE_BITS, count);
+}
+
+extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
+    let Some(tail) = thread::tail_of(vcpu) else { return };
+    // SAFETY: `info` is the handle QEMU passed to this callback.
+    let op = if unsafe { qemu::qemu_plugin_mem_is_store(info) } { WRITE } else { READ };
+    touch(tail, op, addr, 1);
+    if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
+        access_at_page_end(tail, info, addr, op);
+    }
+}
+
+#[cold]
+fn access_at_page_end(tail: &Tail, info: u32, addr: u64, op: u32) {
+    // SAFETY: `info` is the handle QEMU passed to the callback we are in.
+    let size = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
+    let last = addr + (size - 1);
+    if last >> PAGE_BITS != addr >> PAGE_BITS {
+        touch(tail, op, last, 1);
+    }
+}
+
+#[inline(always)]
+fn touch(tail: &Tail, op: u32, addr: u64, count: u64) {
+    if tail.touch(op, addr, count) == Room::Full {
+        thread::flush(tail);
+    }
+}
+
+/// The kernel's own accesses to the program's memory `addr..addr + len` during a system call: one
+/// reference a page.
+pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u64) {
+    if len == 0 {
+        return;
+    }
+    let op = match direction {
+        Direction::KernelReads => READ,
+        Direction::KernelWrites => WRITE,
+    };
+    for page in addr >> PAGE_BITS..=addr.saturating_add(len - 1) >> PAGE_BITS {
+        touch(tail, op, page << PAGE_BITS, 1);
+    }
+}
+
+/// What the kernel does to a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// `write` and its like.
+    KernelReads,
+    /// `read` and its like.
+    KernelWrites,
+}

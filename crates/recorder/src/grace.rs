@@ -1,0 +1,111 @@
+//! Order between threads when the address space shrinks.
+//!
+//! Owns the epoch and the states of threads. Rows of several threads are in order only within a
+//! thread; but a row that happened before an munmap (by any thread) must not arrive after it. The
+//! thread that unmaps starts an epoch and waits until each other thread flushed:
+//!
+//! ```text
+//!   RUNNING --syscall--> IN_SYSCALL --waiter--> STEALING (the waiter flushes for it)
+//!      ^  `-- sees the epoch at its next block, flushes       |
+//!      `--------------- syscall returns, waits for -----------'
+//! ```
+//!
+//! Invariants:
+//! - G1: a wait ends after [`WAIT_MAX`]; giving up is counted and becomes a warning.
+//! - G2: a tail is flushed by its owner in `RUNNING`, by the holder of `STEALING` otherwise.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::tail::Tail;
+use crate::thread;
+
+/// The owner runs program code or a callback of ours.
+pub(crate) const RUNNING: u32 = 0;
+/// The owner is inside a system call.
+const IN_SYSCALL: u32 = 1;
+/// The owner is inside a system call and somebody flushes its rows.
+const STEALING: u32 = 2;
+
+/// Longest wait for other threads: a thread that the scheduler left out on a busy machine needs a
+/// few milliseconds to run again.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// Pause between looks at another thread.
+const PAUSE: Duration = Duration::from_micros(50);
+
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// Whether an epoch began that `tail` was not flushed for.
+#[inline(always)]
+pub(crate) fn is_behind(tail: &Tail) -> bool {
+    tail.epoch().load(Relaxed) != EPOCH.load(Relaxed)
+}
+
+/// A new thread owes nothing to earlier epochs.
+pub(crate) fn join(tail: &Tail) {
+    tail.epoch().store(EPOCH.load(SeqCst), Release);
+}
+
+/// Flushes the caller's own `tail` for the present epoch.
+#[cold]
+pub(crate) fn catch_up(tail: &Tail) {
+    let epoch = EPOCH.load(SeqCst);
+    thread::flush(tail);
+    tail.epoch().store(epoch, Release);
+}
+
+/// From here on others may flush `tail`.
+pub(crate) fn enter_syscall(tail: &Tail) {
+    tail.state().store(IN_SYSCALL, Release);
+}
+
+/// From here on only the owner touches `tail`.
+pub(crate) fn leave_syscall(tail: &Tail) {
+    let leave = || tail.state().compare_exchange(IN_SYSCALL, RUNNING, AcqRel, Acquire);
+    while leave() == Err(STEALING) {
+        std::thread::yield_now();
+    }
+}
+
+/// Has every thread but the owner of `own` flush what it did so far.
+pub(crate) fn flush_others(own: &Tail) {
+    if thread::nr_threads() <= 1 {
+        return;
+    }
+    thread::with_registry(own, || {
+        let epoch = EPOCH.fetch_add(1, SeqCst).wrapping_add(1);
+        own.epoch().store(epoch, Release);
+        let deadline = Instant::now() + WAIT_MAX;
+        thread::for_each_tail(|other| {
+            let is_flushed = std::ptr::eq(own, other) || wait_for(other, epoch, deadline);
+            if !is_flushed {
+                own.count_grace_expired();
+            }
+        });
+    });
+}
+
+fn wait_for(other: &Tail, epoch: u32, deadline: Instant) -> bool {
+    loop {
+        if other.epoch().load(Acquire) == epoch || try_steal(other, epoch) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn try_steal(other: &Tail, epoch: u32) -> bool {
+    let steal = other.state().compare_exchange(IN_SYSCALL, STEALING, AcqRel, Relaxed);
+    if steal.is_err() {
+        return false;
+    }
+    thread::flush(other);
+    other.epoch().store(epoch, Release);
+    other.state().store(IN_SYSCALL, Release);
+    true
+}

@@ -1,0 +1,182 @@
+//! The connection to `folio record`.
+//!
+//! Owns the descriptor, its defence against the program that shares it, and the end of recording
+//! when nobody listens any more. Does not own what is said.
+//!
+//! Invariants:
+//! - L1: a packet goes only to a descriptor whose inode is that of the socket we opened. The
+//!   program may close any number and get it back as a file of its own.
+//! - L2: the descriptor is closed by us only when no thread is sending.
+//! - L3: when the parent is gone ([`is_stopped`]) nothing is sent and the program goes on.
+//! - L4: every wait here ends: for a sender, for another thread's connect, or for the parent,
+//!   whose death ends a send with EPIPE.
+
+use std::io;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use crate::spin::Spin;
+use crate::sys;
+use crate::wire::{Header, Hello, Kind, Reason, SOCKET_NAME};
+
+/// Bytes the kernel may queue for the parent: it absorbs the parent's pauses for compression.
+const SEND_BUFFER_BYTES: i32 = 4 << 20;
+
+/// Our descriptor gets a number from here on: programs use low ones and close up to a few hundred.
+const DESCRIPTOR_WANTED: u64 = 1000;
+
+/// Tries to deliver a packet before the recording is given up.
+const TRIES_MAX: u32 = 64;
+
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+static FD: AtomicI32 = AtomicI32::new(-1);
+static INODE: AtomicU64 = AtomicU64::new(0);
+static NR_SENDING: AtomicU32 = AtomicU32::new(0);
+static CONNECTING: Spin = Spin::new();
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Remembers where the parent listens and connects.
+pub(crate) fn start(directory: PathBuf) -> io::Result<()> {
+    let directory = DIRECTORY.get_or_init(|| directory);
+    open(directory, Hello { reason: Reason::Start, parent: 0 })
+}
+
+/// Directory of the recording.
+pub(crate) fn directory() -> Option<&'static Path> {
+    DIRECTORY.get().map(PathBuf::as_path)
+}
+
+/// Whether the recording is over for this process.
+pub(crate) fn is_stopped() -> bool {
+    STOPPED.load(Relaxed)
+}
+
+/// Gives up recording this process.
+pub(crate) fn stop() {
+    STOPPED.store(true, Relaxed);
+}
+
+/// Sends one message; a failure that cannot be mended stops the recording (L3).
+pub(crate) fn send(header: &Header, rows: &[u8], body: [&[u8]; 2]) {
+    let head = header.encode();
+    let parts = [&head[..], rows, body[0], body[1]];
+    for _ in 0..TRIES_MAX {
+        if is_stopped() {
+            return;
+        }
+        match send_once(&parts) {
+            Ok(()) => return,
+            Err(error) => recover(&error),
+        }
+    }
+    stop();
+}
+
+fn send_once(parts: &[&[u8]]) -> io::Result<()> {
+    NR_SENDING.fetch_add(1, SeqCst);
+    let fd = FD.load(SeqCst);
+    let result = if is_ours(fd) {
+        sys::send_packet(fd, parts)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EBADF))
+    };
+    NR_SENDING.fetch_sub(1, Release);
+    result
+}
+
+/// Makes another try promising, or stops.
+fn recover(error: &io::Error) {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => {}
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Some(libc::EPIPE | libc::ECONNRESET) => stop(),
+        _ => reconnect(),
+    }
+}
+
+fn reconnect() {
+    CONNECTING.lock(|| ());
+    let is_open = is_ours(FD.load(Acquire));
+    let hello = Hello { reason: Reason::Again, parent: 0 };
+    if !is_open && directory().is_none_or(|directory| open(directory, hello).is_err()) {
+        stop();
+    }
+    CONNECTING.unlock();
+}
+
+fn open(directory: &Path, hello: Hello) -> io::Result<()> {
+    let fd = sys::connect(&directory.join(SOCKET_NAME))?;
+    let highest = sys::descriptor_limit().min(DESCRIPTOR_WANTED + 16).saturating_sub(16);
+    let fd = sys::move_descriptor(fd, highest as RawFd)?;
+    sys::set_send_buffer(&fd, SEND_BUFFER_BYTES);
+    let fd = fd.into_raw_fd();
+    let inode = sys::identity(fd).map_or(0, |identity| identity.inode);
+    INODE.store(inode, Relaxed);
+    FD.store(fd, SeqCst);
+    let header = header(Kind::Hello, sys::thread_number(), 8);
+    loop {
+        match sys::send_packet(fd, &[&header.encode(), &hello.encode()]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// A header of this process without rows.
+pub(crate) fn header(kind: Kind, tid: u32, nr_body: usize) -> Header {
+    let nr_body = u32::try_from(nr_body).unwrap_or(u32::MAX);
+    Header { kind, pid: std::process::id(), tid, nr_rows: 0, nr_body, seq: 0 }
+}
+
+fn is_ours(fd: RawFd) -> bool {
+    fd >= 0 && sys::identity(fd).is_some_and(|found| found.inode == INODE.load(Relaxed))
+}
+
+/// The program is about to close (or replace) the descriptors `first..=last`. When ours is among
+/// them it is closed first, as it would not exist natively; `true` then, and the caller must call
+/// [`allow_reopen`] after the program's call.
+pub(crate) fn step_aside(tid: u32, first: u64, last: u64) -> bool {
+    let fd = FD.load(Acquire);
+    let is_hit = u64::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd));
+    if !is_hit || !is_ours(fd) {
+        return false;
+    }
+    send(&header(Kind::Leaving, tid, 0), &[], [&[], &[]]);
+    CONNECTING.lock(|| ());
+    close_ours();
+    true
+}
+
+/// Ends what [`step_aside`] began: the next message may connect again.
+pub(crate) fn allow_reopen() {
+    CONNECTING.unlock();
+}
+
+fn close_ours() {
+    let fd = FD.swap(-1, SeqCst);
+    while NR_SENDING.load(Acquire) > 0 {
+        std::thread::yield_now();
+    }
+    if is_ours(fd) {
+        // SAFETY: L1: the descriptor is the socket that `open` gave away with into_raw_fd, and
+        // after the swap nobody else can close it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+}
+
+/// Starts over in the child of a fork: locks are free, the connection is its own.
+pub(crate) fn restart_in_child(parent: u32) {
+    CONNECTING.reset();
+    NR_SENDING.store(0, SeqCst);
+    close_ours();
+    let hello = Hello { reason: Reason::Fork, parent };
+    if !is_stopped() && directory().is_none_or(|directory| open(directory, hello).is_err()) {
+        stop();
+    }
+}

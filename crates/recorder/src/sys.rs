@@ -1,0 +1,190 @@
+//! The few calls to the kernel that std has no words for.
+//!
+//! Owns every libc call of the plugin behind safe functions. Invariants:
+//! - S1: none of these functions changes errno's meaning for QEMU: QEMU reads errno right after
+//!   its own calls, never across a plugin callback.
+//! - S2: descriptors made here are close-on-exec.
+
+use std::ffi::{CString, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// Most parts a message is sent in.
+const PARTS_MAX: usize = 4;
+
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The kernel's number of this thread.
+pub(crate) fn thread_number() -> u32 {
+    // SAFETY: gettid has no arguments and no preconditions.
+    let tid = unsafe { libc::gettid() };
+    tid.unsigned_abs()
+}
+
+/// The soft limit on descriptors.
+pub(crate) fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that outlives the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 64 }
+}
+
+/// Gives `fd` a number of at least `lowest`, and closes the old one.
+pub(crate) fn move_descriptor(fd: OwnedFd, lowest: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes an open descriptor, which `fd` owns, and a number.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+    drop(fd);
+    let moved = checked(moved)?;
+    // SAFETY: the descriptor was just made by fcntl and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+/// A packet socket connected to the listener at `path`.
+pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero sockaddr_un is valid.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *slot = byte.cast_signed();
+    }
+    // SAFETY: socket takes three numbers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    let fd = checked(fd)?;
+    // SAFETY: the descriptor was just made by socket and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    loop {
+        // SAFETY: `address` is a whole sockaddr_un that outlives the call, `length` its size.
+        let result = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
+        match checked(result) {
+            Ok(_) => return Ok(fd),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Lets the kernel queue more of our messages; root may go past the system's limit.
+pub(crate) fn set_send_buffer(fd: &OwnedFd, bytes: c_int) {
+    let value = (&raw const bytes).cast::<c_void>();
+    let length = size_of::<c_int>() as libc::socklen_t;
+    for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        // SAFETY: `value` points to a c_int of `length` bytes that outlives the call. A refusal
+        // leaves the default in place, which is only slower.
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, length) };
+    }
+}
+
+/// Sends `parts` as one packet.
+pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
+    let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
+    for (vector, part) in vectors.iter_mut().zip(parts) {
+        vector.iov_base = part.as_ptr().cast_mut().cast();
+        vector.iov_len = part.len();
+    }
+    // SAFETY: an all-zero msghdr is valid.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = parts.len().min(PARTS_MAX);
+    // SAFETY: `message` points to valid vectors over live slices; sendmsg only reads them.
+    let sent = unsafe { libc::sendmsg(fd, &raw const message, libc::MSG_NOSIGNAL) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel says of an open descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) mode: u32,
+    pub(crate) size_bytes: u64,
+}
+
+/// Identity of the file behind `fd`, `None` when it is not open.
+pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
+    // SAFETY: an all-zero stat is valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` outlives the call; fstat accepts any number as descriptor.
+    let result = unsafe { libc::fstat(fd, &raw mut stat) };
+    (result == 0).then(|| Identity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        mode: stat.st_mode,
+        size_bytes: stat.st_size.unsigned_abs(),
+    })
+}
+
+/// Time of birth of the file behind `fd` in nanoseconds, 0 when its filesystem keeps none.
+pub(crate) fn birth_ns(fd: RawFd) -> u64 {
+    // SAFETY: an all-zero statx is valid.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is an empty C string (AT_EMPTY_PATH: `fd` itself), `stat` outlives the call.
+    let result = unsafe {
+        libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_BTIME, &raw mut stat)
+    };
+    if result != 0 {
+        return 0;
+    }
+    let seconds = stat.stx_btime.tv_sec.unsigned_abs();
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
+}
+
+/// Position of `fd`, `None` when it has none.
+pub(crate) fn position(fd: RawFd) -> Option<u64> {
+    // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
+    let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+    u64::try_from(position).ok()
+}
+
+/// Sets the size of the file at `path`.
+pub(crate) fn truncate(path: &Path, length: usize) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `path` is a C string that outlives the call.
+    let result = unsafe { libc::truncate(path.as_ptr(), length.cast_signed() as libc::off_t) };
+    checked(result).map(|_| ())
+}
+
+/// Maps `length` bytes: of `file`, shared, or anonymous. Zero-filled when new.
+pub(crate) fn map(length: usize, file: Option<&File>) -> Option<*mut u8> {
+    let (flags, fd) = match file {
+        Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: without MAP_FIXED the kernel chooses an address that is free.
+    let address = unsafe { libc::mmap(ptr::null_mut(), length, prot, flags, fd, 0) };
+    (address != libc::MAP_FAILED).then_some(address.cast())
+}
+
+/// Unmaps what [`map`] made.
+///
+/// # Safety
+/// `address` and `length` are those of a mapping of [`map`] that nobody uses any more.
+pub(crate) unsafe fn unmap(address: *mut u8, length: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::munmap(address.cast(), length) };
+}
+
+/// Copies memory of the program into `buffer`; the number of bytes that could be read.
+///
+/// The kernel does the copy: an address the program got wrong is an error, not a crash.
+pub(crate) fn read_memory(address: u64, buffer: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let start = ptr::with_exposed_provenance_mut::<c_void>(address as usize);
+    let remote = libc::iovec { iov_base: start, iov_len: buffer.len() };
+    let pid = std::process::id().cast_signed();
+    // SAFETY: `local` describes `buffer`, which is writable and outlives the call; the remote
+    // range is checked by the kernel.
+    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(copied).unwrap_or(0)
+}

@@ -1,0 +1,137 @@
+//! System calls: which become events, and when.
+//!
+//! Owns the two callbacks and the dispatch by number. The folder's files own the calls: memory
+//! ([`memory`]), files ([`file`], [`position`]), processes ([`process`]). Invariants:
+//! - C1: only a call that succeeded becomes an event, after it returned; an exit and an execve,
+//!   which do not return, are told before.
+//! - C2: before a call that takes address space away, every thread's rows were sent (within the
+//!   bound of [`crate::grace`]).
+
+mod descriptor;
+mod file;
+mod memory;
+mod position;
+mod process;
+
+use std::ffi::c_uint;
+
+use crate::block::{Direction, touch_buffer};
+use crate::qemu::PluginId;
+use crate::tail::Tail;
+use crate::thread::Thread;
+use crate::wire::WireEvent;
+use crate::{grace, link, thread};
+
+/// A system call of the calling thread.
+struct Call {
+    tail: &'static Tail,
+    thread: &'static Thread,
+    vcpu: u32,
+    number: i64,
+    args: [u64; 6],
+}
+
+impl Call {
+    /// Sends the event of this call.
+    fn send(&self, event: &WireEvent) {
+        thread::send_event(self.tail, event);
+    }
+
+    /// The argument as a descriptor.
+    fn descriptor(&self, index: usize) -> i32 {
+        let word = self.args.get(index).copied().unwrap_or(u64::MAX);
+        // The kernel takes the low 32 bits.
+        (word as u32).cast_signed()
+    }
+}
+
+/// Numbers of the ops in `largefolio_trace::event::Op`.
+mod op {
+    pub(super) const MMAP: u32 = 3;
+    pub(super) const MUNMAP: u32 = 4;
+    pub(super) const MPROTECT: u32 = 5;
+    pub(super) const MREMAP: u32 = 6;
+    pub(super) const MADVISE: u32 = 7;
+    pub(super) const BRK: u32 = 8;
+    pub(super) const FORK: u32 = 9;
+    pub(super) const EXIT: u32 = 10;
+    pub(super) const OPEN: u32 = 11;
+    pub(super) const PREAD: u32 = 12;
+    pub(super) const PWRITE: u32 = 13;
+    pub(super) const TRUNCATE: u32 = 14;
+    pub(super) const FADVISE: u32 = 15;
+}
+
+/// The program enters a system call.
+#[expect(clippy::too_many_arguments, reason = "QEMU's prototype")]
+pub(crate) extern "C" fn entered(
+    _id: PluginId,
+    vcpu: c_uint,
+    number: i64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    a6: u64,
+    _a7: u64,
+    _a8: u64,
+) {
+    if link::is_stopped() {
+        return;
+    }
+    let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
+    let args = [a1, a2, a3, a4, a5, a6];
+    thread.args.set(args);
+    let call = Call { tail, thread, vcpu, number, args };
+    memory::before(&call);
+    descriptor::before(&call);
+    touch_written_buffers(&call);
+    if process::before(&call) == process::Next::Returns {
+        grace::enter_syscall(tail);
+    }
+}
+
+/// A system call of the program returned.
+pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: i64) {
+    if process::is_new_child(number, result) {
+        process::start_child(vcpu);
+        return;
+    }
+    let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
+    if thread.is_aside.take() {
+        link::allow_reopen();
+    }
+    grace::leave_syscall(tail);
+    if link::is_stopped() {
+        return;
+    }
+    let call = Call { tail, thread, vcpu, number, args: thread.args.get() };
+    process::after(&call, result);
+    // -4095..=-1 are errors; QEMU's own restart codes are among them.
+    if result < 0 && result >= -4095 {
+        return;
+    }
+    let result = result.cast_unsigned();
+    memory::after(&call, result);
+    file::after(&call, result);
+    touch_read_buffers(&call, result);
+}
+
+/// The kernel faults the program's buffer in when it reads from it.
+fn touch_written_buffers(call: &Call) {
+    if matches!(call.number, libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto) {
+        touch_buffer(call.tail, Direction::KernelReads, call.args[1], capped(call.args[2]));
+    }
+}
+
+fn touch_read_buffers(call: &Call, result: u64) {
+    if matches!(call.number, libc::SYS_read | libc::SYS_pread64 | libc::SYS_recvfrom) {
+        touch_buffer(call.tail, Direction::KernelWrites, call.args[1], result);
+    }
+}
+
+/// `MAX_RW_COUNT`: no call moves more.
+fn capped(len: u64) -> u64 {
+    len.min(0x7fff_f000)
+}

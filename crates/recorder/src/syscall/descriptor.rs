@@ -1,0 +1,29 @@
+//! Calls that close our descriptor.
+//!
+//! Owns the watch over close, close_range, dup2 and dup3. A hit closes ours first, as it would not
+//! exist natively, and keeps everybody from connecting until the call has returned.
+
+use super::Call;
+use crate::link;
+
+/// Steps aside when the call hits our descriptor.
+pub(super) fn before(call: &Call) {
+    let [a1, a2, a3, ..] = call.args;
+    let (first, last) = match call.number {
+        libc::SYS_close => (low(a1), low(a1)),
+        // CLOSE_RANGE_CLOEXEC only marks, and ours is marked already.
+        libc::SYS_close_range if a3 & u64::from(libc::CLOSE_RANGE_CLOEXEC) == 0 => {
+            (low(a1), low(a2))
+        }
+        libc::SYS_dup2 | libc::SYS_dup3 => (low(a2), low(a2)),
+        _ => return,
+    };
+    if link::step_aside(call.tail.tid(), first, last) {
+        call.thread.is_aside.set(true);
+    }
+}
+
+/// Descriptors are 32-bit numbers.
+fn low(word: u64) -> u64 {
+    word & u64::from(u32::MAX)
+}

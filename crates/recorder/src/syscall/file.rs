@@ -1,0 +1,120 @@
+//! Calls that use the page cache through a descriptor.
+//!
+//! Owns which reads and writes become events and the announcement of files. Only regular files
+//! count: pipes, sockets and terminals have no page cache. A file is known by a key made of device,
+//! inode and time of birth, so that an inode that is used again is another file.
+
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+
+use super::position::{self, At};
+use super::{Call, op};
+use crate::sys;
+use crate::thread;
+use crate::wire::{self, Kind, WireEvent};
+
+/// `POSIX_FADV_WILLNEED`, what readahead(2) amounts to.
+const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
+
+/// Announcements a thread remembers; past it, it starts to repeat itself, which is harmless.
+const ANNOUNCED_MAX: usize = 64;
+
+/// The event of a call that succeeded.
+pub(super) fn after(call: &Call, result: u64) {
+    match call.number {
+        libc::SYS_open | libc::SYS_openat | libc::SYS_creat | libc::SYS_openat2 => {
+            opened(call, result);
+        }
+        libc::SYS_ftruncate => truncated(call, call.descriptor(0)),
+        libc::SYS_truncate => truncated_by_path(call),
+        libc::SYS_fadvise64 => advised(call, call.args[3]),
+        libc::SYS_readahead => advised(call, WILLNEED),
+        _ if result > 0 => {
+            for transfer in position::transfers(call, result).into_iter().flatten() {
+                moved(call, transfer.op, transfer.fd, transfer.at, result);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn moved(call: &Call, op: u32, fd: RawFd, at: At, bytes: u64) {
+    let file = announce(call, fd);
+    if file == 0 {
+        return;
+    }
+    let pos = match at {
+        At::Position(pos) => Some(pos),
+        At::Descriptor => sys::position(fd).map(|end| end.saturating_sub(bytes)),
+    };
+    let aux = u64::from(fd.cast_unsigned());
+    let event = WireEvent { op, len: bytes, pos: pos.unwrap_or(0), aux, file, ..WireEvent::default() };
+    call.send(&event);
+}
+
+fn opened(call: &Call, result: u64) {
+    let fd = (result as u32).cast_signed();
+    let file = announce(call, fd);
+    if file == 0 {
+        return;
+    }
+    let flags = match call.number {
+        libc::SYS_open => call.args[1] as u32,
+        libc::SYS_openat => call.args[2] as u32,
+        libc::SYS_creat => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned(),
+        // open_how starts with its 64-bit flags.
+        _ => position::word_at(call.args[2]).unwrap_or(0) as u32,
+    };
+    let pos = u64::from(fd.cast_unsigned());
+    call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });
+}
+
+fn truncated(call: &Call, fd: RawFd) {
+    let file = announce(call, fd);
+    if file != 0 {
+        let len = call.args[1];
+        call.send(&WireEvent { op: op::TRUNCATE, len, file, ..WireEvent::default() });
+    }
+}
+
+fn truncated_by_path(call: &Call) {
+    let path = super::process::string_at(call.args[0]);
+    let opened = std::fs::File::open(std::ffi::OsStr::from_bytes(&path));
+    if let Ok(file) = opened {
+        truncated(call, std::os::fd::AsRawFd::as_raw_fd(&file));
+    }
+}
+
+fn advised(call: &Call, advice: u64) {
+    let file = announce(call, call.descriptor(0));
+    let [_, pos, len, ..] = call.args;
+    if file != 0 {
+        let event =
+            WireEvent { op: op::FADVISE, len, pos, aux: advice, file, ..WireEvent::default() };
+        call.send(&event);
+    }
+}
+
+/// Key of the regular file behind `fd`, announced to the parent; 0 when it is none.
+pub(super) fn announce(call: &Call, fd: RawFd) -> u64 {
+    let Some(identity) = sys::identity(fd) else { return 0 };
+    if identity.mode & libc::S_IFMT != libc::S_IFREG {
+        return 0;
+    }
+    let key = wire::file_key(identity.device, identity.inode, sys::birth_ns(fd));
+    let mut announced = call.thread.announced.borrow_mut();
+    if announced.contains(&key) {
+        return key;
+    }
+    if announced.len() >= ANNOUNCED_MAX {
+        announced.clear();
+    }
+    announced.push(key);
+    drop(announced);
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&key.to_le_bytes());
+    head[8..].copy_from_slice(&identity.size_bytes.to_le_bytes());
+    thread::send(call.tail, Kind::File, [&head, path.as_os_str().as_bytes()]);
+    key
+}

@@ -1,0 +1,75 @@
+//! Calls that change the address space.
+//!
+//! Owns mmap, munmap, mprotect, mremap, madvise and brk. brk's old end is kept here, because the
+//! call does not tell it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Call, file, op};
+use crate::grace;
+use crate::wire::WireEvent;
+
+/// End of the heap, 0 before the first brk.
+static BRK: AtomicU64 = AtomicU64::new(0);
+
+const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+
+/// Sends other threads' rows first when the call takes something away.
+pub(super) fn before(call: &Call) {
+    if takes_away(call) {
+        grace::flush_others(call.tail);
+    }
+}
+
+fn takes_away(call: &Call) -> bool {
+    match call.number {
+        libc::SYS_munmap | libc::SYS_mremap => true,
+        libc::SYS_mmap => call.args[3] & libc::MAP_FIXED as u64 != 0,
+        // A change to read-write (malloc growing an arena) takes nothing that a row could need.
+        libc::SYS_mprotect => call.args[2] & READ_WRITE != READ_WRITE,
+        libc::SYS_madvise => call.args[2] == libc::MADV_DONTNEED as u64,
+        libc::SYS_brk => call.args[0] != 0 && call.args[0] < BRK.load(Relaxed),
+        _ => false,
+    }
+}
+
+/// The event of a call that succeeded.
+pub(super) fn after(call: &Call, result: u64) {
+    let [a1, a2, a3, a4, ..] = call.args;
+    match call.number {
+        libc::SYS_mmap => map(call, result),
+        libc::SYS_munmap => call.send(&event(op::MUNMAP, a1, a2)),
+        libc::SYS_mprotect => {
+            call.send(&WireEvent { flags: a3 as u32, ..event(op::MPROTECT, a1, a2) });
+        }
+        libc::SYS_mremap => {
+            let moved = WireEvent { pos: result, aux: a3, flags: a4 as u32, ..event(op::MREMAP, a1, a2) };
+            call.send(&moved);
+        }
+        libc::SYS_madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
+        libc::SYS_brk => brk(call, result),
+        _ => {}
+    }
+}
+
+fn event(op: u32, addr: u64, len: u64) -> WireEvent {
+    WireEvent { op, addr, len, ..WireEvent::default() }
+}
+
+fn map(call: &Call, address: u64) {
+    let [_, len, prot, flags, _, pos] = call.args;
+    let is_anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
+    let file = if is_anonymous { 0 } else { file::announce(call, call.descriptor(4)) };
+    let pos = if is_anonymous { 0 } else { pos };
+    let flags = flags as u32;
+    call.send(&WireEvent { flags, aux: prot, pos, file, ..event(op::MMAP, address, len) });
+}
+
+/// The first call tells where the heap starts: old end 0.
+fn brk(call: &Call, result: u64) {
+    let old = BRK.swap(result, Relaxed);
+    if old != result {
+        call.send(&WireEvent { pos: result, aux: call.args[0], ..event(op::BRK, old, 0) });
+    }
+}

@@ -1,0 +1,70 @@
+//! Where in a file a read or write was.
+//!
+//! Owns the table of transfer calls: which descriptor, and whether the position is an argument, in
+//! the program's memory (updated by the call) or the descriptor's own.
+
+use std::os::fd::RawFd;
+
+use super::{Call, op};
+use crate::sys;
+
+/// Where a transfer began.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum At {
+    /// Known.
+    Position(u64),
+    /// The descriptor's position now, less what was moved.
+    Descriptor,
+}
+
+/// One side of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    pub(super) op: u32,
+    pub(super) fd: RawFd,
+    pub(super) at: At,
+}
+
+/// The sides of a call that moved `bytes`; none when it is no transfer.
+pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
+    let [_, a2, a3, a4, ..] = call.args;
+    let side = |op, fd, at| Some(Transfer { op, fd: call.descriptor(fd), at });
+    match call.number {
+        libc::SYS_read | libc::SYS_readv => [side(op::PREAD, 0, At::Descriptor), None],
+        libc::SYS_write | libc::SYS_writev => [side(op::PWRITE, 0, At::Descriptor), None],
+        libc::SYS_pread64 | libc::SYS_preadv => [side(op::PREAD, 0, At::Position(a4)), None],
+        libc::SYS_pwrite64 | libc::SYS_pwritev => [side(op::PWRITE, 0, At::Position(a4)), None],
+        libc::SYS_preadv2 => [side(op::PREAD, 0, position_or_own(a4)), None],
+        libc::SYS_pwritev2 => [side(op::PWRITE, 0, position_or_own(a4)), None],
+        libc::SYS_sendfile => {
+            [side(op::PREAD, 1, before(a3, bytes)), side(op::PWRITE, 0, At::Descriptor)]
+        }
+        libc::SYS_copy_file_range => {
+            [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
+        }
+        libc::SYS_splice => {
+            [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
+        }
+        _ => [None, None],
+    }
+}
+
+/// preadv2 and pwritev2: -1 is the descriptor's own position.
+fn position_or_own(pos: u64) -> At {
+    if pos == u64::MAX { At::Descriptor } else { At::Position(pos) }
+}
+
+/// The call advanced the word at `pointer` by `bytes`; a null pointer is the descriptor's own.
+fn before(pointer: u64, bytes: u64) -> At {
+    match word_at(pointer) {
+        Some(end) if pointer != 0 => At::Position(end.saturating_sub(bytes)),
+        _ => At::Descriptor,
+    }
+}
+
+/// Eight bytes of the program's memory.
+pub(super) fn word_at(address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let address = address.wrapping_add(crate::layout::guest_base());
+    (sys::read_memory(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+}

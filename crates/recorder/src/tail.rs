@@ -1,0 +1,222 @@
+//! The rows of one thread that were not sent yet.
+//!
+//! Owns the collapse of references into rows and the memory they wait in: a file mapped by both
+//! sides, so that `folio record` still gets the rows of a process that died without a word. Does
+//! not own sending ([`crate::thread`]).
+//!
+//! ```text
+//! page 0: Head            | 8 empty rows | row | row | row | ..            |
+//!                                         ^ FIRST      ^ end
+//!                           `-- WINDOW last rows ------'  are searched
+//! ```
+//!
+//! Invariants:
+//! - T1: `FIRST <= end <= rows.len()`; rows before `FIRST` are 0.
+//! - T2: rows in `FIRST..end` are in the order of their first reference.
+//! - T3: only the owner changes rows, `end`, `last` and `seq`; another thread may do so while it
+//!   holds the owner's state at `STEALING` ([`crate::grace`]).
+
+use std::fs::{self, OpenOptions};
+use std::mem::{offset_of, size_of};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::sys;
+use crate::wire::{self, COUNT_BITS, TAIL_ROWS, WINDOW, tail_offset};
+
+/// Most references one touch may add: a translation block has at most 512 instructions.
+pub(crate) const COUNT_MAX: u64 = 4096;
+
+/// A row whose distance from its key is below this can take `COUNT_MAX` more.
+const COUNT_LIMIT: u64 = (1 << COUNT_BITS) - COUNT_MAX;
+
+const FIRST: u32 = WINDOW as u32;
+
+/// Header of a tail; the parent reads the fields named in [`tail_offset`].
+#[repr(C, align(4096))]
+struct Head {
+    magic: AtomicU64,
+    pid: AtomicU32,
+    tid: AtomicU32,
+    seq: AtomicU64,
+    end: AtomicU32,
+    nr_grace_expired: AtomicU32,
+    /// Last epoch this thread flushed for.
+    epoch: AtomicU32,
+    /// Who may touch the tail: a state of [`crate::grace`].
+    state: AtomicU32,
+    /// Row touched last, by op; 0, which is always empty, for none.
+    last: [AtomicU32; 3],
+}
+
+/// Header and rows.
+#[repr(C)]
+pub(crate) struct Tail {
+    head: Head,
+    rows: [AtomicU64; WINDOW + TAIL_ROWS],
+}
+
+const _: () = assert!(offset_of!(Tail, rows) == wire::TAIL_ROWS_OFFSET);
+const _: () = assert!(size_of::<Tail>() >= wire::TAIL_BYTES);
+const _: () = assert!(offset_of!(Head, magic) == tail_offset::MAGIC);
+const _: () = assert!(offset_of!(Head, pid) == tail_offset::PID);
+const _: () = assert!(offset_of!(Head, tid) == tail_offset::TID);
+const _: () = assert!(offset_of!(Head, seq) == tail_offset::SEQ);
+const _: () = assert!(offset_of!(Head, end) == tail_offset::END);
+const _: () = assert!(offset_of!(Head, nr_grace_expired) == tail_offset::NR_GRACE_EXPIRED);
+
+/// Whether a tail can take another row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Room {
+    Left,
+    Full,
+}
+
+impl Tail {
+    /// A tail in a new file at `path`, or in plain memory when that cannot be: a sudden death
+    /// then loses the last rows. `None` when there is no memory either.
+    pub(crate) fn create(path: &Path, pid: u32, tid: u32) -> Option<NonNull<Self>> {
+        let memory = map_file(path).or_else(|| sys::map(size_of::<Self>(), None))?;
+        let tail = NonNull::new(memory.cast::<Self>())?;
+        // SAFETY: the mapping has the size of a Tail, is page-aligned and zero-filled, and all
+        // fields are atomics, for which zero is valid.
+        let head = unsafe { &(*tail.as_ptr()).head };
+        head.pid.store(pid, Relaxed);
+        head.tid.store(tid, Relaxed);
+        head.end.store(FIRST, Relaxed);
+        head.magic.store(wire::TAIL_MAGIC, Release);
+        Some(tail)
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// `tail` came from [`Tail::create`] and nobody uses it any more.
+    pub(crate) unsafe fn release(tail: NonNull<Self>) {
+        // SAFETY: by the caller's promise this mapping is ours and unused.
+        unsafe { sys::unmap(tail.as_ptr().cast(), size_of::<Self>()) };
+    }
+
+    /// Adds `count` (at most [`COUNT_MAX`]) references of op `op` (0..3) to the page of `addr`.
+    #[inline(always)]
+    pub(crate) fn touch(&self, op: u32, addr: u64, count: u64) -> Room {
+        let key = wire::row(addr, op, 0);
+        let end = self.head.end.load(Relaxed);
+        let slot = self.head.last.get(op as usize).map_or(0, |last| last.load(Relaxed));
+        if let Some(cell) = self.rows.get(slot as usize) {
+            let row = cell.load(Relaxed);
+            if row.wrapping_sub(key) < COUNT_LIMIT && slot + FIRST >= end {
+                cell.store(row + count, Relaxed);
+                return Room::Left;
+            }
+        }
+        self.touch_window(key, op, count)
+    }
+
+    /// The rest of [`Tail::touch`]: looks through the window, else appends.
+    #[inline(never)]
+    fn touch_window(&self, key: u64, op: u32, count: u64) -> Room {
+        let end = self.head.end.load(Relaxed);
+        let window = self.rows.get((end - FIRST) as usize..end as usize).unwrap_or_default();
+        let found = window.iter().rposition(|cell| {
+            cell.load(Relaxed).wrapping_sub(key) < COUNT_LIMIT
+        });
+        if let Some(index) = found
+            && let Some(cell) = window.get(index)
+        {
+            cell.store(cell.load(Relaxed) + count, Relaxed);
+            self.remember(op, end - FIRST + index as u32);
+            return Room::Left;
+        }
+        let Some(cell) = self.rows.get(end as usize) else { return Room::Full };
+        cell.store(key + count, Relaxed);
+        self.head.end.store(end + 1, Release);
+        self.remember(op, end);
+        if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
+    }
+
+    fn remember(&self, op: u32, slot: u32) {
+        if let Some(last) = self.head.last.get(op as usize) {
+            last.store(slot, Relaxed);
+        }
+    }
+
+    /// The bytes of the rows that wait.
+    pub(crate) fn pending(&self) -> &[u8] {
+        let end = self.head.end.load(Relaxed) as usize;
+        let rows = self.rows.get(FIRST as usize..end).unwrap_or_default();
+        let bytes = size_of_val(rows);
+        // SAFETY: the atomics are 8 initialised bytes each; nobody writes them during the borrow
+        // (T3: the caller owns the tail or holds it at STEALING).
+        unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), bytes) }
+    }
+
+    /// Number of rows that wait.
+    pub(crate) fn nr_pending(&self) -> u32 {
+        self.head.end.load(Relaxed).saturating_sub(FIRST)
+    }
+
+    /// Sequence number of the message that will carry the rows that wait.
+    pub(crate) fn seq(&self) -> u64 {
+        self.head.seq.load(Relaxed)
+    }
+
+    /// Forgets the rows that wait: they were sent. The order of the stores keeps W3 at any death.
+    pub(crate) fn clear(&self) {
+        for last in &self.head.last {
+            last.store(0, Relaxed);
+        }
+        self.head.end.store(FIRST, Release);
+        self.head.seq.store(self.seq() + 1, Release);
+    }
+
+    /// The kernel's number of the owner.
+    pub(crate) fn tid(&self) -> u32 {
+        self.head.tid.load(Relaxed)
+    }
+
+    /// Who may touch the tail.
+    pub(crate) fn state(&self) -> &AtomicU32 {
+        &self.head.state
+    }
+
+    /// Last epoch the owner flushed for.
+    pub(crate) fn epoch(&self) -> &AtomicU32 {
+        &self.head.epoch
+    }
+
+    /// Counts a grace period that ended without everybody.
+    pub(crate) fn count_grace_expired(&self) {
+        self.head.nr_grace_expired.fetch_add(1, Relaxed);
+    }
+}
+
+/// Maps a new file at `path`. The program shares our descriptors and may close one at any moment,
+/// so the file is sized by path and the mapping kept only if the descriptor stayed ours.
+fn map_file(path: &Path) -> Option<*mut u8> {
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).ok()?;
+    let named = fs::metadata(path).ok()?;
+    let is_ours = || {
+        sys::identity(file.as_raw_fd())
+            .is_some_and(|found| found.inode == named.ino() && found.device == named.dev())
+    };
+    if !is_ours() || sys::truncate(path, size_of::<Tail>()).is_err() {
+        return None;
+    }
+    let memory = sys::map(size_of::<Tail>(), Some(&file))?;
+    if is_ours() {
+        return Some(memory);
+    }
+    // SAFETY: the mapping was made just above and was not handed out.
+    unsafe { sys::unmap(memory, size_of::<Tail>()) };
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The threads of the recorded process.
+//!
+//! Owns the table from QEMU's virtual cpu number to a thread's tail and private state, and sends
+//! what the tails hold. Invariants:
+//! - H1: a slot is filled by its own thread at its first callback and emptied by it at its exit;
+//!   the child of a fork empties the slots of threads it does not have.
+//! - H2: another thread uses a tail only under the registry lock, and a tail is released only
+//!   under it.
+//! - H3: what was sent is cleared at once, so no row is sent twice.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
+
+use crate::spin::Spin;
+use crate::tail::Tail;
+use crate::wire::{Kind, TAIL_PREFIX, WireEvent};
+use crate::{grace, link, sys};
+
+/// Virtual cpus recorded at the same time; QEMU numbers live threads densely. Threads beyond run
+/// unrecorded.
+const SLOTS_MAX: usize = 4096;
+
+/// Private state of a thread.
+pub(crate) struct Thread {
+    /// Arguments of the system call it is in.
+    pub(crate) args: Cell<[u64; 6]>,
+    /// Keys of files it announced.
+    pub(crate) announced: RefCell<Vec<u64>>,
+    /// Whether it holds the connection closed during its system call.
+    pub(crate) is_aside: Cell<bool>,
+    tail_path: RefCell<PathBuf>,
+}
+
+struct Slot {
+    tail: AtomicPtr<Tail>,
+    thread: AtomicPtr<Thread>,
+}
+
+static SLOTS: [Slot; SLOTS_MAX] = [const {
+    Slot { tail: AtomicPtr::new(ptr::null_mut()), thread: AtomicPtr::new(ptr::null_mut()) }
+}; SLOTS_MAX];
+static NR_THREADS: AtomicU32 = AtomicU32::new(0);
+static NR_TAILS: AtomicU32 = AtomicU32::new(0);
+static REGISTRY: Spin = Spin::new();
+
+/// Number of threads with a slot.
+pub(crate) fn nr_threads() -> u32 {
+    NR_THREADS.load(Acquire)
+}
+
+/// The tail of the calling thread, which is virtual cpu `vcpu`.
+#[inline(always)]
+pub(crate) fn tail_of(vcpu: u32) -> Option<&'static Tail> {
+    let slot = SLOTS.get(vcpu as usize)?;
+    let tail = slot.tail.load(Relaxed);
+    if tail.is_null() {
+        return attach(slot);
+    }
+    // SAFETY: H1: the slot belongs to the calling thread, which alone empties it.
+    Some(unsafe { &*tail })
+}
+
+/// Tail and private state of the calling thread, which is virtual cpu `vcpu`.
+pub(crate) fn thread_of(vcpu: u32) -> Option<(&'static Tail, &'static Thread)> {
+    let tail = tail_of(vcpu)?;
+    let thread = SLOTS.get(vcpu as usize)?.thread.load(Relaxed);
+    // SAFETY: H1: filled together with the tail, emptied only by the calling thread.
+    unsafe { thread.as_ref() }.map(|thread| (tail, thread))
+}
+
+#[cold]
+fn attach(slot: &'static Slot) -> Option<&'static Tail> {
+    let path = tail_path();
+    let tail = Tail::create(&path, std::process::id(), sys::thread_number())?;
+    // SAFETY: the tail was just made and stays mapped until `detach`.
+    let tail = unsafe { tail.as_ref() };
+    grace::join(tail);
+    let thread = Thread {
+        args: Cell::new([0; 6]),
+        announced: RefCell::new(Vec::new()),
+        is_aside: Cell::new(false),
+        tail_path: RefCell::new(path),
+    };
+    slot.thread.store(Box::into_raw(Box::new(thread)), Relaxed);
+    slot.tail.store(ptr::from_ref(tail).cast_mut(), Release);
+    NR_THREADS.fetch_add(1, Release);
+    Some(tail)
+}
+
+fn tail_path() -> PathBuf {
+    let number = NR_TAILS.fetch_add(1, Relaxed);
+    let name = format!("{TAIL_PREFIX}{}.{number}", std::process::id());
+    link::directory().map(|directory| directory.join(name)).unwrap_or_default()
+}
+
+/// Ends the recording of the calling thread: its rows were sent.
+pub(crate) fn detach(vcpu: u32) {
+    let Some((own, _)) = thread_of(vcpu) else { return };
+    let Some(slot) = SLOTS.get(vcpu as usize) else { return };
+    let thread = slot.thread.swap(ptr::null_mut(), Relaxed);
+    let mut tail = ptr::null_mut();
+    with_registry(own, || {
+        tail = slot.tail.swap(ptr::null_mut(), Relaxed);
+        NR_THREADS.fetch_sub(1, Release);
+        if let Some(tail) = NonNull::new(tail) {
+            // SAFETY: H2: the slot is empty and we hold the registry, so nobody uses the tail.
+            unsafe { Tail::release(tail) };
+        }
+    });
+    if !thread.is_null() {
+        // SAFETY: H1: `attach` made it with Box::into_raw and the slot no longer has it.
+        let thread = unsafe { Box::from_raw(thread) };
+        // The parent of the recording may have removed the directory already.
+        let _ = std::fs::remove_file(&*thread.tail_path.borrow());
+    }
+}
+
+/// Runs `f` while no tail can go away. Keeps up with epochs while it waits, because the holder may
+/// be waiting for the caller.
+pub(crate) fn with_registry(own: &Tail, f: impl FnOnce()) {
+    REGISTRY.lock(|| {
+        if grace::is_behind(own) {
+            grace::catch_up(own);
+        }
+    });
+    f();
+    REGISTRY.unlock();
+}
+
+/// Visits each thread's tail; the caller holds the registry.
+pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
+    let mut nr_left = nr_threads();
+    for slot in &SLOTS {
+        if nr_left == 0 {
+            break;
+        }
+        // SAFETY: H2: under the registry lock no tail is released.
+        if let Some(tail) = unsafe { slot.tail.load(Acquire).as_ref() } {
+            nr_left -= 1;
+            f(tail);
+        }
+    }
+}
+
+/// Sends the rows of `tail`; the caller owns it or holds it at STEALING.
+#[cold]
+#[inline(never)]
+pub(crate) fn flush(tail: &Tail) {
+    if tail.nr_pending() > 0 {
+        send(tail, Kind::Rows, [&[], &[]]);
+    }
+}
+
+/// Sends the rows of `tail`, then an event of its thread.
+pub(crate) fn send_event(tail: &Tail, event: &WireEvent) {
+    send(tail, Kind::Event, [&event.encode(), &[]]);
+}
+
+/// Sends the rows of `tail`, then what `kind` and `body` say.
+pub(crate) fn send(tail: &Tail, kind: Kind, body: [&[u8]; 2]) {
+    let mut header = link::header(kind, tail.tid(), body[0].len() + body[1].len());
+    header.nr_rows = tail.nr_pending();
+    header.seq = tail.seq();
+    link::send(&header, tail.pending(), body);
+    if header.nr_rows > 0 {
+        tail.clear();
+    }
+}
+
+/// Starts over in the child of a fork, whose only thread is virtual cpu `vcpu`: no tail is shared
+/// with the parent. Files announced by the parent stay announced.
+pub(crate) fn restart_in_child(vcpu: u32, parent: u32) {
+    REGISTRY.reset();
+    link::restart_in_child(parent);
+    for slot in &SLOTS {
+        if let Some(tail) = NonNull::new(slot.tail.swap(ptr::null_mut(), Relaxed)) {
+            // SAFETY: H1: this process has one thread, and it dropped its reference.
+            unsafe { Tail::release(tail) };
+        }
+    }
+    NR_THREADS.store(0, Release);
+    let thread = SLOTS.get(vcpu as usize).map(|slot| slot.thread.load(Relaxed));
+    let announced = thread
+        .and_then(NonNull::new)
+        // SAFETY: H1: the slot is the calling thread's.
+        .map(|thread| unsafe { thread.as_ref() }.announced.take())
+        .unwrap_or_default();
+    if let Some((_, thread)) = thread_of(vcpu) {
+        thread.announced.replace(announced);
+    }
+}

@@ -1,0 +1,304 @@
+//! What the plugin and `folio record` say to each other.
+//!
+//! Owns the byte layout of messages, rows and tails. Both crates compile this one file
+//! (`largefolio-linux` includes it by path, because a cdylib cannot be a dependency). Does not own
+//! the meaning of ops: their numbers are those of `largefolio_trace::event::Op`.
+//!
+//! A message is one packet of a `SOCK_SEQPACKET` socket:
+//!
+//! ```text
+//! | header 32 B | rows: nr_rows x 8 B | body |
+//! ```
+//!
+//! A row is one word, so that bumping its count is one addition and it can never be torn:
+//!
+//! ```text
+//!  63            29 28 27 26            0
+//! | page number    | op  | count        |     op: 1 exec, 2 read, 3 write; 0 is an empty row
+//! ```
+//!
+//! Invariants:
+//! - W1: numbers are little-endian.
+//! - W2: the rows of a message happened before what its body says.
+//! - W3: `seq` grows by one for each message of a thread that carries rows. A tail whose `seq`
+//!   is not above the last one received holds rows that were received already.
+
+/// First word of each message; the digit is the version of this layout.
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR1");
+
+/// Bytes of a message's header.
+pub(crate) const HEADER_BYTES: usize = 32;
+
+/// Bytes of a row.
+pub(crate) const ROW_BYTES: usize = 8;
+
+/// Bits of a row's count: 2^27 - 1 references, the rest of the word is op and page number.
+pub(crate) const COUNT_BITS: u32 = 27;
+
+/// log2 of the granularity of references.
+pub(crate) const PAGE_BITS: u32 = 12;
+
+/// Rows a tail can hold. 64 KiB of rows stay in the second-level cache and fit a packet.
+pub(crate) const TAIL_ROWS: usize = 8192;
+
+/// A reference joins a row among this many last rows of its thread.
+pub(crate) const WINDOW: usize = 8;
+
+/// Rows start here in a tail: the header takes one page.
+pub(crate) const TAIL_ROWS_OFFSET: usize = 4096;
+
+/// Bytes of a tail file: header, empty rows before the first (they end the search), rows.
+pub(crate) const TAIL_BYTES: usize = TAIL_ROWS_OFFSET + (WINDOW + TAIL_ROWS) * ROW_BYTES;
+
+/// First word of a tail file.
+pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL01");
+
+/// Name of the listening socket in the recording's directory.
+pub(crate) const SOCKET_NAME: &str = "s";
+
+/// Prefix of the tails' names in the recording's directory.
+pub(crate) const TAIL_PREFIX: &str = "tail.";
+
+/// Most bytes a body may have.
+pub(crate) const BODY_MAX: usize = 64 * 1024;
+
+/// Most bytes a whole message may have.
+pub(crate) const MESSAGE_MAX: usize = HEADER_BYTES + TAIL_ROWS * ROW_BYTES + BODY_MAX;
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// First message of a connection; body: [`Hello`].
+    Hello = 1,
+    /// Mappings at the start; body: guest base (8 B), then text of `/proc/self/maps`.
+    Layout = 2,
+    /// Nothing but rows.
+    Rows = 3,
+    /// An event; body: [`WireEvent`].
+    Event = 4,
+    /// A file before its first use; body: [`WireFile`].
+    File = 5,
+    /// The process is about to execve; body: path.
+    ExecveTry = 6,
+    /// The execve failed, the process goes on.
+    ExecveFailed = 7,
+    /// The whole process is about to exit; body: status (8 B).
+    Ending = 8,
+    /// The program closes our descriptor; another connection follows when there is more to say.
+    Leaving = 9,
+}
+
+impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Hello,
+        Self::Layout,
+        Self::Rows,
+        Self::Event,
+        Self::File,
+        Self::ExecveTry,
+        Self::ExecveFailed,
+        Self::Ending,
+        Self::Leaving,
+    ];
+
+    fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+/// Start of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// What the message says.
+    pub(crate) kind: Kind,
+    /// Process.
+    pub(crate) pid: u32,
+    /// Thread, by the kernel's number.
+    pub(crate) tid: u32,
+    /// Number of rows that follow.
+    pub(crate) nr_rows: u32,
+    /// Bytes of the body.
+    pub(crate) nr_body: u32,
+    /// Sequence number of the rows (W3).
+    pub(crate) seq: u64,
+}
+
+impl Header {
+    /// The bytes of the header.
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let words = [MAGIC, self.kind as u32, self.pid, self.tid, self.nr_rows, self.nr_body];
+        for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[24..].copy_from_slice(&self.seq.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the start of a message, `None` when it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        if u32_at(bytes, 0)? != MAGIC {
+            return None;
+        }
+        Some(Self {
+            kind: Kind::from_number(u32_at(bytes, 4)?)?,
+            pid: u32_at(bytes, 8)?,
+            tid: u32_at(bytes, 12)?,
+            nr_rows: u32_at(bytes, 16)?,
+            nr_body: u32_at(bytes, 20)?,
+            seq: u64_at(bytes, 24)?,
+        })
+    }
+}
+
+/// Why a connection was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Reason {
+    /// First process of the recording.
+    Start = 0,
+    /// Child of a fork.
+    Fork = 1,
+    /// The program had closed the earlier descriptor.
+    Again = 2,
+}
+
+/// Body of [`Kind::Hello`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// Why.
+    pub(crate) reason: Reason,
+    /// Parent process, for a fork.
+    pub(crate) parent: u32,
+}
+
+impl Hello {
+    /// The bytes of the body.
+    pub(crate) fn encode(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&(self.reason as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&self.parent.to_le_bytes());
+        bytes
+    }
+
+    /// The body's meaning, `None` when it has none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let reason = match u32_at(bytes, 0)? {
+            0 => Reason::Start,
+            1 => Reason::Fork,
+            2 => Reason::Again,
+            _ => return None,
+        };
+        Some(Self { reason, parent: u32_at(bytes, 4)? })
+    }
+}
+
+/// Body of [`Kind::Event`]: the fields of `largefolio_trace::event::Event`, except: a fork's `aux`
+/// is the kernel's number of the new thread, an mmap's `flags` are `MAP_*` and its `aux` `PROT_*`,
+/// a brk's `aux` is what was asked for, a file is its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WireEvent {
+    pub(crate) op: u32,
+    pub(crate) flags: u32,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    pub(crate) pos: u64,
+    pub(crate) aux: u64,
+    /// Key of a file announced by [`Kind::File`], 0 for none.
+    pub(crate) file: u64,
+}
+
+/// Bit of a fork's `flags`: memory is shared, as in the trace.
+pub(crate) const SHARES_MEMORY: u32 = 1;
+
+/// Bit of a fork's `flags`: another process.
+pub(crate) const NEW_PROCESS: u32 = 1 << 16;
+
+/// Bytes of a [`WireEvent`].
+pub(crate) const EVENT_BYTES: usize = 48;
+
+impl WireEvent {
+    /// The bytes of the body.
+    pub(crate) fn encode(&self) -> [u8; EVENT_BYTES] {
+        let mut bytes = [0; EVENT_BYTES];
+        bytes[..4].copy_from_slice(&self.op.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.flags.to_le_bytes());
+        let words = [self.addr, self.len, self.pos, self.aux, self.file];
+        for (slot, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The body's meaning, `None` when it is too short.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            op: u32_at(bytes, 0)?,
+            flags: u32_at(bytes, 4)?,
+            addr: u64_at(bytes, 8)?,
+            len: u64_at(bytes, 16)?,
+            pos: u64_at(bytes, 24)?,
+            aux: u64_at(bytes, 32)?,
+            file: u64_at(bytes, 40)?,
+        })
+    }
+}
+
+/// Bytes of a [`Kind::File`] body before the path: key, then size.
+pub(crate) const FILE_PATH_OFFSET: usize = 16;
+
+/// Key of a file, never 0: FNV-1a over device, inode and time of birth (0 where there is none).
+pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {
+    let words = [device, inode, birth_ns];
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.max(1)
+}
+
+/// A row of `count` references of op `op` (exec 0, read 1, write 2) to the page at `addr`.
+#[inline]
+pub(crate) const fn row(addr: u64, op: u32, count: u64) -> u64 {
+    (addr >> PAGE_BITS) << (COUNT_BITS + 2) | ((op as u64 + 1) << COUNT_BITS) | count
+}
+
+/// Op, page address and count of a row, `None` for an empty one.
+pub(crate) const fn row_parts(row: u64) -> Option<(u32, u64, u64)> {
+    let op = (row >> COUNT_BITS) & 3;
+    if op == 0 {
+        return None;
+    }
+    let page = row >> (COUNT_BITS + 2) << PAGE_BITS;
+    // The page number's 35 bits hold any user address of x86-64 with four levels.
+    Some((op as u32 - 1, page, row & ((1 << COUNT_BITS) - 1)))
+}
+
+/// Offsets of the fields of a tail's header that the parent reads.
+pub(crate) mod tail_offset {
+    /// [`super::TAIL_MAGIC`], 8 B.
+    pub(crate) const MAGIC: usize = 0;
+    /// Process, 4 B.
+    pub(crate) const PID: usize = 8;
+    /// Thread, 4 B.
+    pub(crate) const TID: usize = 12;
+    /// Sequence number the pending rows will have, 8 B.
+    pub(crate) const SEQ: usize = 16;
+    /// Index after the last pending row, in rows after the header, 4 B.
+    pub(crate) const END: usize = 24;
+    /// Grace periods this thread gave up waiting for, 4 B.
+    pub(crate) const NR_GRACE_EXPIRED: usize = 28;
+}
+
+/// Four bytes at `offset` as a number.
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    let slice = bytes.get(offset..offset.checked_add(4)?)?;
+    slice.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// Eight bytes at `offset` as a number.
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    let slice = bytes.get(offset..offset.checked_add(8)?)?;
+    slice.try_into().ok().map(u64::from_le_bytes)
+}

@@ -1,0 +1,35 @@
+//! The kernel files that are part of the program.
+
+macro_rules! kernel {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../kernels/", $name, ".toml")))
+    };
+}
+
+/// Name and text of every built-in kernel.
+pub(super) const FILES: &[(&str, &str)] = &[
+    kernel!("6.1"),
+    kernel!("6.12"),
+    kernel!("6.16"),
+    kernel!("6.17"),
+    kernel!("6.18"),
+    kernel!("6.19"),
+    kernel!("7.0"),
+    kernel!("7.1"),
+    kernel!("7.2"),
+    kernel!("recorded/a_612_64k_stock"),
+    kernel!("recorded/b64_612_64k_s000"),
+    kernel!("recorded/b_612_4k_s000"),
+    kernel!("recorded/c_612_64k_exec"),
+    kernel!("recorded/d_612_64k_exec_s002"),
+    kernel!("recorded/e_612_4k_stock"),
+    kernel!("recorded/f_612_4k_exec"),
+    kernel!("recorded/g_72_64k_stock"),
+    kernel!("recorded/h_72_64k_pre002"),
+    kernel!("recorded/i_72_64k_s002v5"),
+];
+
+/// Text of the built-in kernel `name`.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

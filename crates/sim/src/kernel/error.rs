@@ -1,0 +1,63 @@
+//! What can be wrong with a kernel's name, file or edits.
+
+use std::path::PathBuf;
+
+/// A kernel that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// No such preset.
+    #[error("no kernel is called '{name}'; {hint}")]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// The nearest names, or all of them.
+        hint: String,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read kernel file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that is not a kernel.
+    #[error("kernel file {origin}: {message}")]
+    BadFile {
+        /// The file, or the preset's name.
+        origin: String,
+        /// Line and expected form, from the parser.
+        message: String,
+    },
+    /// Files based on each other.
+    #[error(
+        "kernel file {origin} is based on more than {limit} others: do two name each other \
+         in `based-on`?"
+    )]
+    TooDeep {
+        /// The first file.
+        origin: String,
+        /// How many were followed.
+        limit: usize,
+    },
+    /// An edit no rule has.
+    #[error("no rule is called '{name}' in '+{edit}'; {hint}")]
+    UnknownEdit {
+        /// The name.
+        name: String,
+        /// The whole edit.
+        edit: String,
+        /// The nearest names, or all of them.
+        hint: String,
+    },
+    /// A value the rule does not take.
+    #[error("'+{edit}': {name} takes {expected}")]
+    BadValue {
+        /// The rule.
+        name: String,
+        /// The whole edit.
+        edit: String,
+        /// What it takes.
+        expected: String,
+    },
+}

@@ -1,0 +1,119 @@
+//! Reading kernel files: a file over the one it is based on.
+
+use std::path::Path;
+
+use largefolio_mm::rules::Rules;
+use serde::Deserialize;
+use toml::Table;
+
+use super::builtin;
+use super::{Kernel, KernelError};
+use crate::names::nearest;
+
+/// Longest chain of `based-on`.
+const DEPTH_MAX: usize = 16;
+/// A kernel file is a page of text; more is not a kernel file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+struct File {
+    description: String,
+    #[serde(flatten)]
+    rules: Table,
+}
+
+/// The preset `name`, or the file at that path.
+pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
+    let table = resolve(name, &text_of(name)?)?;
+    let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
+    let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
+    let rules: Rules =
+        file.rules.try_into().map_err(|e: toml::de::Error| bad(e.to_string().trim().to_owned()))?;
+    check(&rules).map_err(bad)?;
+    Ok(Kernel { name: name.to_owned(), description: file.description, rules })
+}
+
+/// Values that no kernel can have (`Rules` I1, I2).
+pub(super) fn check(rules: &Rules) -> Result<(), String> {
+    let around = rules.fault_around_bytes;
+    if !around.is_power_of_two() {
+        return Err(format!("fault_around_bytes = {around}: expected a power of two"));
+    }
+    let min = rules.min_folio_bytes;
+    if min != 0 && !min.is_power_of_two() {
+        return Err(format!("min_folio_bytes = {min}: expected 0 or a power of two"));
+    }
+    let limit_bytes = 1_u64 << 40;
+    for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
+    {
+        if value > limit_bytes {
+            return Err(format!("{name} = {value}: expected at most {limit_bytes}"));
+        }
+    }
+    Ok(())
+}
+
+fn text_of(name: &str) -> Result<String, KernelError> {
+    if let Some(text) = builtin::text(name) {
+        return Ok(text.to_owned());
+    }
+    let path = Path::new(name);
+    let is_path = name.ends_with(".toml");
+    if !is_path {
+        let hint = nearest(name, Kernel::names());
+        return Err(KernelError::UnknownName { name: name.to_owned(), hint });
+    }
+    let io = |source| KernelError::Io { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(io)?.len();
+    if size > FILE_BYTES_MAX {
+        let message = format!("{size} bytes is too large for a kernel file");
+        return Err(KernelError::BadFile { origin: name.to_owned(), message });
+    }
+    std::fs::read_to_string(path).map_err(io)
+}
+
+/// Parses `text` and lays it over what it is based on.
+fn resolve(origin: &str, text: &str) -> Result<Table, KernelError> {
+    let mut layers = vec![parse(origin, text)?];
+    while let Some(base) = layers.last_mut().and_then(|layer| layer.remove("based-on")) {
+        let Some(base) = base.as_str().map(str::to_owned) else {
+            let message = "based-on: expected the name of a kernel".to_owned();
+            return Err(KernelError::BadFile { origin: origin.to_owned(), message });
+        };
+        if layers.len() == DEPTH_MAX {
+            let origin = origin.to_owned();
+            return Err(KernelError::TooDeep { origin, limit: DEPTH_MAX });
+        }
+        layers.push(parse(&base, &text_of(&base)?)?);
+    }
+    let mut merged = Table::new();
+    for layer in layers.into_iter().rev() {
+        merge(&mut merged, layer);
+    }
+    Ok(merged)
+}
+
+fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
+    text.parse::<Table>().map_err(|e| KernelError::BadFile {
+        origin: origin.to_owned(),
+        message: e.to_string().trim().to_owned(),
+    })
+}
+
+/// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size
+/// included) are replaced.
+fn merge(base: &mut Table, over: Table) {
+    const MERGED: [&str; 3] = ["readahead", "fault", "filesystems"];
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new))
+                if MERGED.contains(&key.as_str()) =>
+            {
+                old.extend(new);
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}

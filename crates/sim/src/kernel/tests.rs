@@ -1,0 +1,89 @@
+use super::*;
+use largefolio_mm::rules::{Arch, Exec, Ramp};
+use largefolio_mm::units::{Order, PageSize};
+
+#[test]
+fn every_built_in_kernel_loads() {
+    for name in Kernel::names() {
+        let kernel = Kernel::parse(name).unwrap();
+        assert!(!kernel.description.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_files_read_as_a_history() {
+    let ramps = ["6.1", "6.12", "6.16", "6.17", "7.2"]
+        .map(|name| Kernel::parse(name).unwrap().rules.readahead.ramp);
+    let expected = [
+        Ramp::InheritedUnclamped,
+        Ramp::Inherited,
+        Ramp::Inherited,
+        Ramp::Remembered,
+        Ramp::Remembered,
+    ];
+    assert_eq!(ramps, expected);
+}
+
+#[test]
+fn exec_orders_are_those_of_0_4() {
+    let orders = ["4K", "16K", "64K"].map(|page| {
+        let rules = Kernel::parse(&format!("6.18+page={page}")).unwrap().rules;
+        rules.exec_window_order(Arch::Arm64).map(Order::get)
+    });
+    assert_eq!(orders, [Some(4), Some(2), Some(0)]);
+    let rules = Kernel::parse("6.18").unwrap().rules;
+    assert_eq!(rules.exec_window_order(Arch::X86_64), Some(Order::ZERO));
+    assert_eq!(Kernel::parse("6.16").unwrap().rules.exec_window_order(Arch::Arm64), None);
+}
+
+#[test]
+fn large_folio_orders_are_those_of_a_8() {
+    let max = |kernel: &str, fs: &str| {
+        Kernel::parse(kernel).unwrap().rules.order_range(fs).max.get()
+    };
+    assert_eq!([max("6.12", "ext4"), max("6.16", "ext4"), max("6.1", "xfs")], [0, 9, 9]);
+    assert_eq!([max("7.2+page=16K", "ext4"), max("7.2+page=64K", "ext4")], [9, 7]);
+    let btrfs = ["4K", "16K", "64K"].map(|page| max(&format!("7.2+page={page}"), "btrfs"));
+    assert_eq!((btrfs, max("7.1", "btrfs")), ([6, 4, 2], 0));
+    assert_eq!([max("7.2+page=16K", "xfs"), max("7.2+page=64K", "xfs")], [11, 11]);
+}
+
+#[test]
+fn edits_apply_from_left_to_right() {
+    let kernel = Kernel::parse("6.12+page=64K+exec-block=64K+exec-window=2M").unwrap();
+    assert_eq!(kernel.rules.page, PageSize::K64);
+    assert_eq!(kernel.rules.fault.exec, Exec::Window { bytes: 2 << 20 });
+    assert_eq!(kernel.name, "6.12+page=64K+exec-block=64K+exec-window=2M");
+}
+
+#[test]
+fn mistakes_name_the_cause_and_the_remedy() {
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert_eq!(message("6.81"), "no kernel is called '6.81'; did you mean 6.18 or 6.1 or 6.19?");
+    assert_eq!(
+        message("6.18+exec-blok=64K"),
+        "no rule is called 'exec-blok' in '+exec-blok=64K'; \
+         did you mean exec-block or exec-miss or exec-window?"
+    );
+    assert_eq!(
+        message("6.18+exec-block=65K"),
+        "'+exec-block=65K': exec-block takes a power of two of bytes, such as 64K"
+    );
+    assert!(message("/nowhere/x.toml").starts_with("cannot read kernel file /nowhere/x.toml"));
+}
+
+#[test]
+fn a_file_may_be_based_on_a_preset() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, "based-on = \"6.18\"\ndescription = \"mine\"\npage = \"16K\"\n").unwrap();
+    let kernel = Kernel::parse(path.to_str().unwrap()).unwrap();
+    assert_eq!(kernel.rules.page, PageSize::K16);
+    std::fs::write(&path, "based-on = \"6.18\"\ndescription = \"mine\"\n[fault]\nexecc = 1\n")
+        .unwrap();
+    let message = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
+    assert!(message.contains("execc"), "{message}");
+    std::fs::write(&path, format!("based-on = \"{}\"\n", path.display())).unwrap();
+    let message = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
+    assert!(message.contains("based on more than"), "{message}");
+}

@@ -1,0 +1,80 @@
+//! Machines: the hardware a trace is replayed on, as data.
+//!
+//! Owns the machine file (TOML), its checks, and the machines built in. Does not own the behaviour
+//! of a TLB ([`crate::tlb`]) or what an estimate does with a cost.
+//!
+//! A machine file says where each of its numbers comes from: `source` names the document, and
+//! `assumed = true` marks a number for which none was found. Invariants of a [`Machine`]:
+//! - I1: `page_size` is one of `page_sizes`.
+//! - I2: `tlb.check(&page_sizes)` holds, so that [`crate::tlb::Tlb::new`] cannot fail.
+//! - I3: every number has a source, and every cost is a finite number that is not negative.
+//!
+//! ```text
+//!   machines/altra.toml ──include_str!──┐
+//!                                       ├─► Machine::from_toml ─► check ─► Machine
+//!   mine.toml ─────────────read─────────┘          (file, line, expected form)
+//! ```
+//!
+//! ```
+//! use largefolio_mm::units::PageSize;
+//! use largefolio_sim::machine::Machine;
+//!
+//! let altra = Machine::named("altra")?;
+//! assert_eq!(altra.page_size, PageSize::K4);
+//! assert_eq!(altra.tlb.l2[0].entries, 1280);
+//! let with_16k = altra.with_page_size(PageSize::K16)?;
+//! assert_eq!(with_16k.page_size, PageSize::K16);
+//! # Ok::<(), largefolio_sim::machine::MachineError>(())
+//! ```
+
+mod builtin;
+mod costs;
+mod error;
+mod load;
+
+#[cfg(test)]
+mod tests;
+
+use largefolio_mm::units::PageSize;
+
+use crate::tlb::TlbConfig;
+
+pub use builtin::names;
+pub use costs::{Costs, Quantity, Unit};
+pub use error::MachineError;
+pub use load::MAX_FILE_BYTES;
+
+/// A machine to replay a trace on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Short name: that of the file without `.toml`.
+    pub name: String,
+    /// One line for a table's caption.
+    pub description: String,
+    /// Base page sizes the hardware translates, in the order of the file.
+    pub page_sizes: Vec<PageSize>,
+    /// Base page size of the kernel to replay: one of `page_sizes`.
+    pub page_size: PageSize,
+    /// Structures of the TLB of one hardware thread.
+    pub tlb: TlbConfig,
+    /// What a miss, a fault or a page costs, as far as it is known.
+    pub costs: Costs,
+}
+
+impl Machine {
+    /// The same machine under a kernel with `page` as the base page.
+    ///
+    /// # Errors
+    /// [`MachineError::PageSize`] when the hardware has no such base page.
+    pub fn with_page_size(mut self, page: PageSize) -> Result<Self, MachineError> {
+        if !self.page_sizes.contains(&page) {
+            return Err(MachineError::PageSize {
+                machine: self.name,
+                page,
+                supported: self.page_sizes.into(),
+            });
+        }
+        self.page_size = page;
+        Ok(self)
+    }
+}

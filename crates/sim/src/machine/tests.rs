@@ -1,0 +1,225 @@
+use std::path::Path;
+
+use largefolio_mm::units::PageSize;
+
+use super::builtin::MACHINES;
+use super::*;
+use crate::tlb::{Aggregation, Tlb};
+
+const GOOD: &str = r#"
+name = "mine"
+description = "a test"
+page_sizes = ["4K", "16K"]
+default_page_size = "4K"
+
+[[tlb.l1_instruction]]
+name = "I"
+entries = 48
+ways = "full"
+sizes = "any"
+source = "test"
+
+[[tlb.l1_data]]
+name = "D"
+entries = 48
+ways = 4
+sizes = ["4K", "16K", "2M"]
+source = "test"
+
+[tlb.coalescing]
+modes = ["contpte", "hpa"]
+source = "test"
+
+[costs.walk_native]
+value = 30.5
+unit = "ns"
+source = "test"
+"#;
+
+/// The message for [`GOOD`] with one thing changed.
+fn message(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    Machine::from_toml(&GOOD.replacen(from, to, 1), "mine.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn every_built_in_machine_loads_and_builds_at_every_page_size() {
+    for (name, _) in MACHINES {
+        let machine = Machine::named(name).unwrap();
+        assert_eq!(machine.name, name);
+        for &page in &machine.page_sizes {
+            let machine = machine.clone().with_page_size(page).unwrap();
+            let tlb = Tlb::new(&machine.tlb, machine.page_size);
+            assert_eq!(tlb.coalescing().has_contpte, name != "cascadelake");
+            assert_eq!(tlb.coalescing().aggregation, Aggregation::None);
+        }
+    }
+    assert!(names().is_sorted());
+}
+
+#[test]
+fn every_file_of_the_folder_is_built_in() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .filter_map(|file| file.unwrap().file_name().into_string().ok())
+        .filter_map(|file| file.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    files.sort();
+    assert_eq!(files, names().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_numbers_of_the_manuals_are_in_the_files() {
+    let altra = Machine::named("altra").unwrap();
+    let shape = |structure: &crate::tlb::StructureConfig| (structure.entries, structure.nr_ways());
+    let shapes = |structures: &[crate::tlb::StructureConfig]| -> Vec<(u32, u32)> {
+        structures.iter().map(shape).collect()
+    };
+    assert_eq!(shapes(&altra.tlb.l1_instruction), [(48, 48)]);
+    assert_eq!(shapes(&altra.tlb.l1_data), [(48, 48)]);
+    assert_eq!(shapes(&altra.tlb.l2), [(1280, 5)]);
+    let grace = Machine::named("grace-64k").unwrap();
+    assert_eq!(grace.page_size, PageSize::K64);
+    assert_eq!(shapes(&grace.tlb.l2), [(2048, 8)]);
+    let cascadelake = Machine::named("cascadelake").unwrap();
+    assert_eq!(shapes(&cascadelake.tlb.l1_instruction), [(128, 8), (8, 8)]);
+    assert_eq!(shapes(&cascadelake.tlb.l1_data), [(64, 4), (32, 4), (4, 4)]);
+    assert_eq!(shapes(&cascadelake.tlb.l2), [(1536, 12), (16, 4)]);
+}
+
+#[test]
+fn a_file_is_read_as_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, GOOD).unwrap();
+    let machine = Machine::load(path.to_str().unwrap()).unwrap();
+    assert_eq!(machine.page_sizes, [PageSize::K4, PageSize::K16]);
+    let costs: Vec<_> = machine.costs.known().collect();
+    assert_eq!((costs.len(), costs[0].0, costs[0].1.unit), (1, "walk_native", Unit::Ns));
+    assert_eq!(Unit::GbPerS.to_string(), "GB/s");
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_near_ones_and_all() {
+    let unknown = |name| Machine::load(name).unwrap_err().to_string();
+    assert_eq!(
+        unknown("alta"),
+        "no machine \"alta\" (did you mean altra?); there are altra, cascadelake and grace-64k, \
+         or give the path of a machine file (*.toml)"
+    );
+    assert_eq!(
+        unknown("Grace"),
+        "no machine \"Grace\" (did you mean grace-64k?); there are altra, cascadelake and \
+         grace-64k, or give the path of a machine file (*.toml)"
+    );
+    assert_eq!(
+        unknown("vax"),
+        "no machine \"vax\"; there are altra, cascadelake and grace-64k, \
+         or give the path of a machine file (*.toml)"
+    );
+    assert_eq!(
+        unknown("./missing.toml"),
+        "cannot read the machine file ./missing.toml: No such file or directory (os error 2)"
+    );
+    assert_eq!(
+        Machine::from_path(Path::new("/dev/zero")).unwrap_err().to_string(),
+        "the machine file /dev/zero is larger than 256 KiB"
+    );
+}
+
+#[test]
+fn bad_toml_is_answered_with_file_line_and_expected_form() {
+    assert_eq!(
+        message("entries = 48", "entires = 48"),
+        "mine.toml:9: unknown field `entires`, expected one of \
+         `name`, `entries`, `ways`, `sizes`, `source`, `assumed`"
+    );
+    assert_eq!(message("entries = 48\n", ""), "mine.toml:7: missing field `entries`");
+    assert_eq!(
+        message("ways = \"full\"", "ways = \"fully\""),
+        "mine.toml:10: invalid value: string \"fully\", expected a number of ways or \"full\""
+    );
+    assert_eq!(
+        message("ways = 4", "ways = -4"),
+        "mine.toml:17: invalid value: integer `-4`, expected a number of ways or \"full\""
+    );
+    assert_eq!(
+        message("sizes = \"any\"", "sizes = \"4K\""),
+        "mine.toml:11: invalid value: string \"4K\", \
+         expected \"any\" or a list of sizes such as [\"4K\", \"2M\"]"
+    );
+    assert_eq!(
+        message("\"2M\"", "\"3M\""),
+        "mine.toml:18: `3M` is no TLB entry size: \
+         expected a power of two from \"4K\" to \"16G\""
+    );
+    assert_eq!(
+        message("[\"4K\", \"16K\"]", "[\"4K\", \"8K\"]"),
+        "mine.toml:4: unknown variant `8K`, expected one of `4K`, `16K`, `64K`"
+    );
+    assert_eq!(
+        message("[\"contpte\", \"hpa\"]", "[\"none\"]"),
+        "mine.toml:22: unknown variant `none`, \
+         expected one of `contpte`, `hpa`, `zen`, `zen-32K`"
+    );
+    assert_eq!(
+        message("unit = \"ns\"", "unit = \"years\""),
+        "mine.toml:27: unknown variant `years`, expected one of `cycles`, `ns`, `GB/s`"
+    );
+    assert_eq!(
+        message("[costs.walk_native]", "[costs.walk]"),
+        "mine.toml:25: unknown field `walk`, expected one of `clock`, `l2_hit`, `walk_native`, \
+         `walk_native_pmd`, `walk_nested`, `walk_nested_pmd`, `fault`, `clear`, `copy`, \
+         `storage_latency`, `storage_rate`"
+    );
+    assert_eq!(
+        message("name = \"mine\"", "name = "),
+        "mine.toml:2: string values must be quoted, expected literal string"
+    );
+}
+
+#[test]
+fn contradictions_are_answered_with_file_and_place() {
+    assert_eq!(
+        message("entries = 48\nways = 4", "entries = 48\nways = 5"),
+        "mine.toml: tlb.l1_data[0] \"D\": \
+         48 entries do not make whole sets of 5 ways (3 left over)"
+    );
+    assert_eq!(
+        message("sizes = [\"4K\", \"16K\", \"2M\"]", "sizes = [\"4K\", \"2M\"]"),
+        "mine.toml: tlb: no level-1 data structure holds 16K pages; \
+         add the size to one, or take 16K out of page_sizes"
+    );
+    assert_eq!(
+        message("[\"4K\", \"16K\"]", "[]"),
+        "mine.toml: page_sizes is empty; list the base pages, such as [\"4K\"]"
+    );
+    assert_eq!(
+        message("default_page_size = \"4K\"", "default_page_size = \"64K\""),
+        "mine.toml: default_page_size is 64K, but page_sizes has 4K and 16K"
+    );
+    assert_eq!(
+        message("value = 30.5", "value = -1"),
+        "mine.toml: costs.walk_native: -1 is no cost; expected a number from 0 up"
+    );
+    assert_eq!(
+        message(
+            "value = 30.5\nunit = \"ns\"\nsource = \"test\"",
+            "value = 1\nunit = \"ns\"\nsource = \"\""
+        ),
+        "mine.toml: costs.walk_native: no source; \
+         name the document, or set assumed = true and give the reason"
+    );
+}
+
+#[test]
+fn only_a_page_size_of_the_hardware_can_be_chosen() {
+    let altra = Machine::named("altra").unwrap();
+    assert_eq!(altra.with_page_size(PageSize::K16).unwrap().page_size, PageSize::K16);
+    let cascadelake = Machine::named("cascadelake").unwrap();
+    assert_eq!(
+        cascadelake.with_page_size(PageSize::K64).unwrap_err().to_string(),
+        "the machine cascadelake has no 64K base pages; it has 4K"
+    );
+}

@@ -1,0 +1,210 @@
+//! What one entry may cover: contpte blocks and the aggregation some hardware does by itself.
+//!
+//! ```text
+//!  PTEs    │ 8 │ 9 │10 │11 │12 │13 │14 │15 │   PFNs 40..47, same attributes, not folded
+//!  none      e   e   e   e   e   e   e   e     8 entries
+//!  hpa       └─────e─────┘   └─────e─────┘     up to 4 pages, aligned in VA and PA
+//!  zen-32K   └─────────────e─────────────┘     8 pages, else 4
+//!  contpte   one entry for a block the kernel folded (16, 128 or 32 pages)
+//! ```
+//!
+//! Sources: BEHAVIOUR.md C.1.4 (contpte), C.2 (HPA), C.3 (Zen), C.4 (PMD).
+
+use largefolio_mm::units::{Order, Pfn, Vpn};
+use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+
+/// Where a page-table walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeafKind {
+    /// An ordinary PTE.
+    Pte,
+    /// A PTE of a folded contpte block.
+    Contpte,
+    /// A PMD entry.
+    Pmd,
+}
+
+/// What a page-table walk found for one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The referenced page.
+    pub vpn: Vpn,
+    /// Its page frame.
+    pub pfn: Pfn,
+    /// Whether the leaf allows stores.
+    pub is_writable: bool,
+    /// Kind of the leaf.
+    pub leaf: LeafKind,
+    /// Order of the leaf: 0 for a PTE, the contpte order for a folded block, the PMD order. The
+    /// leaf is naturally aligned in VA and PA.
+    pub order: Order,
+    /// Order of the largest group around the page that is naturally aligned in VA and PA, wholly
+    /// mapped to contiguous page frames, and has the same attributes. May be capped at what
+    /// [`Coalescing::run_cap`] asks for; ignored for a PMD leaf.
+    pub run: Order,
+}
+
+impl Walk {
+    /// A single page, nothing known about its neighbours.
+    #[must_use]
+    pub const fn page(vpn: Vpn, pfn: Pfn, is_writable: bool) -> Self {
+        let (order, run) = (Order::ZERO, Order::ZERO);
+        Self { vpn, pfn, is_writable, leaf: LeafKind::Pte, order, run }
+    }
+}
+
+/// What a walk gives the TLB: the range one entry may cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// First page covered; a multiple of `2^order`.
+    pub first_vpn: Vpn,
+    /// log2 of the number of base pages covered.
+    pub order: Order,
+    /// Page frame of `first_vpn`.
+    pub pfn: Pfn,
+    /// Whether stores are allowed.
+    pub is_writable: bool,
+    /// Where the walk ended.
+    pub leaf: LeafKind,
+}
+
+impl Translation {
+    pub(super) const fn entry(&self) -> Entry {
+        Entry {
+            first_vpn: self.first_vpn,
+            order: self.order,
+            pfn: self.pfn,
+            is_writable: self.is_writable,
+        }
+    }
+}
+
+/// One way of covering more than a page, by the name a machine file gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CoalescingMode {
+    /// A folded contpte block is one entry.
+    #[serde(rename = "contpte")]
+    Contpte,
+    /// Arm hardware page aggregation: up to four pages.
+    #[serde(rename = "hpa")]
+    Hpa,
+    /// AMD Zen: four 4 KiB pages, 16 KiB.
+    #[serde(rename = "zen")]
+    Zen,
+    /// AMD Zen: eight 4 KiB pages, else four.
+    #[serde(rename = "zen-32K")]
+    Zen32K,
+}
+
+/// Aggregation by hardware, without help from the page table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// None.
+    #[default]
+    None,
+    /// Two or four adjacent pages.
+    Hpa,
+    /// Four adjacent pages, all or nothing.
+    Zen,
+    /// Eight adjacent pages, else four.
+    Zen32K,
+}
+
+/// What entries of a machine may cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coalescing {
+    /// Whether the contiguous bit of a PTE is honoured.
+    pub has_contpte: bool,
+    /// Aggregation of ordinary PTEs.
+    pub aggregation: Aggregation,
+}
+
+impl Coalescing {
+    /// Largest order of [`Walk::run`] that makes a difference: a walk need not look further.
+    #[must_use]
+    pub const fn run_cap(self) -> Order {
+        match self.aggregation {
+            Aggregation::None => Order::ZERO,
+            Aggregation::Hpa | Aggregation::Zen => Order::new(2),
+            Aggregation::Zen32K => Order::new(3),
+        }
+    }
+
+    /// The range one entry may cover after `walk`.
+    ///
+    /// ```
+    /// # use largefolio_mm::units::{Order, Pfn, Vpn};
+    /// # use largefolio_sim::tlb::{Aggregation, Coalescing, Walk};
+    /// let hpa = Coalescing { has_contpte: true, aggregation: Aggregation::Hpa };
+    /// let walk = Walk { run: Order::new(5), ..Walk::page(Vpn(103), Pfn(7), true) };
+    /// let translation = hpa.entry(&walk);
+    /// assert_eq!((translation.first_vpn, translation.pfn), (Vpn(100), Pfn(4)));
+    /// assert_eq!(translation.order, Order::new(2));
+    /// ```
+    #[must_use]
+    pub fn entry(self, walk: &Walk) -> Translation {
+        let order = match walk.leaf {
+            LeafKind::Pmd => walk.order,
+            LeafKind::Contpte if self.has_contpte => walk.order.max(self.aggregated(walk.run)),
+            LeafKind::Contpte | LeafKind::Pte => self.aggregated(walk.run),
+        };
+        let first_vpn = Vpn(order.round_down(walk.vpn.0));
+        Translation {
+            first_vpn,
+            order,
+            pfn: Pfn(walk.pfn.0.wrapping_sub(walk.vpn.0 - first_vpn.0)),
+            is_writable: walk.is_writable,
+            leaf: walk.leaf,
+        }
+    }
+
+    fn aggregated(self, run: Order) -> Order {
+        match (self.aggregation, run.get()) {
+            (Aggregation::Hpa, 1..) => run.min(Order::new(2)),
+            (Aggregation::Zen32K, 3..) => Order::new(3),
+            (Aggregation::Zen | Aggregation::Zen32K, 2..) => Order::new(2),
+            _ => Order::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(coalescing: Coalescing, leaf: LeafKind, order: u8) -> Vec<u8> {
+        let walk = |run| Walk {
+            leaf,
+            order: Order::new(order),
+            run: Order::new(run),
+            ..Walk::page(Vpn(0x1_2345), Pfn(0x5_4345), true)
+        };
+        (0..=4).map(|run| coalescing.entry(&walk(run)).order.get()).collect()
+    }
+
+    #[test]
+    fn each_mode_covers_what_its_hardware_does() {
+        let of = |has_contpte, aggregation| Coalescing { has_contpte, aggregation };
+        assert_eq!(orders(of(true, Aggregation::None), LeafKind::Pte, 0), [0, 0, 0, 0, 0]);
+        assert_eq!(orders(of(true, Aggregation::None), LeafKind::Contpte, 4), [4, 4, 4, 4, 4]);
+        assert_eq!(orders(of(false, Aggregation::None), LeafKind::Contpte, 4), [0, 0, 0, 0, 0]);
+        assert_eq!(orders(of(false, Aggregation::Hpa), LeafKind::Contpte, 4), [0, 1, 2, 2, 2]);
+        assert_eq!(orders(of(false, Aggregation::Zen), LeafKind::Pte, 0), [0, 0, 2, 2, 2]);
+        assert_eq!(orders(of(false, Aggregation::Zen32K), LeafKind::Pte, 0), [0, 0, 2, 3, 3]);
+        assert_eq!(orders(of(true, Aggregation::Hpa), LeafKind::Pmd, 9), [9, 9, 9, 9, 9]);
+    }
+
+    #[test]
+    fn the_first_page_and_its_frame_are_those_of_the_aligned_range() {
+        let walk = Walk {
+            leaf: LeafKind::Pmd,
+            order: Order::new(9),
+            ..Walk::page(Vpn(0x1_2345), Pfn(0x5_4345), false)
+        };
+        let translation = Coalescing::default().entry(&walk);
+        assert_eq!((translation.first_vpn, translation.pfn), (Vpn(0x1_2200), Pfn(0x5_4200)));
+    }
+}

@@ -1,0 +1,275 @@
+//! The TLB part of a machine file, and what makes it contradictory.
+
+use std::fmt;
+
+use largefolio_mm::units::PageSize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
+use super::hierarchy::Side;
+use super::sizes::EntrySizes;
+
+/// Most entries of one structure: 20 times the largest TLB in production (Zen 5: 4,096), and a
+/// bound on what a machine file can make the program allocate.
+pub const MAX_ENTRIES: u32 = 1 << 16;
+
+/// Most structures of one level; Intel's data side has four.
+pub const MAX_STRUCTURES: usize = 8;
+
+/// Ways of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// One set of all entries.
+    Full,
+    /// This many; it must divide the entries.
+    Number(u32),
+}
+
+/// One structure of a level.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StructureConfig {
+    /// What the manual calls it.
+    pub name: String,
+    /// Number of entries: `1..=MAX_ENTRIES`, not only powers of two.
+    pub entries: u32,
+    /// Associativity.
+    pub ways: Ways,
+    /// Sizes of the entries it may hold.
+    pub sizes: EntrySizes,
+    /// The document the numbers come from, or the reason for an assumption.
+    pub source: String,
+    /// Whether the numbers are assumed: no document was found.
+    #[serde(default)]
+    pub assumed: bool,
+}
+
+impl StructureConfig {
+    /// Ways of a set as a number.
+    #[must_use]
+    pub const fn nr_ways(&self) -> u32 {
+        match self.ways {
+            Ways::Full => self.entries,
+            Ways::Number(ways) => ways,
+        }
+    }
+}
+
+/// The coalescing table of a machine file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoalescingConfig {
+    /// Modes in force; an empty list is none.
+    pub modes: Vec<CoalescingMode>,
+    /// The document, or the reason for an assumption.
+    pub source: String,
+    /// Whether it is assumed.
+    #[serde(default)]
+    pub assumed: bool,
+}
+
+/// All structures of the TLB of one hardware thread.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbConfig {
+    /// Level 1, instruction side.
+    pub l1_instruction: Vec<StructureConfig>,
+    /// Level 1, data side.
+    pub l1_data: Vec<StructureConfig>,
+    /// Level 2 shared by both sides. Empty together with the next two: no level 2.
+    #[serde(default)]
+    pub l2: Vec<StructureConfig>,
+    /// Level 2 of the instruction side alone; not together with `l2`.
+    #[serde(default)]
+    pub l2_instruction: Vec<StructureConfig>,
+    /// Level 2 of the data side alone; not together with `l2`.
+    #[serde(default)]
+    pub l2_data: Vec<StructureConfig>,
+    /// What one entry may cover.
+    pub coalescing: CoalescingConfig,
+}
+
+impl TlbConfig {
+    /// The coalescing modes as one value.
+    #[must_use]
+    pub fn coalescing(&self) -> Coalescing {
+        let mut coalescing = Coalescing::default();
+        for mode in &self.coalescing.modes {
+            match mode {
+                CoalescingMode::Contpte => coalescing.has_contpte = true,
+                CoalescingMode::Hpa => coalescing.aggregation = Aggregation::Hpa,
+                CoalescingMode::Zen => coalescing.aggregation = Aggregation::Zen,
+                CoalescingMode::Zen32K => coalescing.aggregation = Aggregation::Zen32K,
+            }
+        }
+        coalescing
+    }
+
+    /// Refuses what no TLB can be.
+    ///
+    /// # Errors
+    /// The first contradiction, levels in the order of the file.
+    pub fn check(&self, pages: &[PageSize]) -> Result<(), ConfigError> {
+        for (level, structures) in self.levels() {
+            if structures.len() > MAX_STRUCTURES {
+                return Err(ConfigError::TooManyStructures { level, nr: structures.len() });
+            }
+            for (nr, structure) in structures.iter().enumerate() {
+                check_structure(structure, &Place { level, nr, name: &structure.name })?;
+            }
+        }
+        let is_split = !(self.l2_instruction.is_empty() && self.l2_data.is_empty());
+        if is_split && !self.l2.is_empty() {
+            return Err(ConfigError::SharedAndSplit);
+        }
+        self.check_coalescing(pages)?;
+        pages.iter().try_for_each(|&page| self.check_page(page))
+    }
+
+    fn levels(&self) -> [(&'static str, &[StructureConfig]); 5] {
+        [
+            ("l1_instruction", &self.l1_instruction),
+            ("l1_data", &self.l1_data),
+            ("l2", &self.l2),
+            ("l2_instruction", &self.l2_instruction),
+            ("l2_data", &self.l2_data),
+        ]
+    }
+
+    fn check_page(&self, page: PageSize) -> Result<(), ConfigError> {
+        let l1 = [(Side::Instruction, &self.l1_instruction), (Side::Data, &self.l1_data)];
+        for (side, structures) in l1 {
+            if !structures.iter().any(|structure| structure.sizes.orders(page) & 1 == 1) {
+                return Err(ConfigError::PageNotHeld { side, page });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_coalescing(&self, pages: &[PageSize]) -> Result<(), ConfigError> {
+        use CoalescingMode::{Contpte, Zen, Zen32K};
+        let modes = &self.coalescing.modes;
+        if self.coalescing.source.trim().is_empty() {
+            return Err(ConfigError::NoSource { place: "tlb.coalescing".to_owned() });
+        }
+        if modes.iter().filter(|mode| **mode != Contpte).count() > 1 {
+            return Err(ConfigError::TwoAggregations);
+        }
+        if modes.iter().filter(|mode| **mode == Contpte).count() > 1 {
+            return Err(ConfigError::ContpteTwice);
+        }
+        let has_zen = modes.iter().any(|mode| matches!(mode, Zen | Zen32K));
+        match pages.iter().find(|page| **page != PageSize::K4) {
+            Some(&page) if has_zen => Err(ConfigError::ZenPage { page }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where a structure stands in the file.
+struct Place<'a> {
+    level: &'a str,
+    nr: usize,
+    name: &'a str,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tlb.{}[{}] \"{}\"", self.level, self.nr, self.name)
+    }
+}
+
+fn check_structure(structure: &StructureConfig, place: &Place<'_>) -> Result<(), ConfigError> {
+    let (entries, ways) = (structure.entries, structure.nr_ways());
+    let place = || place.to_string();
+    if entries == 0 {
+        return Err(ConfigError::NoEntries { place: place() });
+    }
+    if entries > MAX_ENTRIES {
+        return Err(ConfigError::TooManyEntries { place: place(), entries });
+    }
+    if ways == 0 {
+        return Err(ConfigError::NoWays { place: place() });
+    }
+    if ways > entries {
+        return Err(ConfigError::MoreWaysThanEntries { place: place(), entries, ways });
+    }
+    if entries % ways != 0 {
+        return Err(ConfigError::UnevenSets { place: place(), entries, ways });
+    }
+    if matches!(&structure.sizes, EntrySizes::Listed(sizes) if sizes.is_empty()) {
+        return Err(ConfigError::NoSizes { place: place() });
+    }
+    if structure.source.trim().is_empty() {
+        return Err(ConfigError::NoSource { place: place() });
+    }
+    Ok(())
+}
+
+/// Why a TLB cannot be as described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ConfigError {
+    #[error("{place}: 0 entries; leave the structure out if the machine has none")]
+    NoEntries { place: String },
+    #[error("{place}: {entries} entries are more than the supported {MAX_ENTRIES}")]
+    TooManyEntries { place: String, entries: u32 },
+    #[error("{place}: 0 ways; write 1 for direct mapped or \"full\" for fully associative")]
+    NoWays { place: String },
+    #[error("{place}: {ways} ways are more than its {entries} entries; use \"full\" or fewer ways")]
+    MoreWaysThanEntries { place: String, entries: u32, ways: u32 },
+    #[error(
+        "{place}: {entries} entries do not make whole sets of {ways} ways ({} left over)",
+        entries % ways
+    )]
+    UnevenSets { place: String, entries: u32, ways: u32 },
+    #[error("{place}: it holds no size; list some, such as [\"4K\", \"2M\"], or write \"any\"")]
+    NoSizes { place: String },
+    #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
+    NoSource { place: String },
+    #[error("tlb.{level}: {nr} structures are more than the supported {MAX_STRUCTURES}")]
+    TooManyStructures { level: &'static str, nr: usize },
+    #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]
+    SharedAndSplit,
+    #[error(
+        "tlb: no level-1 {side} structure holds {page} pages; \
+         add the size to one, or take {page} out of page_sizes"
+    )]
+    PageNotHeld { side: Side, page: PageSize },
+    #[error("tlb.coalescing: at most one of \"hpa\", \"zen\" and \"zen-32K\"")]
+    TwoAggregations,
+    #[error("tlb.coalescing: \"contpte\" is listed twice")]
+    ContpteTwice,
+    #[error("tlb.coalescing: \"zen\" merges 4K pages, but page_sizes has {page}")]
+    ZenPage { page: PageSize },
+}
+
+impl<'de> Deserialize<'de> for Ways {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WaysVisitor)
+    }
+}
+
+struct WaysVisitor;
+
+impl Visitor<'_> for WaysVisitor {
+    type Value = Ways;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of ways or \"full\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, ways: i64) -> Result<Ways, E> {
+        let number = u32::try_from(ways)
+            .map_err(|_| E::invalid_value(de::Unexpected::Signed(ways), &self))?;
+        Ok(Ways::Number(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Ways, E> {
+        if text == "full" {
+            return Ok(Ways::Full);
+        }
+        Err(E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}

@@ -1,0 +1,120 @@
+//! What a TLB counted.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use super::coalesce::LeafKind;
+use super::hierarchy::Side;
+
+/// Counters of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideCounters {
+    /// References: every one is a level-1 hit, a level-1 miss or a permission miss.
+    pub references: u64,
+    /// References that level 1 missed.
+    pub l1_misses: u64,
+    /// Of these, the references that level 2 missed as well, or that had none: page-table walks.
+    pub l2_misses: u64,
+    /// References that found a read-only entry, in whichever level, and wanted to write: a
+    /// protection fault and a walk, but not a TLB miss.
+    pub permission_misses: u64,
+}
+
+impl SideCounters {
+    /// `references - l1_misses - permission_misses`.
+    #[must_use]
+    pub const fn l1_hits(&self) -> u64 {
+        self.references - self.l1_misses - self.permission_misses
+    }
+
+    /// `l1_misses - l2_misses`.
+    #[must_use]
+    pub const fn l2_hits(&self) -> u64 {
+        self.l1_misses - self.l2_misses
+    }
+}
+
+impl AddAssign for SideCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.references += other.references;
+        self.l1_misses += other.l1_misses;
+        self.l2_misses += other.l2_misses;
+        self.permission_misses += other.permission_misses;
+    }
+}
+
+/// Counters of a TLB; `+=` sums them over threads.
+///
+/// When every miss is followed by one fill, `walks() == l2_misses() + permission_misses()`. A walk that ends in a segmentation fault is a miss without a fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Instruction side.
+    pub instruction: SideCounters,
+    /// Data side.
+    pub data: SideCounters,
+    /// Walks that ended at a PTE, folded or not: the whole depth of the page table.
+    pub walks_pte: u64,
+    /// Of `walks_pte`, those that found a folded contpte block.
+    pub walks_contpte: u64,
+    /// Walks that ended at a PMD entry: one level less.
+    pub walks_pmd: u64,
+}
+
+impl Counters {
+    /// All walks that found a leaf.
+    #[must_use]
+    pub const fn walks(&self) -> u64 {
+        self.walks_pte + self.walks_pmd
+    }
+
+    /// Walks because of a miss in every level, on both sides.
+    #[must_use]
+    pub const fn l2_misses(&self) -> u64 {
+        self.instruction.l2_misses + self.data.l2_misses
+    }
+
+    /// Walks because of a read-only entry, on both sides.
+    #[must_use]
+    pub const fn permission_misses(&self) -> u64 {
+        self.instruction.permission_misses + self.data.permission_misses
+    }
+
+    /// Counters of one side.
+    #[must_use]
+    pub const fn side(&self, side: Side) -> &SideCounters {
+        match side {
+            Side::Instruction => &self.instruction,
+            Side::Data => &self.data,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn side_mut(&mut self, side: Side) -> &mut SideCounters {
+        match side {
+            Side::Instruction => &mut self.instruction,
+            Side::Data => &mut self.data,
+        }
+    }
+
+    pub(super) const fn count_walk(&mut self, leaf: LeafKind) {
+        match leaf {
+            LeafKind::Pte => self.walks_pte += 1,
+            LeafKind::Contpte => {
+                self.walks_pte += 1;
+                self.walks_contpte += 1;
+            }
+            LeafKind::Pmd => self.walks_pmd += 1,
+        }
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.instruction += other.instruction;
+        self.data += other.data;
+        self.walks_pte += other.walks_pte;
+        self.walks_contpte += other.walks_contpte;
+        self.walks_pmd += other.walks_pmd;
+    }
+}

@@ -1,0 +1,287 @@
+//! The TLB of one hardware thread: both sides, both levels, and the hints in front.
+
+use std::fmt;
+
+use largefolio_mm::units::{PageSize, Pfn, Vpn};
+use serde::{Deserialize, Serialize};
+
+use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
+use super::config::{StructureConfig, TlbConfig};
+use super::counters::Counters;
+use super::entry::{Entry, Key};
+use super::level::{Level, Violation};
+
+/// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
+/// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
+/// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
+const NR_HINTS: usize = 256;
+
+/// Which half of level 1 a reference uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Instruction fetch.
+    Instruction,
+    /// Load or store.
+    Data,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Instruction => "instruction",
+            Self::Data => "data",
+        })
+    }
+}
+
+/// What a reference wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Fetch or load.
+    Read,
+    /// Store: needs a writable entry.
+    Write,
+}
+
+/// What a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "a miss must be walked and filled"]
+pub enum Lookup {
+    /// A level-1 entry.
+    L1,
+    /// A level-2 entry; level 1 now has it as well.
+    L2,
+    /// No entry: walk, then [`Tlb::fill_walk`].
+    Miss,
+    /// A read-only entry, wanted for a write; every entry of the page is gone. Fault or walk, then
+    /// [`Tlb::fill_walk`].
+    Permission,
+}
+
+impl Lookup {
+    /// Whether the page table must be walked.
+    #[must_use]
+    pub const fn needs_walk(self) -> bool {
+        matches!(self, Self::Miss | Self::Permission)
+    }
+}
+
+/// Where an entry that covered `vpn` was last seen. It is believed only after `keys[slot] == key`;
+/// by I1 that entry then is the one a search would find.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    vpn: Vpn,
+    key: Key,
+    slot: usize,
+}
+
+impl Hint {
+    const NONE: Self = Self { vpn: Vpn(u64::MAX), key: Key::EMPTY, slot: usize::MAX };
+}
+
+/// The TLB of one hardware thread.
+///
+/// Every reference is looked up; after [`Lookup::Miss`] and [`Lookup::Permission`] the caller walks
+/// the page table (and serves a fault if need be) and fills. Any change of the page table that a
+/// kernel would follow by a TLB flush must be followed by [`Tlb::invalidate`].
+#[derive(Clone, Debug)]
+pub struct Tlb {
+    /// By side.
+    l1: [Level; 2],
+    /// Second levels: none, one that both sides share, or one for a side.
+    l2: Vec<Level>,
+    /// By side: which of `l2` it uses.
+    l2_of: [Option<usize>; 2],
+    /// By side; slots of `l1`.
+    hints: [Box<[Hint; NR_HINTS]>; 2],
+    coalescing: Coalescing,
+    page: PageSize,
+    /// Number of lookups and fills so far: the time of [`super::entry::Use`].
+    clock: u64,
+    counters: Counters,
+}
+
+impl Tlb {
+    /// An empty TLB for base pages of `page`.
+    ///
+    /// # Panics
+    /// When `config.check(&[page])` fails; a loaded [`crate::machine::Machine`] has been checked.
+    #[must_use]
+    pub fn new(config: &TlbConfig, page: PageSize) -> Self {
+        if let Err(error) = config.check(&[page]) {
+            panic!("unchecked TLB configuration: {error}");
+        }
+        let mut l2 = Vec::new();
+        let mut add = |configs: &[StructureConfig]| {
+            (!configs.is_empty()).then(|| {
+                l2.push(Level::new(configs, page));
+                l2.len() - 1
+            })
+        };
+        let shared = add(&config.l2);
+        let l2_of = [shared.or(add(&config.l2_instruction)), shared.or(add(&config.l2_data))];
+        Self {
+            l1: [Level::new(&config.l1_instruction, page), Level::new(&config.l1_data, page)],
+            l2,
+            l2_of,
+            hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
+            coalescing: config.coalescing(),
+            page,
+            clock: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Looks up one reference.
+    #[inline]
+    pub fn lookup(&mut self, side: Side, vpn: Vpn, access: Access) -> Lookup {
+        self.lookup_run(side, vpn, access, 1)
+    }
+
+    /// Looks up `count >= 1` references to one page in a row, of which only the first can miss.
+    #[inline]
+    pub fn lookup_run(&mut self, side: Side, vpn: Vpn, access: Access, count: u64) -> Lookup {
+        debug_assert!(count > 0, "a run has at least one reference");
+        self.counters.side_mut(side).references += count;
+        self.clock += 1;
+        let hint = self.hints[side as usize][hint_of(vpn)];
+        let l1 = &mut self.l1[side as usize];
+        if hint.vpn == vpn && l1.touch_hinted(hint.slot, hint.key, access, self.clock) {
+            return Lookup::L1;
+        }
+        self.search(side, vpn, access)
+    }
+
+    /// Adds what a walk for `vpn` found, as one entry of each level.
+    ///
+    /// # Panics
+    /// When the walk breaks I4: its leaf is larger than a PMD entry.
+    pub fn fill_walk(&mut self, side: Side, walk: &Walk) {
+        self.fill(side, walk.vpn, &self.coalescing.entry(walk));
+    }
+
+    /// Adds a translation that a walk for `vpn` found; it must cover `vpn`.
+    ///
+    /// # Panics
+    /// When the translation is larger than a PMD entry (I4) or does not cover `vpn`.
+    pub fn fill(&mut self, side: Side, vpn: Vpn, translation: &Translation) {
+        let entry = translation.entry();
+        assert!(entry.order <= self.page.pmd_order(), "I4: entry larger than a PMD entry");
+        assert!(
+            entry.order.round_down(vpn.0) == entry.first_vpn.0,
+            "I4: a translation is aligned and covers the page it was walked for"
+        );
+        self.counters.count_walk(translation.leaf);
+        self.clock += 1;
+        if let Some(nr) = self.l2_of[side as usize]
+            && let level = &mut self.l2[nr]
+            && let Some(home) = level.home(entry.order)
+            && (translation.leaf != LeafKind::Pmd || home.order == entry.order)
+        {
+            level.insert(&entry.piece(vpn, home.order), home, self.clock);
+        }
+        self.fill_l1(side, vpn, &entry);
+    }
+
+    /// Removes every entry that covers one of `nr_pages` pages from `first`, in all levels.
+    pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
+        for level in self.l1.iter_mut().chain(&mut self.l2) {
+            level.remove_range(first, nr_pages);
+        }
+    }
+
+    /// Removes every entry.
+    pub fn flush(&mut self) {
+        self.l1.iter_mut().chain(&mut self.l2).for_each(Level::clear);
+    }
+
+    /// The entry a lookup of `vpn` would use, level 1 before level 2. Counts and ages nothing.
+    #[must_use]
+    pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
+        let found = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
+        found(&self.l1[side as usize])
+            .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
+    }
+
+    /// The frame a lookup of `vpn` would use: for checks against the page table.
+    #[must_use]
+    pub fn peek_pfn(&self, side: Side, vpn: Vpn) -> Option<Pfn> {
+        let entry = self.peek(side, vpn)?;
+        Some(entry.pfn.plus(vpn.0 - entry.first_vpn.0))
+    }
+
+    /// What one entry may cover; [`Coalescing::run_cap`] tells a walk how far to look.
+    #[must_use]
+    pub const fn coalescing(&self) -> Coalescing {
+        self.coalescing
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Checks the invariants of every level.
+    ///
+    /// # Errors
+    /// The first broken one.
+    pub fn validate(&self) -> Result<(), Violation> {
+        self.l1.iter().chain(&self.l2).try_for_each(Level::validate)
+    }
+
+    /// The way of a reference that no hint served.
+    fn search(&mut self, side: Side, vpn: Vpn, access: Access) -> Lookup {
+        let l1 = &mut self.l1[side as usize];
+        if let Some(slot) = l1.find(vpn) {
+            if access == Access::Write && !l1.is_writable(slot) {
+                return self.refuse(side, vpn);
+            }
+            l1.touch(slot, self.clock);
+            self.hints[side as usize][hint_of(vpn)] = Hint { vpn, key: l1.key(slot), slot };
+            return Lookup::L1;
+        }
+        if let Some(nr) = self.l2_of[side as usize]
+            && let level = &mut self.l2[nr]
+            && let Some(slot) = level.find(vpn)
+        {
+            let entry = level.entry(slot);
+            if access == Access::Write && !entry.is_writable {
+                return self.refuse(side, vpn);
+            }
+            level.touch(slot, self.clock);
+            self.counters.side_mut(side).l1_misses += 1;
+            self.fill_l1(side, vpn, &entry);
+            return Lookup::L2;
+        }
+        let counters = self.counters.side_mut(side);
+        counters.l1_misses += 1;
+        counters.l2_misses += 1;
+        Lookup::Miss
+    }
+
+    /// A write met a read-only entry: the page's entries go, as after the kernel's flush.
+    #[cold]
+    fn refuse(&mut self, side: Side, vpn: Vpn) -> Lookup {
+        self.counters.side_mut(side).permission_misses += 1;
+        self.invalidate(vpn, 1);
+        Lookup::Permission
+    }
+
+    fn fill_l1(&mut self, side: Side, vpn: Vpn, entry: &Entry) {
+        let l1 = &mut self.l1[side as usize];
+        let Some(home) = l1.home(entry.order) else {
+            unreachable!("a checked level 1 holds base pages, which are part of any entry")
+        };
+        let slot = l1.insert(&entry.piece(vpn, home.order), home, self.clock);
+        self.hints[side as usize][hint_of(vpn)] = Hint { vpn, key: l1.key(slot), slot };
+    }
+}
+
+/// Where the hint for a page lies.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
+const fn hint_of(vpn: Vpn) -> usize {
+    vpn.0 as usize % NR_HINTS
+}

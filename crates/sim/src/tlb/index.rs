@@ -1,0 +1,91 @@
+//! Exact hash index from a key to the slot of its entry.
+//!
+//! A lookup costs one probe per resident order, however many ways a structure has; sets matter only
+//! where an entry is placed. Chains through `next`, heads in a table twice as long as the level.
+
+use super::entry::Key;
+
+/// End of a chain.
+const NONE: u32 = u32::MAX;
+
+/// Chained hash table over the slots of a level.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    /// First slot of each chain. Its length is a power of two.
+    heads: Box<[u32]>,
+    /// Next slot of the chain a slot is in.
+    next: Box<[u32]>,
+    /// `64 - log2(heads.len())`.
+    shift: u32,
+}
+
+impl Index {
+    /// An empty index for `nr_slots` slots.
+    pub(super) fn new(nr_slots: usize) -> Self {
+        let nr_heads = (nr_slots * 2).next_power_of_two().max(2);
+        Self {
+            heads: vec![NONE; nr_heads].into(),
+            next: vec![NONE; nr_slots].into(),
+            shift: 64 - nr_heads.trailing_zeros(),
+        }
+    }
+
+    /// The slot of `key`, whose keys are in `keys`.
+    #[inline]
+    pub(super) fn find(&self, keys: &[Key], key: Key) -> Option<usize> {
+        let mut slot = self.heads[self.head_of(key)];
+        while slot != NONE {
+            if keys[slot as usize] == key {
+                return Some(slot as usize);
+            }
+            slot = self.next[slot as usize];
+        }
+        None
+    }
+
+    /// Adds `slot`, which holds `key`.
+    pub(super) fn insert(&mut self, key: Key, slot: usize) {
+        let head = self.head_of(key);
+        self.next[slot] = self.heads[head];
+        self.heads[head] = link(slot);
+    }
+
+    /// Removes `slot`, which holds `key`.
+    pub(super) fn remove(&mut self, key: Key, slot: usize) {
+        let head = self.head_of(key);
+        let after = std::mem::replace(&mut self.next[slot], NONE);
+        let slot = link(slot);
+        let mut at = self.heads[head];
+        if at == slot {
+            self.heads[head] = after;
+            return;
+        }
+        while at != NONE {
+            let following = self.next[at as usize];
+            if following == slot {
+                self.next[at as usize] = after;
+                return;
+            }
+            at = following;
+        }
+        unreachable!("I3: a resident entry is in its chain");
+    }
+
+    /// Forgets every slot.
+    pub(super) fn clear(&mut self) {
+        self.heads.fill(NONE);
+        self.next.fill(NONE);
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "at most log2(heads.len()) bits are left")]
+    fn head_of(&self, key: Key) -> usize {
+        (key.scattered() >> self.shift) as usize
+    }
+}
+
+/// A slot as a link of a chain.
+#[expect(clippy::cast_possible_truncation, reason = "a level has at most 8 x 65,536 slots")]
+const fn link(slot: usize) -> u32 {
+    slot as u32
+}

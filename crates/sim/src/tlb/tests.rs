@@ -1,0 +1,81 @@
+//! Helpers of the TLB's tests.
+
+mod golden;
+mod refusals;
+mod speed;
+mod twin;
+
+use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
+
+use super::*;
+
+/// A structure of `entries` entries; `ways == 0` is fully associative.
+fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureConfig {
+    StructureConfig {
+        name: format!("{entries}x{ways}"),
+        entries,
+        ways: if ways == 0 { Ways::Full } else { Ways::Number(ways) },
+        sizes: if sizes == ["any"] {
+            EntrySizes::Any
+        } else {
+            EntrySizes::Listed(sizes.iter().map(|size| EntrySize::parse(size).unwrap()).collect())
+        },
+        source: "test".to_owned(),
+        assumed: false,
+    }
+}
+
+/// A TLB with the same level 1 on both sides and, perhaps, a shared level 2.
+fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbConfig {
+    TlbConfig {
+        l1_instruction: l1.clone(),
+        l1_data: l1,
+        l2,
+        l2_instruction: Vec::new(),
+        l2_data: Vec::new(),
+        coalescing: CoalescingConfig {
+            modes: vec![CoalescingMode::Contpte],
+            source: "test".to_owned(),
+            assumed: false,
+        },
+    }
+}
+
+fn tlb(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> Tlb {
+    Tlb::new(&config(l1, l2), PageSize::K4)
+}
+
+/// A walk that finds a leaf of `order` at the frame equal to its page.
+fn walk(vpn: u64, order: u8, is_writable: bool) -> Walk {
+    let leaf = match order {
+        0 => LeafKind::Pte,
+        9 => LeafKind::Pmd,
+        _ => LeafKind::Contpte,
+    };
+    let order = Order::new(order);
+    Walk { leaf, order, ..Walk::page(Vpn(vpn), Pfn(vpn), is_writable) }
+}
+
+/// Reads `vpn` on the data side; walks to a leaf of `order` when it must.
+fn read(tlb: &mut Tlb, vpn: u64, order: u8) -> Lookup {
+    let found = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
+    if found.needs_walk() {
+        tlb.fill_walk(Side::Data, &walk(vpn, order, true));
+    }
+    tlb.validate().unwrap();
+    found
+}
+
+/// What each read of a base page found: `1`, `2` (level) or `-` (miss).
+fn reads(tlb: &mut Tlb, vpns: impl IntoIterator<Item = u64>) -> String {
+    vpns.into_iter().map(|vpn| letter(read(tlb, vpn, 0))).collect()
+}
+
+fn letter(found: Lookup) -> char {
+    match found {
+        Lookup::L1 => '1',
+        Lookup::L2 => '2',
+        Lookup::Miss => '-',
+        Lookup::Permission => 'p',
+    }
+}

@@ -1,0 +1,182 @@
+//! A naive TLB: the rules of `sim::tlb` written down a second time, as lists searched from end to
+//! end. It shares no code and no types with the TLB it checks.
+//!
+//! A set is a list of entries, the least recently used first. There is no clock, no index, no hint
+//! and no summary.
+
+/// One entry: `2^order` pages from `first`, which is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NaiveEntry {
+    /// First page.
+    pub first: u64,
+    /// log2 of the number of pages.
+    pub order: u8,
+    /// Frame of the first page.
+    pub pfn: u64,
+    /// Whether a store may use it.
+    pub is_writable: bool,
+}
+
+impl NaiveEntry {
+    fn covers(&self, vpn: u64) -> bool {
+        vpn >= self.first && vpn - self.first < 1 << self.order
+    }
+
+    fn overlaps(&self, first: u64, nr_pages: u64) -> bool {
+        (0..nr_pages).any(|page| self.covers(first + page))
+            || (self.first >= first && self.first - first < nr_pages)
+    }
+}
+
+/// One structure.
+#[derive(Clone, Debug)]
+pub struct NaiveStructure {
+    sets: Vec<Vec<NaiveEntry>>,
+    ways: usize,
+    /// Orders it may hold.
+    orders: Vec<u8>,
+}
+
+impl NaiveStructure {
+    /// `nr_sets` sets of `ways` ways that may hold `orders`.
+    #[must_use]
+    pub fn new(nr_sets: usize, ways: usize, orders: Vec<u8>) -> Self {
+        Self { sets: vec![Vec::new(); nr_sets], ways, orders }
+    }
+}
+
+/// What a lookup found; the names of `sim::tlb::Lookup`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NaiveLookup {
+    /// In level 1.
+    L1,
+    /// In level 2.
+    L2,
+    /// Nowhere.
+    Miss,
+    /// Read-only.
+    Permission,
+}
+
+/// The structures of one level.
+pub type NaiveLevel = Vec<NaiveStructure>;
+
+/// A TLB of two sides. Side 0 and side 1 have their own level 1; `l2_of` says which of `l2` a side
+/// uses, if any.
+#[derive(Clone, Debug)]
+pub struct NaiveTlb {
+    /// Level 1 by side.
+    pub l1: [NaiveLevel; 2],
+    /// The second-level TLBs: none, one shared, or one per side.
+    pub l2: Vec<NaiveLevel>,
+    /// Which of `l2` a side uses.
+    pub l2_of: [Option<usize>; 2],
+}
+
+impl NaiveTlb {
+    /// One reference.
+    pub fn lookup(&mut self, side: usize, vpn: u64, wants_write: bool) -> NaiveLookup {
+        if let Some(entry) = find(&self.l1[side], vpn) {
+            if wants_write && !entry.is_writable {
+                self.invalidate(vpn, 1);
+                return NaiveLookup::Permission;
+            }
+            touch(&mut self.l1[side], vpn);
+            return NaiveLookup::L1;
+        }
+        let Some(nr) = self.l2_of[side] else { return NaiveLookup::Miss };
+        let Some(entry) = find(&self.l2[nr], vpn) else { return NaiveLookup::Miss };
+        if wants_write && !entry.is_writable {
+            self.invalidate(vpn, 1);
+            return NaiveLookup::Permission;
+        }
+        touch(&mut self.l2[nr], vpn);
+        add(&mut self.l1[side], vpn, entry);
+        NaiveLookup::L2
+    }
+
+    /// A walk for `vpn` found `entry`, at a PMD entry or not.
+    pub fn fill(&mut self, side: usize, vpn: u64, entry: NaiveEntry, is_pmd: bool) {
+        if let Some(nr) = self.l2_of[side] {
+            let level = &mut self.l2[nr];
+            let is_held = level.iter().any(|structure| structure.orders.contains(&entry.order));
+            if is_held || !is_pmd {
+                add(level, vpn, entry);
+            }
+        }
+        add(&mut self.l1[side], vpn, entry);
+    }
+
+    /// Removes what covers one of these pages.
+    pub fn invalidate(&mut self, first: u64, nr_pages: u64) {
+        for level in self.l1.iter_mut().chain(&mut self.l2) {
+            drop_overlapping(level, first, nr_pages);
+        }
+    }
+
+    /// Removes everything.
+    pub fn flush(&mut self) {
+        for level in self.l1.iter_mut().chain(&mut self.l2) {
+            for structure in level {
+                structure.sets.iter_mut().for_each(Vec::clear);
+            }
+        }
+    }
+
+    /// The entry a lookup would use.
+    #[must_use]
+    pub fn peek(&self, side: usize, vpn: u64) -> Option<NaiveEntry> {
+        find(&self.l1[side], vpn)
+            .or_else(|| self.l2_of[side].and_then(|nr| find(&self.l2[nr], vpn)))
+    }
+}
+
+fn find(level: &NaiveLevel, vpn: u64) -> Option<NaiveEntry> {
+    let mut covering = level
+        .iter()
+        .flat_map(|structure| structure.sets.iter().flatten())
+        .filter(|entry| entry.covers(vpn));
+    let found = covering.next().copied();
+    assert!(covering.next().is_none(), "two entries cover page {vpn}");
+    found
+}
+
+fn touch(level: &mut NaiveLevel, vpn: u64) {
+    for set in level.iter_mut().flat_map(|structure| &mut structure.sets) {
+        if let Some(at) = set.iter().position(|entry| entry.covers(vpn)) {
+            let entry = set.remove(at);
+            set.push(entry);
+        }
+    }
+}
+
+fn drop_overlapping(level: &mut NaiveLevel, first: u64, nr_pages: u64) {
+    for set in level.iter_mut().flat_map(|structure| &mut structure.sets) {
+        set.retain(|entry| !entry.overlaps(first, nr_pages));
+    }
+}
+
+/// Adds the largest part of `entry` around `vpn` that some structure holds.
+fn add(level: &mut NaiveLevel, vpn: u64, entry: NaiveEntry) {
+    let mut best: Option<(u8, usize)> = None;
+    for (nr, structure) in level.iter().enumerate() {
+        for &order in structure.orders.iter().filter(|&&order| order <= entry.order) {
+            if best.is_none_or(|(largest, _)| order > largest) {
+                best = Some((order, nr));
+            }
+        }
+    }
+    let Some((order, nr)) = best else { return };
+    let size = 1 << order;
+    let first = vpn / size * size;
+    let piece = NaiveEntry { first, order, pfn: entry.pfn + (first - entry.first), ..entry };
+    drop_overlapping(level, first, size);
+    let structure = &mut level[nr];
+    let nr_sets = structure.sets.len() as u64;
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a length")]
+    let set = &mut structure.sets[(first / size % nr_sets) as usize];
+    if set.len() == structure.ways {
+        set.remove(0);
+    }
+    set.push(piece);
+}

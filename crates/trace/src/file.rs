@@ -1,0 +1,32 @@
+//! The trace file on disk: Parquet, one row an [`Event`](crate::Event), metadata in the footer.
+//!
+//! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`] and
+//! what can go wrong ([`TraceError`]). Does not own what rows mean ([`crate::event`]) or which are
+//! legal ([`crate::validate`]). Invariants:
+//! - I1: a file under its final name is complete: it is written beside it and renamed.
+//! - I2: every [`Batch`] handed out is validated.
+//! - I3: reading takes bounded memory and time whatever the bytes are, and never panics: each
+//!   size that a file declares is checked against a constant before anything is allocated.
+//!
+//! ```text
+//!   PAR1 | row group: thread op addr len pos aux flags file | row group | .. | footer | len PAR1
+//!                     each column: [dictionary page] data pages of 64 Ki rows     |
+//!                                       key `largefolio` = Meta as JSON  <--------'
+//! ```
+
+pub mod schema;
+
+mod batch;
+mod columns;
+mod error;
+mod footer;
+mod pages;
+mod reader;
+mod source;
+mod thrift;
+mod writer;
+
+pub use batch::{Batch, NO_FILE};
+pub use error::TraceError;
+pub use reader::Reader;
+pub use writer::{Summary, Writer};

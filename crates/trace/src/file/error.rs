@@ -1,0 +1,123 @@
+//! What can go wrong with a trace file: cause and remedy in a sentence or two.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parquet::errors::ParquetError;
+use thiserror::Error;
+
+use crate::validate::{MetaFault, RowFault};
+
+/// Failure to write or read a trace.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}. Check the path, its permissions and the free space.",
+        path.display())]
+    Io {
+        /// File concerned.
+        path: PathBuf,
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is not a largefolio trace: it is {found}. Make one with `folio record` or \
+        `folio trace gen`.", path.display())]
+    NotATrace {
+        /// File concerned.
+        path: PathBuf,
+        /// What was found instead.
+        found: String,
+    },
+    /// The file was a trace and is cut short or damaged.
+    #[error("{} is truncated or corrupt: {what}. Copy it again from its source, or record it \
+        again.", path.display())]
+    Corrupt {
+        /// File concerned.
+        path: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
+    /// The trace was written by a newer folio.
+    #[error("{} has schema version {found}, this folio reads up to {known}. Use a newer folio.",
+        path.display())]
+    NewerSchema {
+        /// File concerned.
+        path: PathBuf,
+        /// Version in the footer.
+        found: u32,
+        /// Newest version this crate reads.
+        known: u32,
+    },
+    /// A row breaks a rule of [`crate::validate`].
+    #[error("row {row} of {} is bad: {fault}. Its recorder or generator has a bug; record it \
+        again with the current folio.", path.display())]
+    BadRow {
+        /// File concerned.
+        path: PathBuf,
+        /// Row number, counted from 0.
+        row: u64,
+        /// Rule that is broken.
+        fault: RowFault,
+    },
+    /// The footer breaks a rule of [`crate::validate`].
+    #[error("the metadata of {} is bad: {fault}. Its recorder or generator has a bug; record it \
+        again with the current folio.", path.display())]
+    BadMeta {
+        /// File concerned.
+        path: PathBuf,
+        /// Rule that is broken.
+        fault: MetaFault,
+    },
+    /// More than a trace can hold.
+    #[error("{} cannot take more: {what}. Record a shorter part, or fewer processes.",
+        path.display())]
+    TooLarge {
+        /// File concerned.
+        path: PathBuf,
+        /// Limit that was met.
+        what: String,
+    },
+}
+
+impl TraceError {
+    pub(super) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        Self::Io { path: path.to_path_buf(), action, source }
+    }
+
+    pub(super) fn corrupt(path: &Path, what: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.to_path_buf(), what: what.into() }
+    }
+
+    pub(super) fn not_a_trace(path: &Path, found: impl Into<String>) -> Self {
+        Self::NotATrace { path: path.to_path_buf(), found: found.into() }
+    }
+
+    /// What the Parquet library reports while reading: the system's error, or bad bytes.
+    pub(super) fn from_read(path: &Path, error: ParquetError) -> Self {
+        match into_io(error) {
+            Ok(source) => Self::io(path, "read", source),
+            Err(error) => Self::corrupt(path, error.to_string()),
+        }
+    }
+
+    /// What the Parquet library reports while writing: nearly always the system's error.
+    pub(super) fn from_write(path: &Path, error: ParquetError) -> Self {
+        let source = into_io(error).unwrap_or_else(io::Error::other);
+        Self::io(path, "write", source)
+    }
+}
+
+fn into_io(error: ParquetError) -> Result<io::Error, ParquetError> {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(source) if source.kind() != io::ErrorKind::UnexpectedEof => Ok(*source),
+            Ok(source) => Err(ParquetError::EOF(source.to_string())),
+            Err(inner) => Err(ParquetError::External(inner)),
+        },
+        other => Err(other),
+    }
+}

@@ -1,0 +1,198 @@
+//! The footer: found, held against the limits, decoded, checked.
+//!
+//! Owns everything that is decided before the first row is read. Invariants:
+//! - I1: at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows.
+//! - I2: column chunks lie in the file one after the other, so no byte is decoded twice and the
+//!   time to read a file is bounded by its declared rows.
+//! - I3: the rows of the groups are as many as the metadata says.
+
+use parquet::basic::Compression;
+use parquet::file::metadata::{
+    ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
+    RowGroupMetaData,
+};
+use serde::Deserialize;
+
+use super::error::TraceError;
+use super::schema::{
+    Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX,
+};
+use super::source::Source;
+use super::thrift::Outline;
+use crate::meta::{Meta, SCHEMA_VERSION};
+use crate::validate::NR_FILES_MAX;
+
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Length of the footer and the magic behind it.
+const TAIL_BYTES: u64 = 8;
+
+/// Field ids of Parquet's footer.
+const SCHEMA: usize = 2;
+const ROW_GROUPS: usize = 4;
+const KEY_VALUES: usize = 5;
+const COLUMN_ORDERS: usize = 7;
+
+/// Lengths of the footer's lists that are decoded: room for a foreign schema, to name its columns,
+/// and small against the file, since an element of a few bytes decodes to hundreds.
+const LIST_LIMITS: [(usize, u64); 4] =
+    [(SCHEMA, 4096), (ROW_GROUPS, NR_GROUPS_MAX as u64), (KEY_VALUES, 256), (COLUMN_ORDERS, 4096)];
+
+/// Everything the footer says, checked.
+#[derive(Debug)]
+pub(super) struct Footer {
+    pub(super) meta: Meta,
+    pub(super) parquet: ParquetMetaData,
+}
+
+/// Reads and checks the footer of `source`.
+pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
+    check_magic(source)?;
+    let bytes = footer_bytes(source)?;
+    let parquet = decode(source, &bytes)?;
+    drop(bytes);
+    let meta = read_meta(source, &parquet)?;
+    check_groups(source, &parquet, &meta)?;
+    Ok(Footer { meta, parquet })
+}
+
+fn check_magic(source: &Source) -> Result<(), TraceError> {
+    let path = source.path();
+    let len = usize::try_from(source.bytes().min(MAGIC.len() as u64)).unwrap_or(0);
+    let start = source.read(0, len).map_err(|e| TraceError::io(path, "read", e))?;
+    if start != MAGIC {
+        return Err(TraceError::not_a_trace(path, describe(&start)));
+    }
+    Ok(())
+}
+
+/// Names a foreign file by its first bytes.
+fn describe(start: &[u8]) -> String {
+    match start {
+        [] => "an empty file".to_owned(),
+        b"\x7fELF" => "an ELF program".to_owned(),
+        b"PERF" => "a perf.data file".to_owned(),
+        [0x1f, 0x8b, ..] => "a gzip file".to_owned(),
+        b"\x28\xb5\x2f\xfd" => "a zstd file".to_owned(),
+        _ => format!("a file that starts with {:?}", start.escape_ascii().to_string()),
+    }
+}
+
+/// The footer's bytes, after its length was checked.
+fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
+    let path = source.path();
+    let cut = || TraceError::corrupt(path, "it ends before its footer");
+    let tail_at = source.bytes().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
+    let tail = source.read(tail_at, 8).map_err(|e| TraceError::io(path, "read", e))?;
+    let Some((len, magic)) = tail.split_first_chunk::<4>() else { return Err(cut()) };
+    if magic != MAGIC {
+        return Err(cut());
+    }
+    let len = u64::from(u32::from_le_bytes(*len));
+    if len > FOOTER_BYTES_MAX {
+        let what = format!("its footer declares {len} bytes, at most {FOOTER_BYTES_MAX} are read");
+        return Err(TraceError::corrupt(path, what));
+    }
+    let at = tail_at.checked_sub(len).ok_or_else(cut)?;
+    let len = usize::try_from(len).map_err(|_| cut())?;
+    source.read(at, len).map_err(|e| TraceError::io(path, "read", e))
+}
+
+/// Decodes the footer after a look at what it would allocate.
+fn decode(source: &Source, bytes: &[u8]) -> Result<ParquetMetaData, TraceError> {
+    let path = source.path();
+    let outline = Outline::of(bytes)
+        .ok_or_else(|| TraceError::corrupt(path, "its footer is not a Parquet footer"))?;
+    if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
+        return Err(TraceError::corrupt(path, "its footer lists more than any trace has"));
+    }
+    let options = ParquetMetaDataOptions::new()
+        .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
+        .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
+        .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
+    ParquetMetaDataReader::decode_metadata_with_options(bytes, Some(&options))
+        .map_err(|e| TraceError::from_read(path, e))
+}
+
+/// The schema version alone, so that a newer footer with unknown keys is named as newer.
+#[derive(Deserialize)]
+struct Version {
+    schema_version: u32,
+}
+
+fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceError> {
+    let path = source.path();
+    let json = meta_json(parquet)
+        .ok_or_else(|| TraceError::not_a_trace(path, describe_parquet(parquet)))?;
+    let bad = |what: String| TraceError::corrupt(path, format!("its metadata {what}"));
+    let nr_objects = json.bytes().filter(|&byte| byte == b'{').count();
+    if json.len() > META_BYTES_MAX || nr_objects > 2 * NR_FILES_MAX {
+        return Err(bad(format!("takes {} bytes", json.len())));
+    }
+    let Version { schema_version: found } =
+        serde_json::from_str(json).map_err(|e| bad(format!("has no version: {e}")))?;
+    if found > SCHEMA_VERSION {
+        let path = path.to_path_buf();
+        return Err(TraceError::NewerSchema { path, found, known: SCHEMA_VERSION });
+    }
+    let meta: Meta = serde_json::from_str(json).map_err(|e| bad(format!("is unreadable: {e}")))?;
+    meta.validate().map_err(|fault| TraceError::BadMeta { path: path.to_path_buf(), fault })?;
+    Ok(meta)
+}
+
+fn meta_json(parquet: &ParquetMetaData) -> Option<&str> {
+    let pairs = parquet.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == META_KEY)?.value.as_deref()
+}
+
+/// Names a foreign Parquet file by its columns.
+fn describe_parquet(parquet: &ParquetMetaData) -> String {
+    let schema = parquet.file_metadata().schema_descr();
+    let names: Vec<_> =
+        schema.columns().iter().take(8).map(|c| format!("{:.32}", c.name())).collect();
+    format!("a Parquet file with {} columns ({})", schema.num_columns(), names.join(", "))
+}
+
+fn check_groups(source: &Source, parquet: &ParquetMetaData, meta: &Meta) -> Result<(), TraceError> {
+    let bad = |what: &str| TraceError::corrupt(source.path(), what);
+    if !has_our_columns(parquet) {
+        return Err(bad("its columns are not those of a trace"));
+    }
+    let mut nr_rows = 0;
+    let mut end = MAGIC.len() as u64;
+    for group in parquet.row_groups() {
+        nr_rows += group_rows(group).ok_or_else(|| bad("a row group has an impossible size"))?;
+        for column in 0..group.num_columns() {
+            end = chunk_end(group, column, end)
+                .filter(|&end| end <= source.bytes())
+                .ok_or_else(|| bad("a column does not lie where a trace keeps it"))?;
+        }
+    }
+    if nr_rows != meta.nr_rows {
+        return Err(bad(&format!("it holds {nr_rows} rows and should hold {}", meta.nr_rows)));
+    }
+    Ok(())
+}
+
+fn has_our_columns(parquet: &ParquetMetaData) -> bool {
+    let columns = parquet.file_metadata().schema_descr().columns();
+    columns.len() == Column::ALL.len()
+        && columns.iter().zip(Column::ALL).all(|(found, ours)| {
+            let is_plain = found.max_def_level() == 0 && found.max_rep_level() == 0;
+            is_plain && found.name() == ours.name() && found.physical_type() == ours.physical()
+        })
+}
+
+fn group_rows(group: &RowGroupMetaData) -> Option<u64> {
+    let nr_rows = u64::try_from(group.num_rows()).ok()?;
+    (1..=GROUP_ROWS_MAX as u64).contains(&nr_rows).then_some(nr_rows)
+}
+
+/// End of a column chunk that must start at `previous_end` or later.
+fn chunk_end(group: &RowGroupMetaData, column: usize, previous_end: u64) -> Option<u64> {
+    let chunk = group.column(column);
+    let is_known = matches!(chunk.compression(), Compression::ZSTD(_) | Compression::UNCOMPRESSED);
+    let first = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+    let start = u64::try_from(first).ok().filter(|&start| is_known && start >= previous_end)?;
+    start.checked_add(u64::try_from(chunk.compressed_size()).ok()?)
+}

@@ -1,0 +1,162 @@
+//! Streaming reader: a trace as batches of validated rows.
+//!
+//! Owns the position in the file. Invariants:
+//! - I1: memory is bounded by the limits of [`super::schema`], not by the length of the file.
+//! - I2: after an error or the end every further call returns `false`.
+//! - I3: a panic of the Parquet library on damaged bytes is an error of the file.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::errors::ParquetError;
+use parquet::schema::types::SchemaDescPtr;
+
+use super::batch::Batch;
+use super::columns::{Columns, Scratch};
+use super::error::TraceError;
+use super::footer::{self, Footer};
+use super::schema::{BATCH_ROWS, decoded_schema};
+use super::source::Source;
+use crate::meta::Meta;
+
+/// Reads a trace from its first row to its last.
+pub struct Reader {
+    source: Arc<Source>,
+    footer: Footer,
+    decoded: SchemaDescPtr,
+    /// Decoders of the current row group; `None` before the first, after the last or an error.
+    columns: Option<Columns>,
+    /// Rows left in the current row group.
+    nr_left: usize,
+    /// Row group to open next; their number when there is none.
+    next_group: usize,
+    /// Rows handed out.
+    nr_read: u64,
+    scratch: Scratch,
+}
+
+impl Reader {
+    /// Opens a trace and checks its footer.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], [`TraceError::NotATrace`], [`TraceError::Corrupt`],
+    /// [`TraceError::NewerSchema`] or [`TraceError::BadMeta`].
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let source = Arc::new(Source::open(path)?);
+        let footer = guarded(|| Ok(footer::read(&source)))
+            .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
+        let decoded = decoded_schema().map_err(|error| TraceError::from_read(path, error))?;
+        Ok(Self {
+            source,
+            footer,
+            decoded,
+            columns: None,
+            nr_left: 0,
+            next_group: 0,
+            nr_read: 0,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// What the footer says.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.footer.meta
+    }
+
+    /// Rows handed out so far, of [`Meta::nr_rows`].
+    #[must_use]
+    pub fn nr_read(&self) -> u64 {
+        self.nr_read
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.source.bytes()
+    }
+
+    /// Replaces `batch` by the next rows (at most 65,536); `false` and no rows at the end.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], [`TraceError::Corrupt`] or [`TraceError::BadRow`]; the batch is then
+    /// empty and every further call returns `false`.
+    pub fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        batch.clear();
+        let result = self.fill(batch);
+        if result.is_err() {
+            batch.clear();
+            self.stop();
+        }
+        result
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
+        if self.nr_left == 0 && !self.open_group()? {
+            return Ok(false);
+        }
+        let nr_rows = self.nr_left.min(BATCH_ROWS);
+        let Some(columns) = self.columns.as_mut() else { unreachable!("a group is open") };
+        guarded(|| columns.decode(nr_rows, batch, &mut self.scratch))
+            .map_err(|error| TraceError::from_read(self.source.path(), error))?;
+        self.check(batch)?;
+        self.nr_left -= nr_rows;
+        self.nr_read += nr_rows as u64;
+        Ok(true)
+    }
+
+    /// Opens the next row group; `false` if there is none.
+    fn open_group(&mut self) -> Result<bool, TraceError> {
+        let Some(group) = self.footer.parquet.row_groups().get(self.next_group) else {
+            self.stop();
+            return Ok(false);
+        };
+        let columns = guarded(|| Columns::new(&self.source, group, &self.decoded))
+            .map_err(|error| TraceError::from_read(self.source.path(), error))?;
+        self.nr_left = usize::try_from(group.num_rows()).unwrap_or(0);
+        self.columns = Some(columns);
+        self.next_group += 1;
+        Ok(true)
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), TraceError> {
+        batch.validate(self.footer.meta.files.len()).map_err(|(i, fault)| TraceError::BadRow {
+            path: self.source.path().to_path_buf(),
+            row: self.nr_read + i as u64,
+            fault,
+        })
+    }
+
+    fn stop(&mut self) {
+        self.columns = None;
+        self.nr_left = 0;
+        self.next_group = self.footer.parquet.num_row_groups();
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("path", &self.source.path())
+            .field("nr_read", &self.nr_read)
+            .field("nr_rows", &self.footer.meta.nr_rows)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs a part of the Parquet library; its panic becomes an error (I3).
+///
+/// What the closure worked on may be half done after a panic; the reader stops then and never
+/// uses it again.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(ParquetError::General(format!("the decoder gave up: {message}")))
+    })
+}

@@ -1,0 +1,140 @@
+//! Bytes of the file for the Parquet library, at positions, with every size checked.
+//!
+//! Owns the open file. Invariants:
+//! - I1: no read asks for bytes outside the file, so no buffer is larger than the file.
+//! - I2: a page header is handed over only after its declared sizes were held against
+//!   [`PAGE_BYTES_MAX`]: the library reserves memory by them.
+
+use std::fs::{self, File};
+use std::io::{self, Cursor};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::error::TraceError;
+use super::schema::{PAGE_BYTES_MAX, PAGE_HEADER_BYTES_MAX};
+use super::thrift::Outline;
+
+/// Field ids of Parquet's page header.
+const UNCOMPRESSED_SIZE: usize = 2;
+const COMPRESSED_SIZE: usize = 3;
+
+/// An open trace file.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    file: File,
+    /// Bytes of the file when it was opened.
+    len: u64,
+}
+
+impl Source {
+    /// Opens a regular file; anything else is refused before it can block or be misread.
+    pub(super) fn open(path: &Path) -> Result<Self, TraceError> {
+        let metadata = fs::metadata(path).map_err(|e| TraceError::io(path, "open", e))?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
+            return Err(TraceError::not_a_trace(path, what));
+        }
+        let file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
+        Ok(Self { path: path.to_path_buf(), file, len: metadata.len() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads `len` bytes at `start`, which must lie inside the file.
+    pub(super) fn read(&self, start: u64, len: usize) -> io::Result<Vec<u8>> {
+        let end = start.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok(bytes)
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Source {
+    type T = Cursor<Vec<u8>>;
+
+    /// The page header at `start`; the library calls this for nothing else.
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        let left = self.len.saturating_sub(start);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE_HEADER_BYTES_MAX);
+        let mut bytes = self.read(start, len)?;
+        let outline = Outline::of(&bytes)
+            .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
+        for field in [UNCOMPRESSED_SIZE, COMPRESSED_SIZE] {
+            if outline.number(field).is_none_or(|bytes| bytes > PAGE_BYTES_MAX) {
+                let what = format!("the page at byte {start} declares an impossible size");
+                return Err(ParquetError::General(what));
+            }
+        }
+        bytes.truncate(outline.len);
+        Ok(Cursor::new(bytes))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if length as u64 > PAGE_BYTES_MAX {
+            return Err(ParquetError::General(format!("a page of {length} bytes is impossible")));
+        }
+        Ok(self.read(start, length)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source of one page header that declares these sizes as zigzag numbers.
+    fn header(uncompressed: &[u8], compressed: &[u8]) -> (tempfile::TempDir, Source) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("header");
+        let bytes = [&[0x15, 0][..], &[0x15], uncompressed, &[0x15], compressed, &[0]].concat();
+        fs::write(&path, bytes).unwrap();
+        let source = Source::open(&path).unwrap();
+        (dir, source)
+    }
+
+    #[test]
+    fn a_page_header_is_passed_on_to_its_last_byte() {
+        let (_dir, source) = header(&[8], &[6]);
+        assert_eq!(source.get_read(0).unwrap().into_inner(), [0x15, 0, 0x15, 8, 0x15, 6, 0]);
+    }
+
+    #[test]
+    fn a_page_that_declares_gigabytes_is_refused() {
+        let (two_gib, eight_mib) = ([0xfe, 0xff, 0xff, 0xff, 0x0f], [0x80, 0x80, 0x80, 0x08]);
+        assert!(header(&eight_mib, &[6]).1.get_read(0).is_ok());
+        let (_dir, source) = header(&two_gib, &[6]);
+        let error = source.get_read(0).unwrap_err().to_string();
+        assert!(error.contains("impossible size"), "{error}");
+        assert!(header(&[8], &two_gib).1.get_read(0).is_err());
+        assert!(header(&[1], &[6]).1.get_read(0).is_err(), "a negative size");
+    }
+
+    #[test]
+    fn nothing_outside_the_file_is_read() {
+        let (_dir, source) = header(&[8], &[6]);
+        assert!(source.read(6, 1).is_ok());
+        assert!(source.read(6, 2).is_err());
+        assert!(source.read(u64::MAX, 2).is_err());
+        assert!(source.get_read(7).is_err());
+        assert!(source.get_bytes(0, usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! Streaming writer: rows in program order, row group by row group.
+//!
+//! Owns the file until it is complete. Invariants:
+//! - I1: rows go to `PATH.partial`; `PATH` appears, complete and synced, when
+//!   [`Writer::finish`] returns, and the partial file is gone if it never does.
+//! - I2: every row and the footer pass [`crate::validate`]; a file id may come before its row of
+//!   the file table, which must be there at the end.
+//! - I3: memory is one row group of rows (24 MB), however long the trace.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use super::batch::Batch;
+use super::error::TraceError;
+use super::schema::{
+    BATCH_ROWS, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
+    write_properties,
+};
+use crate::event::{Event, Op};
+use crate::meta::{Meta, SCHEMA_VERSION};
+use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
+
+/// Bytes a row takes in the file, for the progress of rows not yet encoded.
+const ROW_BYTES_GUESS: u64 = 2;
+
+/// What a finished trace holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Final path.
+    pub path: PathBuf,
+    /// Rows.
+    pub nr_rows: u64,
+    /// References in the rows.
+    pub nr_references: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+/// Writes a trace; see the crate's example.
+pub struct Writer {
+    path: PathBuf,
+    partial: PathBuf,
+    meta: Meta,
+    /// The encoder; `None` only once the file is finished.
+    parquet: Option<SerializedFileWriter<File>>,
+    /// Rows of the current row group.
+    rows: Batch,
+    nr_rows: u64,
+    nr_references: u64,
+    nr_groups: usize,
+    /// Largest file id and the first row that has it.
+    file_max: Option<(u32, u64)>,
+}
+
+impl Writer {
+    /// Starts a trace that will appear at `path`.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] if `PATH.partial` cannot be created, or if `path` exists and is not a
+    /// regular file (a device or directory would be replaced).
+    pub fn create(path: &Path, meta: Meta) -> Result<Self, TraceError> {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let source = std::io::Error::other("it exists and is not a regular file");
+            return Err(TraceError::io(path, "replace", source));
+        }
+        let partial = partial_path(path);
+        let file = File::create(&partial).map_err(|e| TraceError::io(&partial, "create", e))?;
+        let parquet = start(file).map_err(|e| TraceError::from_write(&partial, e))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            partial,
+            meta,
+            parquet: Some(parquet),
+            rows: Batch::default(),
+            nr_rows: 0,
+            nr_references: 0,
+            nr_groups: 0,
+            file_max: None,
+        })
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// [`TraceError::BadRow`] if the row is not legal (it is not appended),
+    /// [`TraceError::Io`] or [`TraceError::TooLarge`] when a full row group is written.
+    pub fn push(&mut self, event: Event) -> Result<(), TraceError> {
+        event.validate().map_err(|fault| self.bad_row(self.nr_rows, fault))?;
+        if let Some(file) = event.file {
+            self.note_file(file)?;
+        }
+        if event.op.is_reference() {
+            self.nr_references = self
+                .nr_references
+                .checked_add(event.len)
+                .ok_or_else(|| self.too_large("more than 2^64 references".to_owned()))?;
+        }
+        self.rows.push(&event);
+        self.nr_rows += 1;
+        if self.rows.len() == GROUP_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    /// Appends rows in order.
+    ///
+    /// # Errors
+    /// As [`Writer::push`]; the rows before the failing one are appended.
+    pub fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError> {
+        events.iter().try_for_each(|&event| self.push(event))
+    }
+
+    /// What the footer will say; it is written by [`Writer::finish`].
+    pub fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.meta
+    }
+
+    /// Rows appended.
+    #[must_use]
+    pub fn nr_rows(&self) -> u64 {
+        self.nr_rows
+    }
+
+    /// References in the rows appended.
+    #[must_use]
+    pub fn nr_references(&self) -> u64 {
+        self.nr_references
+    }
+
+    /// Bytes written, with a guess for the rows that wait for their row group to fill.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        let done = self.parquet.as_ref().map_or(0, |parquet| parquet.bytes_written() as u64);
+        done + self.rows.len() as u64 * ROW_BYTES_GUESS
+    }
+
+    /// Completes the file and gives it its name.
+    ///
+    /// Fills `schema_version`, `nr_rows` and `nr_references` of the metadata, and `page_bytes` and
+    /// `tool_version` where the caller left them empty.
+    ///
+    /// # Errors
+    /// [`TraceError::BadMeta`] or [`TraceError::BadRow`] if the metadata does not fit itself or
+    /// the rows, [`TraceError::TooLarge`], [`TraceError::Io`]. The partial file is then removed.
+    pub fn finish(mut self) -> Result<Summary, TraceError> {
+        self.complete_meta()?;
+        if !self.rows.is_empty() {
+            self.flush()?;
+        }
+        let Some(mut parquet) = self.parquet.take() else { unreachable!("taken only here") };
+        let closed = self.close(&mut parquet);
+        drop(parquet);
+        let file_bytes = closed.inspect_err(|_| self.remove_partial())?;
+        Ok(Summary {
+            path: self.path.clone(),
+            nr_rows: self.nr_rows,
+            nr_references: self.nr_references,
+            file_bytes,
+        })
+    }
+
+    fn close(&self, parquet: &mut SerializedFileWriter<File>) -> Result<u64, TraceError> {
+        let json = serde_json::to_string(&self.meta)
+            .map_err(|e| TraceError::io(&self.partial, "write", e.into()))?;
+        if json.len() > META_BYTES_MAX {
+            return Err(self.too_large(format!("metadata of {} bytes", json.len())));
+        }
+        parquet.append_key_value_metadata(KeyValue::new(META_KEY.to_owned(), json));
+        parquet.finish().map_err(|e| TraceError::from_write(&self.partial, e))?;
+        parquet.inner().sync_all().map_err(|e| TraceError::io(&self.partial, "sync", e))?;
+        fs::rename(&self.partial, &self.path)
+            .map_err(|e| TraceError::io(&self.path, "create", e))?;
+        Ok(parquet.bytes_written() as u64)
+    }
+
+    fn complete_meta(&mut self) -> Result<(), TraceError> {
+        let meta = &mut self.meta;
+        meta.schema_version = SCHEMA_VERSION;
+        meta.nr_rows = self.nr_rows;
+        meta.nr_references = self.nr_references;
+        if meta.page_bytes == 0 {
+            meta.page_bytes = REFERENCE_PAGE_BYTES;
+        }
+        if meta.tool_version.is_empty() {
+            env!("CARGO_PKG_VERSION").clone_into(&mut meta.tool_version);
+        }
+        let path = self.path.clone();
+        meta.validate().map_err(|fault| TraceError::BadMeta { path, fault })?;
+        let nr_files = self.meta.files.len();
+        match self.file_max {
+            Some((file, row)) if file as usize >= nr_files => {
+                Err(self.bad_row(row, RowFault::UnknownFile(file, nr_files)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_file(&mut self, file: u32) -> Result<(), TraceError> {
+        if file as usize >= NR_FILES_MAX {
+            return Err(self.bad_row(self.nr_rows, RowFault::UnknownFile(file, NR_FILES_MAX)));
+        }
+        if self.file_max.is_none_or(|(max, _)| file > max) {
+            self.file_max = Some((file, self.nr_rows));
+        }
+        Ok(())
+    }
+
+    /// Encodes the waiting rows as a row group.
+    fn flush(&mut self) -> Result<(), TraceError> {
+        if self.nr_groups == NR_GROUPS_MAX {
+            return Err(self.too_large(format!("{} rows", self.nr_rows)));
+        }
+        let Some(parquet) = self.parquet.as_mut() else { unreachable!("taken only by finish") };
+        encode(parquet, &self.rows).map_err(|e| TraceError::from_write(&self.partial, e))?;
+        self.nr_groups += 1;
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn bad_row(&self, row: u64, fault: RowFault) -> TraceError {
+        TraceError::BadRow { path: self.path.clone(), row, fault }
+    }
+
+    fn too_large(&self, what: String) -> TraceError {
+        TraceError::TooLarge { path: self.path.clone(), what }
+    }
+
+    fn remove_partial(&self) {
+        // Nothing can be done about a file that cannot be removed; its name says what it is.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.parquet.is_some() {
+            self.remove_partial();
+        }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("path", &self.path)
+            .field("nr_rows", &self.nr_rows)
+            .finish_non_exhaustive()
+    }
+}
+
+fn partial_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".partial");
+    name.into()
+}
+
+fn start(file: File) -> Result<SerializedFileWriter<File>, ParquetError> {
+    SerializedFileWriter::new(file, stored_schema()?, Arc::new(write_properties()?))
+}
+
+fn encode(parquet: &mut SerializedFileWriter<File>, rows: &Batch) -> Result<(), ParquetError> {
+    let mut group = parquet.next_row_group()?;
+    put::<Int32Type, _>(&mut group, &rows.threads, |&value| value.cast_signed())?;
+    let names = Op::ALL.map(|op| ByteArray::from(Bytes::from_static(op.name().as_bytes())));
+    put::<ByteArrayType, _>(&mut group, &rows.ops, |&op| names[usize::from(op)].clone())?;
+    for values in [&rows.addrs, &rows.lens, &rows.positions, &rows.auxes] {
+        put::<Int64Type, _>(&mut group, values, |&value| value.cast_signed())?;
+    }
+    put::<Int32Type, _>(&mut group, &rows.flags, |&value| value.cast_signed())?;
+    put::<Int32Type, _>(&mut group, &rows.files, |&value| value.cast_signed())?;
+    group.close()?;
+    Ok(())
+}
+
+/// Writes the group's next column from `values`, a page's worth at a time.
+fn put<T: DataType, V>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[V],
+    convert: impl Fn(&V) -> T::T,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { unreachable!("the schema has 8 columns") };
+    let mut page = Vec::with_capacity(values.len().min(BATCH_ROWS));
+    for chunk in values.chunks(BATCH_ROWS) {
+        page.clear();
+        page.extend(chunk.iter().map(&convert));
+        column.typed::<T>().write_batch(&page, None, None)?;
+    }
+    column.close()
+}

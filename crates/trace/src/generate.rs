@@ -1,0 +1,160 @@
+//! Synthetic workloads as traces: the series' micro-benchmarks and mixes for studies.
+//!
+//! Owns what the workloads do, as [`Event`]s. Invariants:
+//! - I1: same options and seed, same events, on every machine: integers only, own generator of
+//!   pseudo-random numbers.
+//! - I2: memory does not grow with the number of events (a random order of pages keeps one
+//!   number a page).
+//! - I3: options are checked before the first event; what they ask for cannot overflow.
+
+mod mix;
+mod reads;
+mod ret_stubs;
+mod rng;
+
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::event::Event;
+use crate::file::{Summary, TraceError, Writer};
+use crate::meta::{FileInfo, Meta};
+use crate::validate::REFERENCE_PAGE_BYTES;
+
+pub use mix::ZipfMix;
+pub use reads::{RandomReads, ReadWay, SequentialReads};
+pub use ret_stubs::{Advice, RetStubs, SweepOrder};
+pub use rng::Rng;
+
+/// Filesystem a generated file is said to live on: large folios in 6.16 and later, and the
+/// default of most distributions.
+pub const FILESYSTEM: &str = "ext4";
+
+/// Address of the first mapping: 256 GiB, aligned for the largest leaf modelled (512 MiB, the
+/// PMD of 64 KiB base pages) and below every 39-bit address space's end.
+pub const BASE: u64 = 1 << 38;
+
+/// Largest file or region, 1 TiB: four of the largest workload fit above [`BASE`] in 47 bits.
+pub const REGION_BYTES_MAX: u64 = 1 << 40;
+
+// The Linux x86-64 ABI's numbers.
+const PROT_READ: u32 = 1;
+const PROT_WRITE: u32 = 2;
+const PROT_EXEC: u32 = 4;
+const MAP_SHARED: u32 = 1;
+const MAP_PRIVATE: u32 = 2;
+const MAP_ANONYMOUS: u32 = 0x20;
+
+/// Failure to generate.
+#[derive(Debug, Error)]
+pub enum GenerateError {
+    /// An option is out of its range.
+    #[error("{option} is {value}: {rule}")]
+    Option {
+        /// Name of the option.
+        option: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// Takes the events of a workload one by one.
+pub type Sink<'a> = dyn FnMut(Event) -> Result<(), GenerateError> + 'a;
+
+/// A workload that can be written as a trace.
+pub trait Workload {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`GenerateError::Option`] names the first that is out of range.
+    fn validate(&self) -> Result<(), GenerateError>;
+
+    /// The footer: files, seed, name of the workload with its options.
+    fn meta(&self) -> Meta;
+
+    /// Hands every event to `sink`, in program order.
+    ///
+    /// # Errors
+    /// Those of [`Workload::validate`] and of `sink`.
+    fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError>;
+
+    /// Appends the workload to `writer` and sets its metadata.
+    ///
+    /// # Errors
+    /// [`GenerateError::Option`], or the writer's [`GenerateError::Trace`].
+    fn generate(&self, writer: &mut Writer) -> Result<(), GenerateError> {
+        self.validate()?;
+        *writer.meta_mut() = self.meta();
+        self.emit(&mut |event| Ok(writer.push(event)?))
+    }
+
+    /// Writes the workload as the trace `path`.
+    ///
+    /// # Errors
+    /// As [`Workload::generate`].
+    fn write(&self, path: &Path) -> Result<Summary, GenerateError> {
+        self.validate()?;
+        let mut writer = Writer::create(path, Meta::default())?;
+        self.generate(&mut writer)?;
+        Ok(writer.finish()?)
+    }
+
+    /// All events in memory, for tests and short replays.
+    ///
+    /// # Errors
+    /// [`GenerateError::Option`].
+    fn events(&self) -> Result<Vec<Event>, GenerateError> {
+        let mut events = Vec::new();
+        self.emit(&mut |event| {
+            events.push(event);
+            Ok(())
+        })?;
+        Ok(events)
+    }
+}
+
+/// The footer of workload `name` with its options as further words of the command.
+fn meta_of(name: &str, options: &[(&str, String)], seed: u64, files: Vec<FileInfo>) -> Meta {
+    let mut command = vec![name.to_owned()];
+    command.extend(options.iter().map(|(option, value)| format!("--{option}={value}")));
+    Meta {
+        command,
+        recorder: format!("generator {name}"),
+        page_bytes: REFERENCE_PAGE_BYTES,
+        seed: Some(seed),
+        files,
+        ended: "exit 0".to_owned(),
+        ..Meta::default()
+    }
+}
+
+fn file_of(name: &str, bytes: u64, filesystem: &str) -> FileInfo {
+    FileInfo {
+        path: format!("[{name}]"),
+        size_bytes: bytes,
+        filesystem: filesystem.to_owned(),
+        ..FileInfo::default()
+    }
+}
+
+/// Refuses `value` with `rule` unless `is_legal`.
+fn require(
+    is_legal: impl Into<bool>,
+    option: &'static str,
+    value: u64,
+    rule: &'static str,
+) -> Result<(), GenerateError> {
+    if is_legal.into() { Ok(()) } else { Err(GenerateError::Option { option, value, rule }) }
+}
+
+/// Requires whole pages, at least one, at most [`REGION_BYTES_MAX`].
+fn require_region(option: &'static str, bytes: u64) -> Result<(), GenerateError> {
+    let is_legal =
+        (1..=REGION_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(REFERENCE_PAGE_BYTES);
+    require(is_legal, option, bytes, "it must be a multiple of 4096 from 4096 to 1 TiB")
+}

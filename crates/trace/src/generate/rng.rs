@@ -1,0 +1,74 @@
+//! Pseudo-random numbers with a seed.
+//!
+//! Owns splitmix64 (Steele, Lea, Flood 2014): one addition and three mixing steps a number, a
+//! period of 2^64, any seed is good. Chosen because it is a few lines that never change; not for
+//! secrets.
+
+/// A splitmix64 generator.
+///
+/// ```
+/// use largefolio_trace::generate::Rng;
+/// let mut rng = Rng::new(0); // the published first number of seed 0
+/// assert_eq!(rng.next(), 0xe220_a839_7b1d_cdaf);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// A generator with this seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next number, uniform over all 64 bits.
+    pub const fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound` (0 if that is 0), by the high half of a product.
+    ///
+    /// A number's probability is off by at most `bound / 2^64`: nothing for page counts.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() as u128 * bound as u128) >> 64) as u64
+    }
+
+    /// A rank below `bound` with a probability that falls as 1/rank (Zipf's law, exponent 1).
+    ///
+    /// Draws an octave of ranks, then a rank in it: each octave `[2^k, 2^(k+1))` is equally
+    /// likely, so the probability is 1/rank within a factor of two and needs no floats. Ranks that
+    /// the last octave has too many are drawn again.
+    ///
+    /// ```
+    /// use largefolio_trace::generate::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let nr_first = (0..1000).filter(|_| rng.zipf(1023) == 0).count();
+    /// assert!((70..130).contains(&nr_first)); // ten octaves: one in ten is the first rank
+    /// ```
+    pub fn zipf(&mut self, bound: u64) -> u64 {
+        if bound <= 1 {
+            return 0;
+        }
+        let nr_octaves = u64::from(bound.ilog2()) + 1;
+        loop {
+            let octave = 1 << self.below(nr_octaves);
+            let rank = octave + self.below(octave) - 1;
+            if rank < bound {
+                return rank;
+            }
+        }
+    }
+
+    /// Shuffles `items`, every order equally likely (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u64 + 1);
+            items.swap(last, usize::try_from(other).unwrap_or(last));
+        }
+    }
+}

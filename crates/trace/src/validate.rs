@@ -1,0 +1,154 @@
+//! What a legal row and a legal footer are.
+//!
+//! Owns the rules that the writer enforces on its callers and the reader on files, so that code
+//! behind the reader never checks again. Invariants of a validated trace:
+//! - I1: a run of references counts at least one and starts at a 4 KiB page.
+//! - I2: no address or position range of a row or a mapping passes the end of the 64-bit space.
+//! - I3: a file id is a row of the file table, and an op on a file names one.
+//! - I4: the layout is sorted by address and its mappings are not empty and do not overlap.
+
+use thiserror::Error;
+
+use crate::event::{Event, FileId, Op};
+use crate::meta::{LayoutEntry, Meta};
+
+/// Bytes of the page that references are counted by, on every architecture (the smallest base
+/// page of the machines modelled).
+pub const REFERENCE_PAGE_BYTES: u64 = 4096;
+
+/// Largest file table: a file id is stored as a signed 32-bit number, and a table of this size
+/// already takes tens of megabytes.
+pub const NR_FILES_MAX: usize = 1 << 20;
+
+/// Why a row is not legal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RowFault {
+    /// A run without references (I1).
+    #[error("a run of references counts zero of them")]
+    EmptyRun,
+    /// A reference's address is not the start of a page (I1).
+    #[error("address {0:#x} of a reference is not the start of a 4 KiB page")]
+    Unaligned(u64),
+    /// A range passes the end of the 64-bit space (I2).
+    #[error("{1:#x} bytes from {0:#x} pass the end of the 64-bit space")]
+    Overflow(u64, u64),
+    /// The file id has no row in the file table (I3).
+    #[error("file {0} is not in the file table of {1} files")]
+    UnknownFile(FileId, usize),
+    /// The op works on a file and the row names none (I3).
+    #[error("{} needs a file and the row names none", .0.name())]
+    MissingFile(Op),
+    /// The op number is not one of [`Op::ALL`].
+    #[error("op number {0} is not known")]
+    UnknownOp(u8),
+}
+
+/// Why a footer is not legal.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MetaFault {
+    /// More files than a trace may have.
+    #[error("{0} files, at most {NR_FILES_MAX} are allowed")]
+    TooManyFiles(usize),
+    /// A mapping names a file that is not in the table (I3).
+    #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
+    UnknownFile(usize, FileId),
+    /// A mapping is empty or passes the end of the 64-bit space (I2, I4).
+    #[error("mapping {0} of the layout is empty or passes the end of the 64-bit space")]
+    BadRange(usize),
+    /// A mapping starts before its predecessor ends (I4).
+    #[error("mapping {0} of the layout starts before its predecessor ends")]
+    Unsorted(usize),
+    /// References are counted by another page size.
+    #[error("page_bytes is {0}, version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
+    PageBytes(u64),
+}
+
+impl Event {
+    /// Checks the row against I1, I2 and the second half of I3 (the caller knows the file table).
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    ///
+    /// ```
+    /// use largefolio_trace::{Event, Op, validate::RowFault};
+    /// assert_eq!(Event::references(0, Op::Read, 0x1000, 2).validate(), Ok(()));
+    /// assert_eq!(Event::references(0, Op::Read, 0x1000, 0).validate(), Err(RowFault::EmptyRun));
+    /// assert_eq!(Event::new(0, Op::Pread).validate(), Err(RowFault::MissingFile(Op::Pread)));
+    /// ```
+    pub fn validate(&self) -> Result<(), RowFault> {
+        match self.op {
+            Op::Exec | Op::Read | Op::Write => self.validate_run(),
+            Op::Mmap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
+            Op::Munmap | Op::Mprotect | Op::Madvise | Op::Collapse => fits(self.addr, self.len),
+            Op::Mremap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.aux)),
+            Op::Pread | Op::Pwrite | Op::Fadvise => {
+                self.validate_has_file().and_then(|()| fits(self.pos, self.len))
+            }
+            Op::Open | Op::Truncate => self.validate_has_file(),
+            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches => Ok(()),
+        }
+    }
+
+    fn validate_run(&self) -> Result<(), RowFault> {
+        if self.len == 0 {
+            return Err(RowFault::EmptyRun);
+        }
+        if !self.addr.is_multiple_of(REFERENCE_PAGE_BYTES) {
+            return Err(RowFault::Unaligned(self.addr));
+        }
+        Ok(())
+    }
+
+    fn validate_has_file(&self) -> Result<(), RowFault> {
+        if self.file.is_some() { Ok(()) } else { Err(RowFault::MissingFile(self.op)) }
+    }
+}
+
+fn fits(start: u64, bytes: u64) -> Result<(), RowFault> {
+    match start.checked_add(bytes) {
+        Some(_) => Ok(()),
+        None => Err(RowFault::Overflow(start, bytes)),
+    }
+}
+
+impl Meta {
+    /// Checks the footer against I2, I3 and I4.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn validate(&self) -> Result<(), MetaFault> {
+        if self.files.len() > NR_FILES_MAX {
+            return Err(MetaFault::TooManyFiles(self.files.len()));
+        }
+        if self.page_bytes != REFERENCE_PAGE_BYTES {
+            return Err(MetaFault::PageBytes(self.page_bytes));
+        }
+        let mut end = 0;
+        for (row, mapping) in self.layout.iter().enumerate() {
+            end = self.validate_mapping(row, mapping, end)?;
+        }
+        Ok(())
+    }
+
+    /// Checks one mapping that must not start before `previous_end`; returns its own end.
+    fn validate_mapping(
+        &self,
+        row: usize,
+        mapping: &LayoutEntry,
+        previous_end: u64,
+    ) -> Result<u64, MetaFault> {
+        if let Some(file) = mapping.file
+            && file as usize >= self.files.len()
+        {
+            return Err(MetaFault::UnknownFile(row, file));
+        }
+        if mapping.addr < previous_end {
+            return Err(MetaFault::Unsorted(row));
+        }
+        let end = mapping.addr.checked_add(mapping.len);
+        match (end, mapping.pos.checked_add(mapping.len)) {
+            (Some(end), Some(_)) if mapping.len > 0 => Ok(end),
+            _ => Err(MetaFault::BadRange(row)),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Strategies and helpers that the trace tests share.
+
+use std::path::Path;
+
+use largefolio_trace::meta::{FileInfo, LayoutEntry, LayoutKind};
+use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
+use proptest::prelude::*;
+
+/// Files in the table of [`meta`].
+pub(crate) const NR_FILES: u32 = 5;
+
+pub(crate) fn meta() -> Meta {
+    let files = (0..NR_FILES).map(|i| FileInfo { path: format!("/f{i}"), ..FileInfo::default() });
+    let entry = LayoutEntry {
+        addr: 0x40_0000,
+        len: 0x1000,
+        prot: 5,
+        file: Some(1),
+        pos: 0,
+        kind: LayoutKind::Program,
+    };
+    Meta { files: files.collect(), layout: vec![entry], page_bytes: 4096, ..Meta::default() }
+}
+
+/// Any legal row.
+pub(crate) fn any_event() -> impl Strategy<Value = Event> {
+    let numbers = (any::<u32>(), 0_usize..18, any::<u64>(), any::<u64>(), any::<u64>());
+    let rest = (any::<u64>(), any::<u32>(), proptest::option::of(0..NR_FILES));
+    (numbers, rest).prop_map(|((thread, op, addr, len, pos), (aux, flags, file))| {
+        legal(Event { thread, op: Op::ALL[op], addr, len, pos, aux, flags, file })
+    })
+}
+
+/// Bends a row to the rules, keeping as much of it as they allow.
+fn legal(mut event: Event) -> Event {
+    if event.op.is_reference() {
+        event.addr &= !4095;
+        event.len = (event.len >> 16).max(1);
+    }
+    if event.validate().is_err() {
+        event.file = Some(event.file.unwrap_or(0));
+        event.addr >>= 1;
+        event.pos >>= 1;
+        event.len >>= 1;
+        event.aux >>= 1;
+    }
+    event
+}
+
+pub(crate) fn write(path: &Path, events: &[Event]) {
+    let mut writer = Writer::create(path, meta()).unwrap();
+    writer.push_rows(events).unwrap();
+    writer.finish().unwrap();
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<Event>, TraceError> {
+    let mut reader = Reader::open(path)?;
+    let (mut batch, mut events) = (Batch::default(), Vec::new());
+    while reader.next_batch(&mut batch)? {
+        assert!((1..=65_536).contains(&batch.len()), "a batch has rows, and not too many");
+        batch.validate(reader.meta().files.len()).unwrap();
+        events.extend(batch.events());
+    }
+    Ok(events)
+}

@@ -1,0 +1,15 @@
+//! Tests of the trace crate through its public interface.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "test data is small"
+)]
+
+mod common;
+mod foreign;
+mod generators;
+mod hostile;
+mod lackey;
+mod roundtrip;
+mod runs;
