@@ -1,7 +1,7 @@
 //! Taking mappings away: munmap, `MADV_DONTNEED`, exit (BEHAVIOUR.md G.1).
 
 use crate::memory::Memory;
-use crate::pgtable::{Cleared, LeafKind};
+use crate::pgtable::{Cleared, LeafKind, PageTable};
 use crate::ram::Ram;
 use crate::space::MmId;
 use crate::units::Vpn;
@@ -24,9 +24,19 @@ impl<R: Ram> Memory<R> {
         let is_mapped = !self.space_mut(mm).vmas.remove(start, end).is_empty();
         if is_mapped {
             self.zap(mm, start, end);
-            let nr_pages = end.0 - start.0;
-            self.space_mut(mm).table.free_empty_tables(start, nr_pages);
+            self.free_tables(mm, start, end);
         }
+    }
+
+    /// Frees the PTE tables that no area needs any more: those between the neighbouring areas.
+    fn free_tables(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let space = self.space_mut(mm);
+        let floor = space.vmas.last_before(start).map_or(Vpn(0), |vma| vma.end);
+        let ceiling = space.vmas.first_from(end).map_or(PageTable::VPN_END, |vma| vma.start);
+        let pmd = space.table.pmd_order();
+        let floor = floor.max(Vpn(pmd.round_down(start.0)));
+        let ceiling = ceiling.min(Vpn(pmd.round_up(end.0)));
+        space.table.free_empty_tables(floor, ceiling.0 - floor.0);
     }
 
     /// Removes the pages of `[start, end)`, the areas stay.

@@ -192,6 +192,18 @@ impl VmaTree {
         vma.contains(vpn).then_some(vma)
     }
 
+    /// The area nearest below `vpn` that ends at or before it.
+    #[must_use]
+    pub fn last_before(&self, vpn: Vpn) -> Option<&Vma> {
+        self.areas.range(..vpn).next_back().map(|(_, vma)| vma).filter(|vma| vma.end <= vpn)
+    }
+
+    /// The first area that starts at or after `vpn`.
+    #[must_use]
+    pub fn first_from(&self, vpn: Vpn) -> Option<&Vma> {
+        self.areas.range(vpn..).next().map(|(_, vma)| vma)
+    }
+
     /// Areas in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
         self.areas.values()

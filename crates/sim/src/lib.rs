@@ -4,5 +4,6 @@
 pub mod kernel;
 pub mod machine;
 pub mod names;
+pub mod replay;
 pub mod size;
 pub mod tlb;

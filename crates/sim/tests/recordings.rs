@@ -156,10 +156,12 @@ fn check(recording: &Recording) -> Result<(), String> {
     if recording.get("map") == "none" {
         return Ok(());
     }
-    let touched = || recording.steps.iter().filter_map(|step| match step.action {
-        Action::Touch(index) => Some(index),
-        _ => None,
-    });
+    let touched = || {
+        recording.steps.iter().filter_map(|step| match step.action {
+            Action::Touch(index) => Some(index),
+            _ => None,
+        })
+    };
     let kernel = recording.present.clone().unwrap_or_else(|| touched().collect());
     let ours = replay.present();
     // recordings/README.md: on 4K random runs fault-around may meet pages still being read.

@@ -6,7 +6,7 @@
 //! - I1: rows come out in the order of their first reference, counts add up to what came in.
 //! - I2: the order in which (thread, op, page) triples first appear is kept.
 //! - I3: nothing moves across an event that is not a reference: it closes all rows.
-//! - I4: at most [`NR_ROWS_MAX`] rows wait.
+//! - I4: at most 64 rows wait, eight windows.
 //!
 //! What the window gives up is the order of *repeated* references inside it: with eight rows of
 //! history that reorders accesses to pages that were all touched moments ago, which no fault,

@@ -211,10 +211,6 @@ impl Tree {
         &self.nodes[id as usize]
     }
 
-    pub(super) fn root(&self) -> Option<NodeId> {
-        self.root
-    }
-
     /// Node and *head* offset of the slot that covers `index`; `None` beyond the tree.
     pub(super) fn descend(&self, index: u64) -> Option<(NodeId, usize)> {
         let mut id = self.root?;

@@ -1,10 +1,10 @@
 //! Edits of a kernel: `+exec-block=64K`.
 
-use largefolio_mm::rules::{Exec, ExecMiss, Forced, ForcedGate, Rules};
+use largefolio_mm::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use largefolio_mm::units::PageSize;
 
-use super::KernelError;
 use super::load::check;
+use super::{Kernel, KernelError};
 use crate::names::nearest;
 use crate::size::parse_bytes;
 
@@ -17,7 +17,7 @@ pub struct EditHelp {
     pub value: &'static str,
     /// What it sets.
     pub help: &'static str,
-    apply: fn(&mut Rules, &str) -> Option<()>,
+    apply: fn(&mut Kernel, &str) -> Option<()>,
 }
 
 /// Every edit.
@@ -26,8 +26,9 @@ pub const EDITS: &[EditHelp] = &[
         name: "page",
         value: "4K, 16K or 64K",
         help: "base page size",
-        apply: |rules, value| {
-            rules.page = match value {
+        apply: |kernel, value| {
+            kernel.is_page_given = true;
+            kernel.rules.page = match value {
                 "4K" | "4k" => PageSize::K4,
                 "16K" | "16k" => PageSize::K16,
                 "64K" | "64k" => PageSize::K64,
@@ -40,8 +41,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "exec-block",
         value: "a power of two of bytes, such as 64K",
         help: "series 000 as posted: one aligned block for a cold executable page",
-        apply: |rules, value| {
-            rules.fault.exec = Exec::Block { bytes: power_of_two(value)? };
+        apply: |kernel, value| {
+            kernel.rules.fault.exec = Exec::Block { bytes: power_of_two(value)? };
             Some(())
         },
     },
@@ -49,8 +50,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "exec-window",
         value: "a power of two of bytes, or `arch`",
         help: "series 000 as merged, with folios of any size",
-        apply: |rules, value| {
-            rules.fault.exec = if value == "arch" {
+        apply: |kernel, value| {
+            kernel.rules.fault.exec = if value == "arch" {
                 Exec::ArchWindow
             } else {
                 Exec::Window { bytes: power_of_two(value)? }
@@ -62,8 +63,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "exec-miss",
         value: "counted, posted or final",
         help: "series 002 patch 1: executable mappings and the miss counter",
-        apply: |rules, value| {
-            rules.fault.exec_miss = match value {
+        apply: |kernel, value| {
+            kernel.rules.fault.exec_miss = match value {
                 "counted" => ExecMiss::Counted,
                 "posted" => ExecMiss::NotCounted,
                 "final" => ExecMiss::Balanced,
@@ -76,8 +77,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "forced",
         value: "pmd, posted or final",
         help: "series 002 patch 2: the window of MADV_HUGEPAGE",
-        apply: |rules, value| {
-            rules.fault.forced = match value {
+        apply: |kernel, value| {
+            kernel.rules.fault.forced = match value {
                 "pmd" => Forced::Pmd,
                 "posted" => Forced::Posted,
                 "final" => Forced::CappedAt2M,
@@ -90,8 +91,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "forced-gate",
         value: "on or off",
         help: "whether the miss counter gates forced windows",
-        apply: |rules, value| {
-            rules.fault.forced_gate = match value {
+        apply: |kernel, value| {
+            kernel.rules.fault.forced_gate = match value {
                 "on" => ForcedGate::Gated,
                 "off" => ForcedGate::Ungated,
                 _ => return None,
@@ -103,8 +104,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "readahead",
         value: "bytes, such as 128K; 0 = off",
         help: "readahead window of the device",
-        apply: |rules, value| {
-            rules.readahead_bytes = parse_bytes(value)?;
+        apply: |kernel, value| {
+            kernel.rules.readahead_bytes = parse_bytes(value)?;
             Some(())
         },
     },
@@ -112,8 +113,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "io",
         value: "bytes, such as 1280K",
         help: "largest I/O of the device",
-        apply: |rules, value| {
-            rules.io_bytes = parse_bytes(value)?;
+        apply: |kernel, value| {
+            kernel.rules.io_bytes = parse_bytes(value)?;
             Some(())
         },
     },
@@ -121,8 +122,8 @@ pub const EDITS: &[EditHelp] = &[
         name: "fault-around",
         value: "a power of two of bytes",
         help: "fault-around window; one base page = off",
-        apply: |rules, value| {
-            rules.fault_around_bytes = power_of_two(value)?;
+        apply: |kernel, value| {
+            kernel.rules.fault_around_bytes = power_of_two(value)?;
             Some(())
         },
     },
@@ -130,9 +131,9 @@ pub const EDITS: &[EditHelp] = &[
         name: "min-folio",
         value: "a power of two of bytes, or 0",
         help: "smallest folio (block size) of filesystems with large folios",
-        apply: |rules, value| {
+        apply: |kernel, value| {
             let bytes = parse_bytes(value)?;
-            rules.min_folio_bytes = if bytes == 0 { 0 } else { power_of_two(value)? };
+            kernel.rules.min_folio_bytes = if bytes == 0 { 0 } else { power_of_two(value)? };
             Some(())
         },
     },
@@ -143,7 +144,7 @@ fn power_of_two(value: &str) -> Option<u64> {
 }
 
 /// Applies one `name=value`.
-pub(super) fn apply(rules: &mut Rules, edit: &str) -> Result<(), KernelError> {
+pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
     let Some(known) = EDITS.iter().find(|known| known.name == name) else {
         let hint = nearest(name, EDITS.iter().map(|known| known.name));
@@ -155,6 +156,6 @@ pub(super) fn apply(rules: &mut Rules, edit: &str) -> Result<(), KernelError> {
         edit: edit.to_owned(),
         expected,
     };
-    (known.apply)(rules, value).ok_or_else(|| bad(known.value.to_owned()))?;
-    check(rules).map_err(bad)
+    (known.apply)(kernel, value).ok_or_else(|| bad(known.value.to_owned()))?;
+    check(&kernel.rules).map_err(bad)
 }

@@ -12,6 +12,8 @@ use crate::names::nearest;
 
 /// Longest chain of `based-on`.
 const DEPTH_MAX: usize = 16;
+/// Base page of a kernel that is asked about without a machine.
+const DEFAULT_PAGE: &str = "4K";
 /// A kernel file is a page of text; more is not a kernel file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -24,13 +26,16 @@ struct File {
 
 /// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
-    let table = resolve(name, &text_of(name)?)?;
+    let mut table = resolve(name, &text_of(name)?)?;
+    let is_page_given = table.contains_key("page");
+    table.entry("page").or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
         file.rules.try_into().map_err(|e: toml::de::Error| bad(e.to_string().trim().to_owned()))?;
     check(&rules).map_err(bad)?;
-    Ok(Kernel { name: name.to_owned(), description: file.description, rules })
+    let name = name.to_owned();
+    Ok(Kernel { name, description: file.description, rules, is_page_given })
 }
 
 /// Values that no kernel can have (`Rules` I1, I2).

@@ -25,6 +25,8 @@ pub struct Kernel {
     pub description: String,
     /// What it does.
     pub rules: Rules,
+    /// Whether the file or an edit chose the base page size; else the machine does.
+    pub is_page_given: bool,
 }
 
 impl Kernel {
@@ -37,7 +39,7 @@ impl Kernel {
         let base = parts.next().unwrap_or_default();
         let mut kernel = load::by_name(base)?;
         for part in parts {
-            edit::apply(&mut kernel.rules, part)?;
+            edit::apply(&mut kernel, part)?;
         }
         text.clone_into(&mut kernel.name);
         Ok(kernel)

@@ -38,9 +38,8 @@ fn exec_orders_are_those_of_0_4() {
 
 #[test]
 fn large_folio_orders_are_those_of_a_8() {
-    let max = |kernel: &str, fs: &str| {
-        Kernel::parse(kernel).unwrap().rules.order_range(fs).max.get()
-    };
+    let max =
+        |kernel: &str, fs: &str| Kernel::parse(kernel).unwrap().rules.order_range(fs).max.get();
     assert_eq!([max("6.12", "ext4"), max("6.16", "ext4"), max("6.1", "xfs")], [0, 9, 9]);
     assert_eq!([max("7.2+page=16K", "ext4"), max("7.2+page=64K", "ext4")], [9, 7]);
     let btrfs = ["4K", "16K", "64K"].map(|page| max(&format!("7.2+page={page}"), "btrfs"));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
 use serde::Deserialize;
 
@@ -24,6 +25,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 10;
 struct MachineFile {
     name: String,
     description: String,
+    arch: Arch,
     page_sizes: Vec<PageSize>,
     default_page_size: PageSize,
     tlb: TlbConfig,
@@ -88,6 +90,7 @@ impl Machine {
         let machine = Self {
             name: file.name,
             description: file.description,
+            arch: file.arch,
             page_sizes: file.page_sizes,
             page_size: file.default_page_size,
             tlb: file.tlb,

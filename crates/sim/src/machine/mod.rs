@@ -35,6 +35,7 @@ mod load;
 #[cfg(test)]
 mod tests;
 
+use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
 
 use crate::tlb::TlbConfig;
@@ -51,6 +52,8 @@ pub struct Machine {
     pub name: String,
     /// One line for a table's caption.
     pub description: String,
+    /// Architecture, as far as kernels choose by it.
+    pub arch: Arch,
     /// Base page sizes the hardware translates, in the order of the file.
     pub page_sizes: Vec<PageSize>,
     /// Base page size of the kernel to replay: one of `page_sizes`.

@@ -9,6 +9,7 @@ use crate::tlb::{Aggregation, Tlb};
 const GOOD: &str = r#"
 name = "mine"
 description = "a test"
+arch = "arm64"
 page_sizes = ["4K", "16K"]
 default_page_size = "4K"
 

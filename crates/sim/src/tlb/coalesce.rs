@@ -10,22 +10,11 @@
 //!
 //! Sources: BEHAVIOUR.md C.1.4 (contpte), C.2 (HPA), C.3 (Zen), C.4 (PMD).
 
+pub use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::units::{Order, Pfn, Vpn};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
-
-/// Where a page-table walk ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeafKind {
-    /// An ordinary PTE.
-    Pte,
-    /// A PTE of a folded contpte block.
-    Contpte,
-    /// A PMD entry.
-    Pmd,
-}
 
 /// What a page-table walk found for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

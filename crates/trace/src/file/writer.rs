@@ -106,7 +106,7 @@ impl Writer {
         }
         self.rows.push(&event);
         self.nr_rows += 1;
-        if self.rows.len() == GROUP_ROWS { self.flush() } else { Ok(()) }
+        if self.rows.len() >= GROUP_ROWS { self.flush() } else { Ok(()) }
     }
 
     /// Appends rows in order.

@@ -5,7 +5,7 @@
 //! ```text
 //! I  0401ab70,3                      instruction fetch: address in hexadecimal, bytes
 //!  L 1fff000638,8                    load        S store        M load, then store
-//! SYSCALL[11408,1](9) sys_mmap ( 0x0, 8192, 3, 34, 4294967295, 0 ) --> [pre-success] Success(0x4835000)
+//! SYSCALL[11408,1](9) sys_mmap ( 0x0, 8192, 3, 34, 429, 0 ) --> [pre-success] Success(0x4835000)
 //! SYSCALL[11408,1](257) sys_openat ( 4294967196, 0x4034bb0(/etc/x), 524288 ) --> [async] ...
 //! SYSCALL[11408,1](257) ... [async] --> Success(0x3)
 //!  --> [pre-success] Success(0x2d23)   result of a call whose line something else broke
@@ -228,7 +228,7 @@ impl<'a> Syscall<'a> {
     ///
     /// ```
     /// use largefolio_trace::import::lackey::{Line, parse_line};
-    /// let line = "SYSCALL[1,1](257) sys_openat ( 4294967196, 0x4c90(/etc/x), 524288 ) --> [async] ...";
+    /// let line = "SYSCALL[1,1](257) sys_openat ( 42, 0x4c90(/etc/x), 524288 ) --> [async] ...";
     /// let Ok(Line::Syscall(call)) = parse_line(line) else { panic!() };
     /// let args: Vec<_> = call.args().collect();
     /// assert_eq!((args[1].string, args[2].number), (Some("/etc/x"), Some(524_288)));

@@ -74,7 +74,7 @@ fn system_calls_are_read() {
 
 #[test]
 fn a_system_call_may_be_told_in_two_lines() {
-    let line = "SYSCALL[9,1](257) sys_openat ( 4294967196, 0x402(/etc/ld.so.preload), 4 ) --> [async] ... ";
+    let line = "SYSCALL[9,1](257) sys_openat ( 42, 0x402(/etc/ld.so.preload), 4 ) --> [async] ... ";
     assert_eq!(syscall(line).outcome, None);
     assert_eq!(syscall(line).args().nth(1).unwrap().string, Some("/etc/ld.so.preload"));
     let end = syscall("SYSCALL[9,1](257) ... [async] --> Failure(0x2) ");
@@ -125,7 +125,11 @@ proptest! {
     }
 
     #[test]
-    fn every_access_is_read_back(kind in 0..4_usize, addr in 0..u64::MAX - 4096, bytes in 1..4096_u32) {
+    fn every_access_is_read_back(
+        kind in 0..4_usize,
+        addr in 0..u64::MAX - 4096,
+        bytes in 1..4096_u32,
+    ) {
         let kinds = [AccessKind::Fetch, AccessKind::Load, AccessKind::Store, AccessKind::Modify];
         let line = format!("{} {addr:08x},{bytes}", ["I ", " L", " S", " M"][kind]);
         let expected = Access { kind: kinds[kind], addr, bytes };

@@ -335,6 +335,19 @@ fn moving_aligned_slots_keeps_blocks_and_leaves() {
 }
 
 #[test]
+fn a_slot_with_an_empty_table_takes_ptes_and_no_whole_slot() {
+    let mut table = arm64();
+    map(&mut table, (512, 0, 1), RW, folio(0, 0));
+    cleared(&mut table, 512, 1, folio(0, 0));
+    map(&mut table, (0, 64, 16), RW, folio(64, 4));
+    table.move_range(Vpn(0), Vpn(512), 512, |_| folio(64, 4));
+    table.validate().unwrap();
+    let stats = table.stats();
+    assert_eq!((stats.nr_tables, stats.nr_unfolds, stats.nr_folds), (2, 1, 2));
+    assert_eq!((table.pmd(Vpn(0)), nr_entries(&table)), (PmdState::Table { nr_present: 0 }, 1));
+}
+
+#[test]
 fn moving_ptes_folds_again_only_where_the_target_is_congruent() {
     let mut table = arm64();
     map(&mut table, (0, 64, 32), RW, folio(64, 6));

@@ -1,0 +1,530 @@
+//! One cell: a trace under one kernel on one machine.
+//!
+//! The hot loop. A row of references is placed, looked up in its thread's TLB and, on a miss, in
+//! the page table; only a page that is not mapped reaches the memory manager. So the cost of a
+//! trace grows with its rows, and that of memory management with distinct pages.
+//!
+//! Invariants:
+//! - I1: a translation in a TLB agrees with the page table: every change the memory manager makes
+//!   is flushed before the next lookup.
+//! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
+
+use largefolio_mm::buddy::Fragmentation;
+use largefolio_mm::counters::PmdRefusal;
+use largefolio_mm::fault::{self, FaultError};
+use largefolio_mm::folio::MappingId;
+use largefolio_mm::io::OutOfMemory;
+use largefolio_mm::map::MapError;
+use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::pgtable::{AccessBits, Leaf, PteFlags};
+use largefolio_mm::space::Flush;
+use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
+use largefolio_trace::{Batch, Meta, Op, ThreadId};
+
+use super::census::FileCensus;
+use super::outcome::{Faults, Outcome, Reads, Strays};
+use super::program::{Process, ProcessNr, Threads};
+use super::touched::Touched;
+use crate::kernel::Kernel;
+use crate::machine::{Machine, MachineError};
+use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
+
+/// State of the page cache when the program starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheState {
+    /// Empty.
+    #[default]
+    Cold,
+    /// As an earlier run of the same program left it.
+    Warm,
+}
+
+impl CacheState {
+    /// Name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// What to replay a trace under.
+#[derive(Clone, Debug)]
+pub struct CellSpec {
+    /// Kernel.
+    pub kernel: Kernel,
+    /// Machine, at its own base page size.
+    pub machine: Machine,
+    /// Page cache at the start.
+    pub cache: CacheState,
+    /// Seed of the initial state of memory.
+    pub seed: u64,
+    /// Physical memory in bytes.
+    pub ram_bytes: u64,
+    /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
+    pub unusable_permille: u32,
+    /// Filesystem of every file, instead of the recorded ones.
+    pub filesystem: Option<String>,
+}
+
+impl CellSpec {
+    /// A cold cell with 16 GiB of unfragmented memory.
+    #[must_use]
+    pub fn new(kernel: Kernel, machine: Machine) -> Self {
+        let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);
+        Self { kernel, machine, cache, seed, ram_bytes, unusable_permille: 0, filesystem: None }
+    }
+
+    /// The base page: the kernel's where it was asked for, else the machine's.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        if self.kernel.is_page_given { self.kernel.rules.page } else { self.machine.page_size }
+    }
+}
+
+/// Why a cell cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum CellError {
+    /// The machine has no such base page.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The machine's memory cannot be made.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A fault found no free page.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// A read or write call found no free page.
+    #[error(transparent)]
+    Io(#[from] OutOfMemory),
+    /// A mapping of the recorded layout or of a recorded call is impossible.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+/// Slots of the direct-mapped table of recorded pages in front of the segments.
+const NR_PLACES: usize = 1 << 10;
+/// A recorded page number no trace contains.
+const NO_PAGE: u64 = u64::MAX;
+/// Pages of the trace are 4 KiB.
+const RECORDED_SHIFT: u32 = 12;
+/// Pages pinned before the start where memory is to be fragmented, in thousandths.
+const USED_PERMILLE: u32 = 100;
+
+/// Place of one recorded page for one process.
+#[derive(Clone, Copy)]
+struct Place {
+    page: u64,
+    process: ProcessNr,
+    vpn: Vpn,
+}
+
+const NO_PLACE: Place = Place { page: NO_PAGE, process: 0, vpn: Vpn(0) };
+
+/// One hardware thread.
+struct Thread {
+    process: ProcessNr,
+    tlb: Tlb,
+}
+
+/// One cell in the middle of a replay.
+pub struct Cell {
+    spec: CellSpec,
+    pub(super) memory: Memory,
+    pub(super) files: Vec<MappingId>,
+    pub(super) sizes: Vec<u64>,
+    pub(super) is_device: Vec<bool>,
+    pub(super) processes: Vec<Process>,
+    pub(super) threads: Threads,
+    pub(super) touched: Touched,
+    pub(super) census: FileCensus,
+    pub(super) strays: Strays,
+    pub(super) is_replaced: bool,
+    hardware: Vec<Option<Thread>>,
+    places: Vec<Place>,
+    flushes: Vec<Flush>,
+    finished_tlbs: tlb::Counters,
+    is_warming: bool,
+    /// Counters when the warming run ended.
+    base: Base,
+}
+
+/// What had been counted before the run that is reported.
+#[derive(Clone, Copy, Default)]
+struct Base {
+    counters: largefolio_mm::counters::Counters,
+    ram: largefolio_mm::ram::Counted,
+}
+
+impl Cell {
+    /// A machine with the recorded program loaded.
+    ///
+    /// # Errors
+    /// When kernel and machine do not fit together or the layout cannot be placed.
+    pub fn new(spec: &CellSpec, meta: &Meta) -> Result<Self, CellError> {
+        let mut spec = spec.clone();
+        let page = spec.page_size();
+        spec.machine = spec.machine.with_page_size(page)?;
+        spec.kernel.rules.page = page;
+        let mut cell = Self::empty(&spec)?;
+        cell.add_files(meta);
+        cell.load(meta)?;
+        Ok(cell)
+    }
+
+    fn empty(spec: &CellSpec) -> Result<Self, CellError> {
+        let mut config = Config::new(spec.machine.arch);
+        config.ram_bytes = spec.ram_bytes;
+        config.fragmentation = (spec.unusable_permille > 0).then_some(Fragmentation {
+            seed: spec.seed,
+            used_permille: USED_PERMILLE,
+            order: spec.kernel.rules.page.pmd_order().min(Order::new(9)),
+            unusable_permille: spec.unusable_permille,
+        });
+        Ok(Self {
+            memory: Memory::new(spec.kernel.rules.clone(), &config)?,
+            files: Vec::new(),
+            sizes: Vec::new(),
+            is_device: Vec::new(),
+            processes: Vec::new(),
+            threads: Threads::default(),
+            touched: Touched::default(),
+            census: FileCensus::default(),
+            strays: Strays::default(),
+            is_replaced: false,
+            hardware: Vec::new(),
+            places: vec![NO_PLACE; NR_PLACES],
+            flushes: Vec::new(),
+            finished_tlbs: tlb::Counters::default(),
+            is_warming: spec.cache == CacheState::Warm,
+            base: Base::default(),
+            spec: spec.clone(),
+        })
+    }
+
+    /// The combination this cell replays.
+    #[must_use]
+    pub fn spec(&self) -> &CellSpec {
+        &self.spec
+    }
+
+    /// Whether the run that fills the page cache is still to come.
+    #[must_use]
+    pub fn is_warming(&self) -> bool {
+        self.is_warming
+    }
+
+    fn add_files(&mut self, meta: &Meta) {
+        for file in &meta.files {
+            let filesystem = self.spec.filesystem.as_deref().unwrap_or(&file.filesystem);
+            self.files.push(self.memory.add_file(file.size_bytes, filesystem));
+            self.sizes.push(file.size_bytes);
+            // Devices have no page cache: a mapping of one is anonymous memory here.
+            self.is_device.push(file.path.starts_with("/dev/") && file.size_bytes == 0);
+        }
+        self.touched = Touched::new(meta.files.len());
+    }
+
+    /// Ends the run that filled the page cache and loads the program again.
+    pub fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
+        self.end_processes();
+        self.is_warming = false;
+        self.base = Base { counters: *self.memory.counters(), ram: self.memory.cache().ram };
+        self.hardware.clear();
+        self.finished_tlbs = tlb::Counters::default();
+        (self.census, self.strays) = (FileCensus::default(), Strays::default());
+        self.touched = Touched::new(meta.files.len());
+        (self.processes, self.threads) = (Vec::new(), Threads::default());
+        self.forget_places();
+        self.load(meta)
+    }
+
+    /// Replays the rows of a batch.
+    ///
+    /// # Errors
+    /// When memory is exhausted or a recorded call cannot be followed at all.
+    pub fn replay(&mut self, batch: &Batch) -> Result<(), CellError> {
+        let (threads, ops) = (batch.threads(), batch.ops());
+        let (addrs, lens) = (batch.addrs(), batch.lens());
+        for row in 0..batch.len() {
+            match ops[row] {
+                EXEC => self.reference(threads[row], Kind::EXEC, addrs[row], lens[row])?,
+                READ => self.reference(threads[row], Kind::READ, addrs[row], lens[row])?,
+                WRITE => self.reference(threads[row], Kind::WRITE, addrs[row], lens[row])?,
+                _ => {
+                    self.event(&batch.event(row))?;
+                    self.drain_flushes();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A run of references to one recorded page.
+    #[inline]
+    fn reference(
+        &mut self,
+        thread: ThreadId,
+        kind: Kind,
+        addr: u64,
+        count: u64,
+    ) -> Result<(), CellError> {
+        let nr = self.hardware_of(thread);
+        let process = self.hardware[nr].as_ref().map_or(0, |thread| thread.process);
+        let Some(vpn) = self.place(process, addr) else {
+            self.strays.unmapped += count;
+            return Ok(());
+        };
+        let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
+        match thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count) {
+            Lookup::L1 | Lookup::L2 => Ok(()),
+            Lookup::Miss | Lookup::Permission => self.walk(nr, kind, vpn, count),
+        }
+    }
+
+    /// A TLB miss: walk, fault where nothing is mapped, fill.
+    #[cold]
+    #[inline(never)]
+    fn walk(&mut self, nr: usize, kind: Kind, vpn: Vpn, count: u64) -> Result<(), CellError> {
+        let Some(thread) = &self.hardware[nr] else { return Ok(()) };
+        let mm = self.processes[thread.process].mm;
+        let addr = vpn.vaddr(self.memory.rules.page);
+        let leaf = match self.memory.touch(mm, addr, kind.mm) {
+            Ok(touched) => touched.leaf,
+            Err(error) => return self.stray(error, count),
+        };
+        self.drain_flushes();
+        let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
+        let coalescing = thread.tlb.coalescing();
+        let cap = coalescing.run_cap();
+        let bits = match coalescing.aggregation {
+            Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,
+            Aggregation::None | Aggregation::Hpa => AccessBits::Any,
+        };
+        let table = &self.memory.space(mm).table;
+        let run = match cap {
+            Order::ZERO => Order::ZERO,
+            cap => table.contiguous_run(vpn, cap, bits).unwrap_or(Order::ZERO),
+        };
+        thread.tlb.fill_walk(kind.side, &walk_of(&leaf, vpn, run));
+        Ok(())
+    }
+
+    fn stray(&mut self, error: FaultError, count: u64) -> Result<(), CellError> {
+        match error {
+            FaultError::NotMapped(_) => self.strays.unmapped += count,
+            FaultError::Protected(_) => self.strays.protected += count,
+            FaultError::BeyondFile(_) => self.strays.beyond_file += count,
+            FaultError::OutOfMemory(_) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The page of the modelled process for a recorded address.
+    #[inline]
+    fn place(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
+        let page = addr >> RECORDED_SHIFT;
+        let slot = self.places[(page as usize ^ (process << 7)) & (NR_PLACES - 1)];
+        if slot.page == page && slot.process == process {
+            return Some(slot.vpn);
+        }
+        self.place_slowly(process, addr)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn place_slowly(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
+        let segment = self.processes[process].segments.find(addr)?;
+        let vpn = Vaddr(segment.place(addr)).vpn(self.memory.rules.page);
+        if let Some((file, pos)) = segment.file {
+            let pos = pos + (addr - segment.start);
+            let size = self.sizes[file as usize];
+            self.touched.mark(file, (pos, 1), size);
+        }
+        let page = addr >> RECORDED_SHIFT;
+        self.places[(page as usize ^ (process << 7)) & (NR_PLACES - 1)] =
+            Place { page, process, vpn };
+        Some(vpn)
+    }
+
+    /// Segments changed: every place is looked up again.
+    pub(super) fn forget_places(&mut self) {
+        self.places.fill(NO_PLACE);
+    }
+
+    /// The hardware thread of a recorded one, made when it first runs.
+    #[inline]
+    fn hardware_of(&mut self, thread: ThreadId) -> usize {
+        let nr = thread as usize;
+        if nr >= self.hardware.len() || self.hardware[nr].is_none() {
+            self.start_thread(thread);
+        }
+        nr
+    }
+
+    #[cold]
+    fn start_thread(&mut self, thread: ThreadId) {
+        let nr = thread as usize;
+        if nr >= self.hardware.len() {
+            self.hardware.resize_with(nr + 1, || None);
+        }
+        let process = self.threads.process_of(thread);
+        let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
+        self.hardware[nr] = Some(Thread { process, tlb });
+    }
+
+    /// Ends a thread: its TLB's counts are kept, its TLB is not.
+    pub(super) fn end_thread(&mut self, thread: ThreadId) {
+        if let Some(ended) = self.hardware.get_mut(thread as usize).and_then(Option::take) {
+            self.finished_tlbs += *ended.tlb.counters();
+        }
+    }
+
+    /// Ends a process: counts what it maps, then unmaps it.
+    pub(super) fn end_process(&mut self, process: ProcessNr) {
+        let mm = self.processes[process].mm;
+        if self.memory.space(mm).is_dead {
+            return;
+        }
+        self.census.add_process(&self.memory, mm);
+        self.memory.exit(mm);
+        let of_process = |thread: &Option<Thread>| {
+            thread.as_ref().is_some_and(|thread| thread.process == process)
+        };
+        let ended: Vec<_> =
+            (0..).zip(&self.hardware).filter(|(_, t)| of_process(t)).map(|(nr, _)| nr).collect();
+        for thread in ended {
+            self.end_thread(thread);
+        }
+    }
+
+    fn end_processes(&mut self) {
+        for process in 0..self.processes.len() {
+            self.end_process(process);
+        }
+        self.drain_flushes();
+    }
+
+    /// Takes changed translations out of the TLBs (I1).
+    fn drain_flushes(&mut self) {
+        self.memory.take_flushes(&mut self.flushes);
+        for flush in &self.flushes {
+            for thread in self.hardware.iter_mut().flatten() {
+                if self.processes[thread.process].mm == flush.mm {
+                    thread.tlb.invalidate(flush.first, flush.nr_pages);
+                }
+            }
+        }
+    }
+
+    /// Ends what still runs and reports.
+    #[must_use]
+    pub fn finish(mut self) -> Outcome {
+        self.end_processes();
+        let counters = self.memory.counters();
+        let base = &self.base;
+        let ram = &self.memory.cache().ram;
+        let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
+            let nr = refusal as usize;
+            (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
+        });
+        Outcome {
+            kernel: self.spec.kernel.name.clone(),
+            machine: self.spec.machine.name.clone(),
+            page_bytes: self.memory.rules.page.bytes(),
+            seed: self.spec.seed,
+            cache: self.spec.cache.name().to_owned(),
+            cached_bytes: self.cached_bytes(),
+            faults: self.faults(),
+            reads: self.reads(),
+            tlb: self.finished_tlbs,
+            pmd_refused: refused.collect(),
+            zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
+            copied_pages: ram.nr_copied - base.ram.nr_copied,
+            strays: self.strays,
+            is_replaced: self.is_replaced,
+            folios: self.census,
+        }
+    }
+
+    fn cached_bytes(&self) -> std::collections::BTreeMap<u64, u64> {
+        let mut by_size = std::collections::BTreeMap::new();
+        for (_, mapping) in self.memory.cache().mappings() {
+            for entry in mapping.tree.iter() {
+                let bytes = entry.order.nr_pages() << self.memory.rules.page.shift();
+                *by_size.entry(bytes).or_default() += bytes;
+            }
+        }
+        by_size
+    }
+
+    fn faults(&self) -> Faults {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        Faults {
+            total: now.pgfault - base.pgfault,
+            major: now.pgmajfault - base.pgmajfault,
+            around: now.nr_around - base.nr_around,
+            finish: now.nr_finish - base.nr_finish,
+            anon: now.nr_anon - base.nr_anon,
+            zero_page: now.nr_zero_page - base.nr_zero_page,
+            cow: now.nr_cow - base.nr_cow,
+            wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,
+            retries: now.nr_retry - base.nr_retry,
+        }
+    }
+
+    fn reads(&self) -> Reads {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let bytes = (now.nr_read - base.nr_read) << self.memory.rules.page.shift();
+        let used_bytes = self.touched.bytes();
+        Reads {
+            bytes,
+            used_bytes,
+            amplification: (used_bytes > 0).then(|| ratio(bytes, used_bytes)),
+            windows: now.nr_windows - base.nr_windows,
+            async_windows: now.nr_async - base.nr_async,
+            gated: now.nr_gated - base.nr_gated,
+            large_folio_fallback: now.large_folio_fallback - base.large_folio_fallback,
+        }
+    }
+}
+
+/// Numbers of the reference ops, as the batches of a trace hold them.
+const EXEC: u8 = Op::Exec as u8;
+const READ: u8 = Op::Read as u8;
+const WRITE: u8 = Op::Write as u8;
+
+/// A kind of reference, as TLB and memory manager name it.
+#[derive(Clone, Copy)]
+struct Kind {
+    side: Side,
+    tlb: tlb::Access,
+    mm: fault::Access,
+}
+
+impl Kind {
+    const EXEC: Self =
+        Self { side: Side::Instruction, tlb: tlb::Access::Read, mm: fault::Access::Exec };
+    const READ: Self = Self { side: Side::Data, tlb: tlb::Access::Read, mm: fault::Access::Read };
+    const WRITE: Self =
+        Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
+}
+
+fn walk_of(leaf: &Leaf, vpn: Vpn, run: Order) -> Walk {
+    Walk {
+        vpn,
+        pfn: leaf.pfn_of(vpn),
+        is_writable: leaf.flags.contains(PteFlags::WRITABLE),
+        leaf: leaf.kind,
+        order: leaf.order,
+        run,
+    }
+}
+
+/// A ratio for people: counts stay exact beside it.
+#[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
+fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b as f64
+}

@@ -1,0 +1,151 @@
+//! Which folios back the mapped files of a process: the rows of BEHAVIOUR.md J.1.
+//!
+//! A folio counts in its size's row as *aligned* when a process maps all of it at a virtual address
+//! that is a multiple of its size, as *unaligned* when it maps all of it elsewhere, and page by
+//! page as *partial* when it maps only some of it. Beside these rows, and not added to them, stand
+//! the bytes under contpte blocks and PMD entries.
+//!
+//! The census of a process is taken when it ends; a process that lives at the end of the trace is
+//! counted then.
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::folio::Owner;
+use largefolio_mm::memory::Memory;
+use largefolio_mm::pgtable::{Leaf, LeafKind};
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::{Order, Pfn, Vpn};
+use largefolio_mm::vma::{Backing, Vma};
+use serde::Serialize;
+
+/// Bytes of one folio size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SizeRow {
+    /// Wholly mapped at a multiple of the folio's size.
+    pub aligned_bytes: u64,
+    /// Wholly mapped elsewhere.
+    pub unaligned_bytes: u64,
+}
+
+/// Mapped bytes of one kind of file memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    /// All mapped bytes: the sum of the rows and of `partial_bytes`.
+    pub mapped_bytes: u64,
+    /// By folio size in bytes.
+    pub by_size: BTreeMap<u64, SizeRow>,
+    /// Mapped pages of folios that are not wholly mapped.
+    pub partial_bytes: u64,
+    /// Under folded contpte blocks.
+    pub contpte_bytes: u64,
+    /// Under PMD entries.
+    pub pmd_bytes: u64,
+}
+
+/// A run of pages of one folio, mapped one after the other.
+struct Run {
+    vpn: Vpn,
+    pfn: Pfn,
+    nr_pages: u64,
+}
+
+impl Census {
+    /// Adds the mapped pages of `vma`.
+    pub(super) fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma) {
+        let mut run: Option<Run> = None;
+        for leaf in memory.space(mm).table.leaves(vma.start, vma.nr_pages()) {
+            let vpn = leaf.first_vpn.max(vma.start);
+            let nr_pages = leaf.end_vpn().min(vma.end).0 - vpn.0;
+            let pfn = leaf.pfn_of(vpn);
+            let is_file =
+                memory.owner_of(pfn).is_some_and(|(owner, _)| matches!(owner, Owner::File { .. }));
+            if !is_file {
+                continue;
+            }
+            self.add_leaf(memory, &leaf, nr_pages);
+            match &mut run {
+                Some(open) if continues(memory, open, vpn, pfn) => open.nr_pages += nr_pages,
+                _ => {
+                    self.close(memory, run.take());
+                    run = Some(Run { vpn, pfn, nr_pages });
+                }
+            }
+        }
+        self.close(memory, run);
+    }
+
+    fn add_leaf(&mut self, memory: &Memory, leaf: &Leaf, nr_pages: u64) {
+        let bytes = nr_pages << memory.rules.page.shift();
+        self.mapped_bytes += bytes;
+        match leaf.kind {
+            LeafKind::Pte => {}
+            LeafKind::Contpte => self.contpte_bytes += bytes,
+            LeafKind::Pmd => self.pmd_bytes += bytes,
+        }
+    }
+
+    fn close(&mut self, memory: &Memory, run: Option<Run>) {
+        let Some(run) = run else { return };
+        let shift = memory.rules.page.shift();
+        let order = memory.owner_of(run.pfn).map_or(Order::ZERO, |(_, order)| order);
+        let bytes = run.nr_pages << shift;
+        if run.nr_pages < order.nr_pages() {
+            self.partial_bytes += bytes;
+            return;
+        }
+        let row = self.by_size.entry(order.nr_pages() << shift).or_default();
+        if order.is_aligned(run.vpn.0) {
+            row.aligned_bytes += bytes;
+        } else {
+            row.unaligned_bytes += bytes;
+        }
+    }
+
+    /// Adds another census.
+    pub fn add(&mut self, other: &Self) {
+        self.mapped_bytes += other.mapped_bytes;
+        self.partial_bytes += other.partial_bytes;
+        self.contpte_bytes += other.contpte_bytes;
+        self.pmd_bytes += other.pmd_bytes;
+        for (&size, row) in &other.by_size {
+            let own = self.by_size.entry(size).or_default();
+            own.aligned_bytes += row.aligned_bytes;
+            own.unaligned_bytes += row.unaligned_bytes;
+        }
+    }
+}
+
+/// Whether `pfn` at `vpn` goes on where `run` ends, in the same folio.
+fn continues(memory: &Memory, run: &Run, vpn: Vpn, pfn: Pfn) -> bool {
+    run.vpn.0 + run.nr_pages == vpn.0
+        && run.pfn.0 + run.nr_pages == pfn.0
+        && memory.cache().folios.of_pfn(run.pfn) == memory.cache().folios.of_pfn(pfn)
+}
+
+/// Mapped file memory by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileCensus {
+    /// Executable mappings.
+    pub text: Census,
+    /// All other file mappings, page-cache pages only.
+    pub data: Census,
+}
+
+impl FileCensus {
+    /// Adds every file mapping of a process.
+    pub(super) fn add_process(&mut self, memory: &Memory, mm: MmId) {
+        let files = |vma: &&Vma| matches!(vma.backing, Backing::File { .. });
+        for vma in memory.space(mm).vmas.iter().filter(files) {
+            let census = if vma.prot.can_exec { &mut self.text } else { &mut self.data };
+            census.add_area(memory, mm, vma);
+        }
+    }
+
+    /// Text and data together: what the published table counts.
+    #[must_use]
+    pub fn all(&self) -> Census {
+        let mut all = self.text.clone();
+        all.add(&self.data);
+        all
+    }
+}

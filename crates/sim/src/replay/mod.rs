@@ -1,0 +1,123 @@
+//! Replay: a recorded program under another kernel on another machine.
+//!
+//! ```text
+//!   trace --decoded once--> batch --+--> cell (kernel A, machine X): place -> TLB -> mm
+//!                                   +--> cell (kernel A, machine Y)      hit: counted, done
+//!                                   +--> cell (kernel B, machine X)      miss: walk or fault
+//! ```
+//!
+//! Reading order: [`cell`] (one combination, the hot loop), [`place`] (recorded addresses become
+//! addresses of the modelled kernel), [`program`] (threads, processes, open files), [`syscalls`]
+//! (events that change memory), [`touched`] and [`census`] (what is counted), [`outcome`].
+//!
+//! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
+//! printed.
+
+pub mod cell;
+pub mod census;
+pub mod outcome;
+mod place;
+mod program;
+mod syscalls;
+mod touched;
+
+use std::path::Path;
+
+use largefolio_trace::{Batch, Meta, Reader, TraceError};
+use rayon::prelude::*;
+
+pub use cell::{CacheState, Cell, CellError, CellSpec};
+pub use outcome::Outcome;
+
+/// Why a trace could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A cell.
+    #[error("{kernel} on {machine}: {source}")]
+    Cell {
+        /// Kernel of the cell.
+        kernel: String,
+        /// Machine of the cell.
+        machine: String,
+        /// What went wrong.
+        source: CellError,
+    },
+    /// The trace is coarser than a cell's base page.
+    #[error(
+        "the trace has one row per {trace_bytes} bytes of memory, {machine} has base pages of \
+         {page_bytes}: record it with pages of at most that size"
+    )]
+    TooCoarse {
+        /// Granularity of the trace.
+        trace_bytes: u64,
+        /// Machine of the cell.
+        machine: String,
+        /// Its base page.
+        page_bytes: u64,
+    },
+}
+
+/// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
+/// warm page cache); `progress` hears the rows decoded so far.
+///
+/// # Errors
+/// A trace that cannot be read, or a cell that cannot go on.
+pub fn replay(
+    path: &Path,
+    specs: &[CellSpec],
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Meta, Vec<Outcome>), ReplayError> {
+    let meta = Reader::open(path)?.meta().clone();
+    let mut cells = Vec::new();
+    for spec in specs {
+        let page_bytes = spec.page_size().bytes();
+        if meta.page_bytes > page_bytes {
+            let (trace_bytes, machine) = (meta.page_bytes, spec.machine.name.clone());
+            return Err(ReplayError::TooCoarse { trace_bytes, machine, page_bytes });
+        }
+        cells.push(Cell::new(spec, &meta).map_err(|source| of_cell(spec, source))?);
+    }
+    if cells.iter().any(Cell::is_warming) {
+        pass(path, &mut cells, &|cell| cell.is_warming(), progress)?;
+        for cell in cells.iter_mut().filter(|cell| cell.is_warming()) {
+            cell.end_warming(&meta).map_err(|source| of_cell(cell.spec(), source))?;
+        }
+    }
+    pass(path, &mut cells, &|_| true, progress)?;
+    Ok((meta, cells.into_iter().map(Cell::finish).collect()))
+}
+
+/// Feeds the whole trace to the cells that `takes` selects.
+fn pass(
+    path: &Path,
+    cells: &mut [Cell],
+    takes: &(dyn Fn(&Cell) -> bool + Sync),
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), ReplayError> {
+    let mut reader = Reader::open(path)?;
+    let (mut current, mut next) = (Batch::default(), Batch::default());
+    let mut is_more = reader.next_batch(&mut current)?;
+    while is_more {
+        let (decoded, replayed) = rayon::join(
+            || reader.next_batch(&mut next),
+            || {
+                cells.par_iter_mut().filter(|cell| takes(cell)).try_for_each(|cell| {
+                    cell.replay(&current).map_err(|source| of_cell(cell.spec(), source))
+                })
+            },
+        );
+        replayed?;
+        is_more = decoded?;
+        std::mem::swap(&mut current, &mut next);
+        progress(reader.nr_read());
+    }
+    Ok(())
+}
+
+fn of_cell(spec: &CellSpec, source: CellError) -> ReplayError {
+    let (kernel, machine) = (spec.kernel.name.clone(), spec.machine.name.clone());
+    ReplayError::Cell { kernel, machine, source }
+}

@@ -1,0 +1,96 @@
+//! What one cell counted.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::census::FileCensus;
+use crate::tlb;
+
+/// Faults by kind; all are counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// All faults.
+    pub total: u64,
+    /// Counted major: the page was not in the page cache.
+    pub major: u64,
+    /// Ended by fault-around.
+    pub around: u64,
+    /// Ended by the finishing step.
+    pub finish: u64,
+    /// First touch of anonymous memory.
+    pub anon: u64,
+    /// First read of anonymous memory: the zero page.
+    pub zero_page: u64,
+    /// A page was copied.
+    pub cow: u64,
+    /// A page was made writable.
+    pub wp_reuse: u64,
+    /// Repetitions after I/O.
+    pub retries: u64,
+}
+
+/// Reading from files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Reads {
+    /// Bytes read from files.
+    pub bytes: u64,
+    /// Bytes of files the program used, in pieces of 4 KiB.
+    pub used_bytes: u64,
+    /// `bytes / used_bytes`; absent when nothing was used.
+    pub amplification: Option<f64>,
+    /// Readahead windows.
+    pub windows: u64,
+    /// Windows started by the marker.
+    pub async_windows: u64,
+    /// Cold faults refused readahead by the miss counter.
+    pub gated: u64,
+    /// Large folios that could not be allocated.
+    pub large_folio_fallback: u64,
+}
+
+/// References that the replay could not follow, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Strays {
+    /// To addresses no recorded mapping covers (signal trampolines, racing threads).
+    pub unmapped: u64,
+    /// To mappings that do not allow the access.
+    pub protected: u64,
+    /// Beyond the end of a file.
+    pub beyond_file: u64,
+}
+
+/// One row of a result: a trace under one kernel on one machine with one seed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Kernel, with its edits.
+    pub kernel: String,
+    /// Machine.
+    pub machine: String,
+    /// Base page in bytes.
+    pub page_bytes: u64,
+    /// Seed of the initial state of memory.
+    pub seed: u64,
+    /// `cold` or `warm` page cache at the start.
+    pub cache: String,
+    /// Mapped file memory by folio size.
+    pub folios: FileCensus,
+    /// Bytes in the page cache at the end by folio size, mapped or not.
+    pub cached_bytes: BTreeMap<u64, u64>,
+    /// Faults.
+    pub faults: Faults,
+    /// Reading.
+    pub reads: Reads,
+    /// Translation.
+    pub tlb: tlb::Counters,
+    /// PMD mappings refused, by reason.
+    pub pmd_refused: BTreeMap<&'static str, u64>,
+    /// Pages filled with zeroes.
+    pub zeroed_pages: u64,
+    /// Pages copied.
+    pub copied_pages: u64,
+    /// What could not be followed.
+    pub strays: Strays,
+    /// Whether segments were moved apart for a base page larger than the recording's.
+    pub is_replaced: bool,
+}

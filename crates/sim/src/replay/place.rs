@@ -1,0 +1,166 @@
+//! Recorded addresses become addresses of the modelled kernel.
+//!
+//! A recording has the layout of the recorder (an emulator packs mappings closely) and of the
+//! recording machine's base page. The modelled kernel places mappings its own way, congruent to
+//! huge pages where it does so, and a machine with larger base pages runs a program *linked for
+//! it*: its segments lie further apart. So every recorded range is a [`Segment`] with a shift:
+//!
+//! ```text
+//!   recorded   | headers | text     | data | bss |           4 KiB pages
+//!              0x4000    0x5000     0x9000
+//!   placed     | headers ...| text ......... | data .. bss |   64 KiB pages:
+//!              0x10000      0x21000          0x35000           address = file offset mod 64 KiB
+//! ```
+//!
+//! Owns segments and the rule for segments of one image. Does not talk to the memory manager.
+//!
+//! Invariants:
+//! - I1: segments do not overlap in recorded addresses.
+//! - I2: within an image, placed addresses ascend with recorded ones, and address and file
+//!   position are congruent mod the base page.
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::units::PageSize;
+use largefolio_trace::FileId;
+
+/// A recorded range and where it lies in the replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// First recorded address.
+    pub(super) start: u64,
+    /// Recorded address after the last.
+    pub(super) end: u64,
+    /// Placed address of `start`.
+    pub(super) placed: u64,
+    /// File behind it and the file position of `start`.
+    pub(super) file: Option<(FileId, u64)>,
+}
+
+impl Segment {
+    /// Placed address of a recorded one.
+    pub(super) fn place(&self, addr: u64) -> u64 {
+        self.placed + (addr - self.start)
+    }
+
+    /// The part from `start` to `end`.
+    pub(super) fn part(&self, start: u64, end: u64) -> Self {
+        let skipped = start - self.start;
+        let file = self.file.map(|(file, pos)| (file, pos + skipped));
+        Self { start, end, placed: self.placed + skipped, file }
+    }
+}
+
+/// All segments of one process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Segments {
+    by_start: BTreeMap<u64, Segment>,
+}
+
+impl Segments {
+    /// The segment of a recorded address.
+    pub(super) fn find(&self, addr: u64) -> Option<&Segment> {
+        let (_, segment) = self.by_start.range(..=addr).next_back()?;
+        (addr < segment.end).then_some(segment)
+    }
+
+    /// The segment that ends at or before `addr`, the nearest one.
+    pub(super) fn before(&self, addr: u64) -> Option<&Segment> {
+        self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
+    }
+
+    /// Segments that overlap `[start, end)`, cut to it.
+    pub(super) fn overlapping(&self, start: u64, end: u64) -> Vec<Segment> {
+        let from = self.find(start).map_or(start, |segment| segment.start);
+        self.by_start
+            .range(from..end)
+            .filter(|(_, segment)| segment.end > start)
+            .map(|(_, segment)| segment.part(segment.start.max(start), segment.end.min(end)))
+            .collect()
+    }
+
+    /// Adds a segment; what lay there before is cut away.
+    pub(super) fn insert(&mut self, segment: Segment) {
+        self.remove(segment.start, segment.end);
+        self.by_start.insert(segment.start, segment);
+    }
+
+    /// Cuts `[start, end)` out.
+    pub(super) fn remove(&mut self, start: u64, end: u64) {
+        for cut in self.overlapping(start, end) {
+            let Some(whole) = self.find(cut.start).copied() else { continue };
+            self.by_start.remove(&whole.start);
+            if whole.start < cut.start {
+                self.by_start.insert(whole.start, whole.part(whole.start, cut.start));
+            }
+            if cut.end < whole.end {
+                self.by_start.insert(cut.end, whole.part(cut.end, whole.end));
+            }
+        }
+    }
+}
+
+/// Where a segment of an image goes: after `before` (the segment below it, in the same image) at
+/// the recorded distance, moved up until its pages are its own and its address is congruent to
+/// `pos` mod the base page (I2). A segment without a file (bss) continues where the one before
+/// ended.
+pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> u64 {
+    let mask = page.bytes() - 1;
+    let end = before.placed + (before.end - before.start);
+    let wanted = end + start.saturating_sub(before.end);
+    let Some(pos) = pos else { return wanted };
+    let first_own = (end + mask) & !mask;
+    let wanted = wanted.max(first_own);
+    wanted + (pos.wrapping_sub(wanted) & mask)
+}
+
+/// Bytes to reserve for an image of `len` recorded bytes: where base pages are larger than the
+/// recording's, its segments move apart, by at most one page each.
+pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
+    /// A shared library has four or five load segments and a bss; more than eight are unknown.
+    const NR_SEGMENTS: u64 = 8;
+    let page_bytes = page.bytes();
+    let slack = if page == PageSize::K4 { 0 } else { NR_SEGMENTS * page_bytes };
+    len.saturating_add(slack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(start: u64, end: u64, placed: u64) -> Segment {
+        Segment { start, end, placed, file: None }
+    }
+
+    #[test]
+    fn segments_are_cut_and_keep_their_place() {
+        let mut segments = Segments::default();
+        segments.insert(Segment { file: Some((3, 0)), ..segment(0x1000, 0x9000, 0x5000) });
+        segments.insert(segment(0x3000, 0x4000, 0xa000));
+        let tail = segments.find(0x4000).unwrap();
+        assert_eq!((tail.placed, tail.file), (0x8000, Some((3, 0x3000))));
+        assert_eq!(segments.find(0x3fff).unwrap().place(0x3fff), 0xafff);
+        segments.remove(0x0, 0x8000);
+        assert_eq!(segments.find(0x8000).unwrap().placed, 0xc000);
+        assert_eq!(segments.find(0x7fff), None);
+    }
+
+    #[test]
+    fn with_4k_pages_an_image_keeps_its_shape() {
+        let headers = segment(0x4000_0000, 0x4000_1000, 0x7000_0000);
+        assert_eq!(after(&headers, 0x4000_1000, Some(0x1000), PageSize::K4), 0x7000_1000);
+        assert_eq!(after(&headers, 0x4020_0000, Some(0x1000), PageSize::K4), 0x7020_0000);
+    }
+
+    #[test]
+    fn with_64k_pages_segments_move_apart_and_stay_congruent() {
+        let headers = segment(0x4000_0000, 0x4000_1000, 0x7000_0000);
+        let text = after(&headers, 0x4000_1000, Some(0x1000), PageSize::K64);
+        assert_eq!(text, 0x7001_1000);
+        let text = segment(0x4000_1000, 0x4000_9000, text);
+        let data = after(&text, 0x4000_9000, Some(0x8000), PageSize::K64);
+        assert_eq!(data, 0x7002_8000);
+        let data = segment(0x4000_9000, 0x4000_a000, data);
+        assert_eq!(after(&data, 0x4000_a000, None, PageSize::K64), 0x7002_9000);
+    }
+}

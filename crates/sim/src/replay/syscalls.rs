@@ -1,0 +1,443 @@
+//! Events that change memory: the initial layout and the recorded system calls.
+
+use largefolio_mm::io::Fadvice;
+use largefolio_mm::map::{Madvice, Map, MapError};
+use largefolio_mm::placement::MMAP_BASE;
+use largefolio_mm::units::{PageSize, Vaddr};
+use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
+use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
+use largefolio_trace::{Event, ExitKind, FileId, LayoutEntry, LayoutKind, Meta, Op};
+
+use super::cell::{Cell, CellError};
+use super::place::{self, Segment};
+use super::program::{Heap, Process, ProcessNr};
+
+/// Places are per recorded page: segments start on its boundaries, at congruent places.
+const RECORDED_MASK: u64 = 4095;
+
+const PROT_READ: u32 = 1;
+const PROT_WRITE: u32 = 2;
+const PROT_EXEC: u32 = 4;
+const MAP_SHARED: u32 = 1;
+const MAP_FIXED: u32 = 0x10;
+const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+
+/// Where the kernel loads a position-independent program, less the random part.
+const PIE_BASE: u64 = 0x5555_5555_0000;
+/// An emulator loads position-independent programs above this recorded address, fixed ones below.
+const FIXED_BELOW: u64 = 1 << 32;
+/// Address after the stack, less the random part.
+const STACK_END: u64 = 0x7fff_ffff_0000;
+/// More than this many pieces of a heap or file mapping at once is not a program.
+const LEN_MAX: u64 = 1 << 46;
+
+impl Cell {
+    /// Maps the initial layout.
+    pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
+        let mm = self.memory.new_space();
+        self.processes.push(Process::new(mm));
+        let is_image =
+            |e: &&LayoutEntry| matches!(e.kind, LayoutKind::Program | LayoutKind::Interpreter);
+        for entry in &meta.layout {
+            let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
+            let file = entry.file.map(|file| (file, entry.pos));
+            let before = self.image_part_below(meta, entry).filter(|_| is_image(&entry));
+            let wanted = match (before, entry.kind) {
+                (Some(before), _) => {
+                    place::after(&before, start, file.map(|(_, pos)| pos), self.page())
+                }
+                (None, LayoutKind::Program) if start >= FIXED_BELOW => {
+                    PIE_BASE + (start & self.mask())
+                }
+                (None, LayoutKind::Program) => start,
+                (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
+                (None, LayoutKind::Interpreter) => {
+                    let span = place::reserve(image_len(meta, entry), self.page());
+                    self.free_place(0, entry.file, entry.pos, span)? + (start & self.mask())
+                }
+                (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
+            };
+            let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
+            self.map_segment(0, segment, entry.prot, Sharing::Private)?;
+        }
+        self.place_heap(meta);
+        self.forget_places();
+        Ok(())
+    }
+
+    /// The segment below `entry` in the same image.
+    fn image_part_below(&self, meta: &Meta, entry: &LayoutEntry) -> Option<Segment> {
+        let below = meta.layout.iter().rev().find(|e| e.addr < entry.addr && e.kind == entry.kind);
+        let below = below?;
+        self.processes[0].segments.find(below.addr).copied()
+    }
+
+    /// The heap starts behind the program, where brk was recorded or else at the first brk event.
+    fn place_heap(&mut self, meta: &Meta) {
+        let program = meta.layout.iter().rev().find(|e| e.kind == LayoutKind::Program);
+        let Some(program) = program else { return };
+        let Some(last) = self.processes[0].segments.find(program.addr).copied() else { return };
+        let end = last.placed + (last.end - last.start);
+        let placed = (end + self.mask()) & !self.mask();
+        let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };
+        self.processes[0].heap = Heap { start, placed };
+    }
+
+    /// Follows one event that is not a reference.
+    pub(super) fn event(&mut self, event: &Event) -> Result<(), CellError> {
+        let process = self.threads.process_of(event.thread);
+        let mm = self.processes[process].mm;
+        if self.memory.space(mm).is_dead {
+            return Ok(());
+        }
+        match event.op {
+            Op::Mmap => self.mmap(process, event)?,
+            Op::Munmap => self.munmap(process, event.addr, event.len)?,
+            Op::Mprotect => self.mprotect(process, event)?,
+            Op::Mremap => self.mremap(process, event)?,
+            Op::Madvise => self.madvise(process, event)?,
+            Op::Brk => self.brk(process, event)?,
+            Op::Fork => self.fork(process, event),
+            Op::Exit if event.flags == ExitKind::Thread as u32 => self.end_thread(event.thread),
+            Op::Exit => self.end_process(process),
+            Op::Open => {
+                if let Some(file) = event.file {
+                    let open = self.memory.open(self.files[file as usize]);
+                    self.processes[process].opened(event.pos, file, open);
+                }
+            }
+            Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
+                self.file_event(process, event)?;
+            }
+            // Collapse comes with khugepaged; a trace that has it is replayed without it.
+            Op::Collapse | Op::Exec | Op::Read | Op::Write => {}
+        }
+        Ok(())
+    }
+
+    fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
+        let len = event.len.min(LEN_MAX);
+        let file = event.file.filter(|&f| !self.is_device[f as usize]).map(|f| (f, event.pos));
+        let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
+        let placed = if is_fixed {
+            self.place_fixed(process, event, file.map(|(_, pos)| pos))
+        } else {
+            None
+        };
+        let placed = match placed {
+            Some(placed) => placed,
+            None => {
+                let pos = file.map_or(0, |(_, pos)| pos);
+                let span = if file.is_some() { place::reserve(len, self.page()) } else { len };
+                let free = self.free_place(process, file.map(|(f, _)| f), pos, span)?;
+                free + (pos & self.mask())
+            }
+        };
+        let end = event.addr.saturating_add(len);
+        let segment = Segment { start: event.addr, end, placed, file };
+        self.map_segment(process, segment, prot, sharing)?;
+        self.forget_places();
+        Ok(())
+    }
+
+    /// Place of a fixed mapping: over an existing one where its address lies, moved up inside an
+    /// image as its segments move apart; elsewhere its own address, if that is free here.
+    fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
+        let (addr, segments) = (event.addr, &self.processes[process].segments);
+        let over = segments.find(addr);
+        let is_small = self.page() == PageSize::K4;
+        match over {
+            Some(over) if is_small || over.file.is_none() => Some(over.place(addr)),
+            Some(over) => {
+                let before = segments.before(addr).unwrap_or(over);
+                let before = before.part(before.start, before.end.min(addr));
+                Some(place::after(&before, addr, pos, self.page()))
+            }
+            None => {
+                let (start, end) = (addr, addr.checked_add(event.len)?);
+                let vmas = &self.memory.space(self.processes[process].mm).vmas;
+                let (first, last) = (Vaddr(start).vpn(self.page()), Vaddr(end).vpn(self.page()));
+                let is_free = start & self.mask() == 0
+                    && end < MMAP_BASE
+                    && vmas.overlapping(first, last.plus(1)).is_empty();
+                is_free.then_some(start)
+            }
+        }
+    }
+
+    /// Maps the pages of a placed segment and remembers it.
+    fn map_segment(
+        &mut self,
+        process: ProcessNr,
+        segment: Segment,
+        prot: u32,
+        sharing: Sharing,
+    ) -> Result<(), CellError> {
+        let mask = self.mask();
+        let first = segment.placed & !mask;
+        let is_moved = self.page() != PageSize::K4;
+        self.is_replaced |= is_moved;
+        let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
+        // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
+        // that grows) has that page already.
+        let mm = self.processes[process].mm;
+        let is_shared_page = segment.file.is_none()
+            && first < segment.placed
+            && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
+        let first = if is_shared_page { first + mask + 1 } else { first };
+        if first < end {
+            let backing = match segment.file {
+                Some((file, pos)) => {
+                    let pgoff = (pos & !mask) >> self.page().shift();
+                    Backing::File { open: self.open_for_map(process, file), pgoff }
+                }
+                None => Backing::Anon,
+            };
+            let (addr, len_bytes) = (Some(Vaddr(first)), end - first);
+            let map = Map { addr, len_bytes, prot: prot_bits(prot), sharing, backing };
+            match self.memory.mmap(mm, map) {
+                Ok(_) => {}
+                Err(MapError::BadRange { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.processes[process].segments.insert(segment);
+        Ok(())
+    }
+
+    fn open_for_map(&mut self, process: ProcessNr, file: FileId) -> OpenId {
+        if let Some(open) = self.processes[process].open_of(file, None) {
+            return open;
+        }
+        let open = self.memory.open(self.files[file as usize]);
+        self.processes[process].opened(u64::MAX, file, open);
+        open
+    }
+
+    /// A free range for `len` bytes, page aligned, congruent where the kernel aligns.
+    fn free_place(
+        &mut self,
+        process: ProcessNr,
+        file: Option<FileId>,
+        pos: u64,
+        len: u64,
+    ) -> Result<u64, CellError> {
+        let backing = match file {
+            Some(file) => {
+                let pgoff = pos >> self.page().shift();
+                Backing::File { open: self.open_for_map(process, file), pgoff }
+            }
+            None => Backing::Anon,
+        };
+        // A reservation shows where the kernel would put the mapping; the mapping takes its place.
+        let len_bytes = len.saturating_add(pos & self.mask()).max(1);
+        let map = Map {
+            addr: None,
+            len_bytes,
+            prot: Prot::default(),
+            sharing: Sharing::Private,
+            backing,
+        };
+        let mm = self.processes[process].mm;
+        let addr = self.memory.mmap(mm, map)?;
+        debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
+        Ok(addr.0)
+    }
+
+    fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
+        let end = addr.saturating_add(len);
+        for part in self.processes[process].segments.overlapping(addr, end) {
+            let mm = self.processes[process].mm;
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                self.memory.munmap(mm, start, len_bytes)?;
+            }
+        }
+        self.processes[process].segments.remove(addr, end);
+        self.forget_places();
+        Ok(())
+    }
+
+    /// The whole pages of a placed part: with larger base pages a call on part of a page does
+    /// nothing to it. With 4 KiB pages that is the part itself.
+    fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
+        let mask = self.mask();
+        let first = (part.placed + mask) & !mask;
+        let end = (part.placed + (part.end - part.start)) & !mask;
+        (first < end).then(|| (Vaddr(first), end - first))
+    }
+
+    fn mprotect(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let mm = self.processes[process].mm;
+        let prot = prot_bits(event.flags);
+        let end = event.addr.saturating_add(event.len);
+        for part in self.processes[process].segments.overlapping(event.addr, end) {
+            // Giving access reaches every page the range touches, taking it only whole pages.
+            let range = if prot.can_write { Some(self.outer(&part)) } else { self.inner(&part) };
+            if let Some((start, len_bytes)) = range {
+                self.memory.mprotect(mm, start, len_bytes, prot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page of a placed part.
+    fn outer(&self, part: &Segment) -> (Vaddr, u64) {
+        let mask = self.mask();
+        let first = part.placed & !mask;
+        let end = (part.placed + (part.end - part.start) + mask) & !mask;
+        (Vaddr(first), end - first)
+    }
+
+    fn mremap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (new_addr, new_len) = (event.pos, event.aux.min(LEN_MAX));
+        let old_end = event.addr.saturating_add(event.len);
+        let Some(old) = self.processes[process].segments.find(event.addr).copied() else {
+            return Ok(());
+        };
+        let mm = self.processes[process].mm;
+        let parts = self.processes[process].segments.overlapping(event.addr, old_end);
+        let from = old.place(event.addr) & !self.mask();
+        let old_len = parts.iter().map(|part| part.end - part.start).sum::<u64>().max(1);
+        let in_place = new_addr == event.addr && new_len <= event.len;
+        let (page_file, pos) = match old.file {
+            Some((file, pos)) => (Some(file), pos + (event.addr - old.start)),
+            None => (None, 0),
+        };
+        let to = if in_place { from } else { self.free_place(process, page_file, pos, new_len)? };
+        self.memory.mremap(mm, (Vaddr(from), old_len), (Vaddr(to), new_len.max(1)))?;
+        let file = page_file.map(|file| (file, pos));
+        let segments = &mut self.processes[process].segments;
+        segments.remove(event.addr, old_end);
+        let end = new_addr.saturating_add(new_len);
+        segments.insert(Segment { start: new_addr, end, placed: to, file });
+        self.forget_places();
+        Ok(())
+    }
+
+    fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let advice = match event.aux {
+            0 => Madvice::Normal,
+            1 => Madvice::Random,
+            2 => Madvice::Sequential,
+            4 => Madvice::Dontneed,
+            14 => Madvice::Hugepage,
+            15 => Madvice::Nohugepage,
+            22 => Madvice::PopulateRead,
+            _ => return Ok(()),
+        };
+        let mm = self.processes[process].mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.processes[process].segments.overlapping(event.addr, end) {
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                self.memory.madvise(mm, start, len_bytes, advice)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Grows or shrinks the heap.
+    fn brk(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (old, new) = (event.addr, event.pos);
+        if new < old {
+            return self.munmap(process, new, old - new);
+        }
+        let heap = self.processes[process].heap;
+        if heap.placed == 0 || old < heap.start || new - old > LEN_MAX {
+            return Ok(());
+        }
+        let placed = heap.placed + (old - heap.start);
+        let segment = Segment { start: old, end: new, placed, file: None };
+        if new > old {
+            self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;
+        }
+        self.forget_places();
+        Ok(())
+    }
+
+    fn fork(&mut self, process: ProcessNr, event: &Event) {
+        let Ok(child) = u32::try_from(event.aux) else { return };
+        let mut of_child = process;
+        if event.flags & SHARES_MEMORY == 0 {
+            let mm = self.memory.fork(self.processes[process].mm);
+            let forked = self.processes[process].forked(mm);
+            self.processes.push(forked);
+            of_child = self.processes.len() - 1;
+        }
+        self.threads.started(child, of_child);
+    }
+
+    /// Calls on files.
+    fn file_event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let Some(file) = event.file else {
+            for file in self.files.clone() {
+                self.memory.drop_cache(file);
+            }
+            return Ok(());
+        };
+        let mapping = self.files[file as usize];
+        let descriptor = matches!(event.op, Op::Pread | Op::Pwrite).then_some(event.aux);
+        let open = match self.processes[process].open_of(file, descriptor) {
+            Some(open) => open,
+            None => self.open_for_map(process, file),
+        };
+        match event.op {
+            Op::Pread => {
+                self.memory.pread(open, event.pos, event.len)?;
+                self.touched.mark(file, (event.pos, event.len), self.sizes[file as usize]);
+            }
+            Op::Pwrite => {
+                self.memory.pwrite(open, event.pos, event.len)?;
+                let end = event.pos.saturating_add(event.len);
+                let size = &mut self.sizes[file as usize];
+                *size = (*size).max(end);
+            }
+            Op::Truncate => {
+                self.memory.truncate(mapping, event.len);
+                self.sizes[file as usize] = event.len;
+            }
+            Op::Fadvise => {
+                if let Some(advice) = fadvice(event.aux) {
+                    self.memory.fadvise(open, (event.pos, event.len), advice);
+                }
+            }
+            _ => self.memory.drop_cache(mapping),
+        }
+        Ok(())
+    }
+
+    fn page(&self) -> PageSize {
+        self.memory.rules.page
+    }
+
+    fn mask(&self) -> u64 {
+        self.page().bytes() - 1
+    }
+}
+
+/// Recorded bytes from the first segment of `entry`'s image to the end of the last.
+fn image_len(meta: &Meta, entry: &LayoutEntry) -> u64 {
+    let last = meta.layout.iter().rev().find(|e| e.kind == entry.kind);
+    last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
+}
+
+fn prot_bits(prot: u32) -> Prot {
+    Prot {
+        // On the modelled machines a page that may be written or run may be read.
+        can_read: prot & (PROT_READ | PROT_WRITE | PROT_EXEC) != 0,
+        can_write: prot & PROT_WRITE != 0,
+        can_exec: prot & PROT_EXEC != 0,
+    }
+}
+
+fn fadvice(number: u64) -> Option<Fadvice> {
+    Some(match number {
+        0 => Fadvice::Normal,
+        1 => Fadvice::Random,
+        2 => Fadvice::Sequential,
+        3 => Fadvice::Willneed,
+        4 => Fadvice::Dontneed,
+        _ => return None,
+    })
+}
