@@ -136,6 +136,9 @@ fn scripts_lead_to_their_interpreter() {
     let arguments = ["/bin/good", "-a b", "/script", "/outer", "1"];
     assert_eq!(found.arguments, arguments.map(OsString::from));
     assert_eq!(found.name, "outer");
+    table.add("/enved", Node::Executable, b"#!/usr/bin/env good\n");
+    let found = program::resolve(&table, &["/enved".into(), "x".into()]).expect("a program");
+    assert_eq!(found.arguments, ["/bin/good", "/enved", "x"].map(OsString::from));
     assert!(table.refusal(&["/loop"]).contains("lead to one another"));
     let message = table.refusal(&["/orphan"]);
     assert!(message.contains("/orphan") && message.contains("/bin/nothing"), "{message}");
@@ -182,8 +185,7 @@ fn an_unwritable_output_is_found_before_the_program_starts() {
     let directory = tempfile::tempdir().expect("a directory");
     let command = [OsString::from("good")];
     for output in ["/nonexistent/x.folio", "/dev/null", directory.path().to_str().expect("utf-8")] {
-        let refused =
-            Plan::with_system(&machine(), &command, Some(Path::new(output)), With::Auto);
+        let refused = Plan::with_system(&machine(), &command, Some(Path::new(output)), With::Auto);
         assert!(matches!(refused, Err(RecordError::Output { .. })), "{output}: {refused:?}");
     }
     let plan = Plan::with_system(&machine(), &command, None, With::Auto).expect("a plan");

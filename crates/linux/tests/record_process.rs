@@ -74,9 +74,10 @@ fn threads_have_dense_ids_and_their_own_references() {
     assert!(forks.iter().all(|event| event.flags == SHARES_MEMORY && event.thread == 0));
     for (thread, events) in trace.by_thread() {
         let first = trace.events.iter().position(|event| event.thread == thread);
-        let fork = trace.events.iter().position(|event| {
-            event.op == Op::Fork && event.aux == u64::from(thread)
-        });
+        let fork = trace
+            .events
+            .iter()
+            .position(|event| event.op == Op::Fork && event.aux == u64::from(thread));
         assert!(thread == 0 || fork < first, "thread {thread} ran before it was made");
         let last = events.last().expect("events");
         let kind = if thread == 0 { ExitKind::Process } else { ExitKind::Thread };
@@ -165,9 +166,15 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
     let writes = |thread, first: u64, nr: u64| {
         trace.count(Op::Write, Some(thread), base + first * 4096, base + (first + nr) * 4096)
     };
-    assert_eq!((writes(0, 0, 5), writes(1, 5, 5), writes(2, 10, 5), writes(0, 20, 1)), (5, 20, 20, 1));
+    assert_eq!(
+        (writes(0, 0, 5), writes(1, 5, 5), writes(2, 10, 5), writes(0, 20, 1)),
+        (5, 20, 20, 1)
+    );
     let forks = trace.of(Op::Fork);
-    assert_eq!(forks.iter().map(|event| (event.aux, event.flags)).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
+    assert_eq!(
+        forks.iter().map(|event| (event.aux, event.flags)).collect::<Vec<_>>(),
+        [(1, 0), (2, 0)]
+    );
     let mut exits: Vec<_> =
         trace.of(Op::Exit).iter().map(|event| (event.thread, event.pos, event.flags)).collect();
     exits.sort_unstable();

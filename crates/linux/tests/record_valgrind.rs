@@ -44,13 +44,19 @@ fn valgrind_sees_references_threads_mappings_and_files() {
     let made = compile(PROGRAM, &[]);
     let name = made.dir.path().join("data");
     let trace = record(&made.path, &[name.to_str().expect("utf-8")], With::Valgrind);
-    assert_eq!((trace.outcome.ended, trace.outcome.recorder), (Ended::Code(6), RecorderKind::Valgrind));
+    assert_eq!(
+        (trace.outcome.ended, trace.outcome.recorder),
+        (Ended::Code(6), RecorderKind::Valgrind)
+    );
     assert_eq!(trace.outcome.nr_threads, 2);
     let map = trace.mapping(37);
     let end = map.addr + 37 * 4096;
     assert_eq!(trace.count(Op::Write, Some(0), map.addr, end), 50);
     assert_eq!(trace.count(Op::Write, Some(1), map.addr, end), 10);
-    assert_eq!(trace.of(Op::Fork).iter().map(|event| event.flags).collect::<Vec<_>>(), [SHARES_MEMORY]);
+    assert_eq!(
+        trace.of(Op::Fork).iter().map(|event| event.flags).collect::<Vec<_>>(),
+        [SHARES_MEMORY]
+    );
     assert!(trace.of(Op::Munmap).iter().any(|event| event.addr == map.addr));
     let data = Some(trace.file("/data"));
     let seen: Vec<_> = trace

@@ -164,6 +164,24 @@ impl FolioTable {
             .filter_map(|(id, folio)| Some((FolioId(id as u32), folio.as_ref()?)))
     }
 
+    /// Checks I2; the first frame that names the wrong folio on error.
+    ///
+    /// # Errors
+    /// That frame.
+    pub fn validate(&self) -> Result<(), Pfn> {
+        let mut nr_pages = 0;
+        for (id, folio) in self.iter() {
+            nr_pages += folio.order.nr_pages();
+            let mut frames = folio.pfn.0..folio.pfn.0 + folio.order.nr_pages();
+            if let Some(pfn) = frames.find(|&pfn| self.of_pfn(Pfn(pfn)) != Some(id)) {
+                return Err(Pfn(pfn));
+            }
+        }
+        let named = self.leaves.iter().flatten().flat_map(|leaf| leaf.iter());
+        let nr_named = named.filter(|&&id| id != NO_FOLIO).count() as u64;
+        if nr_named == nr_pages { Ok(()) } else { Err(Pfn(nr_named)) }
+    }
+
     fn name_frames(&mut self, folio: Folio, id: u32) {
         for pfn in folio.pfn.0..folio.pfn.0 + folio.order.nr_pages() {
             let leaf = (pfn >> LEAF_SHIFT) as usize;

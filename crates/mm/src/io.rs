@@ -8,6 +8,7 @@ use crate::ram::Ram;
 use crate::readahead::issue;
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
+use crate::space::MmId;
 use crate::units::{Order, PageIndex, Vpn};
 use crate::vma::{Backing, OpenId};
 
@@ -52,7 +53,7 @@ impl<R: Ram> Memory<R> {
             if self.cache.folios.get(entry.folio).is_marked {
                 self.marker_hit(open, entry, last - entry.index.0);
             }
-            at = entry.end().checked_shl(shift).map_or(end, |next| next.min(end));
+            at = self.end_of(entry, end);
         }
         if end > pos {
             self.open_file_mut(open).state.prev_pos = Some(end);
@@ -126,16 +127,20 @@ impl<R: Ram> Memory<R> {
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes);
-        let mapping = self.cache.mapping_mut(file);
-        mapping.size_bytes = mapping.size_bytes.max(end);
-        let shift = self.rules.page.shift();
         let mut at = pos;
         while at < end {
             let entry = self.find_for_write(file, at, end - at).ok_or(OutOfMemory { pos: at })?;
             self.cache.folios.get_mut(entry.folio).is_dirty = true;
-            at = entry.end().checked_shl(shift).map_or(end, |next| next.min(end));
+            at = self.end_of(entry, end);
+            let mapping = self.cache.mapping_mut(file);
+            mapping.size_bytes = mapping.size_bytes.max(at);
         }
         Ok(())
+    }
+
+    /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.
+    fn end_of(&self, entry: Entry, end: u64) -> u64 {
+        entry.end().checked_mul(self.rules.page.bytes()).map_or(end, |next| next.min(end))
     }
 
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
@@ -163,6 +168,11 @@ impl<R: Ram> Memory<R> {
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
         self.cache.mapping_mut(file).size_bytes = size_bytes;
         let first = self.rules.page.pages_in(size_bytes);
+        // Private copies beyond the end go too; those before it stay, also where the end cuts the
+        // folio they were copied from.
+        for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
+            self.zap(mm, start, end);
+        }
         while let Some(entry) =
             self.cache.mapping(file).tree.first_in(PageIndex(first), PageIndex(u64::MAX))
         {
@@ -173,19 +183,35 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Unmaps a folio's pages in every process.
-    fn unmap_file_pages(&mut self, file: MappingId, entry: Entry) {
-        let spaces: Vec<_> = self.spaces().map(|(mm, _)| mm).collect();
-        for mm in spaces {
-            let areas: Vec<_> = self.space(mm).vmas.iter().copied().collect();
-            for vma in areas {
+    /// Where pages `[first, end)` of a file would be mapped, in every process.
+    fn mapped_ranges(&self, file: MappingId, (first, end): (u64, u64)) -> Vec<(MmId, Vpn, Vpn)> {
+        let mut ranges = Vec::new();
+        for (mm, space) in self.spaces() {
+            for vma in space.vmas.iter() {
                 let Backing::File { open, .. } = vma.backing else { continue };
-                let (first, end) = vma.file_range();
-                let (from, to) = (first.max(entry.index.0), end.min(entry.end()));
+                let (area_first, area_end) = vma.file_range();
+                let (from, to) = (area_first.max(first), area_end.min(end));
                 if self.open_file(open).mapping == file && from < to {
-                    let start = Vpn(vma.start.0 + (from - first));
-                    self.zap(mm, start, start.plus(to - from));
+                    let start = vma.start.plus(from - area_first);
+                    ranges.push((mm, start, start.plus(to - from)));
                 }
+            }
+        }
+        ranges
+    }
+
+    /// Unmaps a folio's pages in every process; private copies of them stay.
+    fn unmap_file_pages(&mut self, file: MappingId, entry: Entry) {
+        for (mm, start, end) in self.mapped_ranges(file, (entry.index.0, entry.end())) {
+            let folios = &self.cache.folios;
+            let leaves = self.space(mm).table.leaves(start, end.0 - start.0);
+            let own = leaves.filter(|leaf| {
+                folios.of_pfn(leaf.pfn_of(leaf.first_vpn.max(start))) == Some(entry.folio)
+            });
+            let parts: Vec<_> =
+                own.map(|leaf| (leaf.first_vpn.max(start), leaf.end_vpn().min(end))).collect();
+            for (from, to) in parts {
+                self.zap(mm, from, to);
             }
         }
     }

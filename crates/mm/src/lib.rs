@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`page_cache`]
 //! [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`] [`unmap`] [`fork`] [`io`]
-//! [`memory`].
+//! [`memory`] [`validate`].
 //!
 //! # Words
 //!
@@ -45,4 +45,5 @@ pub mod rules;
 pub mod space;
 pub mod units;
 pub mod unmap;
+pub mod validate;
 pub mod vma;

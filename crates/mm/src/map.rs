@@ -73,6 +73,22 @@ pub enum MapError {
     /// Nothing is mapped at the address.
     #[error("address {0:#x} is not mapped")]
     NotMapped(u64),
+    /// The file position is beyond what a file offset can express.
+    #[error("page {pgoff} of a file and {nr_pages} pages more are beyond the largest file offset")]
+    BadOffset {
+        /// First page of the file.
+        pgoff: u64,
+        /// Pages mapped.
+        nr_pages: u64,
+    },
+    /// A mapping would move onto itself.
+    #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
+    Overlap {
+        /// Address it has.
+        from: u64,
+        /// Address it should get.
+        to: u64,
+    },
 }
 
 /// madvise, as far as it concerns files and folio sizes.
@@ -114,6 +130,7 @@ impl<R: Ram> Memory<R> {
             let addr = start.vaddr(page).0;
             return Err(MapError::BadRange { addr, len_bytes: map.len_bytes });
         }
+        self.check_offset(map.backing, nr_pages)?;
         self.unmap_pages(mm, start, end);
         let Map { prot, sharing, backing, .. } = map;
         let advice = Advice::default();
@@ -144,7 +161,7 @@ impl<R: Ram> Memory<R> {
         prot: Prot,
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
-        self.space_mut(mm).vmas.change(start, end, |vma| vma.prot = prot);
+        self.change_areas(mm, (start, end), |vma| vma.prot = prot);
         // Differs: taking all access away only write-protects here; a recorded program does not
         // touch such pages, and its contents stay where they are, as in Linux.
         if !prot.can_write && self.has_writable(mm, start, end) {
@@ -169,17 +186,34 @@ impl<R: Ram> Memory<R> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
         let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
-        let vmas = &mut self.space_mut(mm).vmas;
+        let range = (start, end);
         match advice {
-            Madvice::Hugepage => vmas.change(start, end, huge(HugeAdvice::Huge)),
-            Madvice::Nohugepage => vmas.change(start, end, huge(HugeAdvice::Nohuge)),
-            Madvice::Normal => vmas.change(start, end, access(AccessAdvice::Normal)),
-            Madvice::Random => vmas.change(start, end, access(AccessAdvice::Random)),
-            Madvice::Sequential => vmas.change(start, end, access(AccessAdvice::Sequential)),
+            Madvice::Hugepage => self.change_areas(mm, range, huge(HugeAdvice::Huge)),
+            Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
+            Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
+            Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
+            Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
             Madvice::Dontneed => self.zap(mm, start, end),
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
+    }
+
+    /// Changes the areas of a range. A PMD entry never spans two areas: where a new border cuts
+    /// one, it is dropped.
+    fn change_areas(
+        &mut self,
+        mm: MmId,
+        (start, end): (Vpn, Vpn),
+        change: impl FnMut(&mut Vma),
+    ) {
+        self.space_mut(mm).vmas.change(start, end, change);
+        for edge in [start, end] {
+            let area = self.space(mm).vmas.find(edge);
+            if area.is_some_and(|area| area.start == edge) {
+                self.cut_pmds(mm, edge, edge);
+            }
+        }
     }
 
     /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
@@ -197,7 +231,18 @@ impl<R: Ram> Memory<R> {
         let (new_start, new_end) = self.checked_range(to.0, to.1)?;
         let not_mapped = MapError::NotMapped(from.0.0);
         let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
+        if old_end > vma.end {
+            return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
+        }
+        if old_start != new_start && old_start < new_end && new_start < old_end {
+            return Err(MapError::Overlap { from: from.0.0, to: to.0.0 });
+        }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
+        let mut moved = Vma { start: new_start, end: new_end, ..vma };
+        if let Backing::File { open, .. } = vma.backing {
+            moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
+        }
+        self.check_offset(moved.backing, moved.nr_pages())?;
         self.unmap_pages(mm, old_start.plus(keep), old_end);
         if old_start == new_start {
             self.unmap_pages(mm, old_start.plus(keep), new_end);
@@ -206,12 +251,16 @@ impl<R: Ram> Memory<R> {
             self.move_pages(mm, old_start, new_start, keep);
         }
         self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
-        let mut moved = Vma { start: new_start, end: new_end, ..vma };
-        if let Backing::File { open, .. } = vma.backing {
-            moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
-        }
         self.space_mut(mm).vmas.insert(moved);
         Ok(())
+    }
+
+    /// Refuses file positions whose byte offset does not fit 63 bits.
+    fn check_offset(&self, backing: Backing, nr_pages: u64) -> Result<(), MapError> {
+        let Backing::File { pgoff, .. } = backing else { return Ok(()) };
+        let limit = 1 << (63 - self.rules.page.shift());
+        let is_inside = pgoff.checked_add(nr_pages).is_some_and(|end| end <= limit);
+        if is_inside { Ok(()) } else { Err(MapError::BadOffset { pgoff, nr_pages }) }
     }
 
     fn move_pages(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {

@@ -92,6 +92,8 @@ pub struct Memory<R = Counted> {
     pub(crate) arch: Arch,
     pub(crate) cache: PageCache<R>,
     pub(crate) zero_pfn: Pfn,
+    /// Pages that were taken before anything ran.
+    pub(crate) nr_pinned: u64,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -117,11 +119,12 @@ impl<R: Ram> Memory<R> {
         let fragmentation = config.fragmentation;
         let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_pages) };
         let mut buddy = Buddy::new(zone)?;
+        let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
         let cache = PageCache::new(buddy, ram);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { rules, arch: config.arch, cache, zero_pfn, opens, spaces, flushes })
+        Ok(Self { rules, arch: config.arch, cache, zero_pfn, nr_pinned, opens, spaces, flushes })
     }
 
     /// Adds a file of `size_bytes` on filesystem `filesystem` (`ext4`, `xfs`, ..).
@@ -183,7 +186,15 @@ impl<R: Ram> Memory<R> {
 
     /// Processes that have not ended.
     pub fn spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
-        (0..).map(MmId).zip(&self.spaces).filter(|(_, space)| !space.is_dead)
+        self.all_spaces().filter(|(_, space)| !space.is_dead)
+    }
+
+    pub(crate) fn all_spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
+        (0..).map(MmId).zip(&self.spaces)
+    }
+
+    pub(crate) fn opens(&self) -> impl Iterator<Item = (OpenId, &OpenFile)> {
+        (0..).map(OpenId).zip(&self.opens)
     }
 
     /// The page cache: files, folios, free memory.
@@ -234,10 +245,7 @@ impl<R: Ram> Memory<R> {
 
     /// Notes that an area has anonymous pages of its own.
     pub(crate) fn mark_anon(&mut self, mm: MmId, vpn: Vpn) {
-        let Some(vma) = self.space_mut(mm).vmas.find_mut(vpn) else {
-            unreachable!("the fault found an area here")
-        };
-        vma.has_anon = true;
+        self.space_mut(mm).vmas.mark_anon(vpn);
     }
 
     /// A process, and the folios its page table needs to be told about.

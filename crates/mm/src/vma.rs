@@ -186,10 +186,12 @@ impl VmaTree {
         vma.contains(vpn).then_some(vma)
     }
 
-    /// The area that holds `vpn`, to change its `has_anon`.
-    pub fn find_mut(&mut self, vpn: Vpn) -> Option<&mut Vma> {
-        let (_, vma) = self.areas.range_mut(..=vpn).next_back()?;
-        vma.contains(vpn).then_some(vma)
+    /// Notes that the area of `vpn` has anonymous pages; it may continue a neighbour then (I2).
+    pub fn mark_anon(&mut self, vpn: Vpn) {
+        let unmarked = self.find(vpn).filter(|vma| !vma.has_anon);
+        if let Some(&Vma { start, end, .. }) = unmarked {
+            self.change(start, end, |vma| vma.has_anon = true);
+        }
     }
 
     /// The area nearest below `vpn` that ends at or before it.

@@ -75,7 +75,7 @@ impl Segment {
             return;
         }
         let word = self.page << SEGMENT_COUNT_BITS | self.nr_insns;
-        let data = ptr::without_provenance_mut(word as usize);
+        let data = data_of(word);
         if is_first {
             // SAFETY: `block` is valid during the translation callback we are in.
             unsafe {
@@ -93,6 +93,12 @@ impl Segment {
             }
         }
     }
+}
+
+/// A number as callback data.
+fn data_of(word: u64) -> *mut c_void {
+    // x86-64 only: a pointer has 64 bits.
+    ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
 }
 
 /// One callback for both directions: QEMU 7.2 takes loads for stores when asked for one direction.
@@ -139,7 +145,7 @@ fn access_at_page_end(tail: &Tail, info: u32, addr: u64, op: u32) {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn touch(tail: &Tail, op: u32, addr: u64, count: u64) {
     if tail.touch(op, addr, count) == Room::Full {
         thread::flush(tail);

@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// Whether an epoch began that `tail` was not flushed for.
-#[inline(always)]
+#[inline]
 pub(crate) fn is_behind(tail: &Tail) -> bool {
     tail.epoch().load(Relaxed) != EPOCH.load(Relaxed)
 }

@@ -48,16 +48,18 @@ pub static qemu_plugin_version: c_int = 1;
 /// Returns 0, or -1 when there is no recording to connect to; QEMU then does not start.
 ///
 /// # Safety
-/// `argv` points to `argc` C strings, as QEMU promises.
+/// `arguments` points to `nr_arguments` C strings, as QEMU promises.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: qemu::PluginId,
     _info: *const c_void,
-    argc: c_int,
-    argv: *mut *mut c_char,
+    nr_arguments: c_int,
+    arguments: *mut *mut c_char,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let Some(directory) = (unsafe { directory_argument(argc, argv) }) else { return -1 };
+    let Some(directory) = (unsafe { directory_argument(nr_arguments, arguments) }) else {
+        return -1;
+    };
     if link::start(directory).is_err() {
         return -1;
     }
@@ -72,12 +74,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 /// # Safety
-/// `argv` points to `argc` C strings.
-unsafe fn directory_argument(argc: c_int, argv: *mut *mut c_char) -> Option<PathBuf> {
-    for index in 0..usize::try_from(argc).ok()? {
-        // SAFETY: `index` is below `argc`.
-        let slot = unsafe { argv.add(index) };
-        // SAFETY: the slot is one of the `argc` pointers.
+/// `arguments` points to `nr` C strings.
+unsafe fn directory_argument(nr: c_int, arguments: *mut *mut c_char) -> Option<PathBuf> {
+    for index in 0..usize::try_from(nr).ok()? {
+        // SAFETY: `index` is below `nr`.
+        let slot = unsafe { arguments.add(index) };
+        // SAFETY: the slot is one of the `nr` pointers.
         let argument = unsafe { *slot };
         // SAFETY: each argument is a C string.
         let argument = unsafe { CStr::from_ptr(argument) };

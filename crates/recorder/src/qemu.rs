@@ -67,9 +67,11 @@ unsafe extern "C" {
     pub(crate) fn qemu_plugin_mem_is_store(info: u32) -> bool;
 }
 
+#[cfg(test)]
+pub(crate) use stand_in::*;
+
 /// QEMU's functions are in its executable, which unit tests do not link: these do nothing.
 #[cfg(test)]
-#[expect(clippy::unused_unit, clippy::too_many_arguments, reason = "same shapes as the real ones")]
 mod stand_in {
     use super::{Accessed, Block, BlockTranslated, Executed, Insn};
     use super::{PluginId, SyscallEntered, SyscallLeft, c_int, c_uint, c_void};
@@ -99,5 +101,3 @@ mod stand_in {
         fn qemu_plugin_mem_is_store(u32) -> bool = false;
     }
 }
-#[cfg(test)]
-pub(crate) use stand_in::*;

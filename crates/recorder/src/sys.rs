@@ -16,6 +16,15 @@ use std::ptr;
 /// Most parts a message is sent in.
 const PARTS_MAX: usize = 4;
 
+/// `AF_UNIX` in the type of an address.
+const FAMILY: libc::sa_family_t = 1;
+const _: () = assert!(FAMILY as c_int == libc::AF_UNIX);
+
+fn length_of<T>() -> libc::socklen_t {
+    // The types it is used for have a few bytes.
+    libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0)
+}
+
 fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -49,7 +58,7 @@ pub(crate) fn move_descriptor(fd: OwnedFd, lowest: RawFd) -> io::Result<OwnedFd>
 pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: an all-zero sockaddr_un is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    address.sun_family = FAMILY;
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() >= address.sun_path.len() {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
@@ -62,7 +71,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     let fd = checked(fd)?;
     // SAFETY: the descriptor was just made by socket and nobody else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    let length = length_of::<libc::sockaddr_un>();
     loop {
         // SAFETY: `address` is a whole sockaddr_un that outlives the call, `length` its size.
         let result = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
@@ -77,7 +86,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
 /// Lets the kernel queue more of our messages; root may go past the system's limit.
 pub(crate) fn set_send_buffer(fd: &OwnedFd, bytes: c_int) {
     let value = (&raw const bytes).cast::<c_void>();
-    let length = size_of::<c_int>() as libc::socklen_t;
+    let length = length_of::<c_int>();
     for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
         // SAFETY: `value` points to a c_int of `length` bytes that outlives the call. A refusal
         // leaves the default in place, which is only slower.
@@ -180,11 +189,12 @@ pub(crate) unsafe fn unmap(address: *mut u8, length: usize) {
 /// The kernel does the copy: an address the program got wrong is an error, not a crash.
 pub(crate) fn read_memory(address: u64, buffer: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let start = ptr::with_exposed_provenance_mut::<c_void>(address as usize);
+    let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(address).unwrap_or(0));
     let remote = libc::iovec { iov_base: start, iov_len: buffer.len() };
     let pid = std::process::id().cast_signed();
     // SAFETY: `local` describes `buffer`, which is writable and outlives the call; the remote
     // range is checked by the kernel.
-    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    let copied =
+        unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(copied).unwrap_or(0)
 }

@@ -40,8 +40,7 @@ impl Call {
     /// The argument as a descriptor.
     fn descriptor(&self, index: usize) -> i32 {
         let word = self.args.get(index).copied().unwrap_or(u64::MAX);
-        // The kernel takes the low 32 bits.
-        (word as u32).cast_signed()
+        low(word).cast_signed()
     }
 }
 
@@ -63,7 +62,6 @@ mod op {
 }
 
 /// The program enters a system call.
-#[expect(clippy::too_many_arguments, reason = "QEMU's prototype")]
 pub(crate) extern "C" fn entered(
     _id: PluginId,
     vcpu: c_uint,
@@ -109,7 +107,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     let call = Call { tail, thread, vcpu, number, args: thread.args.get() };
     process::after(&call, result);
     // -4095..=-1 are errors; QEMU's own restart codes are among them.
-    if result < 0 && result >= -4095 {
+    if (-4095..0).contains(&result) {
         return;
     }
     let result = result.cast_unsigned();
@@ -129,6 +127,12 @@ fn touch_read_buffers(call: &Call, result: u64) {
     if matches!(call.number, libc::SYS_read | libc::SYS_pread64 | libc::SYS_recvfrom) {
         touch_buffer(call.tail, Direction::KernelWrites, call.args[1], result);
     }
+}
+
+/// The low 32 bits, which is what the kernel takes of an `int` argument.
+fn low(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// `MAX_RW_COUNT`: no call moves more.

@@ -34,7 +34,8 @@ pub(crate) const COUNT_MAX: u64 = 4096;
 /// A row whose distance from its key is below this can take `COUNT_MAX` more.
 const COUNT_LIMIT: u64 = (1 << COUNT_BITS) - COUNT_MAX;
 
-const FIRST: u32 = WINDOW as u32;
+const FIRST: u32 = 8;
+const _: () = assert!(FIRST as usize == WINDOW);
 
 /// Header of a tail; the parent reads the fields named in [`tail_offset`].
 #[repr(C, align(4096))]
@@ -82,7 +83,7 @@ impl Tail {
     /// then loses the last rows. `None` when there is no memory either.
     pub(crate) fn create(path: &Path, pid: u32, tid: u32) -> Option<NonNull<Self>> {
         let memory = map_file(path).or_else(|| sys::map(size_of::<Self>(), None))?;
-        let tail = NonNull::new(memory.cast::<Self>())?;
+        let tail = NonNull::new(memory)?.cast::<Self>();
         // SAFETY: the mapping has the size of a Tail, is page-aligned and zero-filled, and all
         // fields are atomics, for which zero is valid.
         let head = unsafe { &(*tail.as_ptr()).head };
@@ -103,7 +104,7 @@ impl Tail {
     }
 
     /// Adds `count` (at most [`COUNT_MAX`]) references of op `op` (0..3) to the page of `addr`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch(&self, op: u32, addr: u64, count: u64) -> Room {
         let key = wire::row(addr, op, 0);
         let end = self.head.end.load(Relaxed);
@@ -123,14 +124,14 @@ impl Tail {
     fn touch_window(&self, key: u64, op: u32, count: u64) -> Room {
         let end = self.head.end.load(Relaxed);
         let window = self.rows.get((end - FIRST) as usize..end as usize).unwrap_or_default();
-        let found = window.iter().rposition(|cell| {
-            cell.load(Relaxed).wrapping_sub(key) < COUNT_LIMIT
-        });
+        let found =
+            window.iter().rposition(|cell| cell.load(Relaxed).wrapping_sub(key) < COUNT_LIMIT);
         if let Some(index) = found
             && let Some(cell) = window.get(index)
         {
             cell.store(cell.load(Relaxed) + count, Relaxed);
-            self.remember(op, end - FIRST + index as u32);
+            // `index` is below WINDOW.
+            self.remember(op, end - FIRST + u32::try_from(index).unwrap_or(0));
             return Room::Left;
         }
         let Some(cell) = self.rows.get(end as usize) else { return Room::Full };

@@ -52,7 +52,7 @@ pub(crate) fn nr_threads() -> u32 {
 }
 
 /// The tail of the calling thread, which is virtual cpu `vcpu`.
-#[inline(always)]
+#[inline]
 pub(crate) fn tail_of(vcpu: u32) -> Option<&'static Tail> {
     let slot = SLOTS.get(vcpu as usize)?;
     let tail = slot.tail.load(Relaxed);

@@ -175,7 +175,7 @@ pub(crate) struct Hello {
 
 impl Hello {
     /// The bytes of the body.
-    pub(crate) fn encode(&self) -> [u8; 8] {
+    pub(crate) fn encode(self) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(self.reason as u32).to_le_bytes());
         bytes[4..].copy_from_slice(&self.parent.to_le_bytes());

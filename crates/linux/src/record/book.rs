@@ -88,7 +88,12 @@ impl<'sink> Book<'sink> {
     }
 
     /// An mmap that succeeded.
-    pub(crate) fn push_mmap(&mut self, event: Event, prot: u32, map: u32) -> Result<(), TraceError> {
+    pub(crate) fn push_mmap(
+        &mut self,
+        event: Event,
+        prot: u32,
+        map: u32,
+    ) -> Result<(), TraceError> {
         self.push(Event { flags: mmap_flags(prot, map), aux: 0, ..event })
     }
 

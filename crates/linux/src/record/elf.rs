@@ -99,10 +99,10 @@ fn load_segment(
     (end > start).then_some(Segment { start, file_end, end, byte_end, pos, prot })
 }
 
-fn build_id<'data>(
+fn build_id(
     segment: &object::elf::ProgramHeader64<LittleEndian>,
     endian: LittleEndian,
-    data: &'data ReadCache<File>,
+    data: &ReadCache<File>,
 ) -> Option<String> {
     let mut notes = segment.notes(endian, data).ok()??;
     while let Some(note) = notes.next().ok()? {

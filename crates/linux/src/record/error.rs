@@ -81,16 +81,20 @@ pub enum RecordError {
         `apt-get install qemu-user` (fast) or `apt-get install valgrind`{}", hint(.0))]
     NoRecorder(String),
     /// QEMU was asked for and is not installed.
-    #[error("qemu-x86_64 not found in PATH; install it: `apt-get install qemu-user`, or use \
-        --with valgrind")]
+    #[error(
+        "qemu-x86_64 not found in PATH; install it: `apt-get install qemu-user`, or use \
+        --with valgrind"
+    )]
     NoQemu,
     /// QEMU was asked for and has no plugins.
     #[error("{}: built without plugins; install a qemu-user with them (Debian 12: `apt-get \
         install qemu-user`), or use --with valgrind", .0.display())]
     QemuWithoutPlugins(PathBuf),
     /// Valgrind was asked for and is not installed.
-    #[error("valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \
-        qemu")]
+    #[error(
+        "valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \
+        qemu"
+    )]
     NoValgrind,
     /// The plugin is nowhere.
     #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
@@ -98,8 +102,10 @@ pub enum RecordError {
         crate::record::tools::PLUGIN_NAME, .0)]
     NoPlugin(String),
     /// The recorder did not start.
-    #[error("{recorder} did not start recording ({status}); run it by hand to see why: \
-        {command}")]
+    #[error(
+        "{recorder} did not start recording ({status}); run it by hand to see why: \
+        {command}"
+    )]
     RecorderFailed {
         /// Name of the recorder.
         recorder: &'static str,

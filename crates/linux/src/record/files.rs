@@ -18,7 +18,7 @@ use super::elf::Elf;
 use super::qemu::wire;
 
 /// Magic numbers of statfs(2), from `linux/magic.h`.
-const FILESYSTEMS: [(u32, &str); 16] = [
+const FILESYSTEMS: [(i64, &str); 16] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683e, "btrfs"),
@@ -38,7 +38,7 @@ const FILESYSTEMS: [(u32, &str); 16] = [
 ];
 
 /// Filesystems whose files are not in the page cache.
-const WITHOUT_CACHE: [u32; 9] = [
+const WITHOUT_CACHE: [i64; 9] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x0027_e0eb, // cgroup
@@ -71,9 +71,10 @@ impl Files {
         let name = OsStr::from_bytes(path);
         let info = describe(Path::new(name), size_bytes);
         let id = info.filter(|_| self.table.len() < NR_FILES_MAX).map(|info| {
-            self.table.push(info);
             // NR_FILES_MAX fits 32 bits.
-            (self.table.len() - 1) as FileId
+            let id = FileId::try_from(self.table.len()).unwrap_or(FileId::MAX);
+            self.table.push(info);
+            id
         });
         self.ids.insert(key, id);
         id
@@ -108,7 +109,7 @@ fn describe(path: &Path, size_bytes: u64) -> Option<FileInfo> {
             filesystem: "tmpfs".to_owned(),
         });
     }
-    let magic = rustix::fs::statfs(path).ok().map(|found| found.f_type as u32);
+    let magic = rustix::fs::statfs(path).ok().map(|found| found.f_type);
     if magic.is_some_and(|magic| WITHOUT_CACHE.contains(&magic)) {
         return None;
     }
@@ -117,7 +118,7 @@ fn describe(path: &Path, size_bytes: u64) -> Option<FileInfo> {
     Some(FileInfo { path: text.into_owned(), size_bytes, build_id, filesystem })
 }
 
-fn filesystem_name(magic: u32) -> String {
+fn filesystem_name(magic: i64) -> String {
     FILESYSTEMS
         .iter()
         .find(|(known, _)| *known == magic)

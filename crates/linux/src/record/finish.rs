@@ -26,10 +26,11 @@ pub(crate) fn meta(plan: &Plan, recorder: RecorderKind) -> Meta {
 
 /// How a process ended, from what wait(2) said.
 pub(crate) fn ended_of(status: ExitStatus) -> Ended {
-    // Exit codes have 8 bits, signals 7.
+    // Exit codes have 8 bits, signals 7: both fit.
+    let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code((code & 0xff) as u8),
-        (None, Some(signal)) => Ended::Signal((signal & 0x7f) as u8),
+        (Some(code), _) => Ended::Code(byte(code)),
+        (None, Some(signal)) => Ended::Signal(byte(signal)),
         (None, None) => Ended::Code(0),
     }
 }

@@ -104,88 +104,118 @@ fn is_named(line: &MapsLine, prefix: &str) -> bool {
 
 /// The layout from maps lines that are all the program's.
 pub(crate) fn of_program_lines(lines: &[MapsLine], program: &Path, files: &mut Files) -> Initial {
-    let mut layout = Vec::new();
-    let mut brk = 0;
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let program = real(program);
-    if let Some(elf) = Elf::read(&program) {
-        let interpreter = elf.interpreter.clone().map(|path| real(&path));
-        if let Some(bias) = add_segments(&mut layout, lines, &program, &elf, LayoutKind::Program, files) {
-            brk = (elf.end() + bias).next_multiple_of(PAGE_BYTES);
-        }
-        if let Some(path) = interpreter
-            && let Some(elf) = Elf::read(&path)
-        {
-            add_segments(&mut layout, lines, &path, &elf, LayoutKind::Interpreter, files);
-        }
-    }
-    add_others(&mut layout, lines, files);
+    let mut builder = Builder { lines, files, layout: Vec::new() };
+    let brk = builder.add_program(program);
+    builder.add_others();
+    let mut layout = builder.layout;
     layout.sort_by_key(|entry| entry.addr);
     layout.dedup_by(|next, previous| next.addr < previous.addr + previous.len);
     Initial { layout, brk }
 }
 
-/// Adds the segments of `elf`, which is mapped as `path`; its load bias, if it is mapped.
-#[expect(clippy::too_many_arguments, reason = "one call's worth of context, used twice")]
-fn add_segments(
-    layout: &mut Vec<LayoutEntry>,
-    lines: &[MapsLine],
-    path: &Path,
-    elf: &Elf,
-    kind: LayoutKind,
-    files: &mut Files,
-) -> Option<u64> {
-    let first = lines.iter().find(|line| line.path == path)?;
-    let segment = elf.segments.iter().find(|segment| segment.pos == first.pos)?;
-    let bias = first.start.wrapping_sub(segment.start);
-    let file = files.add_path(path);
-    for segment in &elf.segments {
-        let start = segment.start.wrapping_add(bias);
-        let entry = |from: u64, to: u64| LayoutEntry {
-            addr: from.wrapping_add(bias),
-            len: to - from,
-            prot: segment.prot,
-            file: None,
-            pos: 0,
-            kind,
-        };
-        if segment.file_end > segment.start {
-            layout.push(LayoutEntry {
-                addr: start,
-                file,
-                pos: segment.pos,
-                ..entry(segment.start, segment.file_end)
-            });
-        }
-        if segment.end > segment.file_end {
-            layout.push(entry(segment.file_end, segment.end));
-        }
-    }
-    Some(bias)
+/// A layout in the making.
+struct Builder<'a> {
+    lines: &'a [MapsLine],
+    files: &'a mut Files,
+    layout: Vec<LayoutEntry>,
 }
 
-/// Adds what no ELF file explains: the stack, above its guard, and anything else accessible.
-fn add_others(layout: &mut Vec<LayoutEntry>, lines: &[MapsLine], files: &mut Files) {
-    let is_known = |layout: &[LayoutEntry], line: &MapsLine| {
-        layout.iter().any(|entry| entry.addr < line.end && line.start < entry.addr + entry.len)
-    };
-    let mut previous: Option<&MapsLine> = None;
-    for line in lines {
-        let is_guarded =
-            previous.is_some_and(|guard| guard.prot == 0 && guard.end == line.start);
-        previous = Some(line);
-        if line.prot == 0 || is_known(layout, line) {
-            continue;
+impl Builder<'_> {
+    /// Adds program and interpreter; the heap's first address.
+    fn add_program(&mut self, program: &Path) -> u64 {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let program = real(program);
+        let Some(elf) = Elf::read(&program) else { return 0 };
+        let bias = self.add_segments(&program, &elf, LayoutKind::Program);
+        if let Some(path) = elf.interpreter.as_deref().map(real)
+            && let Some(elf) = Elf::read(&path)
+        {
+            self.add_segments(&path, &elf, LayoutKind::Interpreter);
         }
-        let is_file = line.path.is_absolute();
-        let is_stack = line.path == Path::new("[stack]") || is_guarded && !is_file;
-        layout.push(LayoutEntry {
-            addr: line.start,
-            len: line.end - line.start,
-            prot: line.prot,
-            file: if is_file { files.add_path(&line.path) } else { None },
-            pos: if is_file { line.pos } else { 0 },
-            kind: if is_stack { LayoutKind::Stack } else { LayoutKind::Other },
-        });
+        let end = bias.map_or(0, |bias| elf.end().wrapping_add(bias));
+        end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0)
+    }
+
+    /// Adds the segments of `elf`, which is mapped as `path`; its load bias, if it is mapped.
+    fn add_segments(&mut self, path: &Path, elf: &Elf, kind: LayoutKind) -> Option<u64> {
+        let first = self.lines.iter().find(|line| line.path == path)?;
+        let segment = elf.segments.iter().find(|segment| segment.pos == first.pos)?;
+        let bias = first.start.wrapping_sub(segment.start);
+        let file = self.files.add_path(path);
+        for segment in &elf.segments {
+            let entry = |from: u64, to: u64| LayoutEntry {
+                addr: from.wrapping_add(bias),
+                len: to - from,
+                prot: segment.prot,
+                file: None,
+                pos: 0,
+                kind,
+            };
+            if segment.file_end > segment.start {
+                let backed = entry(segment.start, segment.file_end);
+                self.layout.push(LayoutEntry { file, pos: segment.pos, ..backed });
+            }
+            if segment.end > segment.file_end {
+                self.layout.push(entry(segment.file_end, segment.end));
+            }
+        }
+        Some(bias)
+    }
+
+    /// Adds what no ELF file explains: the stack, above its guard, and anything else accessible.
+    fn add_others(&mut self) {
+        let mut previous: Option<&MapsLine> = None;
+        for line in self.lines {
+            let is_guarded =
+                previous.is_some_and(|guard| guard.prot == 0 && guard.end == line.start);
+            previous = Some(line);
+            if line.prot == 0 || self.is_known(line) {
+                continue;
+            }
+            let is_file = line.path.is_absolute();
+            let is_stack = line.path == Path::new("[stack]") || is_guarded && !is_file;
+            self.layout.push(LayoutEntry {
+                addr: line.start,
+                len: line.end.saturating_sub(line.start),
+                prot: line.prot,
+                file: if is_file { self.files.add_path(&line.path) } else { None },
+                pos: if is_file { line.pos } else { 0 },
+                kind: if is_stack { LayoutKind::Stack } else { LayoutKind::Other },
+            });
+        }
+    }
+
+    fn is_known(&self, line: &MapsLine) -> bool {
+        self.layout.iter().any(|entry| entry.addr < line.end && line.start < entry.addr + entry.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_lines_are_read_with_spaces_in_paths() {
+        let text = b"00400000-00401000 r-xp 00002000 fe:00 12   /tmp/a b\nrubbish\n\
+            7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n";
+        let lines = parse_maps(text);
+        assert_eq!(lines.len(), 2);
+        assert_eq!((lines[0].start, lines[0].end, lines[0].prot), (0x40_0000, 0x40_1000, 5));
+        assert_eq!((lines[0].pos, lines[0].path.as_path()), (0x2000, Path::new("/tmp/a b")));
+        assert_eq!((lines[1].prot, lines[1].path.as_os_str().len()), (0, 0));
+    }
+
+    #[test]
+    fn qemu_and_what_is_above_it_is_not_the_programs() {
+        let text = b"4000000000-4000001000 ---p 00000000 00:00 0 \n\
+            4000001000-4000801000 rw-p 00000000 00:00 0 \n\
+            4000900000-4000901000 rw-p 00000000 00:00 0 \n\
+            555500000000-555500001000 r-xp 00000000 fe:00 1 /usr/bin/qemu-x86_64\n\
+            7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n";
+        let program = Path::new("/nonexistent/program");
+        let initial = of_qemu(&parse_maps(text), 0, program, &mut Files::default());
+        let seen: Vec<_> = initial.layout.iter().map(|entry| (entry.addr, entry.kind)).collect();
+        let expected = [(0x40_0000_1000, LayoutKind::Stack), (0x40_0090_0000, LayoutKind::Other)];
+        assert_eq!(seen, expected);
     }
 }

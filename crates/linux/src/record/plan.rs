@@ -62,10 +62,8 @@ impl Plan {
         let tool = tools::choose(system, with)?;
         let output =
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
-        check_output(&output).map_err(|source| RecordError::Output {
-            path: output.clone(),
-            source,
-        })?;
+        check_output(&output)
+            .map_err(|source| RecordError::Output { path: output.clone(), source })?;
         Ok(Self { program, command: command.to_vec(), output, tool })
     }
 
@@ -90,9 +88,7 @@ impl Plan {
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
         match &self.tool {
             Tool::Qemu { qemu, plugin } => qemu::run(self, qemu, plugin, progress),
-            Tool::Valgrind { valgrind, reason } => {
-                valgrind::run(self, valgrind, reason, progress)
-            }
+            Tool::Valgrind { valgrind, reason } => valgrind::run(self, valgrind, reason, progress),
         }
     }
 }

@@ -76,6 +76,7 @@ fn follow(
     if nr_left == 0 {
         return Err(RecordError::InterpreterLoop(path));
     }
+    let (interpreter, argument) = through_env(system, interpreter, argument)?;
     let mut next = vec![interpreter.clone()];
     next.extend(argument);
     next.push(path.clone().into_os_string());
@@ -84,6 +85,24 @@ fn follow(
         same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
         source => RecordError::Interpreter { script: path, source: Box::new(source) },
     })
+}
+
+/// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve, which is not followed: it is looked up here.
+fn through_env(
+    system: &dyn System,
+    interpreter: OsString,
+    argument: Option<OsString>,
+) -> Result<(OsString, Option<OsString>), RecordError> {
+    let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
+    match argument {
+        // Options and assignments are left to env itself.
+        Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
+            let path = find_in_path(system, &name)
+                .ok_or_else(|| RecordError::NotInPath(name.to_string_lossy().into_owned()))?;
+            Ok((path.into_os_string(), None))
+        }
+        argument => Ok((interpreter, argument)),
+    }
 }
 
 /// Interpreter and optional argument of a `#!` line.

@@ -98,4 +98,3 @@ fn command(plan: &Plan, qemu: &Path, plugin: &Path, directory: &Path) -> Command
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
-

@@ -16,6 +16,7 @@ static SENT: AtomicI32 = AtomicI32::new(0);
 /// Handlers in place.
 pub(crate) struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
+    sent: &'static AtomicI32,
 }
 
 extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
@@ -31,7 +32,7 @@ impl Signals {
     /// Puts the handlers in place. A signal that is ignored (nohup) stays so.
     pub(crate) fn watch() -> io::Result<Self> {
         SENT.store(0, Relaxed);
-        let mut signals = Self { earlier: Vec::new() };
+        let mut signals = Self { earlier: Vec::new(), sent: &SENT };
         for signal in WATCHED {
             // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -51,15 +52,11 @@ impl Signals {
 
     /// A signal that must be forwarded, once.
     pub(crate) fn take(&self) -> Option<i32> {
-        Some(SENT.swap(0, Relaxed)).filter(|signal| *signal != 0)
+        Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
     }
 }
 
-fn set(
-    signal: i32,
-    action: &libc::sigaction,
-    earlier: &mut libc::sigaction,
-) -> io::Result<()> {
+fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> io::Result<()> {
     // SAFETY: both point to whole sigactions; the handler only stores to an atomic, which is
     // async-signal-safe.
     let result = unsafe { libc::sigaction(signal, action, earlier) };

@@ -49,8 +49,9 @@ pub fn choose(system: &dyn System, with: With) -> Result<Tool, RecordError> {
         With::Auto => find_qemu(system).or_else(|error| {
             let reason = error.to_string();
             let has_qemu = !matches!(error, RecordError::NoQemu);
-            find_valgrind(system, reason.clone())
-                .ok_or_else(|| RecordError::NoRecorder(if has_qemu { reason } else { String::new() }))
+            find_valgrind(system, reason.clone()).ok_or_else(|| {
+                RecordError::NoRecorder(if has_qemu { reason } else { String::new() })
+            })
         }),
     }
 }
@@ -98,10 +99,16 @@ fn plugin_candidates(system: &dyn System) -> Vec<PathBuf> {
     // A test's executable is in target/PROFILE/deps, an example's in target/PROFILE/examples.
     let beside = own.parent().map(PathBuf::from).unwrap_or_default();
     let above = beside.parent().map(PathBuf::from).unwrap_or_default();
-    [beside, above.clone(), above.join("lib/largefolio"), above.join("release"), above.join("debug")]
-        .into_iter()
-        .map(|directory| directory.join(PLUGIN_NAME))
-        .collect()
+    [
+        beside,
+        above.clone(),
+        above.join("lib/largefolio"),
+        above.join("release"),
+        above.join("debug"),
+    ]
+    .into_iter()
+    .map(|directory| directory.join(PLUGIN_NAME))
+    .collect()
 }
 
 /// An option value of QEMU, where a comma separates and two mean one.

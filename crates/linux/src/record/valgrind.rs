@@ -143,11 +143,7 @@ impl Pump {
     }
 
     /// Takes what is in the pipe, at most a buffer; true when there was nothing.
-    fn read(
-        &self,
-        buffer: &mut [u8],
-        stream: &mut Stream<'_, '_>,
-    ) -> Result<bool, RecordError> {
+    fn read(&self, buffer: &mut [u8], stream: &mut Stream<'_, '_>) -> Result<bool, RecordError> {
         match rustix::io::read(&self.log, &mut *buffer) {
             Ok(0) | Err(Errno::AGAIN | Errno::INTR) => Ok(true),
             Ok(nr_bytes) => {

@@ -140,9 +140,10 @@ impl Recorded {
 
     /// The anonymous mapping of `nr_pages` pages that the test's program made.
     pub fn mapping(&self, nr_pages: u64) -> Event {
-        let found = self.of(Op::Mmap).into_iter().find(|event| {
-            event.len == nr_pages * 4096 && event.file.is_none()
-        });
+        let found = self
+            .of(Op::Mmap)
+            .into_iter()
+            .find(|event| event.len == nr_pages * 4096 && event.file.is_none());
         found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
     }
 

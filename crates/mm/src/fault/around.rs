@@ -158,13 +158,14 @@ impl<R: Ram> Memory<R> {
 
     /// Whether the whole folio lies inside the VMA and inside one PTE table.
     pub(super) fn fits_area_and_table(&self, fault: &Fault, entry: Entry) -> bool {
-        let before = fault.index() - entry.index.0.min(fault.index());
-        let Some(first) = fault.vpn.0.checked_sub(before) else { return false };
+        let (area_first, area_end) = fault.vma.file_range();
+        if entry.index.0 < area_first || entry.end() > area_end {
+            return false;
+        }
+        let first = fault.vma.start.0 + (entry.index.0 - area_first);
         let last = first + (entry.order.nr_pages() - 1);
         let pmd = self.rules.page.pmd_order();
-        first >= fault.vma.start.0
-            && last < fault.vma.end.0
-            && pmd.round_down(first) == pmd.round_down(last)
+        pmd.round_down(first) == pmd.round_down(last)
     }
 
     /// B.5.8: what one folio gives back to the miss counter.

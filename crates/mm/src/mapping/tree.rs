@@ -133,7 +133,7 @@ impl Tree {
             if let Some(entry) = self.get(PageIndex(index)) {
                 return Some(entry);
             }
-            index = index.checked_add(self.empty_span(index))?;
+            index = self.after_empty(index)?;
         }
         None
     }
@@ -234,13 +234,11 @@ impl Tree {
         1_u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1)
     }
 
-    /// Pages from `index`, which is not cached, to the end of its empty slot.
-    fn empty_span(&self, index: u64) -> u64 {
-        let Some((id, _)) = self.descend(index) else {
-            return u64::MAX - index;
-        };
+    /// First page after the empty slot of `index`; `None` when nothing further on can be cached.
+    fn after_empty(&self, index: u64) -> Option<u64> {
+        let (id, _) = self.descend(index)?;
         let pages = self.node(id).pages_per_slot();
-        pages - (index & (pages - 1))
+        index.checked_add(pages - (index & (pages - 1)))
     }
 
     /// The node of `level` that covers `index`, made where it is missing.

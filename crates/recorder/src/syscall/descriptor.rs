@@ -1,6 +1,6 @@
 //! Calls that close our descriptor.
 //!
-//! Owns the watch over close, close_range, dup2 and dup3. A hit closes ours first, as it would not
+//! Owns the watch over `close`, `close_range`, `dup2` and `dup3`. A hit closes ours first, as it would not
 //! exist natively, and keeps everybody from connecting until the call has returned.
 
 use super::Call;

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use super::position::{self, At};
-use super::{Call, op};
+use super::{Call, low, op};
 use crate::sys;
 use crate::thread;
 use crate::wire::{self, Kind, WireEvent};
@@ -48,22 +48,23 @@ fn moved(call: &Call, op: u32, fd: RawFd, at: At, bytes: u64) {
         At::Descriptor => sys::position(fd).map(|end| end.saturating_sub(bytes)),
     };
     let aux = u64::from(fd.cast_unsigned());
-    let event = WireEvent { op, len: bytes, pos: pos.unwrap_or(0), aux, file, ..WireEvent::default() };
+    let event =
+        WireEvent { op, len: bytes, pos: pos.unwrap_or(0), aux, file, ..WireEvent::default() };
     call.send(&event);
 }
 
 fn opened(call: &Call, result: u64) {
-    let fd = (result as u32).cast_signed();
+    let fd = low(result).cast_signed();
     let file = announce(call, fd);
     if file == 0 {
         return;
     }
     let flags = match call.number {
-        libc::SYS_open => call.args[1] as u32,
-        libc::SYS_openat => call.args[2] as u32,
+        libc::SYS_open => low(call.args[1]),
+        libc::SYS_openat => low(call.args[2]),
         libc::SYS_creat => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned(),
         // open_how starts with its 64-bit flags.
-        _ => position::word_at(call.args[2]).unwrap_or(0) as u32,
+        _ => low(position::word_at(call.args[2]).unwrap_or(0)),
     };
     let pos = u64::from(fd.cast_unsigned());
     call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });

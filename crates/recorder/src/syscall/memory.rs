@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Call, file, op};
+use super::{Call, file, low, op};
 use crate::grace;
 use crate::wire::WireEvent;
 
@@ -41,10 +41,11 @@ pub(super) fn after(call: &Call, result: u64) {
         libc::SYS_mmap => map(call, result),
         libc::SYS_munmap => call.send(&event(op::MUNMAP, a1, a2)),
         libc::SYS_mprotect => {
-            call.send(&WireEvent { flags: a3 as u32, ..event(op::MPROTECT, a1, a2) });
+            call.send(&WireEvent { flags: low(a3), ..event(op::MPROTECT, a1, a2) });
         }
         libc::SYS_mremap => {
-            let moved = WireEvent { pos: result, aux: a3, flags: a4 as u32, ..event(op::MREMAP, a1, a2) };
+            let moved =
+                WireEvent { pos: result, aux: a3, flags: low(a4), ..event(op::MREMAP, a1, a2) };
             call.send(&moved);
         }
         libc::SYS_madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
@@ -62,7 +63,7 @@ fn map(call: &Call, address: u64) {
     let is_anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
     let file = if is_anonymous { 0 } else { file::announce(call, call.descriptor(4)) };
     let pos = if is_anonymous { 0 } else { pos };
-    let flags = flags as u32;
+    let flags = low(flags);
     call.send(&WireEvent { flags, aux: prot, pos, file, ..event(op::MMAP, address, len) });
 }
 

@@ -39,10 +39,7 @@ pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
         libc::SYS_sendfile => {
             [side(op::PREAD, 1, before(a3, bytes)), side(op::PWRITE, 0, At::Descriptor)]
         }
-        libc::SYS_copy_file_range => {
-            [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
-        }
-        libc::SYS_splice => {
+        libc::SYS_copy_file_range | libc::SYS_splice => {
             [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
         }
         _ => [None, None],

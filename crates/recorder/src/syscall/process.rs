@@ -1,6 +1,6 @@
 //! Calls that make, replace and end threads and processes.
 //!
-//! Owns clone, fork, vfork, execve, exit and exit_group. QEMU runs vfork as fork; the event says
+//! Owns clone, fork, vfork, execve, exit and `exit_group`. QEMU runs vfork as fork; the event says
 //! that memory is shared, as it is on a kernel. Thread numbers are the kernel's; the parent makes
 //! them dense.
 
@@ -28,10 +28,10 @@ pub(super) enum Next {
 pub(super) fn before(call: &Call) -> Next {
     PID.store(std::process::id(), Relaxed);
     match call.number {
-        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
-            if !is_thread(call) {
-                grace::flush_others(call.tail);
-            }
+        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3
+            if !is_thread(call) =>
+        {
+            grace::flush_others(call.tail);
         }
         libc::SYS_execve | libc::SYS_execveat => {
             let path_index = usize::from(call.number == libc::SYS_execveat);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{Process, Thread};
+use super::process::{Phase, Process, Thread};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::record::book::Book;
@@ -62,14 +62,13 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     /// Whether messages of `pid` may be read: its fork is in the trace.
     pub(crate) fn is_announced(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|process| !process.is_over)
+        self.processes.get(&pid).is_some_and(|process| process.phase != Phase::Over)
     }
 
     /// Notes that `pid`, which is announced, connected.
     pub(crate) fn connected(&mut self, pid: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.is_connected = true;
-            process.is_away = false;
+            process.phase = Phase::Connected;
         }
     }
 
@@ -92,7 +91,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return Ok(());
         };
         let header = packet.header;
-        let Some(process) = self.processes.get_mut(&header.pid).filter(|found| !found.is_over)
+        let Some(process) =
+            self.processes.get_mut(&header.pid).filter(|found| found.phase != Phase::Over)
         else {
             self.book.warn("Messages of a process that had ended were left out.");
             return Ok(());
@@ -234,9 +234,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let id = self.book.add_thread();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.threads.insert(tid, Thread { id, last_seq: None });
-        let is_its = |bytes: &Vec<u8>| {
-            Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid)
-        };
+        let is_its =
+            |bytes: &Vec<u8>| Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid);
         let (its, others) = std::mem::take(&mut process.parked).into_iter().partition(is_its);
         process.parked = others;
         self.book.push_fork(parent, id, true)?;
@@ -267,7 +266,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             Kind::ExecveTry => process.execve = Some(String::from_utf8_lossy(body).into_owned()),
             Kind::ExecveFailed => process.execve = None,
             Kind::Ending => process.status = wire::u64_at(body, 0),
-            _ => process.is_away = true,
+            _ => process.phase = Phase::Away,
         }
     }
 
@@ -276,7 +275,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         let is_told = process.status.is_some() || process.execve.is_some();
-        if process.is_away || Some(pid) == self.top && !is_told {
+        if process.phase == Phase::Away || Some(pid) == self.top && !is_told {
             return Ok(());
         }
         self.end(pid, None)
@@ -287,27 +286,40 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let open: Vec<u32> = self
             .processes
             .iter()
-            .filter(|(_, process)| !process.is_over)
+            .filter(|(_, process)| process.phase != Phase::Over)
             .map(|(pid, _)| *pid)
             .collect();
         for pid in open {
             if Some(pid) != self.top {
-                self.book.warn(
-                    "A child process was still running when the program ended, or could not be \
-                     recorded; its later references are missing.",
-                );
+                self.warn_left_behind(pid);
             }
             self.end(pid, (Some(pid) == self.top).then_some(ended))?;
         }
         Ok(())
     }
 
+    fn warn_left_behind(&mut self, pid: u32) {
+        let phase = self.processes.get(&pid).map(|process| process.phase);
+        self.book.warn(match phase {
+            Some(Phase::Announced) => {
+                "A child process could not be recorded: it changed its root directory or user \
+                 before it began; record it by itself."
+            }
+            Some(Phase::Away) => return,
+            _ => {
+                "A child process was still running when the program ended; its later references \
+                 are missing; record a command that waits for it."
+            }
+        });
+    }
+
     fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
         self.drain_tails(pid)?;
-        let Some(process) = self.processes.get_mut(&pid).filter(|found| !found.is_over) else {
+        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
+        else {
             return Ok(());
         };
-        process.is_over = true;
+        process.phase = Phase::Over;
         let (first, borrows) = (process.first, process.borrows_memory);
         let (kind, status) = match (&process.execve, process.status, ended) {
             (Some(path), ..) => {

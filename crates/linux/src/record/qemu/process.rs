@@ -15,6 +15,19 @@ pub(crate) struct Thread {
     pub(crate) last_seq: Option<u64>,
 }
 
+/// A process's life, as seen from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Only its parent spoke of it.
+    Announced,
+    /// It speaks.
+    Connected,
+    /// It closed its connection and may come back.
+    Away,
+    /// Its exit is in the trace.
+    Over,
+}
+
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -28,12 +41,8 @@ pub(crate) struct Process {
     pub(crate) status: Option<u64>,
     /// Path of the execve it is in.
     pub(crate) execve: Option<String>,
-    /// It closed its connection and may come back.
-    pub(crate) is_away: bool,
-    /// Its exit is in the trace.
-    pub(crate) is_over: bool,
-    /// It connected; before, only its parent spoke of it.
-    pub(crate) is_connected: bool,
+    /// Where it is in its life.
+    pub(crate) phase: Phase,
     /// Packets of threads that no fork event announced yet.
     pub(crate) parked: Vec<Vec<u8>>,
 }
@@ -47,9 +56,7 @@ impl Process {
             borrows_memory,
             status: None,
             execve: None,
-            is_away: false,
-            is_over: false,
-            is_connected: false,
+            phase: Phase::Announced,
             parked: Vec::new(),
         }
     }

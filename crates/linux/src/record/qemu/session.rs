@@ -250,8 +250,7 @@ fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
 pub(crate) fn listen(path: &std::path::Path) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&fd, 1024)?;
     Ok(fd)

@@ -128,9 +128,7 @@ impl Calls {
             10 => Some(Event { flags: low(a3), ..range(Op::Mprotect) }),
             11 => Some(range(Op::Munmap)),
             12 => self.set_brk(begun.thread, a1, result),
-            25 => {
-                Some(Event { pos: result, aux: a3, flags: low(a4), ..range(Op::Mremap) })
-            }
+            25 => Some(Event { pos: result, aux: a3, flags: low(a4), ..range(Op::Mremap) }),
             28 => Some(Event { aux: a3, ..range(Op::Madvise) }),
             // exit; that of the last thread is told by the process's end.
             60 if begun.thread != 1 => Some(Event { flags: ExitKind::Thread as u32, ..status }),
@@ -157,15 +155,19 @@ impl Calls {
         if old == 0 && asked == 0 {
             self.heap_start = Some(end);
         }
-        (old != 0 && old != end).then(|| Event { addr: old, pos: end, ..Event::new(thread, Op::Brk) })
+        (old != 0 && old != end).then(|| Event {
+            addr: old,
+            pos: end,
+            ..Event::new(thread, Op::Brk)
+        })
     }
 
     fn file_call(&mut self, begun: &Begun, result: u64, files: &mut Files) -> Option<Event> {
         let [fd, len, pos, a4, ..] = begun.args;
         let thread = begun.thread;
         match begun.number {
-            2 => self.opened(begun, AT_FDCWD, begun.args[1], result, files),
-            257 => self.opened(begun, fd, begun.args[2], result, files),
+            2 => self.opened(begun, (AT_FDCWD, begun.args[1]), result, files),
+            257 => self.opened(begun, (fd, begun.args[2]), result, files),
             3 => {
                 self.open.remove(&fd);
                 None
@@ -203,8 +205,7 @@ impl Calls {
     fn opened(
         &mut self,
         begun: &Begun,
-        directory: u64,
-        flags: u64,
+        (directory, flags): (u64, u64),
         fd: u64,
         files: &mut Files,
     ) -> Option<Event> {
@@ -225,18 +226,13 @@ impl Calls {
     }
 }
 
-fn transfer(
-    thread: u32,
-    op: Op,
-    fd: u64,
-    (file, pos): (FileId, u64),
-    bytes: u64,
-) -> Option<Event> {
+fn transfer(thread: u32, op: Op, fd: u64, (file, pos): (FileId, u64), bytes: u64) -> Option<Event> {
     let event = Event { len: bytes, pos, aux: fd, file: Some(file), ..Event::new(thread, op) };
     (bytes > 0).then_some(event)
 }
 
 /// Flags are 32-bit numbers.
 fn low(word: u64) -> u32 {
-    (word & u64::from(u32::MAX)) as u32
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }

@@ -200,16 +200,18 @@ impl<'book, 'sink> Stream<'book, 'sink> {
         let interpreter = crate::record::elf::Elf::read(&program)
             .and_then(|elf| elf.interpreter)
             .and_then(|path| path.canonicalize().ok());
-        let is_own = |line: &MapsLine| {
-            line.path == program || interpreter.as_ref() == Some(&line.path)
-        };
+        let is_own =
+            |line: &MapsLine| line.path == program || interpreter.as_ref() == Some(&line.path);
         let is_stack =
             |line: &MapsLine| STACK.contains(&line.start) && line.path.as_os_str().is_empty();
-        let lines: Vec<MapsLine> = layout::parse_maps(&maps)
-            .into_iter()
-            .filter(|line| is_own(line) || is_stack(line))
-            .map(|line| if is_stack(&line) { MapsLine { path: "[stack]".into(), ..line } } else { line })
-            .collect();
+        let lines: Vec<MapsLine> =
+            layout::parse_maps(&maps)
+                .into_iter()
+                .filter(|line| is_own(line) || is_stack(line))
+                .map(|line| {
+                    if is_stack(&line) { MapsLine { path: "[stack]".into(), ..line } } else { line }
+                })
+                .collect();
         let initial = layout::of_program_lines(&lines, &program, &mut self.book.files);
         self.book.layout = initial.layout;
         self.book.brk = initial.brk;

@@ -1,0 +1,278 @@
+//! Checks a whole memory manager against the invariants that tie its parts together.
+//!
+//! Owns the invariants between parts; each part checks its own ([`crate::buddy`],
+//! [`crate::pgtable`], [`crate::vma`], [`crate::mapping`]).
+//!
+//! Invariants:
+//! - I1: `refs == maps + 2^order` for a folio in the page cache, `refs == maps > 0` for an
+//!   anonymous one (BEHAVIOUR.md L.5).
+//! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
+//! - I3: an entry maps a live folio, or the zero page and is special.
+//! - I4: an entry of a file folio maps the page its area expects there.
+//! - I5: an entry lies inside an area; a PMD entry inside one.
+//! - I6: trees and folio table agree, and every tree keeps L.1.
+//! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
+//! - I8: a miss counter is at most 1000 (L.4).
+//! - I9: a private area maps only anonymous pages writable, each mapped once (L.8 at order 0).
+//! - I10: an area that maps anonymous pages says so, else fork would forget them (E.1.5).
+
+use std::collections::BTreeMap;
+
+use crate::folio::{FolioId, MappingId, Owner};
+use crate::memory::Memory;
+use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
+use crate::ram::Ram;
+use crate::space::{MmId, Space};
+use crate::units::{PageIndex, Pfn, Vpn};
+use crate::vma::{Backing, OpenId, Sharing, Vma};
+use crate::{buddy, mapping, pgtable};
+
+/// Limit of the miss counter (BEHAVIOUR.md 0.4).
+const MISS_LIMIT: u32 = 1000;
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// References that do not add up.
+    #[error("I1: folio {folio:?} has {refs} references and {maps} mappings")]
+    I1 {
+        /// The folio.
+        folio: FolioId,
+        /// Its references.
+        refs: u64,
+        /// Its mappings.
+        maps: u64,
+    },
+    /// A mapping count that disagrees with the page tables.
+    #[error("I2: folio {folio:?} counts {maps} mappings, the page tables have {found}")]
+    I2 {
+        /// The folio.
+        folio: FolioId,
+        /// What it counts.
+        maps: u64,
+        /// What the tables hold.
+        found: u64,
+    },
+    /// An entry of a page nobody owns.
+    #[error("I3: page {vpn} of {mm:?} maps pfn {pfn}, which belongs to no folio")]
+    I3 {
+        /// Address space.
+        mm: MmId,
+        /// Page.
+        vpn: Vpn,
+        /// Frame.
+        pfn: Pfn,
+    },
+    /// An entry of another page than the area's file has there.
+    #[error("I4: page {vpn} of {mm:?} maps pfn {pfn}, not its file's page")]
+    I4 {
+        /// Address space.
+        mm: MmId,
+        /// Page.
+        vpn: Vpn,
+        /// Frame.
+        pfn: Pfn,
+    },
+    /// An entry outside every area.
+    #[error("I5: page {vpn} of {mm:?} is mapped outside its areas")]
+    I5 {
+        /// Address space.
+        mm: MmId,
+        /// Page.
+        vpn: Vpn,
+    },
+    /// A folio that tree and table see differently.
+    #[error("I6: file {file:?} at index {index}: tree and folio table disagree")]
+    I6 {
+        /// The file.
+        file: MappingId,
+        /// First page of the folio.
+        index: PageIndex,
+    },
+    /// Pages that are allocated and unused, or used and not allocated.
+    #[error("I7: {allocated} pages are allocated, {used} are used")]
+    I7 {
+        /// What the allocator handed out.
+        allocated: u64,
+        /// What folios, the zero page and pinned pages take.
+        used: u64,
+    },
+    /// A miss counter beyond its limit.
+    #[error("I8: the miss counter of {open:?} is {mmap_miss}")]
+    I8 {
+        /// The open file.
+        open: OpenId,
+        /// The counter.
+        mmap_miss: u32,
+    },
+    /// A store that would reach a page others see.
+    #[error("I9: page {vpn} of {mm:?} may be stored to and is not its own")]
+    I9 {
+        /// Address space.
+        mm: MmId,
+        /// Page.
+        vpn: Vpn,
+    },
+    /// An area that does not know of its anonymous pages.
+    #[error("I10: the area of page {vpn} of {mm:?} maps an anonymous page and does not say so")]
+    I10 {
+        /// Address space.
+        mm: MmId,
+        /// Page.
+        vpn: Vpn,
+    },
+    /// Frames that name another folio than the one they are in.
+    #[error("folio table: pfn {0} names the wrong folio")]
+    Folios(Pfn),
+    /// Areas that overlap or were not merged.
+    #[error("areas of {0:?}: broken at page {1}")]
+    Areas(MmId, Vpn),
+    /// The allocator's own invariants.
+    #[error(transparent)]
+    Buddy(#[from] buddy::Violation),
+    /// A page table's own invariants.
+    #[error(transparent)]
+    Table(#[from] pgtable::Violation),
+    /// A mapping's own invariants.
+    #[error(transparent)]
+    Mapping(#[from] mapping::Violation),
+}
+
+/// Entries found per folio.
+type Found = BTreeMap<FolioId, u64>;
+
+impl<R: Ram> Memory<R> {
+    /// Checks every invariant; cost grows with memory and page tables.
+    ///
+    /// # Errors
+    /// The first broken invariant found.
+    pub fn validate(&self) -> Result<(), Violation> {
+        self.cache.buddy.validate()?;
+        self.cache.folios.validate().map_err(Violation::Folios)?;
+        let mut found = Found::new();
+        for (mm, space) in self.all_spaces() {
+            space.table.validate()?;
+            space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
+            self.check_space(mm, space, &mut found)?;
+        }
+        self.check_folios(&found)?;
+        self.check_trees()?;
+        self.check_opens()
+    }
+
+    /// I3 .. I5, I9, I10 for one process; counts its entries.
+    fn check_space(&self, mm: MmId, space: &Space, found: &mut Found) -> Result<(), Violation> {
+        for leaf in space.table.leaves(Vpn(0), PageTable::VPN_END.0) {
+            let mut vpn = leaf.first_vpn;
+            while vpn < leaf.end_vpn() {
+                let vma = space.vmas.find(vpn).ok_or(Violation::I5 { mm, vpn })?;
+                let end = vma.end.min(leaf.end_vpn());
+                if leaf.kind == LeafKind::Pmd && end < leaf.end_vpn() {
+                    return Err(Violation::I5 { mm, vpn: end });
+                }
+                self.check_part(mm, vma, &leaf, (vpn, end), found)?;
+                vpn = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages `[vpn, end)` of `leaf`, all in `vma`.
+    fn check_part(
+        &self,
+        mm: MmId,
+        vma: &Vma,
+        leaf: &Leaf,
+        (vpn, end): (Vpn, Vpn),
+        found: &mut Found,
+    ) -> Result<(), Violation> {
+        let pfn = leaf.pfn_of(vpn);
+        let is_zero = pfn == self.zero_pfn;
+        let Some(id) = self.cache.folios.of_pfn(pfn) else {
+            let is_sound = is_zero && leaf.flags.contains(PteFlags::SPECIAL);
+            return if is_sound { Ok(()) } else { Err(Violation::I3 { mm, vpn, pfn }) };
+        };
+        let nr = end.0 - vpn.0;
+        if self.cache.folios.of_pfn(pfn.plus(nr - 1)) != Some(id) {
+            return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
+        }
+        *found.entry(id).or_default() += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
+        let folio = self.cache.folios.get(id);
+        let is_writable = leaf.flags.contains(PteFlags::WRITABLE);
+        match folio.owner {
+            Owner::File { .. } if !self.is_page_of(vma, vpn, pfn) => {
+                Err(Violation::I4 { mm, vpn, pfn })
+            }
+            Owner::File { .. } if is_writable && vma.sharing == Sharing::Private => {
+                Err(Violation::I9 { mm, vpn })
+            }
+            Owner::Anon if is_writable && vma.sharing == Sharing::Private && folio.maps != 1 => {
+                Err(Violation::I9 { mm, vpn })
+            }
+            Owner::Anon if !vma.has_anon => Err(Violation::I10 { mm, vpn }),
+            Owner::File { .. } | Owner::Anon => Ok(()),
+        }
+    }
+
+    /// I4: whether `pfn` is what the page cache holds for `vpn`.
+    fn is_page_of(&self, vma: &Vma, vpn: Vpn, pfn: Pfn) -> bool {
+        let Backing::File { open, .. } = vma.backing else { return false };
+        let index = PageIndex(vma.index_of(vpn));
+        let entry = self.cache.find(self.open_file(open).mapping, index);
+        entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)
+    }
+
+    /// I1, I2, I7.
+    fn check_folios(&self, found: &Found) -> Result<(), Violation> {
+        let mut used = self.nr_pinned + 1;
+        for (folio, data) in self.cache.folios.iter() {
+            let (refs, maps) = (data.refs, data.maps);
+            let is_sound = match data.owner {
+                Owner::File { .. } => refs == maps + data.order.nr_pages(),
+                Owner::Anon => refs == maps && maps > 0,
+            };
+            if !is_sound {
+                return Err(Violation::I1 { folio, refs, maps });
+            }
+            let found = found.get(&folio).copied().unwrap_or(0);
+            if found != maps {
+                return Err(Violation::I2 { folio, maps, found });
+            }
+            used += data.order.nr_pages();
+        }
+        let allocated = self.cache.buddy.nr_allocated_pages();
+        if used == allocated { Ok(()) } else { Err(Violation::I7 { allocated, used }) }
+    }
+
+    /// I6 in both directions.
+    fn check_trees(&self) -> Result<(), Violation> {
+        for (file, mapping) in self.cache.mappings() {
+            mapping.validate()?;
+            for entry in mapping.tree.iter() {
+                let folio = self.cache.folios.get(entry.folio);
+                let owner = Owner::File { mapping: file, index: entry.index };
+                if folio.owner != owner || folio.order != entry.order {
+                    return Err(Violation::I6 { file, index: entry.index });
+                }
+            }
+        }
+        for (id, folio) in self.cache.folios.iter() {
+            let Owner::File { mapping: file, index } = folio.owner else { continue };
+            if self.cache.find(file, index).is_none_or(|entry| entry.folio != id) {
+                return Err(Violation::I6 { file, index });
+            }
+        }
+        Ok(())
+    }
+
+    /// I8.
+    fn check_opens(&self) -> Result<(), Violation> {
+        for (open, file) in self.opens() {
+            let mmap_miss = file.state.mmap_miss();
+            if mmap_miss > MISS_LIMIT {
+                return Err(Violation::I8 { open, mmap_miss });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+//! The rules of BEHAVIOUR.md A, B, C and L as worked examples, and random runs of the whole memory
+//! manager with every invariant checked after every step.
+
+mod areas;
+mod contpte;
+mod exec;
+mod fallback;
+mod finish;
+mod forced;
+mod invariants;
+mod live_host;
+mod around;
+mod misses;
+mod random;
+mod reads;
+mod ret_stubs;
+mod small_world;
+mod windows;
+mod world;

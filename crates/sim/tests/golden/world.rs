@@ -1,0 +1,226 @@
+//! One file mapped by one process under a named kernel, and short ways to ask what happened.
+
+use std::collections::BTreeSet;
+
+use largefolio_mm::fault::{Access, Touched};
+use largefolio_mm::folio::MappingId;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::page_cache::Observed;
+use largefolio_mm::rules::Arch;
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::{Order, PageIndex, Vaddr, Vpn};
+use largefolio_mm::vma::{OpenId, Prot};
+use largefolio_sim::kernel::Kernel;
+
+/// Where files are mapped: a multiple of every PMD size.
+const BASE: Vaddr = Vaddr(0x4000_0000_0000);
+
+/// A file on a machine.
+pub(crate) struct World {
+    pub(crate) memory: Memory,
+    pub(crate) file: MappingId,
+    pub(crate) open: OpenId,
+    pub(crate) mm: MmId,
+    /// Address of file page 0, mapped or not.
+    pub(crate) base: Vaddr,
+}
+
+impl World {
+    /// A file of `nr_pages` on arm64 under `kernel`, not mapped.
+    pub(crate) fn arm(kernel: &str, fs: &str, nr_pages: u64) -> Self {
+        Self::new(kernel, &Config::new(Arch::Arm64), fs, nr_pages)
+    }
+
+    /// The same on x86-64.
+    pub(crate) fn x86(kernel: &str, fs: &str, nr_pages: u64) -> Self {
+        Self::new(kernel, &Config::new(Arch::X86_64), fs, nr_pages)
+    }
+
+    pub(crate) fn new(kernel: &str, config: &Config, fs: &str, nr_pages: u64) -> Self {
+        let rules = Kernel::parse(kernel).unwrap().rules;
+        let page = rules.page;
+        let mut memory = Memory::new(rules, config).unwrap();
+        let file = memory.add_file(nr_pages * page.bytes(), fs);
+        let open = memory.open(file);
+        let mm = memory.new_space();
+        memory.cache_mut().watch();
+        Self { memory, file, open, mm, base: BASE }
+    }
+
+    /// Maps the whole file privately.
+    pub(crate) fn mapped(mut self, prot: Prot) -> Self {
+        let nr_pages = self.memory.cache().mapping(self.file).nr_file_pages(self.memory.rules.page);
+        self.map_part(prot, (0, nr_pages));
+        self
+    }
+
+    /// Maps file pages `[first, end)` at their place relative to `base`.
+    pub(crate) fn map_part(&mut self, prot: Prot, (first, end): (u64, u64)) {
+        let len_bytes = (end - first) * self.page_bytes();
+        let map = Map::file(self.open, first, len_bytes, prot).at(self.addr(first));
+        self.memory.mmap(self.mm, map).unwrap();
+    }
+
+    /// Shifts the place of file page 0 by `nr_pages`.
+    pub(crate) fn shifted(mut self, nr_pages: u64) -> Self {
+        self.base = Vaddr(BASE.0 + nr_pages * self.page_bytes());
+        self
+    }
+
+    /// Gives advice for everything that is mapped.
+    pub(crate) fn advised(mut self, advices: &[Madvice]) -> Self {
+        for &advice in advices {
+            self.advise(advice);
+        }
+        self
+    }
+
+    pub(crate) fn advise(&mut self, advice: Madvice) {
+        let areas: Vec<_> = self.memory.space(self.mm).vmas.iter().copied().collect();
+        for area in areas {
+            let addr = area.start.vaddr(self.memory.rules.page);
+            let len_bytes = area.nr_pages() * self.page_bytes();
+            self.memory.madvise(self.mm, addr, len_bytes, advice).unwrap();
+        }
+    }
+
+    pub(crate) fn page_bytes(&self) -> u64 {
+        self.memory.rules.page.bytes()
+    }
+
+    pub(crate) fn addr(&self, index: u64) -> Vaddr {
+        Vaddr(self.base.0 + index * self.page_bytes())
+    }
+
+    pub(crate) fn vpn(&self, index: u64) -> Vpn {
+        self.addr(index).vpn(self.memory.rules.page)
+    }
+
+    /// Loads from file page `index`.
+    pub(crate) fn touch(&mut self, index: u64) -> Touched {
+        self.memory.touch(self.mm, self.addr(index), Access::Read).unwrap()
+    }
+
+    /// Stores to file page `index`.
+    pub(crate) fn store(&mut self, index: u64) -> Touched {
+        self.memory.touch(self.mm, self.addr(index), Access::Write).unwrap()
+    }
+
+    /// Reads one page by a read call.
+    pub(crate) fn read(&mut self, index: u64) {
+        self.read_pages(index, 1);
+    }
+
+    /// Reads `nr_pages` pages by one read call.
+    pub(crate) fn read_pages(&mut self, index: u64, nr_pages: u64) {
+        let bytes = self.page_bytes();
+        self.memory.pread(self.open, index * bytes, nr_pages * bytes).unwrap();
+    }
+
+    /// Caches a folio without readahead, and without telling [`World::new_folios`].
+    pub(crate) fn cache(&mut self, index: u64, order: u8) {
+        let order = Order::new(order);
+        self.memory.cache_mut().insert(self.file, PageIndex(index), order, false).unwrap();
+        self.memory.cache_mut().take_observed();
+    }
+
+    /// Sizes of all folios in the cache: `4xo0@0 o2@4`.
+    pub(crate) fn folios(&self) -> String {
+        printed(self.memory.folios(self.file).map(|entry| (entry.index.0, entry.order.get())))
+    }
+
+    /// Folios that entered the cache since the last question, in order of insertion.
+    pub(crate) fn new_folios(&mut self) -> String {
+        let observed = self.memory.cache_mut().take_observed();
+        printed(observed.into_iter().filter_map(|event| match event {
+            Observed::Insertion { index, order, .. } => Some((index.0, order.get())),
+            Observed::ColdFault { .. } | Observed::HandlerHit { .. } => None,
+        }))
+    }
+
+    /// Pages that entered the cache since the last question.
+    pub(crate) fn nr_new_pages(&mut self) -> u64 {
+        let observed = self.memory.cache_mut().take_observed();
+        let pages = observed.into_iter().map(|event| match event {
+            Observed::Insertion { order, .. } => order.nr_pages(),
+            Observed::ColdFault { .. } | Observed::HandlerHit { .. } => 0,
+        });
+        pages.sum()
+    }
+
+    /// Start, size and tail of the last window.
+    pub(crate) fn window(&self) -> (u64, u64, u64) {
+        let state = self.memory.open_file(self.open).state;
+        (state.start, state.size, state.async_size)
+    }
+
+    pub(crate) fn miss(&self) -> u32 {
+        self.memory.open_file(self.open).state.mmap_miss()
+    }
+
+    /// First pages of the folios that carry the marker.
+    pub(crate) fn markers(&self) -> Vec<u64> {
+        let folios = &self.memory.cache().folios;
+        let marked = self.memory.folios(self.file).filter(|e| folios.get(e.folio).is_marked);
+        marked.map(|entry| entry.index.0).collect()
+    }
+
+    /// Whether page `index` is in the cache.
+    pub(crate) fn is_cached(&self, index: u64) -> bool {
+        self.memory.cache().find(self.file, PageIndex(index)).is_some()
+    }
+
+    /// Ranges of file pages that are cached, first and last page.
+    pub(crate) fn cached(&self) -> Vec<(u64, u64)> {
+        ranges(self.memory.folios(self.file).flat_map(|entry| entry.index.0..entry.end()))
+    }
+
+    /// Ranges of file pages that are mapped, first and last page.
+    pub(crate) fn present(&self) -> Vec<(u64, u64)> {
+        let base = self.base.vpn(self.memory.rules.page).0;
+        let mut pages = BTreeSet::new();
+        for vma in self.memory.space(self.mm).vmas.iter() {
+            let leaves = self.memory.space(self.mm).table.leaves(vma.start, vma.nr_pages());
+            for leaf in leaves {
+                let (first, end) = (leaf.first_vpn.max(vma.start), leaf.end_vpn().min(vma.end));
+                pages.extend(first.0 - base..end.0 - base);
+            }
+        }
+        ranges(pages.into_iter())
+    }
+
+    pub(crate) fn validate(&self) {
+        self.memory.validate().unwrap();
+    }
+}
+
+/// Runs of adjacent folios of one order.
+fn printed(folios: impl Iterator<Item = (u64, u8)>) -> String {
+    let mut runs: Vec<(u64, u8, u64)> = Vec::new();
+    for (index, order) in folios {
+        match runs.last_mut() {
+            Some((first, same, nr)) if *same == order && *first + (*nr << order) == index => {
+                *nr += 1;
+            }
+            _ => runs.push((index, order, 1)),
+        }
+    }
+    let words = runs.iter().map(|(index, order, nr)| match nr {
+        1 => format!("o{order}@{index}"),
+        _ => format!("{nr}xo{order}@{index}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// First and last of each run of consecutive numbers.
+fn ranges(pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for page in pages {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == page => *last = page,
+            _ => ranges.push((page, page)),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,161 @@
+//! A trace replayed in several cells at once.
+
+use std::path::{Path, PathBuf};
+
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::generate::{RetStubs, SweepOrder, Workload, ZipfMix};
+use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+
+fn spec(kernel: &str, machine: &str) -> CellSpec {
+    CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
+}
+
+fn run(path: &Path, specs: &[CellSpec]) -> Vec<Outcome> {
+    replay(path, specs, &mut |_| {}).unwrap().1
+}
+
+fn zipf(dir: &Path) -> (PathBuf, u64) {
+    let path = dir.join("zipf.folio");
+    let mix = ZipfMix { nr_runs: 200_000, filesystem: "xfs".into(), ..ZipfMix::default() };
+    let summary = mix.write(&path).unwrap();
+    (path, summary.nr_references)
+}
+
+#[test]
+fn every_reference_is_looked_up_in_every_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, nr_references) = zipf(dir.path());
+    let specs =
+        [spec("6.1", "altra"), spec("6.12", "cascadelake"), spec("7.2+page=64K", "grace-64k")];
+    for outcome in run(&path, &specs) {
+        let tlb = &outcome.tlb;
+        let seen = tlb.instruction.references + tlb.data.references;
+        let strays = outcome.strays;
+        assert_eq!((seen, strays), (nr_references, Default::default()), "{}", outcome.kernel);
+        assert_eq!(tlb.walks(), tlb.l2_misses() + tlb.permission_misses());
+        assert!(outcome.reads.bytes >= outcome.reads.used_bytes, "what is used was read");
+    }
+}
+
+#[test]
+fn the_same_trace_and_rules_give_the_same_outcome() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = zipf(dir.path());
+    let mut fragmented = spec("6.18", "altra");
+    fragmented.unusable_permille = 900;
+    let specs = [fragmented, spec("7.2", "grace-64k")];
+    assert_eq!(run(&path, &specs), run(&path, &specs));
+}
+
+#[test]
+fn a_warm_cache_reads_nothing_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, nr_references) = zipf(dir.path());
+    let mut warm = spec("6.18", "altra");
+    warm.cache = CacheState::Warm;
+    let outcomes = run(&path, &[spec("6.18", "altra"), warm]);
+    assert!(outcomes[0].reads.bytes > 0 && outcomes[0].faults.major > 0);
+    assert_eq!((outcomes[1].reads.bytes, outcomes[1].faults.major), (0, 0));
+    let tlb = &outcomes[1].tlb;
+    assert_eq!(tlb.instruction.references + tlb.data.references, nr_references);
+}
+
+/// B.7.2, J.3.1 on a small file: exec windows on 64K pages.
+#[test]
+fn ret_stubs_on_64k_pages_follow_the_miss_counter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("stubs.folio");
+    let stubs = RetStubs {
+        nr_pages: 4096,
+        stub_bytes: 64 << 10,
+        order: SweepOrder::Random,
+        nr_calls: 1000,
+        ..RetStubs::default()
+    };
+    stubs.write(&path).unwrap();
+    let specs = [spec("6.18", "grace-64k"), spec("7.2", "grace-64k")];
+    let outcomes = run(&path, &specs);
+    assert!(outcomes[0].reads.gated > 0, "before series 002 random touches trip the gate");
+    assert_eq!(outcomes[1].reads.gated, 0, "with it they never do");
+}
+
+/// A program of two segments and a heap, recorded with 4 KiB pages.
+fn program(dir: &Path) -> PathBuf {
+    let path = dir.join("program.folio");
+    let file = FileInfo {
+        path: "/bin/p".into(),
+        size_bytes: 0x6000,
+        filesystem: "ext4".into(),
+        ..FileInfo::default()
+    };
+    let entry = |addr, len, prot, file, pos, kind| LayoutEntry { addr, len, prot, file, pos, kind };
+    let base = 0x40_0000_0000;
+    let layout = vec![
+        entry(base, 0x1000, 1, Some(0), 0, LayoutKind::Program),
+        entry(base + 0x1000, 0x3000, 5, Some(0), 0x1000, LayoutKind::Program),
+        entry(base + 0x5000, 0x1000, 3, Some(0), 0x4000, LayoutKind::Program),
+        entry(base + 0x6000, 0x2000, 3, None, 0, LayoutKind::Program),
+        entry(base + 0x80_0000, 0x8_0000, 3, None, 0, LayoutKind::Stack),
+    ];
+    let brk = base + 0x8000;
+    let meta = Meta { files: vec![file], layout, brk, ..Meta::default() };
+    let mut writer = Writer::create(&path, meta).unwrap();
+    let mut grow = Event::new(0, Op::Brk);
+    (grow.addr, grow.pos) = (brk, brk + 0x2_1000);
+    let mut map = Event::new(0, Op::Mmap);
+    (map.addr, map.len) = (base + 0x100_0000, 0x3000);
+    map.flags = mmap_flags(3, 0x22);
+    let mut fork = Event::new(0, Op::Fork);
+    fork.aux = 1;
+    let exec = |page| Event::references(0, Op::Exec, base + page, 10);
+    let write = |thread, addr| Event::references(thread, Op::Write, addr, 2);
+    let rows = [
+        exec(0x1000),
+        exec(0x3000),
+        write(0, base + 0x5000),
+        write(0, base + 0x6000),
+        write(0, base + 0x7000),
+        grow,
+        write(0, brk),
+        write(0, brk + 0x2_0000),
+        map,
+        write(0, base + 0x100_2000),
+        write(0, base + 0x87_f000),
+        fork,
+        write(1, brk),
+        write(0, brk),
+    ];
+    writer.push_rows(&rows).unwrap();
+    writer.finish().unwrap();
+    path
+}
+
+#[test]
+fn a_program_recorded_with_4k_pages_runs_on_larger_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = program(dir.path());
+    let specs = ["6.12", "6.12+page=16K", "6.12+page=64K"].map(|kernel| spec(kernel, "altra"));
+    let outcomes = run(&path, &specs);
+    for outcome in &outcomes {
+        assert_eq!(outcome.strays, Default::default(), "{}", outcome.kernel);
+        assert_eq!(outcome.tlb.instruction.references, 20);
+    }
+    let replaced: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_replaced).collect();
+    assert_eq!(replaced, [false, true, true]);
+    // One page of file data, one of bss and one shared page at 4K: the data segment is copied on
+    // write, heap, mapping and stack are anonymous, and after fork both write the heap.
+    assert_eq!(outcomes[0].faults.cow, 2, "file page, and the first write after fork");
+    assert_eq!(outcomes[0].faults.wp_reuse, 1, "the second finds itself alone");
+}
+
+#[test]
+fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = program(dir.path());
+    let error = replay(&path, &[spec("6.12+page=64K", "cascadelake")], &mut |_| {}).unwrap_err();
+    assert!(matches!(error, ReplayError::Cell { .. }));
+    assert!(error.to_string().contains("cascadelake"), "{error}");
+}
