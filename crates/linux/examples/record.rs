@@ -31,7 +31,9 @@ fn main() -> ExitCode {
 
 fn report(outcome: &largefolio_linux::record::Outcome) {
     let seconds = outcome.elapsed.as_secs_f64();
-    let (references, rows) = (outcome.nr_references as f64, outcome.nr_rows as f64);
+    #[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
+    let [references, rows, bytes] =
+        [outcome.nr_references, outcome.nr_rows, outcome.trace_bytes].map(|count| count as f64);
     show(&format!(
         "{} refs, {} rows, {} B, {:.3} s, {:.1} M refs/s, {:.4} rows/ref, {:.4} B/ref, {} threads, \
          {} processes, {}",
@@ -41,7 +43,7 @@ fn report(outcome: &largefolio_linux::record::Outcome) {
         seconds,
         references / seconds / 1e6,
         rows / references,
-        outcome.trace_bytes as f64 / references,
+        bytes / references,
         outcome.nr_threads,
         outcome.nr_processes,
         outcome.ended,

@@ -1,4 +1,5 @@
 //! Recordings of single-threaded programs: counts, mappings, layout, files.
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 mod support;
 
@@ -8,7 +9,7 @@ use largefolio_trace::{ExitKind, LayoutKind, Op};
 
 use support::{compile, has, record};
 
-const PAGES: &str = r#"
+const PAGES: &str = r"
 #include <sys/mman.h>
 #include <unistd.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ int main(void) {
     munmap((void *)1, 1); /* fails: no event */
     return 7;
 }
-"#;
+";
 
 fn check_pages(flags: &[&str]) {
     if !has("qemu-x86_64", "qemu-user") {

@@ -2,43 +2,11 @@
 
 mod support;
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-use largefolio_linux::record::{Ended, Plan, With};
+use largefolio_linux::record::{Ended, With};
 use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::{ExitKind, Op};
 
-use support::{TestHost, compile, has, read, record};
-
-const SHARED: &str = r#"
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static volatile char *p;
-static void pages(int pages) {
-    p = mmap(0, pages * 4096L, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-}
-static void fill(long first, long nr, int times) {
-    for (long page = first; page < first + nr; page++)
-        for (int i = 0; i < times; i++) p[page * 4096 + i] = 1;
-}
-"#;
-
-fn program(main: &str, flags: &[&str]) -> support::Made {
-    compile(&format!("{SHARED}{main}"), flags)
-}
+use support::{has, program, record};
 
 #[test]
 fn threads_have_dense_ids_and_their_own_references() {
@@ -261,7 +229,7 @@ fn a_program_that_closes_every_descriptor_is_still_recorded() {
         return;
     }
     let made = program(
-        r#"
+        r"
         int main(int argc, char **argv) {
             pages(9);
             fill(0, 3, 1);
@@ -279,7 +247,7 @@ fn a_program_that_closes_every_descriptor_is_still_recorded() {
             mprotect((void *)p, 4096, PROT_READ);
             struct { char bytes[100]; } nothing;
             return pread(file, &nothing, 100, 0) == 0 ? 0 : 4; /* nobody wrote into the file */
-        }"#,
+        }",
         &[],
     );
     let name = made.dir.path().join("victim");
@@ -290,74 +258,27 @@ fn a_program_that_closes_every_descriptor_is_still_recorded() {
     assert_eq!(trace.of(Op::Exit).len(), 1);
 }
 
-/// Not a test: the recording that `interrupted` interrupts.
 #[test]
-#[ignore = "run by the tests of signals"]
-fn recording_in_a_process_of_its_own() {
-    let (Some(program), Some(output)) =
-        (std::env::var_os("FOLIO_TEST_PROGRAM"), std::env::var_os("FOLIO_TEST_OUTPUT"))
-    else {
-        return;
-    };
-    let plan = Plan::with_system(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
-    let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
-    std::process::exit(outcome.ended.exit_code().into());
-}
-
-/// Starts a recording of an endless program, has `kill` stop it, and checks the trace.
-fn interrupted(kill: impl FnOnce(i32), signal: u8) {
+fn a_first_thread_that_leaves_early_does_not_end_the_process() {
     if !has("qemu-x86_64", "qemu-user") {
         return;
     }
     let made = program(
-        r#"int main(void) { pages(9); puts("go"); fflush(stdout); for (;;) fill(0, 9, 3); }"#,
+        r"
+        static void *work(void *n) { usleep(50000); fill(0, 9, 2); exit(4); }
+        int main(void) {
+            pages(9);
+            pthread_t t;
+            pthread_create(&t, 0, work, 0);
+            pthread_exit(0);
+        }",
         &[],
     );
-    let output = made.dir.path().join("endless.folio");
-    support::plugin();
-    let mut folio = Command::new(std::env::current_exe().expect("own path"))
-        .args(["--exact", "--ignored", "--nocapture", "recording_in_a_process_of_its_own"])
-        .env("FOLIO_TEST_PROGRAM", &made.path)
-        .env("FOLIO_TEST_OUTPUT", &output)
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .expect("the test itself");
-    wait_for_word(&mut folio);
-    std::thread::sleep(Duration::from_millis(200));
-    kill(i32::try_from(folio.id()).expect("a pid"));
-    let status = folio.wait().expect("its end");
-    assert_eq!(status.code(), Some(128 + i32::from(signal)), "{status:?} {:?}", status.signal());
-    let (meta, events) = read(&output);
-    assert_eq!(meta.ended, format!("signal {signal}"));
-    assert!(meta.nr_references > 100_000, "only {}", meta.nr_references);
-    assert_eq!(events.last().map(|event| event.op), Some(Op::Exit));
-}
-
-fn wait_for_word(folio: &mut std::process::Child) {
-    use std::io::{BufRead, BufReader};
-    let out = folio.stdout.take().expect("a pipe");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    for line in BufReader::new(out).lines() {
-        if line.is_ok_and(|line| line.ends_with("go")) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the program did not start");
-    }
-    panic!("the program ended before it said go");
-}
-
-fn send(target: &str, signal: &str) {
-    let status = Command::new("kill").args([signal, "--", target]).status().expect("kill");
-    assert!(status.success());
-}
-
-#[test]
-fn ctrl_c_leaves_a_valid_trace() {
-    interrupted(|pid| send(&format!("-{pid}"), "-INT"), 2);
-}
-
-#[test]
-fn a_signal_to_folio_alone_is_forwarded() {
-    interrupted(|pid| send(&pid.to_string(), "-TERM"), 15);
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(4));
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 18);
+    let exits: Vec<_> =
+        trace.of(Op::Exit).iter().map(|event| (event.thread, event.pos, event.flags)).collect();
+    assert_eq!(exits, [(0, 0, ExitKind::Thread as u32), (1, 4, ExitKind::Process as u32)]);
 }

@@ -8,7 +8,7 @@ use largefolio_trace::{ExitKind, LayoutKind, Op};
 
 use support::{compile, has, record};
 
-const PROGRAM: &str = r#"
+const PROGRAM: &str = r"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     munmap((void *)p, 37 * 4096);
     return 6;
 }
-"#;
+";
 
 #[test]
 fn valgrind_sees_references_threads_mappings_and_files() {

@@ -38,10 +38,19 @@ pub(crate) fn thread_number() -> u32 {
 
 /// The soft limit on descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
+    soft_limit(libc::RLIMIT_NOFILE).unwrap_or(64)
+}
+
+/// The soft limit on the size of files in bytes; going past it would raise SIGXFSZ.
+pub(crate) fn file_size_limit() -> u64 {
+    soft_limit(libc::RLIMIT_FSIZE).unwrap_or(0)
+}
+
+fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit that outlives the call.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    if result == 0 { limit.rlim_cur } else { 64 }
+    let result = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (result == 0).then_some(limit.rlim_cur)
 }
 
 /// Gives `fd` a number of at least `lowest`, and closes the old one.
@@ -153,6 +162,15 @@ pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     u64::try_from(position).ok()
+}
+
+/// Reserves memory for the first `length` bytes of `file` without changing its size: a write to
+/// a mapping of a full filesystem would raise SIGBUS.
+pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
+    let length = length.cast_signed() as libc::off_t;
+    // SAFETY: fallocate takes an open descriptor, which `file` owns, and numbers.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, length) };
+    checked(result).map(|_| ())
 }
 
 /// Sets the size of the file at `path`.

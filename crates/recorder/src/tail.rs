@@ -200,6 +200,10 @@ impl Tail {
 /// Maps a new file at `path`. The program shares our descriptors and may close one at any moment,
 /// so the file is sized by path and the mapping kept only if the descriptor stayed ours.
 fn map_file(path: &Path) -> Option<*mut u8> {
+    let length = size_of::<Tail>();
+    if sys::file_size_limit() < length as u64 {
+        return None;
+    }
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).ok()?;
     let named = fs::metadata(path).ok()?;
@@ -207,15 +211,17 @@ fn map_file(path: &Path) -> Option<*mut u8> {
         sys::identity(file.as_raw_fd())
             .is_some_and(|found| found.inode == named.ino() && found.device == named.dev())
     };
-    if !is_ours() || sys::truncate(path, size_of::<Tail>()).is_err() {
-        return None;
+    let is_sized =
+        is_ours() && sys::reserve(&file, length).is_ok() && sys::truncate(path, length).is_ok();
+    let memory = if is_sized { sys::map(length, Some(&file)) } else { None };
+    match memory {
+        Some(memory) if is_ours() => return Some(memory),
+        // SAFETY: the mapping was made just above and was not handed out.
+        Some(memory) => unsafe { sys::unmap(memory, length) },
+        None => {}
     }
-    let memory = sys::map(size_of::<Tail>(), Some(&file))?;
-    if is_ours() {
-        return Some(memory);
-    }
-    // SAFETY: the mapping was made just above and was not handed out.
-    unsafe { sys::unmap(memory, size_of::<Tail>()) };
+    // A tail that nobody writes must not be read.
+    let _ = fs::remove_file(path);
     None
 }
 

@@ -1,2 +1,20 @@
 #![forbid(unsafe_code)]
-//! Placeholder.
+//! One versioned result, and the forms it is printed in.
+//!
+//! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
+//! [`json`], [`tidy`] (CSV), [`text`] (the table people read).
+//!
+//! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
+//! derive (shares, changes), it never stores what it derived.
+
+pub mod exporter;
+pub mod json;
+pub mod report;
+pub mod text;
+pub mod tidy;
+
+pub use exporter::{ExportError, Exporter};
+pub use json::Json;
+pub use report::{Report, SCHEMA_VERSION, Settings, TraceInfo};
+pub use text::Text;
+pub use tidy::Tidy;

@@ -29,6 +29,9 @@ use super::{Outcome, Plan, Progress, RecordError, RecorderKind, tools};
 /// A memory filesystem: tails are written to all the time and must not reach a disk.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
 
+/// Start of the names of private directories.
+const DIRECTORY_PREFIX: &str = "folio-";
+
 /// Records `plan`.
 pub(super) fn run(
     plan: &Plan,
@@ -38,6 +41,7 @@ pub(super) fn run(
 ) -> Result<Outcome, RecordError> {
     let started = Instant::now();
     let mut writer = Writer::create(&plan.output, finish::meta(plan, RecorderKind::Qemu))?;
+    sweep();
     let directory = private_directory().map_err(RecordError::os("make a private directory"))?;
     let listener = listen(&directory.path().join(wire::SOCKET_NAME))
         .map_err(RecordError::os("listen for the recorder"))?;
@@ -72,9 +76,21 @@ fn abandon(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// Removes the directories of recordings that were killed: their socket refuses.
+fn sweep() {
+    for entry in std::fs::read_dir(MEMORY_DIRECTORY).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_named = entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX);
+        if is_named && session::is_refused(&path.join(wire::SOCKET_NAME)) {
+            // Another user's stays; it is not ours to remove.
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
 fn private_directory() -> std::io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix("folio-");
+    builder.prefix(DIRECTORY_PREFIX);
     // tempfile makes directories with mode 0700.
     builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
 }

@@ -1,7 +1,8 @@
 //! Compiles C programs, records them, reads the traces back.
-#![expect(dead_code, reason = "each test file uses a part")]
+#![expect(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![expect(clippy::expect_used, clippy::print_stderr, reason = "a test helper fails and speaks")]
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -155,11 +156,40 @@ impl Recorded {
     }
 
     /// Rows by thread.
-    pub fn by_thread(&self) -> HashMap<u32, Vec<Event>> {
-        let mut threads: HashMap<u32, Vec<Event>> = HashMap::new();
+    pub fn by_thread(&self) -> BTreeMap<u32, Vec<Event>> {
+        let mut threads: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         for event in &self.events {
             threads.entry(event.thread).or_default().push(*event);
         }
         threads
     }
+}
+
+/// Start of the programs of [`program`].
+const SHARED: &str = r"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile char *p;
+static void pages(int pages) {
+    p = mmap(0, pages * 4096L, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+static void fill(long first, long nr, int times) {
+    for (long page = first; page < first + nr; page++)
+        for (int i = 0; i < times; i++) p[page * 4096 + i] = 1;
+}
+";
+
+/// Compiles `main` after [`SHARED`]: `pages` maps, `fill` writes each page so many times.
+pub fn program(main: &str, flags: &[&str]) -> Made {
+    compile(&format!("{SHARED}{main}"), flags)
 }

@@ -102,6 +102,20 @@ impl World {
         self.memory.touch(self.mm, self.addr(index), Access::Read).unwrap()
     }
 
+    /// Loads from pages in this order.
+    pub(crate) fn touch_all(&mut self, pages: impl IntoIterator<Item = u64>) {
+        for index in pages {
+            self.touch(index);
+        }
+    }
+
+    /// Counts `nr` misses without a fault.
+    pub(crate) fn count_misses(&mut self, nr: u32) {
+        for _ in 0..nr {
+            self.memory.open_file_mut(self.open).state.count_miss();
+        }
+    }
+
     /// Stores to file page `index`.
     pub(crate) fn store(&mut self, index: u64) -> Touched {
         self.memory.touch(self.mm, self.addr(index), Access::Write).unwrap()

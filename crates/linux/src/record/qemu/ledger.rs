@@ -6,6 +6,7 @@
 //!   yet announced are parked, connections of such processes are not read (by the session).
 //! - L3: a process has one exit event, after its last rows.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
@@ -16,8 +17,6 @@ use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::record::book::Book;
 use crate::record::{Ended, layout};
-
-use std::collections::BTreeMap;
 
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
@@ -256,12 +255,21 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     ) -> Result<(), TraceError> {
         if let Some(process) = self.processes.get_mut(&header.pid) {
             process.threads.remove(&header.tid);
+            // Whoever is left ends the process.
+            if process.last == thread
+                && let Some(left) = process.threads.values().next()
+            {
+                process.last = left.id;
+            }
         }
         self.book.push_exit(thread, ExitKind::Thread, status)
     }
 
     fn take_ending(&mut self, header: &Header, body: &[u8]) {
         let Some(process) = self.processes.get_mut(&header.pid) else { return };
+        if let Some(thread) = process.threads.get(&header.tid) {
+            process.last = thread.id;
+        }
         match header.kind {
             Kind::ExecveTry => process.execve = Some(String::from_utf8_lossy(body).into_owned()),
             Kind::ExecveFailed => process.execve = None,
@@ -320,7 +328,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return Ok(());
         };
         process.phase = Phase::Over;
-        let (first, borrows) = (process.first, process.borrows_memory);
+        let (last, borrows) = (process.last, process.borrows_memory);
         let (kind, status) = match (&process.execve, process.status, ended) {
             (Some(path), ..) => {
                 let sentence = format!(
@@ -336,7 +344,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             (None, None, None) => (ExitKind::Signal, 0),
         };
         let kind = if borrows { ExitKind::Thread } else { kind };
-        self.book.push_exit(first, kind, status)
+        self.book.push_exit(last, kind, status)
     }
 
     fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
@@ -373,3 +381,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

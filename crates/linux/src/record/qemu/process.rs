@@ -39,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) borrows_memory: bool,
     /// Status of its exit, once it said so.
     pub(crate) status: Option<u64>,
+    /// Thread that ends it.
+    pub(crate) last: ThreadId,
     /// Path of the execve it is in.
     pub(crate) execve: Option<String>,
     /// Where it is in its life.
@@ -55,6 +57,7 @@ impl Process {
             threads: BTreeMap::from([(pid, Thread { id: first, last_seq: None })]),
             borrows_memory,
             status: None,
+            last: first,
             execve: None,
             phase: Phase::Announced,
             parked: Vec::new(),

@@ -5,17 +5,18 @@
 //!   only when an earlier one has nothing to read.
 //! - S2: a connection whose process no fork event announced is not read; its sender waits.
 //! - S3: after the program ended the loop ends when all connections closed, or when nothing came
-//!   for [`LINGER`].
+//!   for [`LINGER`], at the latest after [`LINGER_MAX`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use largefolio_trace::TraceError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal};
 
 use super::ledger::Ledger;
@@ -30,8 +31,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long children that outlive the program are listened to.
 const LINGER: Duration = Duration::from_millis(300);
 
+/// How long, at most: what was sent before the program ended takes a fraction of it to read.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+
 /// Messages read from one connection before the others have their turn.
 const TURN_MAX: usize = 64;
+
+/// Connections that may wait to be accepted; more wait in connect.
+const BACKLOG: i32 = 1024;
 
 struct Connection {
     fd: OwnedFd,
@@ -50,6 +57,8 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
     buffer: Vec<u8>,
     started: Instant,
     last_message: Instant,
+    /// When the program's end was noticed.
+    ended: Option<Instant>,
     nr_packets: u64,
 }
 
@@ -64,6 +73,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             buffer: vec![0; MESSAGE_MAX],
             started,
             last_message: started,
+            ended: None,
             nr_packets: 0,
         }
     }
@@ -98,6 +108,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             }
             if status.is_none() {
                 status = child.try_wait().map_err(RecordError::os("wait for the program"))?;
+                self.ended = status.map(|_| Instant::now());
             } else if let Some(status) = status
                 && self.is_finished()
             {
@@ -108,7 +119,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     }
 
     fn is_finished(&self) -> bool {
-        self.connections.is_empty() || self.last_message.elapsed() > LINGER
+        self.connections.is_empty()
+            || self.last_message.elapsed() > LINGER
+            || self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX)
     }
 
     fn progress(&self) -> Progress {
@@ -246,12 +259,21 @@ fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
 }
 
-/// For callers that have an `io::Result` to make.
-pub(crate) fn listen(path: &std::path::Path) -> io::Result<OwnedFd> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+/// A listening socket at `path`.
+pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let fd = packet_socket()?;
     rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&fd, 1024)?;
+    rustix::net::listen(&fd, BACKLOG)?;
     Ok(fd)
+}
+
+/// Whether there is a socket at `path` that nobody listens on.
+pub(crate) fn is_refused(path: &Path) -> bool {
+    let Ok(address) = SocketAddrUnix::new(path) else { return false };
+    packet_socket().is_ok_and(|fd| rustix::net::connect(&fd, &address) == Err(Errno::CONNREFUSED))
+}
+
+fn packet_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }

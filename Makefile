@@ -1,0 +1,31 @@
+# largefolio. `make demo` and `make test` are all a newcomer needs: both install what is missing.
+
+CARGO ?= cargo
+FOLIO := target/release/folio
+
+.PHONY: demo test bench build lint check setup clean
+
+## Builds, records a real program of this machine, predicts it and prints the table.
+demo: build
+	scripts/demo.sh $(FOLIO)
+
+## The whole gate: formatting, lints, floors and sizes, every test, benchmarks run small.
+test: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) test --workspace
+	scripts/bench.sh --smoke
+
+## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
+bench: build
+	scripts/bench.sh $(if $(BASE),--base $(BASE))
+
+build: setup
+	$(CARGO) build --release --workspace
+
+setup:
+	@scripts/setup.sh
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,117 @@
+use largefolio_trace::event::SHARES_MEMORY;
+
+use super::*;
+use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, row};
+
+fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec<u8> {
+    let nr_rows = u32::try_from(rows.len()).expect("few");
+    let nr_body = u32::try_from(body.len()).expect("few");
+    let mut bytes = Header { kind, pid, tid, nr_rows, nr_body, seq: 0 }.encode().to_vec();
+    bytes.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn event(op: Op, event: WireEvent) -> [u8; wire::EVENT_BYTES] {
+    WireEvent { op: op as u32, ..event }.encode()
+}
+
+/// What a ledger whose first process is 10 makes of `messages`.
+fn events_of(messages: &[Vec<u8>]) -> (Vec<Event>, Vec<String>) {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    for bytes in messages {
+        ledger.receive(bytes).expect("a vector takes everything");
+    }
+    ledger.end_all(Ended::Code(0)).expect("a vector takes everything");
+    let warnings = book.take_warnings();
+    (sink, warnings)
+}
+
+#[test]
+fn rows_come_before_the_event_of_their_message() {
+    let munmap = event(Op::Munmap, WireEvent { addr: 0x5000, len: 4096, ..WireEvent::default() });
+    let (events, warnings) =
+        events_of(&[message(Kind::Event, (10, 10), &[row(0x5000, 2, 7)], &munmap)]);
+    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr, event.len)).collect();
+    assert_eq!(seen, [(Op::Write, 0x5000, 7), (Op::Munmap, 0x5000, 4096), (Op::Exit, 0, 0)]);
+    assert!(warnings.is_empty());
+}
+
+#[test]
+fn a_thread_waits_for_the_fork_that_announces_it() {
+    let fork = WireEvent { aux: 11, flags: SHARES_MEMORY, ..WireEvent::default() };
+    let (events, _) = events_of(&[
+        message(Kind::Rows, (10, 11), &[row(0x1000, 1, 1)], &[]),
+        message(Kind::Rows, (10, 11), &[row(0x2000, 1, 1)], &[]),
+        message(Kind::Event, (10, 10), &[row(0x3000, 0, 5)], &event(Op::Fork, fork)),
+    ]);
+    let seen: Vec<_> = events.iter().map(|event| (event.thread, event.op, event.addr)).collect();
+    let expected = [
+        (0, Op::Exec, 0x3000),
+        (0, Op::Fork, 0),
+        (1, Op::Read, 0x1000),
+        (1, Op::Read, 0x2000),
+        (0, Op::Exit, 0),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn an_announced_child_that_never_spoke_is_a_warning() {
+    let fork = WireEvent { aux: 12, flags: NEW_PROCESS, ..WireEvent::default() };
+    let (events, warnings) =
+        events_of(&[message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))]);
+    assert_eq!(events.iter().filter(|event| event.op == Op::Exit).count(), 2);
+    assert!(warnings[0].contains("could not be recorded"), "{warnings:?}");
+}
+
+#[test]
+fn an_event_no_trace_can_hold_is_left_out() {
+    let odd = WireEvent { addr: u64::MAX, len: u64::MAX, ..WireEvent::default() };
+    let (events, warnings) =
+        events_of(&[message(Kind::Event, (10, 10), &[], &event(Op::Munmap, odd))]);
+    assert_eq!(events.len(), 1, "only the exit");
+    assert!(warnings[0].starts_with("1 system calls"), "{warnings:?}");
+}
+
+/// Any bytes a program may send: nothing panics, every event is valid.
+#[test]
+fn hostile_messages_spoil_only_the_trace() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for _ in 0..2000 {
+        let messages: Vec<Vec<u8>> = (0..8)
+            .map(|_| {
+                let body: Vec<u8> = (0..next() % 64).map(|_| next().to_le_bytes()[0]).collect();
+                let rows = [next(), next()];
+                let kind = Kind::Event;
+                let mut bytes = message(kind, (10, 10 + u32::from(next() % 3 == 0)), &rows, &body);
+                bytes[4] = (next() % 11).to_le_bytes()[0];
+                if next() % 4 == 0 {
+                    let at = usize::try_from(next()).expect("64 bits") % HEADER_BYTES;
+                    bytes[at] ^= next().to_le_bytes()[0];
+                }
+                if next() % 4 == 0 {
+                    // An op that exists, with wild arguments.
+                    let at = HEADER_BYTES + 16;
+                    bytes.resize(bytes.len().max(at + 48), 0xff);
+                    bytes[at] = (next() % 20).to_le_bytes()[0];
+                    bytes[at + 1..at + 4].fill(0);
+                    let nr_body = u32::try_from(bytes.len() - at).expect("few");
+                    bytes[20..24].copy_from_slice(&nr_body.to_le_bytes());
+                }
+                bytes
+            })
+            .collect();
+        let (events, _) = events_of(&messages);
+        assert!(events.iter().all(|event| event.validate().is_ok()));
+    }
+}

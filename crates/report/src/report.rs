@@ -1,0 +1,147 @@
+//! The result of `folio predict`.
+//!
+//! Invariants:
+//! - I1: `reference < rows.len()` unless there are no rows.
+//! - I2: nothing depends on when or where the replay ran: the same trace, rules and command line
+//!   give the same result, byte for byte.
+//!
+//! # JSON schema, version 1
+//!
+//! Counts are integers and exact. Keys come in this order and are never left out; a consumer must
+//! accept further keys, which do not change the version.
+//!
+//! | key | type | meaning |
+//! |---|---|---|
+//! | `schema_version` | integer | 1 |
+//! | `tool_version` | string | version of folio |
+//! | `command_line` | strings | the command that made the result |
+//! | `trace.path` | string | the trace, as it was named |
+//! | `trace.command` | strings | recorded program and its arguments |
+//! | `trace.recorder` | string | `qemu`, `valgrind`, `generator NAME` |
+//! | `trace.kernel` `trace.machine` | string | where it was recorded; empty for a generated trace |
+//! | `trace.ended` | string | how the program ended |
+//! | `trace.nr_references` `trace.nr_rows` | integer | size of the trace |
+//! | `trace.warnings` | strings | what the recorder could not see |
+//! | `settings.memory_bytes` | integer | physical memory |
+//! | `settings.unusable_permille` | integer | fragmentation at the start |
+//! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
+//! | `reference` | integer | the row that others are compared with: 0 |
+//! | `rows[]` | objects | one for each kernel, machine and seed |
+//!
+//! A row:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
+//! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
+//! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
+//! | `..by_size.SIZE` | `aligned_bytes`, `unaligned_bytes` in folios of SIZE bytes |
+//! | `..contpte_bytes` `..pmd_bytes` | under folded contpte blocks, under PMD entries |
+//! | `cached_bytes.SIZE` | page cache at the end, mapped or not, in folios of SIZE bytes |
+//! | `faults.*` | counts by kind; `total` is all of them |
+//! | `reads.*` | bytes read and used, amplification, readahead windows |
+//! | `tlb.instruction` `tlb.data` | references and misses of each side |
+//! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
+//! | `pmd_refused.REASON` | PMD mappings refused |
+//! | `zeroed_pages` `copied_pages` | base pages filled, copied |
+//! | `strays.*` | references that could not be followed, by reason |
+//! | `is_replaced` | segments were moved apart for a larger base page |
+
+use largefolio_sim::replay::Outcome;
+use largefolio_trace::Meta;
+use serde::Serialize;
+
+/// Version of the schema, raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What was replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TraceInfo {
+    /// The file, as it was named.
+    pub path: String,
+    /// Recorded program and its arguments.
+    pub command: Vec<String>,
+    /// What made the trace.
+    pub recorder: String,
+    /// Kernel it was recorded on; empty when it was generated.
+    pub kernel: String,
+    /// CPU it was recorded on; empty when it was generated.
+    pub machine: String,
+    /// How the program ended.
+    pub ended: String,
+    /// References.
+    pub nr_references: u64,
+    /// Rows.
+    pub nr_rows: u64,
+    /// What the recorder could not see, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl TraceInfo {
+    /// What the footer `meta` of the trace at `path` says.
+    #[must_use]
+    pub fn new(path: &str, meta: &Meta) -> Self {
+        Self {
+            path: path.to_owned(),
+            command: meta.command.clone(),
+            recorder: meta.recorder.clone(),
+            kernel: meta.kernel.clone(),
+            machine: meta.machine.clone(),
+            ended: meta.ended.clone(),
+            nr_references: meta.nr_references,
+            nr_rows: meta.nr_rows,
+            warnings: meta.warnings.clone(),
+        }
+    }
+}
+
+/// What all rows have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Free memory unusable for PMD-order folios at the start, in thousandths.
+    pub unusable_permille: u32,
+    /// Filesystem of every file, instead of the recorded ones.
+    pub filesystem: Option<String>,
+}
+
+/// One result: a trace in one or several cells. The module gives the schema.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of folio.
+    pub tool_version: String,
+    /// The command that made it.
+    pub command_line: Vec<String>,
+    /// What was replayed.
+    pub trace: TraceInfo,
+    /// What all rows have in common.
+    pub settings: Settings,
+    /// The row that the others are compared with.
+    pub reference: usize,
+    /// One for each kernel, machine and seed.
+    pub rows: Vec<Outcome>,
+}
+
+impl Report {
+    /// A result of this version of folio whose first row is the reference.
+    #[must_use]
+    pub fn new(
+        command_line: Vec<String>,
+        trace: TraceInfo,
+        settings: Settings,
+        rows: Vec<Outcome>,
+    ) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line,
+            trace,
+            settings,
+            reference: 0,
+            rows,
+        }
+    }
+}

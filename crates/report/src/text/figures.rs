@@ -1,0 +1,218 @@
+//! Numbers as people read them: one unit for a line, three or four digits that say something.
+
+/// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
+const KIB_BYTES_MAX: u64 = 100 << 20;
+/// MiB are shown below this many bytes.
+const MIB_BYTES_MAX: u64 = 100 << 30;
+/// Counts are shown exactly below this: seven digits.
+const EXACT_MAX: u64 = 10_000_000;
+/// Millions are shown below this.
+const MILLIONS_MAX: u64 = 10_000_000_000;
+
+/// The unit of a line or section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scale {
+    /// How many make one.
+    per: u64,
+    /// Digits after the point.
+    digits: usize,
+    /// Its name: `KiB`, `M`, or nothing.
+    pub(super) name: &'static str,
+}
+
+impl Scale {
+    const ONE: Self = Self { per: 1, digits: 0, name: "" };
+
+    /// The unit for byte counts up to `max`.
+    pub(super) const fn of_bytes(max: u64) -> Self {
+        match max {
+            ..KIB_BYTES_MAX => Self { per: 1 << 10, digits: 0, name: "KiB" },
+            ..MIB_BYTES_MAX => Self { per: 1 << 20, digits: 1, name: "MiB" },
+            _ => Self { per: 1 << 30, digits: 1, name: "GiB" },
+        }
+    }
+
+    /// The unit for counts up to `max`.
+    pub(super) const fn of_counts(max: u64) -> Self {
+        match max {
+            ..EXACT_MAX => Self::ONE,
+            ..MILLIONS_MAX => Self { per: 1_000_000, digits: 2, name: "M" },
+            _ => Self { per: 1_000_000_000, digits: 2, name: "G" },
+        }
+    }
+
+    /// `value` in this unit, without its name.
+    pub(super) fn show(self, value: u64) -> String {
+        if value == 0 || self.per == 1 {
+            return grouped(value);
+        }
+        let power = 10_u128.pow(u32::try_from(self.digits).unwrap_or(0));
+        let (value, per) = (u128::from(value), u128::from(self.per));
+        let scaled = (value * power + per / 2) / per;
+        if scaled == 0 {
+            return format!("<{}", fixed(1, self.digits));
+        }
+        fixed(scaled, self.digits)
+    }
+}
+
+/// `scaled / 10^digits` with its thousands set apart.
+fn fixed(scaled: u128, digits: usize) -> String {
+    let power = 10_u128.pow(u32::try_from(digits).unwrap_or(0));
+    let whole = grouped(u64::try_from(scaled / power).unwrap_or(u64::MAX));
+    if digits == 0 { whole } else { format!("{whole}.{:0digits$}", scaled % power) }
+}
+
+/// `1,234,567`.
+pub(super) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count in at most seven digits: `1,234,567`, `31.23 M`.
+pub(super) fn count(value: u64) -> String {
+    let scale = Scale::of_counts(value);
+    if scale.name.is_empty() { grouped(value) } else { format!("{} {}", scale.show(value), scale.name) }
+}
+
+/// A byte count in a unit of its own, exact where it is whole: `16 GiB`, `1.5 MiB`.
+pub(super) fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (value.max(1).ilog2() / 10).min(4) as usize;
+    let scale = Scale { per: 1 << (10 * unit), digits: 1, name: UNITS[unit] };
+    format!("{} {}", scale.show(value).trim_end_matches(".0"), scale.name)
+}
+
+/// A power of two of bytes as folio sizes are named: `64K`, `2M`.
+pub(super) fn size(bytes: u64) -> String {
+    let (shift, unit) = match bytes {
+        ..0x10_0000 => (10, "K"),
+        ..0x4000_0000 => (20, "M"),
+        _ => (30, "G"),
+    };
+    format!("{}{unit}", bytes >> shift)
+}
+
+/// Share in percent: `45.2%`; nothing for nothing.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    match (part, whole) {
+        (0, _) | (_, 0) => String::new(),
+        _ => {
+            let percent = 100.0 * ratio(part, whole);
+            if percent < 0.05 { "<0.1%".to_owned() } else { format!("{percent:.1}%") }
+        }
+    }
+}
+
+/// `part` for each million of `whole`, in three digits.
+pub(super) fn per_million(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return String::new();
+    }
+    let rate = 1e6 * ratio(part, whole);
+    match rate {
+        ..0.005 => "<0.01".to_owned(),
+        ..10.0 => format!("{rate:.2}"),
+        ..100.0 => format!("{rate:.1}"),
+        _ => whole_number(rate),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is at most a million"
+)]
+fn whole_number(rate: f64) -> String {
+    grouped(rate.round() as u64)
+}
+
+/// How `now` differs from `before`: `-23.1%`, `=`, `x12.5`, `new` where there was none.
+pub(super) fn change(before: f64, now: f64) -> String {
+    if before.total_cmp(&now).is_eq() {
+        return "=".to_owned();
+    }
+    if before == 0.0 {
+        return "new".to_owned();
+    }
+    let percent = 100.0 * (now - before) / before;
+    if percent >= 1000.0 {
+        return format!("x{:.1}", now / before);
+    }
+    signed(percent, "%")
+}
+
+/// How a share in percent differs from another, in percentage points: `+59.8pp`.
+pub(super) fn change_of_shares(before: f64, now: f64) -> String {
+    if before.total_cmp(&now).is_eq() { "=".to_owned() } else { signed(now - before, "pp") }
+}
+
+fn signed(value: f64, unit: &str) -> String {
+    let sign = if value < 0.0 { '-' } else { '+' };
+    match value.abs() {
+        ..0.05 => format!("{sign}<0.1{unit}"),
+        size => format!("{sign}{size:.1}{unit}"),
+    }
+}
+
+/// `a / b` for people: counts stay exact beside it. 0 where there is no `b`.
+#[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
+pub(super) fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_one_unit_chosen_by_its_largest_value() {
+        let scale = Scale::of_bytes(3 << 20);
+        assert_eq!((scale.name, scale.show(1_273_856).as_str()), ("KiB", "1,244"));
+        let scale = Scale::of_bytes(300 << 20);
+        assert_eq!((scale.name, scale.show(5 << 19).as_str()), ("MiB", "2.5"));
+        assert_eq!(scale.show(4096), "<0.1");
+        assert_eq!(scale.show(0), "0");
+        let scale = Scale::of_counts(31_234_567);
+        assert_eq!((scale.name, scale.show(31_234_567).as_str()), ("M", "31.23"));
+        assert_eq!(Scale::of_counts(9_999_999).show(9_999_999), "9,999,999");
+        assert_eq!(Scale::of_counts(u64::MAX).show(u64::MAX), "18,446,744,073.71");
+    }
+
+    #[test]
+    fn sizes_are_named_as_folios_are() {
+        assert_eq!([4096, 1 << 16, 2 << 20, 1 << 30].map(size), ["4K", "64K", "2M", "1G"]);
+        assert_eq!([0, 512, 3 << 19, 16 << 30].map(bytes), ["0 B", "512 B", "1.5 MiB", "16 GiB"]);
+    }
+
+    #[test]
+    fn a_change_never_reads_as_none_when_there_is_one() {
+        assert_eq!(change(100.0, 76.9), "-23.1%");
+        assert_eq!(change(100.0, 100.0), "=");
+        assert_eq!(change(1e9, 1e9 - 1.0), "-<0.1%");
+        assert_eq!(change(2.0, 25.0), "x12.5");
+        assert_eq!(change(0.0, 3.0), "new");
+        assert_eq!(change(3.0, 0.0), "-100.0%");
+        assert_eq!(change_of_shares(3.2, 63.0), "+59.8pp");
+        assert_eq!(change_of_shares(3.2, 3.2), "=");
+    }
+
+    #[test]
+    fn shares_and_rates_are_blank_for_nothing() {
+        assert_eq!((percent(0, 5), percent(1, 2), percent(1, 1 << 40)), blank("50.0%", "<0.1%"));
+        assert_eq!((per_million(0, 5), per_million(1, 2), per_million(1, 1 << 40)), blank("500,000", "<0.01"));
+        assert_eq!(per_million(25, 1_000_000), "25.0");
+        assert_eq!(count(31_234_567), "31.23 M");
+    }
+
+    fn blank(second: &str, third: &str) -> (String, String, String) {
+        (String::new(), second.to_owned(), third.to_owned())
+    }
+}

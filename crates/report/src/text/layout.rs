@@ -1,0 +1,170 @@
+//! Columns and blocks.
+//!
+//! A column has three parts, each right-aligned over the whole table: the value, what is derived
+//! from it, and the change against the reference, which has no such part itself.
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table,
+    TableStyle,
+};
+use largefolio_sim::replay::Outcome;
+
+use super::figures::size;
+use super::section::{Entry, Shown};
+
+/// ASCII: the same on a terminal, in a file and in a mail.
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction('|'))
+    .header_separator(LineStyle::none().fill('-').junction('+'))
+    .content_lines(ContentLineStyle::none().junction('|'));
+
+/// Characters comfy-table puts around a column: a space on each side and a separator.
+const FRAME_CHARS: usize = 3;
+/// Characters between the parts of a column.
+const GAP: &str = "  ";
+
+/// The table in as many blocks as `width` needs, each with the reference first.
+pub(super) fn blocks(
+    rows: &[Outcome],
+    sections: &[Vec<Shown>],
+    width: usize,
+    is_styled: bool,
+) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let columns: Vec<Column> =
+        (0..rows.len()).map(|cell| Column::new(rows, sections, cell)).collect();
+    let label_chars = sections.iter().flatten().map(|line| line.label().chars().count()).max();
+    let used = label_chars.unwrap_or(0) + columns[0].chars() + 2 * FRAME_CHARS;
+    groups(&columns, width.saturating_sub(used))
+        .into_iter()
+        .map(|group| block(&columns, sections, &group, is_styled))
+        .collect()
+}
+
+/// Which columns stand beside the reference in each block; at least one where there is another.
+fn groups(columns: &[Column], room: usize) -> Vec<Vec<usize>> {
+    let mut groups = vec![vec![0]];
+    let mut left = room;
+    for (cell, column) in columns.iter().enumerate().skip(1) {
+        let chars = column.chars() + FRAME_CHARS;
+        let is_first = groups.last().is_none_or(|group| group.len() == 1);
+        if chars > left && !is_first {
+            groups.push(vec![0]);
+            left = room;
+        }
+        left = left.saturating_sub(chars);
+        if let Some(group) = groups.last_mut() {
+            group.push(cell);
+        }
+    }
+    groups
+}
+
+fn block(columns: &[Column], sections: &[Vec<Shown>], group: &[usize], is_styled: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    if is_styled {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    let mut header = vec![Cell::new("")];
+    header.extend(group.iter().map(|&cell| right(columns[cell].header.join("\n"), is_styled)));
+    table.set_header(header);
+    let mut is_first = true;
+    for section in sections.iter().filter(|section| !section.is_empty()) {
+        if !is_first {
+            table.add_row(vec![""; group.len() + 1]);
+        }
+        is_first = false;
+        for line in section {
+            let is_bold = is_styled && line.is_heading;
+            let label = Cell::new(line.label());
+            let mut row = vec![if is_bold { label.add_attribute(Attribute::Bold) } else { label }];
+            row.extend(
+                group.iter().map(|&cell| right(columns[cell].join(&line.entries[cell]), false)),
+            );
+            table.add_row(row);
+        }
+    }
+    table.trim_fmt()
+}
+
+fn right(text: String, is_bold: bool) -> Cell {
+    let cell = Cell::new(text).set_alignment(CellAlignment::Right);
+    if is_bold { cell.add_attribute(Attribute::Bold) } else { cell }
+}
+
+/// A column of the table.
+struct Column {
+    header: Vec<String>,
+    is_reference: bool,
+    /// Characters of value, aside and change.
+    parts: [usize; 3],
+}
+
+impl Column {
+    fn new(rows: &[Outcome], sections: &[Vec<Shown>], cell: usize) -> Self {
+        let mut parts = [0; 3];
+        for entry in sections.iter().flatten().map(|line| &line.entries[cell]) {
+            let texts = [&entry.value, &entry.aside, &entry.change];
+            for (part, text) in parts.iter_mut().zip(texts) {
+                *part = (*part).max(text.chars().count());
+            }
+        }
+        Self { header: header(rows, cell), is_reference: cell == 0, parts }
+    }
+
+    fn chars(&self) -> usize {
+        let header = self.header.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        header.max(self.join(&Entry::default()).chars().count())
+    }
+
+    /// An entry with its parts under those of the other lines.
+    fn join(&self, entry: &Entry) -> String {
+        let [value, aside, change] = self.parts;
+        let mut text = format!("{:>value$}", entry.value);
+        if aside > 0 {
+            text.push_str(&format!("{GAP}{:>aside$}", entry.aside));
+        }
+        if !self.is_reference {
+            text.push_str(&format!("{GAP}{:>change$}", entry.change));
+        }
+        text
+    }
+}
+
+/// Kernel (an edit a line), machine with its base page, and the seed where there are several.
+fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
+    let row = &rows[cell];
+    let mut lines: Vec<String> = Vec::new();
+    for part in row.kernel.split('+') {
+        lines.push(if lines.is_empty() { part.to_owned() } else { format!("+{part}") });
+    }
+    lines.push(format!("{}, {}", row.machine, size(row.page_bytes)));
+    if rows.iter().any(|other| other.seed != row.seed) {
+        lines.push(format!("seed {}", row.seed));
+    }
+    lines
+}
+
+/// `text` in lines of at most `width` characters where its words allow; further lines are
+/// indented.
+pub(super) fn wrapped(text: &str, width: usize, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { unreachable!("there is a first line") };
+        let is_empty = line.trim().is_empty();
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{}{word}", " ".repeat(indent)));
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.join("\n")
+}

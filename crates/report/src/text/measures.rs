@@ -1,0 +1,156 @@
+//! What the table shows, in order.
+
+use std::collections::BTreeSet;
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::census::{Census, SizeRow};
+
+use super::figures::size;
+use super::section::{Line, Section};
+
+/// Every section of the table.
+pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
+    vec![
+        mapped("Mapped text, by folio size", rows, |row| &row.folios.text),
+        mapped("Mapped file data, by folio size", rows, |row| &row.folios.data),
+        faults(rows),
+        reads(rows),
+        tlb(rows),
+        refusals(rows),
+        zeroed(rows),
+        cached(rows),
+    ]
+}
+
+fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
+    rows.iter().map(get).collect()
+}
+
+/// The rows of BEHAVIOUR.md J.1 for one kind of file memory.
+fn mapped(
+    title: &'static str,
+    rows: &[Outcome],
+    census: impl Fn(&Outcome) -> &Census,
+) -> Section {
+    let whole = each(rows, |row| census(row).mapped_bytes);
+    let share = |label: String, get: &dyn Fn(&Outcome) -> u64| {
+        Line::bytes(label, each(rows, get)).with_shares_of(&whole)
+    };
+    let sizes: BTreeSet<u64> =
+        rows.iter().flat_map(|row| census(row).by_size.keys().copied()).collect();
+    let in_size = |row: &Outcome, size: u64| {
+        census(row).by_size.get(&size).copied().unwrap_or_default()
+    };
+    let mut lines = vec![Line::bytes("all", whole.clone())];
+    for &bytes in &sizes {
+        let is_base = rows.iter().all(|row| {
+            row.page_bytes == bytes || in_size(row, bytes) == SizeRow::default()
+        });
+        let kind = if is_base { "base pages" } else { "aligned" };
+        let aligned = |row: &Outcome| in_size(row, bytes).aligned_bytes;
+        lines.push(share(format!("{} {kind}", size_column(bytes)), &aligned));
+    }
+    for &bytes in &sizes {
+        let unaligned = |row: &Outcome| in_size(row, bytes).unaligned_bytes;
+        lines.push(share(format!("{} unaligned", size_column(bytes)), &unaligned));
+    }
+    lines.push(share("partly mapped".to_owned(), &|row| census(row).partial_bytes));
+    lines.push(share("contpte-mapped".to_owned(), &|row| census(row).contpte_bytes));
+    lines.push(share("PMD-mapped".to_owned(), &|row| census(row).pmd_bytes));
+    Section::new(title, lines)
+}
+
+/// A folio size, right-aligned under the others.
+fn size_column(bytes: u64) -> String {
+    format!("{:>4}", size(bytes))
+}
+
+fn faults(rows: &[Outcome]) -> Section {
+    let line = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
+    Section::new(
+        "Faults",
+        vec![
+            line("all", |row| row.faults.total),
+            line("major", |row| row.faults.major),
+            line("ended by fault-around", |row| row.faults.around),
+            line("ended by mapping a folio", |row| row.faults.finish),
+            line("anonymous memory", |row| row.faults.anon),
+            line("zero page", |row| row.faults.zero_page),
+            line("copy on write", |row| row.faults.cow),
+            line("made writable", |row| row.faults.wp_reuse),
+            line("repeated after I/O", |row| row.faults.retries),
+        ],
+    )
+}
+
+fn reads(rows: &[Outcome]) -> Section {
+    let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
+    let amplification = rows.iter().map(|row| (row.reads.bytes, row.reads.used_bytes)).collect();
+    Section::new(
+        "Reading files",
+        vec![
+            Line::bytes("read", each(rows, |row| row.reads.bytes)),
+            Line::bytes("used", each(rows, |row| row.reads.used_bytes)),
+            Line::ratios("read amplification", amplification),
+            count("readahead windows", |row| row.reads.windows),
+            count("of them asynchronous", |row| row.reads.async_windows),
+            count("faults without readahead", |row| row.reads.gated),
+            count("large folios not to be had", |row| row.reads.large_folio_fallback),
+        ],
+    )
+}
+
+fn tlb(rows: &[Outcome]) -> Section {
+    let references =
+        each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
+    let line = |label: &str, get: fn(&Outcome) -> u64| {
+        Line::counts(label, each(rows, get)).with_rates_of(&references)
+    };
+    Section::new(
+        "TLB",
+        vec![
+            Line::counts("references", references.clone()),
+            line("L1 misses, instructions", |row| row.tlb.instruction.l1_misses),
+            line("L1 misses, data", |row| row.tlb.data.l1_misses),
+            line("walks, instructions", |row| row.tlb.instruction.l2_misses),
+            line("walks, data", |row| row.tlb.data.l2_misses),
+            line("walks, read-only entry", |row| row.tlb.permission_misses()),
+            line("walks to a plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
+            line("walks to a contpte block", |row| row.tlb.walks_contpte),
+            line("walks to a PMD entry", |row| row.tlb.walks_pmd),
+        ],
+    )
+}
+
+fn refusals(rows: &[Outcome]) -> Section {
+    let reasons: BTreeSet<&str> =
+        rows.iter().flat_map(|row| row.pmd_refused.keys().copied()).collect();
+    let line = |reason: &str| {
+        let values = each(rows, |row| row.pmd_refused.get(reason).copied().unwrap_or(0));
+        Line::counts(reason.replace('_', " "), values)
+    };
+    Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
+}
+
+/// In bytes: pages of different sizes do not compare.
+fn zeroed(rows: &[Outcome]) -> Section {
+    Section::new(
+        "Memory filled",
+        vec![
+            Line::bytes("zeroed", each(rows, |row| row.zeroed_pages.saturating_mul(row.page_bytes))),
+            Line::bytes("copied", each(rows, |row| row.copied_pages.saturating_mul(row.page_bytes))),
+        ],
+    )
+}
+
+fn cached(rows: &[Outcome]) -> Section {
+    let whole = each(rows, |row| row.cached_bytes.values().sum());
+    let sizes: BTreeSet<u64> =
+        rows.iter().flat_map(|row| row.cached_bytes.keys().copied()).collect();
+    let mut lines = vec![Line::bytes("all", whole.clone())];
+    lines.extend(sizes.into_iter().map(|bytes| {
+        let values = each(rows, |row| row.cached_bytes.get(&bytes).copied().unwrap_or(0));
+        Line::bytes(size_column(bytes), values).with_shares_of(&whole)
+    }));
+    Section::new("Page cache at the end", lines)
+}

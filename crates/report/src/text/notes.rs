@@ -1,0 +1,130 @@
+//! What must be known to read the table: above it what was replayed, below it what to mind.
+
+use largefolio_sim::replay::Outcome;
+
+use super::figures;
+use crate::Report;
+
+/// Longest command shown; the JSON has all of it.
+const COMMAND_CHARS_MAX: usize = 90;
+
+/// The lines above the table.
+pub(super) fn title(report: &Report) -> Vec<String> {
+    let trace = &report.trace;
+    let nr_rows = figures::count(trace.nr_rows);
+    let nr_references = figures::count(trace.nr_references);
+    let mut size = format!("{nr_references} references in {nr_rows} rows");
+    if !trace.ended.is_empty() {
+        size = format!("{size}, ended with {}", trace.ended);
+    }
+    vec![
+        format!("{}: {}", trace.path, shortened(&trace.command.join(" "))),
+        format!("{size}; {}", origin(report)),
+        setting(report),
+    ]
+}
+
+fn origin(report: &Report) -> String {
+    let trace = &report.trace;
+    let mut text = match trace.recorder.strip_prefix("generator ") {
+        Some(name) => format!("generated ({name})"),
+        None => format!("recorded with {}", trace.recorder),
+    };
+    if !trace.kernel.is_empty() {
+        text = format!("{text} on Linux {}", trace.kernel);
+    }
+    if !trace.machine.is_empty() {
+        text = format!("{text}, {}", trace.machine);
+    }
+    text
+}
+
+fn setting(report: &Report) -> String {
+    let settings = &report.settings;
+    let cache = match report.rows.first().map(|row| row.cache.as_str()) {
+        Some("warm") => "Warm page cache (an earlier run filled it)",
+        _ => "Cold page cache",
+    };
+    let mut text = format!("{cache}, {} of memory", figures::bytes(settings.memory_bytes));
+    if settings.unusable_permille > 0 {
+        let (whole, tenth) = (settings.unusable_permille / 10, settings.unusable_permille % 10);
+        text = format!("{text}, {whole}.{tenth}% of it too fragmented for PMD folios");
+    }
+    if let Some(filesystem) = &settings.filesystem {
+        text = format!("{text}, all files on {filesystem}");
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    let printable: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if printable.chars().count() <= COMMAND_CHARS_MAX {
+        return printable;
+    }
+    let mut short: String = printable.chars().take(COMMAND_CHARS_MAX - 3).collect();
+    short.push_str("...");
+    short
+}
+
+/// The sentences below the table.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if report.rows.len() > 1 {
+        notes.push(
+            "change: against the first column; of shares in percentage points (pp), of the rest \
+             relative to it."
+                .to_owned(),
+        );
+    }
+    notes.extend(replaced(&report.rows));
+    notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
+    notes.dedup();
+    notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
+    notes.push(
+        "Every number was counted exactly in a model of the kernel. None is a measurement or an \
+         estimate of time, and this prediction was never verified on a running kernel."
+            .to_owned(),
+    );
+    notes
+}
+
+fn replaced(rows: &[Outcome]) -> Vec<String> {
+    let mut sizes: Vec<u64> =
+        rows.iter().filter(|row| row.is_replaced).map(|row| row.page_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let note = |bytes| {
+        let size = figures::size(bytes);
+        format!(
+            "{size} pages: the recording had smaller ones; segments stand where a program linked \
+             for {size} pages has them."
+        )
+    };
+    sizes.into_iter().map(note).collect()
+}
+
+fn strays(row: &Outcome, nr_references: u64) -> Option<String> {
+    let strays = &row.strays;
+    let kinds = [
+        (strays.unmapped, "to memory no recorded mapping covers"),
+        (strays.protected, "not allowed by their mapping"),
+        (strays.beyond_file, "beyond the end of a file"),
+    ];
+    let all = strays.unmapped.saturating_add(strays.protected).saturating_add(strays.beyond_file);
+    if all == 0 {
+        return None;
+    }
+    let kinds: Vec<String> = kinds
+        .iter()
+        .filter(|(nr, _)| *nr > 0)
+        .map(|(nr, what)| format!("{} {what}", figures::count(*nr)))
+        .collect();
+    let share = figures::percent(all, nr_references);
+    Some(format!(
+        "{} on {}: {share} of the references were left out: {}.",
+        row.kernel,
+        row.machine,
+        kinds.join(", ")
+    ))
+}

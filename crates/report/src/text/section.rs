@@ -1,0 +1,212 @@
+//! A group of lines of the table, before it is laid out.
+//!
+//! A line has a value for each cell and, beside it, at most one derived number (a share, a rate).
+//! Lines that are zero in every cell are not shown.
+
+use super::figures::{self, Scale};
+
+/// What is derived from a value and shown beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Aside {
+    /// Nothing.
+    None,
+    /// Its share of the given wholes, one for each cell.
+    Share(Vec<u64>),
+    /// How many there are for each million of the given wholes.
+    PerMillion(Vec<u64>),
+}
+
+/// What a line counts, a value for each cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Values {
+    /// Bytes, in the unit of the section.
+    Bytes(Vec<u64>),
+    /// Counts, in a unit of their own.
+    Counts(Vec<u64>),
+    /// Quotients of two counts.
+    Ratios(Vec<(u64, u64)>),
+}
+
+impl Values {
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Bytes(values) | Self::Counts(values) => values.iter().all(|&value| value == 0),
+            Self::Ratios(values) => values.iter().all(|&(part, _)| part == 0),
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    label: String,
+    values: Values,
+    aside: Aside,
+}
+
+impl Line {
+    pub(super) fn bytes(label: impl Into<String>, values: Vec<u64>) -> Self {
+        Self { label: label.into(), values: Values::Bytes(values), aside: Aside::None }
+    }
+
+    pub(super) fn counts(label: impl Into<String>, values: Vec<u64>) -> Self {
+        Self { label: label.into(), values: Values::Counts(values), aside: Aside::None }
+    }
+
+    pub(super) fn ratios(label: impl Into<String>, values: Vec<(u64, u64)>) -> Self {
+        Self { label: label.into(), values: Values::Ratios(values), aside: Aside::None }
+    }
+
+    pub(super) fn with_shares_of(mut self, wholes: &[u64]) -> Self {
+        self.aside = Aside::Share(wholes.to_vec());
+        self
+    }
+
+    pub(super) fn with_rates_of(mut self, wholes: &[u64]) -> Self {
+        self.aside = Aside::PerMillion(wholes.to_vec());
+        self
+    }
+
+    /// The line with its numbers written out; `scale` is the section's unit for bytes.
+    fn show(&self, scale: Scale) -> Shown {
+        let (unit, entries) = match &self.values {
+            Values::Bytes(values) => {
+                (scale.name, values.iter().map(|&value| scale.show(value)).collect::<Vec<_>>())
+            }
+            Values::Counts(values) => {
+                let scale = Scale::of_counts(values.iter().copied().max().unwrap_or(0));
+                (scale.name, values.iter().map(|&value| scale.show(value)).collect())
+            }
+            Values::Ratios(values) => {
+                let show = |&(part, whole): &(u64, u64)| match whole {
+                    0 => String::new(),
+                    _ => format!("{:.2}", figures::ratio(part, whole)),
+                };
+                ("", values.iter().map(show).collect())
+            }
+        };
+        let entries =
+            (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
+        Shown { label: self.label.clone(), unit, entries, is_heading: false }
+    }
+
+    fn entry(&self, cell: usize, value: String) -> Entry {
+        let aside = match (&self.values, &self.aside) {
+            (Values::Bytes(values) | Values::Counts(values), Aside::Share(wholes)) => {
+                figures::percent(values[cell], wholes[cell])
+            }
+            (Values::Bytes(values) | Values::Counts(values), Aside::PerMillion(wholes)) => {
+                figures::per_million(values[cell], wholes[cell])
+            }
+            _ => String::new(),
+        };
+        Entry { value, aside, change: self.change(cell) }
+    }
+
+    /// How `cell` differs from cell 0: shares in points, everything else relative.
+    fn change(&self, cell: usize) -> String {
+        let share = |values: &[u64], wholes: &[u64], cell: usize| {
+            100.0 * figures::ratio(values[cell], wholes[cell])
+        };
+        match (&self.values, &self.aside) {
+            (Values::Bytes(values) | Values::Counts(values), Aside::Share(wholes)) => {
+                figures::change_of_shares(share(values, wholes, 0), share(values, wholes, cell))
+            }
+            (Values::Bytes(values) | Values::Counts(values), _) => {
+                figures::change(figures::ratio(values[0], 1), figures::ratio(values[cell], 1))
+            }
+            (Values::Ratios(values), _) => {
+                let ratio = |cell: usize| figures::ratio(values[cell].0, values[cell].1);
+                figures::change(ratio(0), ratio(cell))
+            }
+        }
+    }
+}
+
+/// Lines under one heading.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Section {
+    title: &'static str,
+    lines: Vec<Line>,
+}
+
+impl Section {
+    pub(super) fn new(title: &'static str, lines: Vec<Line>) -> Self {
+        Self { title, lines }
+    }
+
+    /// Heading and lines written out; nothing where every line is zero.
+    pub(super) fn show(&self) -> Vec<Shown> {
+        let lines: Vec<&Line> =
+            self.lines.iter().filter(|line| !line.values.is_zero()).collect();
+        let Some(first) = lines.first() else { return Vec::new() };
+        let nr_cells = match &first.values {
+            Values::Bytes(values) | Values::Counts(values) => values.len(),
+            Values::Ratios(values) => values.len(),
+        };
+        let scale = self.scale();
+        let mut shown = vec![self.heading(&lines, scale, nr_cells)];
+        let is_bytes_only = lines.iter().all(|line| matches!(line.values, Values::Bytes(_)));
+        shown.extend(lines.iter().map(|line| {
+            let mut shown = line.show(scale);
+            if is_bytes_only {
+                shown.unit = "";
+            }
+            shown
+        }));
+        shown
+    }
+
+    fn scale(&self) -> Scale {
+        let bytes = self.lines.iter().filter_map(|line| match &line.values {
+            Values::Bytes(values) => values.iter().copied().max(),
+            Values::Counts(_) | Values::Ratios(_) => None,
+        });
+        Scale::of_bytes(bytes.max().unwrap_or(0))
+    }
+
+    fn heading(&self, lines: &[&Line], scale: Scale, nr_cells: usize) -> Shown {
+        let is_bytes_only = lines.iter().all(|line| matches!(line.values, Values::Bytes(_)));
+        let aside = match lines.iter().map(|line| &line.aside).find(|a| **a != Aside::None) {
+            Some(Aside::Share(_)) => "share",
+            Some(Aside::PerMillion(_)) => "per M refs",
+            Some(Aside::None) | None => "",
+        };
+        let entry = Entry {
+            value: if is_bytes_only { scale.name } else { "" }.to_owned(),
+            aside: aside.to_owned(),
+            change: "change".to_owned(),
+        };
+        let entries = vec![entry; nr_cells];
+        Shown { label: self.title.to_owned(), unit: "", entries, is_heading: true }
+    }
+}
+
+/// What stands in one cell of one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) value: String,
+    pub(super) aside: String,
+    /// Difference from the first cell; the layout leaves it out there.
+    pub(super) change: String,
+}
+
+/// A line written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    label: String,
+    unit: &'static str,
+    pub(super) entries: Vec<Entry>,
+    pub(super) is_heading: bool,
+}
+
+impl Shown {
+    /// The label as it stands in the table.
+    pub(super) fn label(&self) -> String {
+        match (self.is_heading, self.unit) {
+            (true, _) => self.label.clone(),
+            (false, "") => format!("  {}", self.label),
+            (false, unit) => format!("  {}, {unit}", self.label),
+        }
+    }
+}

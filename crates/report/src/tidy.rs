@@ -1,0 +1,185 @@
+//! The result as CSV in long ("tidy") form: one row for each number.
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `kernel` `machine` `page_bytes` `seed` `cache` | the cell, as in the JSON |
+//! | `metric` | what was counted, such as `text_aligned` or `tlb_data_l2_misses` |
+//! | `folio_bytes` | size of the folios counted; empty where the metric has none |
+//! | `value` | an integer, exact |
+//! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
+//!
+//! Long and not wide because folio sizes are data: a wide form would need a column for each size,
+//! kind and alignment, and another kernel would bring other columns. So the columns are always
+//! these nine, results of many traces append, and a wide table is one pivot away:
+//!
+//! ```python
+//! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
+//! ```
+//!
+//! Ratios are left out: they follow from the counts, and without them `value` is an integer column
+//! in any reader.
+
+use std::io::Write;
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::census::Census;
+use largefolio_sim::tlb::SideCounters;
+
+use crate::{ExportError, Exporter, Report};
+
+/// Names of the columns, in order.
+pub const COLUMNS: [&str; 9] = [
+    "kernel",
+    "machine",
+    "page_bytes",
+    "seed",
+    "cache",
+    "metric",
+    "folio_bytes",
+    "value",
+    "unit",
+];
+
+/// CSV in long form.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tidy;
+
+impl Exporter for Tidy {
+    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+        let mut csv = csv::Writer::from_writer(out);
+        csv.write_record(COLUMNS)?;
+        for outcome in &report.rows {
+            for number in numbers(outcome) {
+                csv.write_record(record(outcome, &number))?;
+            }
+        }
+        Ok(csv.flush()?)
+    }
+}
+
+/// One number of a cell.
+struct Number {
+    metric: String,
+    folio_bytes: Option<u64>,
+    value: u64,
+    unit: &'static str,
+}
+
+fn record(outcome: &Outcome, number: &Number) -> [String; 9] {
+    [
+        outcome.kernel.clone(),
+        outcome.machine.clone(),
+        outcome.page_bytes.to_string(),
+        outcome.seed.to_string(),
+        outcome.cache.clone(),
+        number.metric.clone(),
+        number.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
+        number.value.to_string(),
+        number.unit.to_owned(),
+    ]
+}
+
+/// Every number of a cell, in the order of the JSON.
+fn numbers(outcome: &Outcome) -> Vec<Number> {
+    let mut numbers = Vec::new();
+    add_census(&mut numbers, "text", &outcome.folios.text);
+    add_census(&mut numbers, "data", &outcome.folios.data);
+    for (&size, &value) in &outcome.cached_bytes {
+        numbers.push(sized("cached", size, value));
+    }
+    add_faults(&mut numbers, outcome);
+    add_reads(&mut numbers, outcome);
+    add_tlb(&mut numbers, outcome);
+    for (reason, &value) in &outcome.pmd_refused {
+        numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
+    }
+    numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
+    numbers.push(plain("copied", outcome.copied_pages, "pages"));
+    let strays = &outcome.strays;
+    for (metric, value) in [
+        ("strays_unmapped", strays.unmapped),
+        ("strays_protected", strays.protected),
+        ("strays_beyond_file", strays.beyond_file),
+    ] {
+        numbers.push(plain(metric, value, "references"));
+    }
+    numbers
+}
+
+fn plain(metric: impl Into<String>, value: u64, unit: &'static str) -> Number {
+    Number { metric: metric.into(), folio_bytes: None, value, unit }
+}
+
+fn sized(metric: impl Into<String>, folio_bytes: u64, value: u64) -> Number {
+    Number { metric: metric.into(), folio_bytes: Some(folio_bytes), value, unit: "bytes" }
+}
+
+fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &Census) {
+    numbers.push(plain(format!("{kind}_mapped"), census.mapped_bytes, "bytes"));
+    for (&size, row) in &census.by_size {
+        numbers.push(sized(format!("{kind}_aligned"), size, row.aligned_bytes));
+        numbers.push(sized(format!("{kind}_unaligned"), size, row.unaligned_bytes));
+    }
+    for (what, value) in [
+        ("partial", census.partial_bytes),
+        ("contpte", census.contpte_bytes),
+        ("pmd", census.pmd_bytes),
+    ] {
+        numbers.push(plain(format!("{kind}_{what}"), value, "bytes"));
+    }
+}
+
+fn add_faults(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let faults = &outcome.faults;
+    for (metric, value) in [
+        ("faults_total", faults.total),
+        ("faults_major", faults.major),
+        ("faults_around", faults.around),
+        ("faults_finish", faults.finish),
+        ("faults_anon", faults.anon),
+        ("faults_zero_page", faults.zero_page),
+        ("faults_cow", faults.cow),
+        ("faults_wp_reuse", faults.wp_reuse),
+        ("faults_retries", faults.retries),
+    ] {
+        numbers.push(plain(metric, value, "faults"));
+    }
+}
+
+fn add_reads(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let reads = &outcome.reads;
+    for (metric, value, unit) in [
+        ("reads_read", reads.bytes, "bytes"),
+        ("reads_used", reads.used_bytes, "bytes"),
+        ("reads_windows", reads.windows, "windows"),
+        ("reads_async_windows", reads.async_windows, "windows"),
+        ("reads_gated", reads.gated, "faults"),
+        ("reads_large_folio_fallback", reads.large_folio_fallback, "folios"),
+    ] {
+        numbers.push(plain(metric, value, unit));
+    }
+}
+
+fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let tlb = &outcome.tlb;
+    add_side(numbers, "instruction", &tlb.instruction);
+    add_side(numbers, "data", &tlb.data);
+    for (metric, value) in [
+        ("tlb_walks_pte", tlb.walks_pte),
+        ("tlb_walks_contpte", tlb.walks_contpte),
+        ("tlb_walks_pmd", tlb.walks_pmd),
+    ] {
+        numbers.push(plain(metric, value, "walks"));
+    }
+}
+
+fn add_side(numbers: &mut Vec<Number>, side: &str, counters: &SideCounters) {
+    for (what, value) in [
+        ("references", counters.references),
+        ("l1_misses", counters.l1_misses),
+        ("l2_misses", counters.l2_misses),
+        ("permission_misses", counters.permission_misses),
+    ] {
+        numbers.push(plain(format!("tlb_{side}_{what}"), value, "references"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Every sequence of a few operations on a file of 16 pages, validated.
+
+use largefolio_mm::fault::Access;
+use largefolio_mm::map::Madvice;
+use largefolio_mm::memory::Config;
+use largefolio_mm::rules::Arch;
+use largefolio_mm::vma::Prot;
+
+use crate::random::may_fail;
+use crate::world::World;
+
+const ALL: Prot = Prot { can_read: true, can_write: true, can_exec: true };
+
+type Operation = fn(&mut World);
+
+fn touch(world: &mut World, index: u64, access: Access) {
+    may_fail(world.memory.touch(world.mm, world.addr(index), access));
+}
+
+const OPERATIONS: [Operation; 10] = [
+    |world| touch(world, 3, Access::Read),
+    |world| touch(world, 9, Access::Exec),
+    |world| touch(world, 5, Access::Write),
+    |world| may_fail(world.memory.pread(world.open, 0, 3 * world.page_bytes())),
+    |world| world.memory.munmap(world.mm, world.addr(4), 4 * world.page_bytes()).unwrap(),
+    |world| world.advise(Madvice::Hugepage),
+    |world| world.memory.truncate(world.file, 6 * world.page_bytes()),
+    |world| may_fail(world.memory.pwrite(world.open, 0, 16 * world.page_bytes())),
+    |world| world.mm = world.memory.fork(world.mm),
+    |world| world.memory.drop_cache(world.file),
+];
+
+fn run(kernel: &str, numbers: &[usize]) {
+    let page_bytes = if kernel.contains("64K") { 64 << 10 } else { 4 << 10 };
+    let config = Config { ram_bytes: 80 * page_bytes, ..Config::new(Arch::Arm64) };
+    let mut world = World::new(kernel, &config, "xfs", 16).mapped(ALL);
+    for &number in numbers {
+        OPERATIONS[number](&mut world);
+    }
+    if let Err(violation) = world.memory.validate() {
+        panic!("{kernel} {numbers:?}: {violation}");
+    }
+}
+
+/// Runs every sequence of up to `depth` operations.
+fn run_all(kernel: &str, depth: usize) {
+    for len in 1..=depth {
+        let nr_sequences = OPERATIONS.len().pow(len as u32);
+        for sequence in 0..nr_sequences {
+            let digit = |nr: usize| sequence / OPERATIONS.len().pow(nr as u32) % OPERATIONS.len();
+            let numbers: Vec<usize> = (0..len).map(digit).collect();
+            run(kernel, &numbers);
+        }
+    }
+}
+
+#[test]
+fn every_sequence_of_four_is_sound() {
+    for kernel in ["6.1", "6.12+exec-block=64K", "7.0+min-folio=16K", "7.2", "7.2+page=64K"] {
+        run_all(kernel, 4);
+    }
+}
+
+#[test]
+fn every_sequence_of_five_is_sound_in_6_18() {
+    run_all("6.18", 5);
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Records a real program of this machine and predicts it under several kernels and machines.
+# Without qemu-user the trace that is shipped in traces/ is predicted instead.
+set -euo pipefail
+folio=$(realpath "${1:-target/release/folio}")
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if command -v qemu-x86_64 >/dev/null 2>&1; then
+    trace=$work/demo.folio
+    compiler=$(cc -print-prog-name=cc1 2>/dev/null || true)
+    if [ -x "$compiler" ]; then
+        printf '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts("hello"); }\n' |
+            cc -E -x c - -o "$work/demo.i"
+        program=("$compiler" -quiet -O2 "$work/demo.i" -o /dev/null)
+    else
+        program=(python3 -c 'import json, re, argparse, collections; print(json.dumps({}))')
+    fi
+    "$folio" record -o "$trace" -- "${program[@]}"
+else
+    echo "qemu-x86_64 is missing (apt-get install qemu-user): using the shipped trace" >&2
+    trace=$root/traces/demo.folio
+fi
+
+"$folio" predict "$trace" --kernel 6.12,6.12+exec-block=64K,6.18,7.2 --machine altra,cascadelake

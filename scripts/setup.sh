@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, or prints the exact command where that is not allowed.
+set -euo pipefail
+
+missing=()
+need() { # command, Debian package
+    command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+need cc gcc
+need xz xz-utils
+need qemu-x86_64 qemu-user
+need valgrind valgrind
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "installing: ${missing[*]}" >&2
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            "${missing[@]}" >/dev/null
+    else
+        echo "missing: ${missing[*]}. Run: sudo apt-get install ${missing[*]}" >&2
+        case " ${missing[*]} " in
+            *" gcc "*) exit 1 ;; # Nothing can be built without a linker.
+        esac
+    fi
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "missing: cargo. Run: curl --proto '=https' -sSf https://sh.rustup.rs | sh" >&2
+    exit 1
+fi
