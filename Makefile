@@ -14,12 +14,13 @@ test: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
-	scripts/bench.sh --smoke
+	scripts/bench.py --smoke --folio target/debug/folio
 
 ## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
 bench: build
-	scripts/bench.sh $(if $(BASE),--base $(BASE))
+	scripts/bench.py $(if $(BASE),--base $(BASE))
 
 build: setup
 	$(CARGO) build --release --workspace

@@ -7,6 +7,7 @@ need() { # command, Debian package
     command -v "$1" >/dev/null 2>&1 || missing+=("$2")
 }
 need cc gcc
+need python3 python3
 need xz xz-utils
 need qemu-x86_64 qemu-user
 need valgrind valgrind

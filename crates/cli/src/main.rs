@@ -1,2 +1,16 @@
-//! Placeholder.
-fn main() {}
+//! `folio`: large folios predicted for real programs.
+//!
+//! Reading order: [`cli`] (the command line), `verbs/` (one file a verb: `Args -> Plan -> run`;
+//! parsing never acts), [`console`] (the three streams), [`errors`] (exit codes).
+
+mod cli;
+mod console;
+mod errors;
+mod verbs;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    errors::silence_caught_panics();
+    errors::exit_code(errors::guarded(cli::run))
+}

@@ -40,6 +40,7 @@ pub enum Owner {
 
 /// One folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
 pub struct Folio {
     /// First frame, a multiple of `2^order`.
     pub pfn: Pfn,

@@ -201,12 +201,7 @@ impl<R: Ram> Memory<R> {
 
     /// Changes the areas of a range. A PMD entry never spans two areas: where a new border cuts
     /// one, it is dropped.
-    fn change_areas(
-        &mut self,
-        mm: MmId,
-        (start, end): (Vpn, Vpn),
-        change: impl FnMut(&mut Vma),
-    ) {
+    fn change_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), change: impl FnMut(&mut Vma)) {
         self.space_mut(mm).vmas.change(start, end, change);
         for edge in [start, end] {
             let area = self.space(mm).vmas.find(edge);
@@ -316,7 +311,7 @@ impl<R: Ram> Memory<R> {
         len_bytes: u64,
     ) -> Result<(Vpn, Vpn), MapError> {
         let page = self.rules.page;
-        if addr.0 % page.bytes() != 0 {
+        if !addr.0.is_multiple_of(page.bytes()) {
             return Err(MapError::Unaligned(addr.0));
         }
         let is_inside = addr.0.checked_add(len_bytes).is_some_and(|end| end <= SPACE_BYTES);

@@ -207,6 +207,7 @@ impl VmaTree {
     }
 
     /// Areas in ascending order.
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
         self.areas.values()
     }

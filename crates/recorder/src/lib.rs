@@ -1,8 +1,8 @@
 //! A QEMU TCG plugin that tells `folio record` what an unmodified program touches.
 //!
-//! Owns everything that happens inside the recorded process: the callbacks of QEMU ([`block`],
-//! [`syscall`]), the collapse of references into rows ([`tail`]), threads ([`thread`], [`grace`])
-//! and the connection ([`link`]). Does not own ids, files' metadata or the trace file: that is
+//! Owns everything that happens inside the recorded process: the callbacks of QEMU (`block`,
+//! `syscall`), the collapse of references into rows (`tail`), threads (`thread`, `grace`)
+//! and the connection (`link`). Does not own ids, files' metadata or the trace file: that is
 //! `largefolio-linux`.
 //!
 //! ```text

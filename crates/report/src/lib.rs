@@ -2,12 +2,13 @@
 //! One versioned result, and the forms it is printed in.
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
-//! [`json`], [`tidy`] (CSV), [`text`] (the table people read).
+//! [`json`], [`tidy`] (CSV), [`text`] (the table people read), [`figures`] (how it writes numbers).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
 
 pub mod exporter;
+pub mod figures;
 pub mod json;
 pub mod report;
 pub mod text;

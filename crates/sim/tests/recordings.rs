@@ -2,6 +2,8 @@
 //!
 //! `LARGEFOLIO_RECORDINGS=DIR` replays the recordings of another folder instead of the project's.
 
+#![expect(clippy::unwrap_used, reason = "a recording that cannot be set up fails the test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,12 @@
 //! A trace replayed in several cells at once.
 
+#![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::outcome::Strays;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{RetStubs, SweepOrder, Workload, ZipfMix};
@@ -34,7 +37,7 @@ fn every_reference_is_looked_up_in_every_cell() {
         let tlb = &outcome.tlb;
         let seen = tlb.instruction.references + tlb.data.references;
         let strays = outcome.strays;
-        assert_eq!((seen, strays), (nr_references, Default::default()), "{}", outcome.kernel);
+        assert_eq!((seen, strays), (nr_references, Strays::default()), "{}", outcome.kernel);
         assert_eq!(tlb.walks(), tlb.l2_misses() + tlb.permission_misses());
         assert!(outcome.reads.bytes >= outcome.reads.used_bytes, "what is used was read");
     }
@@ -140,7 +143,7 @@ fn a_program_recorded_with_4k_pages_runs_on_larger_ones() {
     let specs = ["6.12", "6.12+page=16K", "6.12+page=64K"].map(|kernel| spec(kernel, "altra"));
     let outcomes = run(&path, &specs);
     for outcome in &outcomes {
-        assert_eq!(outcome.strays, Default::default(), "{}", outcome.kernel);
+        assert_eq!(outcome.strays, Strays::default(), "{}", outcome.kernel);
         assert_eq!(outcome.tlb.instruction.references, 20);
     }
     let replaced: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_replaced).collect();

@@ -11,13 +11,12 @@ mod calls;
 mod stream;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use largefolio_trace::Writer;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
@@ -32,6 +31,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes of the pipe: the most an unprivileged process may ask for.
 const PIPE_BYTES: usize = 1 << 20;
+
+/// Pause when the pipe is empty. Valgrind writes line by line; waiting in poll would have each line
+/// wake us, which takes longer than the line. A pipe fills in some 10 ms.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
@@ -134,7 +137,7 @@ impl Pump {
                 _ if is_empty => {
                     status = child.try_wait().map_err(RecordError::os("wait for the program"))?;
                     if status.is_none() {
-                        self.wait()?;
+                        std::thread::sleep(PAUSE);
                     }
                 }
                 _ => {}
@@ -151,20 +154,6 @@ impl Pump {
                 Ok(false)
             }
             Err(error) => Err(RecordError::os("read valgrind's log")(error)),
-        }
-    }
-
-    fn wait(&self) -> Result<(), RecordError> {
-        let mut fds = [PollFd::from_borrowed_fd(self.log.as_fd(), PollFlags::IN)];
-        // After the pipe's end, poll returns at once: the tick is then a pause.
-        let timeout = Timespec { tv_sec: 0, tv_nsec: (TICK / 10).subsec_nanos().into() };
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(_) if fds[0].revents().contains(PollFlags::HUP) => {
-                std::thread::sleep(TICK / 100);
-                Ok(())
-            }
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(RecordError::os("wait for valgrind")(error)),
         }
     }
 }

@@ -171,9 +171,8 @@ impl<R: Ram> Memory<R> {
     /// B.5.8: what one folio gives back to the miss counter.
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
-            AroundCredit::PerPage => mapped.nr_visited,
             AroundCredit::PerNewPage if is_workingset => 0,
-            AroundCredit::PerNewPage => mapped.nr_visited,
+            AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
             AroundCredit::OncePerFault => {
                 let is_credited = mapped.has_fault
                     && !fault.pass.is_tried()

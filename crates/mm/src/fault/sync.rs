@@ -82,6 +82,10 @@ impl<R: Ram> Memory<R> {
                 return Choice::Sequential;
             }
         }
+        if let (Some(order), Forced::Posted) = (forced, rules.forced) {
+            // B.4.4 (b): the posted form stores the order before it looks at the counter.
+            state.order = order;
+        }
         if is_gated(vma, rules.exec_miss) && state.count_miss() == Gate::Closed {
             self.cache.counters.nr_gated += 1;
             return Choice::Nothing;

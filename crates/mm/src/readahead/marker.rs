@@ -50,11 +50,11 @@ pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules
     if rules.entry == Entry::Unified {
         merge_next(state, hit.index, max);
     }
-    let hint = match rules.ramp {
+    let order_hint = match rules.ramp {
         Ramp::Remembered => Hint::Exactly(state.order),
         Ramp::Inherited | Ramp::InheritedUnclamped => Hint::Raise(hit.order),
     };
-    Some(Issue::Window { start: state.start, hint })
+    Some(Issue::Window { start: state.start, hint: order_hint })
 }
 
 /// \[6.17+\] ends the window on a natural boundary of its order (A.4.4, L.3).

@@ -9,7 +9,7 @@ use comfy_table::{
 };
 use largefolio_sim::replay::Outcome;
 
-use super::figures::size;
+use crate::figures::{self, size};
 use super::section::{Entry, Shown};
 
 /// ASCII: the same on a terminal, in a file and in a mail.
@@ -136,14 +136,14 @@ impl Column {
     }
 }
 
-/// Kernel (an edit a line), machine with its base page, and the seed where there are several.
+/// Kernel (one line for each edit), machine with its base page, and the seed where there are several.
 fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
     let row = &rows[cell];
     let mut lines: Vec<String> = Vec::new();
     for part in row.kernel.split('+') {
         lines.push(if lines.is_empty() { part.to_owned() } else { format!("+{part}") });
     }
-    lines.push(format!("{}, {}", row.machine, size(row.page_bytes)));
+    lines.push(format!("{}, {} pages", row.machine, size(row.page_bytes)));
     if rows.iter().any(|other| other.seed != row.seed) {
         lines.push(format!("seed {}", row.seed));
     }
@@ -151,8 +151,9 @@ fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
 }
 
 /// `text` in lines of at most `width` characters where its words allow; further lines are
-/// indented.
+/// indented. Control characters, which a trace may contain, do not reach the terminal.
 pub(super) fn wrapped(text: &str, width: usize, indent: usize) -> String {
+    let text = figures::printable(text);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { unreachable!("there is a first line") };

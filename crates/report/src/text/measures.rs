@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, SizeRow};
 
-use super::figures::size;
+use crate::figures::size;
 use super::section::{Line, Section};
 
 /// Every section of the table.
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     vec![
-        mapped("Mapped text, by folio size", rows, |row| &row.folios.text),
-        mapped("Mapped file data, by folio size", rows, |row| &row.folios.data),
+        mapped("Mapped text by folio size", rows, |row| &row.folios.text),
+        mapped("Mapped data by folio size", rows, |row| &row.folios.data),
         faults(rows),
         reads(rows),
         tlb(rows),
@@ -73,7 +73,7 @@ fn faults(rows: &[Outcome]) -> Section {
             line("all", |row| row.faults.total),
             line("major", |row| row.faults.major),
             line("ended by fault-around", |row| row.faults.around),
-            line("ended by mapping a folio", |row| row.faults.finish),
+            line("ended by one folio", |row| row.faults.finish),
             line("anonymous memory", |row| row.faults.anon),
             line("zero page", |row| row.faults.zero_page),
             line("copy on write", |row| row.faults.cow),
@@ -94,8 +94,8 @@ fn reads(rows: &[Outcome]) -> Section {
             Line::ratios("read amplification", amplification),
             count("readahead windows", |row| row.reads.windows),
             count("of them asynchronous", |row| row.reads.async_windows),
-            count("faults without readahead", |row| row.reads.gated),
-            count("large folios not to be had", |row| row.reads.large_folio_fallback),
+            count("without readahead", |row| row.reads.gated),
+            count("large folios refused", |row| row.reads.large_folio_fallback),
         ],
     )
 }
@@ -115,9 +115,9 @@ fn tlb(rows: &[Outcome]) -> Section {
             line("walks, instructions", |row| row.tlb.instruction.l2_misses),
             line("walks, data", |row| row.tlb.data.l2_misses),
             line("walks, read-only entry", |row| row.tlb.permission_misses()),
-            line("walks to a plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
-            line("walks to a contpte block", |row| row.tlb.walks_contpte),
-            line("walks to a PMD entry", |row| row.tlb.walks_pmd),
+            line("walks to plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
+            line("walks to contpte block", |row| row.tlb.walks_contpte),
+            line("walks to PMD entry", |row| row.tlb.walks_pmd),
         ],
     )
 }

@@ -8,7 +8,6 @@
 //! One column for each cell, the reference first. Where they do not fit the width, the table
 //! continues in further blocks, and every block repeats the reference.
 
-mod figures;
 mod layout;
 mod measures;
 mod notes;

@@ -2,8 +2,7 @@
 
 use largefolio_sim::replay::Outcome;
 
-use super::figures;
-use crate::Report;
+use crate::{Report, figures};
 
 /// Longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
@@ -57,12 +56,10 @@ fn setting(report: &Report) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    let printable: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if printable.chars().count() <= COMMAND_CHARS_MAX {
-        return printable;
+    if text.chars().count() <= COMMAND_CHARS_MAX {
+        return text.to_owned();
     }
-    let mut short: String = printable.chars().take(COMMAND_CHARS_MAX - 3).collect();
+    let mut short: String = text.chars().take(COMMAND_CHARS_MAX - 3).collect();
     short.push_str("...");
     short
 }

@@ -3,7 +3,7 @@
 //! A line has a value for each cell and, beside it, at most one derived number (a share, a rate).
 //! Lines that are zero in every cell are not shown.
 
-use super::figures::{self, Scale};
+use crate::figures::{self, Scale};
 
 /// What is derived from a value and shown beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ impl Section {
         let is_bytes_only = lines.iter().all(|line| matches!(line.values, Values::Bytes(_)));
         let aside = match lines.iter().map(|line| &line.aside).find(|a| **a != Aside::None) {
             Some(Aside::Share(_)) => "share",
-            Some(Aside::PerMillion(_)) => "per M refs",
+            Some(Aside::PerMillion(_)) => "/M refs",
             Some(Aside::None) | None => "",
         };
         let entry = Entry {

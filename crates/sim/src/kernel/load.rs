@@ -63,8 +63,7 @@ fn text_of(name: &str) -> Result<String, KernelError> {
         return Ok(text.to_owned());
     }
     let path = Path::new(name);
-    let is_path = name.ends_with(".toml");
-    if !is_path {
+    if path.extension().is_none_or(|extension| extension != "toml") {
         let hint = nearest(name, Kernel::names());
         return Err(KernelError::UnknownName { name: name.to_owned(), hint });
     }

@@ -10,19 +10,20 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use largefolio_mm::buddy::Fragmentation;
-use largefolio_mm::counters::PmdRefusal;
+use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{AccessBits, Leaf, PteFlags};
+use largefolio_mm::ram::Counted;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Meta, Op, ThreadId};
 
 use super::census::FileCensus;
-use super::outcome::{Faults, Outcome, Reads, Strays};
+use super::outcome::Strays;
 use super::program::{Process, ProcessNr, Threads};
 use super::touched::Touched;
 use crate::kernel::Kernel;
@@ -131,7 +132,7 @@ struct Thread {
 
 /// One cell in the middle of a replay.
 pub struct Cell {
-    spec: CellSpec,
+    pub(super) spec: CellSpec,
     pub(super) memory: Memory,
     pub(super) files: Vec<MappingId>,
     pub(super) sizes: Vec<u64>,
@@ -145,17 +146,17 @@ pub struct Cell {
     hardware: Vec<Option<Thread>>,
     places: Vec<Place>,
     flushes: Vec<Flush>,
-    finished_tlbs: tlb::Counters,
+    pub(super) finished_tlbs: tlb::Counters,
     is_warming: bool,
     /// Counters when the warming run ended.
-    base: Base,
+    pub(super) base: Base,
 }
 
 /// What had been counted before the run that is reported.
 #[derive(Clone, Copy, Default)]
-struct Base {
-    counters: largefolio_mm::counters::Counters,
-    ram: largefolio_mm::ram::Counted,
+pub(super) struct Base {
+    pub(super) counters: Counters,
+    pub(super) ram: Counted,
 }
 
 impl Cell {
@@ -228,6 +229,9 @@ impl Cell {
     }
 
     /// Ends the run that filled the page cache and loads the program again.
+    ///
+    /// # Errors
+    /// When the layout cannot be placed.
     pub fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
         self.end_processes();
         self.is_warming = false;
@@ -400,7 +404,7 @@ impl Cell {
         }
     }
 
-    fn end_processes(&mut self) {
+    pub(super) fn end_processes(&mut self) {
         for process in 0..self.processes.len() {
             self.end_process(process);
         }
@@ -416,77 +420,6 @@ impl Cell {
                     thread.tlb.invalidate(flush.first, flush.nr_pages);
                 }
             }
-        }
-    }
-
-    /// Ends what still runs and reports.
-    #[must_use]
-    pub fn finish(mut self) -> Outcome {
-        self.end_processes();
-        let counters = self.memory.counters();
-        let base = &self.base;
-        let ram = &self.memory.cache().ram;
-        let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
-            let nr = refusal as usize;
-            (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
-        });
-        Outcome {
-            kernel: self.spec.kernel.name.clone(),
-            machine: self.spec.machine.name.clone(),
-            page_bytes: self.memory.rules.page.bytes(),
-            seed: self.spec.seed,
-            cache: self.spec.cache.name().to_owned(),
-            cached_bytes: self.cached_bytes(),
-            faults: self.faults(),
-            reads: self.reads(),
-            tlb: self.finished_tlbs,
-            pmd_refused: refused.collect(),
-            zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
-            copied_pages: ram.nr_copied - base.ram.nr_copied,
-            strays: self.strays,
-            is_replaced: self.is_replaced,
-            folios: self.census,
-        }
-    }
-
-    fn cached_bytes(&self) -> std::collections::BTreeMap<u64, u64> {
-        let mut by_size = std::collections::BTreeMap::new();
-        for (_, mapping) in self.memory.cache().mappings() {
-            for entry in mapping.tree.iter() {
-                let bytes = entry.order.nr_pages() << self.memory.rules.page.shift();
-                *by_size.entry(bytes).or_default() += bytes;
-            }
-        }
-        by_size
-    }
-
-    fn faults(&self) -> Faults {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
-        Faults {
-            total: now.pgfault - base.pgfault,
-            major: now.pgmajfault - base.pgmajfault,
-            around: now.nr_around - base.nr_around,
-            finish: now.nr_finish - base.nr_finish,
-            anon: now.nr_anon - base.nr_anon,
-            zero_page: now.nr_zero_page - base.nr_zero_page,
-            cow: now.nr_cow - base.nr_cow,
-            wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,
-            retries: now.nr_retry - base.nr_retry,
-        }
-    }
-
-    fn reads(&self) -> Reads {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
-        let bytes = (now.nr_read - base.nr_read) << self.memory.rules.page.shift();
-        let used_bytes = self.touched.bytes();
-        Reads {
-            bytes,
-            used_bytes,
-            amplification: (used_bytes > 0).then(|| ratio(bytes, used_bytes)),
-            windows: now.nr_windows - base.nr_windows,
-            async_windows: now.nr_async - base.nr_async,
-            gated: now.nr_gated - base.nr_gated,
-            large_folio_fallback: now.large_folio_fallback - base.large_folio_fallback,
         }
     }
 }
@@ -521,10 +454,4 @@ fn walk_of(leaf: &Leaf, vpn: Vpn, run: Order) -> Walk {
         order: leaf.order,
         run,
     }
-}
-
-/// A ratio for people: counts stay exact beside it.
-#[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
-fn ratio(a: u64, b: u64) -> f64 {
-    a as f64 / b as f64
 }

@@ -7,14 +7,16 @@
 //! ```
 //!
 //! Reading order: [`cell`] (one combination, the hot loop), [`place`] (recorded addresses become
-//! addresses of the modelled kernel), [`program`] (threads, processes, open files), [`syscalls`]
-//! (events that change memory), [`touched`] and [`census`] (what is counted), [`outcome`].
+//! addresses of the modelled kernel), [`program`] (threads, processes, open files), [`layout`]
+//! (mapping what was placed), [`syscalls`] (events that change memory), [`touched`] and [`census`] (what is counted), [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
 
 pub mod cell;
 pub mod census;
+mod finish;
+mod layout;
 pub mod outcome;
 mod place;
 mod program;

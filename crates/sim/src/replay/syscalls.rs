@@ -1,19 +1,16 @@
-//! Events that change memory: the initial layout and the recorded system calls.
+//! Events that change memory: the recorded system calls.
 
 use largefolio_mm::io::Fadvice;
-use largefolio_mm::map::{Madvice, Map, MapError};
+use largefolio_mm::map::Madvice;
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{PageSize, Vaddr};
-use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
+use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
-use largefolio_trace::{Event, ExitKind, FileId, LayoutEntry, LayoutKind, Meta, Op};
+use largefolio_trace::{Event, ExitKind, Op};
 
 use super::cell::{Cell, CellError};
 use super::place::{self, Segment};
-use super::program::{Heap, Process, ProcessNr};
-
-/// Places are per recorded page: segments start on its boundaries, at congruent places.
-const RECORDED_MASK: u64 = 4095;
+use super::program::ProcessNr;
 
 const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
@@ -22,67 +19,10 @@ const MAP_SHARED: u32 = 1;
 const MAP_FIXED: u32 = 0x10;
 const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
 
-/// Where the kernel loads a position-independent program, less the random part.
-const PIE_BASE: u64 = 0x5555_5555_0000;
-/// An emulator loads position-independent programs above this recorded address, fixed ones below.
-const FIXED_BELOW: u64 = 1 << 32;
-/// Address after the stack, less the random part.
-const STACK_END: u64 = 0x7fff_ffff_0000;
 /// More than this many pieces of a heap or file mapping at once is not a program.
-const LEN_MAX: u64 = 1 << 46;
+pub(super) const LEN_MAX: u64 = 1 << 46;
 
 impl Cell {
-    /// Maps the initial layout.
-    pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
-        let mm = self.memory.new_space();
-        self.processes.push(Process::new(mm));
-        let is_image =
-            |e: &&LayoutEntry| matches!(e.kind, LayoutKind::Program | LayoutKind::Interpreter);
-        for entry in &meta.layout {
-            let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
-            let file = entry.file.map(|file| (file, entry.pos));
-            let before = self.image_part_below(meta, entry).filter(|_| is_image(&entry));
-            let wanted = match (before, entry.kind) {
-                (Some(before), _) => {
-                    place::after(&before, start, file.map(|(_, pos)| pos), self.page())
-                }
-                (None, LayoutKind::Program) if start >= FIXED_BELOW => {
-                    PIE_BASE + (start & self.mask())
-                }
-                (None, LayoutKind::Program) => start,
-                (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
-                (None, LayoutKind::Interpreter) => {
-                    let span = place::reserve(image_len(meta, entry), self.page());
-                    self.free_place(0, entry.file, entry.pos, span)? + (start & self.mask())
-                }
-                (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
-            };
-            let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
-            self.map_segment(0, segment, entry.prot, Sharing::Private)?;
-        }
-        self.place_heap(meta);
-        self.forget_places();
-        Ok(())
-    }
-
-    /// The segment below `entry` in the same image.
-    fn image_part_below(&self, meta: &Meta, entry: &LayoutEntry) -> Option<Segment> {
-        let below = meta.layout.iter().rev().find(|e| e.addr < entry.addr && e.kind == entry.kind);
-        let below = below?;
-        self.processes[0].segments.find(below.addr).copied()
-    }
-
-    /// The heap starts behind the program, where brk was recorded or else at the first brk event.
-    fn place_heap(&mut self, meta: &Meta) {
-        let program = meta.layout.iter().rev().find(|e| e.kind == LayoutKind::Program);
-        let Some(program) = program else { return };
-        let Some(last) = self.processes[0].segments.find(program.addr).copied() else { return };
-        let end = last.placed + (last.end - last.start);
-        let placed = (end + self.mask()) & !self.mask();
-        let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };
-        self.processes[0].heap = Heap { start, placed };
-    }
-
     /// Follows one event that is not a reference.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), CellError> {
         let process = self.threads.process_of(event.thread);
@@ -121,19 +61,14 @@ impl Cell {
         let file = event.file.filter(|&f| !self.is_device[f as usize]).map(|f| (f, event.pos));
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
-        let placed = if is_fixed {
-            self.place_fixed(process, event, file.map(|(_, pos)| pos))
+        let pos = file.map(|(_, pos)| pos);
+        let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
+        let placed = if let Some(fixed) = fixed {
+            fixed
         } else {
-            None
-        };
-        let placed = match placed {
-            Some(placed) => placed,
-            None => {
-                let pos = file.map_or(0, |(_, pos)| pos);
-                let span = if file.is_some() { place::reserve(len, self.page()) } else { len };
-                let free = self.free_place(process, file.map(|(f, _)| f), pos, span)?;
-                free + (pos & self.mask())
-            }
+            let pos = pos.unwrap_or(0);
+            let span = if file.is_some() { place::reserve(len, self.page()) } else { len };
+            self.free_place(process, file.map(|(f, _)| f), pos, span)? + (pos & self.mask())
         };
         let end = event.addr.saturating_add(len);
         let segment = Segment { start: event.addr, end, placed, file };
@@ -165,85 +100,6 @@ impl Cell {
                 is_free.then_some(start)
             }
         }
-    }
-
-    /// Maps the pages of a placed segment and remembers it.
-    fn map_segment(
-        &mut self,
-        process: ProcessNr,
-        segment: Segment,
-        prot: u32,
-        sharing: Sharing,
-    ) -> Result<(), CellError> {
-        let mask = self.mask();
-        let first = segment.placed & !mask;
-        let is_moved = self.page() != PageSize::K4;
-        self.is_replaced |= is_moved;
-        let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
-        // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
-        // that grows) has that page already.
-        let mm = self.processes[process].mm;
-        let is_shared_page = segment.file.is_none()
-            && first < segment.placed
-            && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
-        let first = if is_shared_page { first + mask + 1 } else { first };
-        if first < end {
-            let backing = match segment.file {
-                Some((file, pos)) => {
-                    let pgoff = (pos & !mask) >> self.page().shift();
-                    Backing::File { open: self.open_for_map(process, file), pgoff }
-                }
-                None => Backing::Anon,
-            };
-            let (addr, len_bytes) = (Some(Vaddr(first)), end - first);
-            let map = Map { addr, len_bytes, prot: prot_bits(prot), sharing, backing };
-            match self.memory.mmap(mm, map) {
-                Ok(_) => {}
-                Err(MapError::BadRange { .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.processes[process].segments.insert(segment);
-        Ok(())
-    }
-
-    fn open_for_map(&mut self, process: ProcessNr, file: FileId) -> OpenId {
-        if let Some(open) = self.processes[process].open_of(file, None) {
-            return open;
-        }
-        let open = self.memory.open(self.files[file as usize]);
-        self.processes[process].opened(u64::MAX, file, open);
-        open
-    }
-
-    /// A free range for `len` bytes, page aligned, congruent where the kernel aligns.
-    fn free_place(
-        &mut self,
-        process: ProcessNr,
-        file: Option<FileId>,
-        pos: u64,
-        len: u64,
-    ) -> Result<u64, CellError> {
-        let backing = match file {
-            Some(file) => {
-                let pgoff = pos >> self.page().shift();
-                Backing::File { open: self.open_for_map(process, file), pgoff }
-            }
-            None => Backing::Anon,
-        };
-        // A reservation shows where the kernel would put the mapping; the mapping takes its place.
-        let len_bytes = len.saturating_add(pos & self.mask()).max(1);
-        let map = Map {
-            addr: None,
-            len_bytes,
-            prot: Prot::default(),
-            sharing: Sharing::Private,
-            backing,
-        };
-        let mm = self.processes[process].mm;
-        let addr = self.memory.mmap(mm, map)?;
-        debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
-        Ok(addr.0)
     }
 
     fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
@@ -406,23 +262,9 @@ impl Cell {
         }
         Ok(())
     }
-
-    fn page(&self) -> PageSize {
-        self.memory.rules.page
-    }
-
-    fn mask(&self) -> u64 {
-        self.page().bytes() - 1
-    }
 }
 
-/// Recorded bytes from the first segment of `entry`'s image to the end of the last.
-fn image_len(meta: &Meta, entry: &LayoutEntry) -> u64 {
-    let last = meta.layout.iter().rev().find(|e| e.kind == entry.kind);
-    last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
-}
-
-fn prot_bits(prot: u32) -> Prot {
+pub(super) fn prot_bits(prot: u32) -> Prot {
     Prot {
         // On the modelled machines a page that may be written or run may be read.
         can_read: prot & (PROT_READ | PROT_WRITE | PROT_EXEC) != 0,

@@ -18,12 +18,8 @@ fn first_touch(kernel: &str, fault: u64) -> String {
 #[test]
 fn exec_windows_are_those_of_b_4_7() {
     for kernel in ["6.17", "6.18", "7.0", "7.2", "6.12+exec-window=64K"] {
-        let examples = [
-            (10, "o1@10 o2@12 2xo4@16"),
-            (17, "2xo4@16"),
-            (40, "2xo4@32"),
-            (73, "o3@64 o1@72"),
-        ];
+        let examples =
+            [(10, "o1@10 o2@12 2xo4@16"), (17, "2xo4@16"), (40, "2xo4@32"), (73, "o3@64 o1@72")];
         for (fault, folios) in examples {
             assert_eq!(first_touch(kernel, fault), folios, "{kernel} fault {fault}");
         }
@@ -120,15 +116,14 @@ fn markers_of_mapped_reads_ramp_up_as_in_a_9_3() {
 
 #[test]
 fn a_touch_inside_the_marked_folio_takes_the_interleaved_branch() {
-    // A.4.6: the faulting page never equals "expected" there. 8xo2@32 with the marker on the
-    // first; page 33: the walk from 34 starts at slot 32, so that the hole at 64 is reported as 66.
+    // A.4.6: the faulting page never equals "expected" there. 148..=175 with the marker on o2@148;
+    // page 149: the walk from 150 starts at slot 148, so that the hole at 176 is reported as 178.
     let mut world = World::x86("6.18", "xfs", 4096).mapped(Prot::READ);
-    world.touch(16);
-    world.touch(24);
-    assert_eq!((world.cached(), world.markers()), (vec![(0, 63)], vec![32]));
-    world.touch(33);
-    assert_eq!(world.window().0, 66);
-    assert!(!world.is_cached(64) && !world.is_cached(65) && world.is_cached(66));
+    world.touch_all([100, 108, 116]);
+    assert_eq!((world.cached(), world.markers()), (vec![(84, 175)], vec![148]));
+    world.touch(149);
+    assert_eq!(world.window().0, 178);
+    assert!(!world.is_cached(176) && !world.is_cached(177) && world.is_cached(178));
 }
 
 #[test]

@@ -153,3 +153,17 @@ fn sequential_advice_reads_a_window_from_the_fault_on() {
     world.touch(1000);
     assert_eq!(world.folios(), "2xo9@512");
 }
+
+#[test]
+fn the_posted_form_stores_its_order_even_when_the_gate_is_closed() {
+    // B.4.4 (b), B.4.5: the final form stores it only with the window.
+    let order = |forced: &str| {
+        let kernel = format!("7.0+page=64K+forced={forced}");
+        let mut world = huge(&kernel, "xfs", 1 << 13);
+        world.count_misses(100);
+        world.touch(5000);
+        assert_eq!((world.folios().as_str(), world.memory.counters().nr_gated), ("o0@5000", 1));
+        world.memory.open_file(world.open).state.order.get()
+    };
+    assert_eq!((order("posted"), order("final")), (5, 0));
+}

@@ -2,6 +2,7 @@
 //! manager with every invariant checked after every step.
 
 mod areas;
+mod around;
 mod contpte;
 mod exec;
 mod fallback;
@@ -9,7 +10,6 @@ mod finish;
 mod forced;
 mod invariants;
 mod live_host;
-mod around;
 mod misses;
 mod random;
 mod reads;

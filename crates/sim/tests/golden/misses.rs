@@ -7,14 +7,8 @@ use largefolio_mm::vma::Prot;
 use crate::world::World;
 
 /// The columns of the table.
-const KERNELS: [&str; 6] = [
-    "6.1",
-    "6.12",
-    "6.18",
-    "7.0",
-    "6.12+forced=posted+forced-gate=on+exec-miss=posted",
-    "7.2",
-];
+const KERNELS: [&str; 6] =
+    ["6.1", "6.12", "6.18", "7.0", "6.12+forced=posted+forced-gate=on+exec-miss=posted", "7.2"];
 
 /// A mapping on x86-64 whose fault-around is off, so that a retry earns nothing.
 fn quiet(kernel: &str, fs: &str, prot: Prot, advices: &[Madvice]) -> World {

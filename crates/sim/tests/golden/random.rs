@@ -78,13 +78,8 @@ const ADVICES: [Madvice; 7] = [
     Madvice::PopulateRead,
 ];
 
-const FADVICES: [Fadvice; 5] = [
-    Fadvice::Normal,
-    Fadvice::Random,
-    Fadvice::Sequential,
-    Fadvice::Willneed,
-    Fadvice::Dontneed,
-];
+const FADVICES: [Fadvice; 5] =
+    [Fadvice::Normal, Fadvice::Random, Fadvice::Sequential, Fadvice::Willneed, Fadvice::Dontneed];
 
 const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Exec];
 
@@ -132,7 +127,8 @@ impl Machine {
         let mm = self.mms[self.current];
         match step {
             Step::MmapFile { file, pgoff, at, nr, prot, sharing } => {
-                let map = Map::file(self.opens[file % self.opens.len()], pgoff, nr * bytes, PROTS[prot]);
+                let map =
+                    Map::file(self.opens[file % self.opens.len()], pgoff, nr * bytes, PROTS[prot]);
                 let map = Map { sharing, ..map.at(self.addr(at)) };
                 may_fail(self.memory.mmap(mm, map));
             }
@@ -195,7 +191,9 @@ impl Machine {
                 self.memory.fadvise(open(file), (at * bytes, nr * bytes), FADVICES[advice]);
             }
             Step::Slow { file, at } => {
-                self.memory.cache_mut().delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
+                self.memory
+                    .cache_mut()
+                    .delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
             }
             Step::DropCache { file } => self.memory.drop_cache(self.files[file]),
             _ => unreachable!("not a step on a file: {step:?}"),
@@ -249,11 +247,15 @@ fn config() -> impl Strategy<Value = Config> {
         order: Order::new(order),
         unusable_permille: 1000,
     };
-    let fragmentation = prop_oneof![2 => Just(None), 1 => (1..5_u8).prop_map(move |order| Some(broken(order)))];
+    let fragmentation =
+        prop_oneof![2 => Just(None), 1 => (1..5_u8).prop_map(move |order| Some(broken(order)))];
     let nr_pages = prop_oneof![Just(96_u64), Just(704), Just(3008), Just(6000)];
     let arch = prop_oneof![Just(Arch::X86_64), Just(Arch::Arm64)];
-    (arch, nr_pages, fragmentation)
-        .prop_map(|(arch, ram_bytes, fragmentation)| Config { arch, ram_bytes, fragmentation })
+    (arch, nr_pages, fragmentation).prop_map(|(arch, ram_bytes, fragmentation)| Config {
+        arch,
+        ram_bytes,
+        fragmentation,
+    })
 }
 
 proptest! {

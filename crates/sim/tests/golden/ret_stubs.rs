@@ -53,6 +53,8 @@ struct Result {
     miss_max: u32,
     /// Pages read.
     nr_read: u64,
+    /// Pages in folios of 2 MiB.
+    nr_order5_pages: u64,
     /// Sizes of all folios.
     folios: String,
 }
@@ -80,21 +82,22 @@ fn sweep(kernel: &str, is_huge: bool, order: Sweep) -> Result {
         first_refused,
         miss_max,
         nr_read: counters.nr_read,
+        nr_order5_pages: counters.nr_inserted[5] * 32,
         folios: world.folios(),
     }
 }
 
 #[test]
-fn stock_6_12_trips_in_every_order() {
+fn stock_6_12_trips_forwards_and_at_random() {
     // B.7.2: read-around of 2 pages: sequential misses 1..=101 are served, the 102nd is not.
     let result = sweep("6.12+page=64K", false, Sweep::Sequential);
     assert_eq!(result.first_refused, Some(102), "{result:?}");
     assert_eq!(result.miss_max, 1000, "{result:?}");
-    for order in [Sweep::Random, Sweep::Backward] {
-        let result = sweep("6.12+page=64K", false, order);
-        let refused = result.first_refused.unwrap();
-        assert!((101..=103).contains(&refused), "{order:?} {result:?}");
-    }
+    let result = sweep("6.12+page=64K", false, Sweep::Random);
+    assert!((101..=103).contains(&result.first_refused.unwrap()), "{result:?}");
+    // Backwards each window's other page is the next call: a hit for every miss.
+    let result = sweep("6.12+page=64K", false, Sweep::Backward);
+    assert_eq!((result.first_refused, result.nr_cold), (None, NR_PAGES / 2), "{result:?}");
 }
 
 #[test]
@@ -114,7 +117,8 @@ fn with_the_exec_window_only_sequential_calls_do_not_trip() {
 #[test]
 fn with_series_002_no_order_trips() {
     // B.7.2: posted and final form, and stock 7.2.
-    let kernels = ["6.18+page=64K+exec-miss=posted", "6.18+page=64K+exec-miss=final", "7.2+page=64K"];
+    let kernels =
+        ["6.18+page=64K+exec-miss=posted", "6.18+page=64K+exec-miss=final", "7.2+page=64K"];
     for order in Sweep::ALL {
         let results = kernels.map(|kernel| sweep(kernel, false, order));
         for result in &results {
@@ -156,8 +160,8 @@ fn patch_2_reads_two_folios_of_2_mib_whatever_the_form() {
         let random = sweep(kernel, true, Sweep::Random);
         assert_eq!(random.first_refused, None, "{kernel}");
         assert!(random.nr_cold <= NR_PAGES / 32, "{kernel} {random:?}");
-        let is_large = |order| random.folios.contains(&format!("o{order}@"));
-        assert!(is_large(5) && !is_large(0) && !is_large(8), "{kernel} {}", random.folios);
+        // A marker hit out of order reads 2 pages (A.4.3), which spoil the 2 MiB they lie in.
+        assert!(random.nr_order5_pages * 100 > NR_PAGES * 95, "{kernel} {}", random.folios);
         let sequential = sweep(kernel, true, Sweep::Sequential);
         assert!(sequential.folios.starts_with("2xo5@0 "), "{kernel} {}", sequential.folios);
         assert!(sequential.nr_cold <= 2, "{kernel} {}", sequential.nr_cold);

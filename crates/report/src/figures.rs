@@ -1,4 +1,11 @@
 //! Numbers as people read them: one unit for a line, three or four digits that say something.
+//!
+//! ```
+//! use largefolio_report::figures;
+//! assert_eq!(figures::count(31_234_567), "31.23 M");
+//! assert_eq!(figures::bytes(3 << 19), "1.5 MiB");
+//! assert_eq!(figures::size(65536), "64K");
+//! ```
 
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
@@ -11,20 +18,20 @@ const MILLIONS_MAX: u64 = 10_000_000_000;
 
 /// The unit of a line or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// How many make one.
     per: u64,
     /// Digits after the point.
     digits: usize,
     /// Its name: `KiB`, `M`, or nothing.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
 }
 
 impl Scale {
     const ONE: Self = Self { per: 1, digits: 0, name: "" };
 
     /// The unit for byte counts up to `max`.
-    pub(super) const fn of_bytes(max: u64) -> Self {
+    pub(crate) const fn of_bytes(max: u64) -> Self {
         match max {
             ..KIB_BYTES_MAX => Self { per: 1 << 10, digits: 0, name: "KiB" },
             ..MIB_BYTES_MAX => Self { per: 1 << 20, digits: 1, name: "MiB" },
@@ -33,7 +40,7 @@ impl Scale {
     }
 
     /// The unit for counts up to `max`.
-    pub(super) const fn of_counts(max: u64) -> Self {
+    pub(crate) const fn of_counts(max: u64) -> Self {
         match max {
             ..EXACT_MAX => Self::ONE,
             ..MILLIONS_MAX => Self { per: 1_000_000, digits: 2, name: "M" },
@@ -42,7 +49,7 @@ impl Scale {
     }
 
     /// `value` in this unit, without its name.
-    pub(super) fn show(self, value: u64) -> String {
+    pub(crate) fn show(self, value: u64) -> String {
         if value == 0 || self.per == 1 {
             return grouped(value);
         }
@@ -64,7 +71,8 @@ fn fixed(scaled: u128, digits: usize) -> String {
 }
 
 /// `1,234,567`.
-pub(super) fn grouped(value: u64) -> String {
+#[must_use]
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -77,13 +85,15 @@ pub(super) fn grouped(value: u64) -> String {
 }
 
 /// A count in at most seven digits: `1,234,567`, `31.23 M`.
-pub(super) fn count(value: u64) -> String {
+#[must_use]
+pub fn count(value: u64) -> String {
     let scale = Scale::of_counts(value);
     if scale.name.is_empty() { grouped(value) } else { format!("{} {}", scale.show(value), scale.name) }
 }
 
 /// A byte count in a unit of its own, exact where it is whole: `16 GiB`, `1.5 MiB`.
-pub(super) fn bytes(value: u64) -> String {
+#[must_use]
+pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (value.max(1).ilog2() / 10).min(4) as usize;
     let scale = Scale { per: 1 << (10 * unit), digits: 1, name: UNITS[unit] };
@@ -91,7 +101,8 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// A power of two of bytes as folio sizes are named: `64K`, `2M`.
-pub(super) fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     let (shift, unit) = match bytes {
         ..0x10_0000 => (10, "K"),
         ..0x4000_0000 => (20, "M"),
@@ -101,7 +112,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// Share in percent: `45.2%`; nothing for nothing.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (0, _) | (_, 0) => String::new(),
         _ => {
@@ -112,7 +123,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// `part` for each million of `whole`, in three digits.
-pub(super) fn per_million(part: u64, whole: u64) -> String {
+pub(crate) fn per_million(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return String::new();
     }
@@ -134,10 +145,11 @@ fn whole_number(rate: f64) -> String {
     grouped(rate.round() as u64)
 }
 
-/// How `now` differs from `before`: `-23.1%`, `=`, `x12.5`, `new` where there was none.
-pub(super) fn change(before: f64, now: f64) -> String {
-    if before.total_cmp(&now).is_eq() {
-        return "=".to_owned();
+/// How `now` differs from `before`: `-23.1%`, `=`, `x12.5`, `new` where there was none, and
+/// nothing where there is neither.
+pub(crate) fn change(before: f64, now: f64) -> String {
+    if let Some(text) = unchanged(before, now) {
+        return text;
     }
     if before == 0.0 {
         return "new".to_owned();
@@ -150,8 +162,14 @@ pub(super) fn change(before: f64, now: f64) -> String {
 }
 
 /// How a share in percent differs from another, in percentage points: `+59.8pp`.
-pub(super) fn change_of_shares(before: f64, now: f64) -> String {
-    if before.total_cmp(&now).is_eq() { "=".to_owned() } else { signed(now - before, "pp") }
+pub(crate) fn change_of_shares(before: f64, now: f64) -> String {
+    unchanged(before, now).unwrap_or_else(|| signed(now - before, "pp"))
+}
+
+/// What is said when there is no change: nothing where there is nothing.
+fn unchanged(before: f64, now: f64) -> Option<String> {
+    let is_same = before.total_cmp(&now).is_eq();
+    is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })
 }
 
 fn signed(value: f64, unit: &str) -> String {
@@ -163,9 +181,16 @@ fn signed(value: f64, unit: &str) -> String {
 }
 
 /// `a / b` for people: counts stay exact beside it. 0 where there is no `b`.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
-pub(super) fn ratio(a: u64, b: u64) -> f64 {
+pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+/// Text from outside as a terminal may see it: control characters become `?`.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -199,6 +224,7 @@ mod tests {
         assert_eq!(change(1e9, 1e9 - 1.0), "-<0.1%");
         assert_eq!(change(2.0, 25.0), "x12.5");
         assert_eq!(change(0.0, 3.0), "new");
+        assert_eq!(change(0.0, 0.0), "");
         assert_eq!(change(3.0, 0.0), "-100.0%");
         assert_eq!(change_of_shares(3.2, 63.0), "+59.8pp");
         assert_eq!(change_of_shares(3.2, 3.2), "=");

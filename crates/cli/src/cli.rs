@@ -1,0 +1,88 @@
+//! The command line.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::console::Console;
+use crate::errors::Exit;
+use crate::verbs::predict::PredictArgs;
+use crate::verbs::record::RecordArgs;
+use crate::verbs::trace::TraceArgs;
+
+/// Version with the facts of the build.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ntarget ",
+    env!("FOLIO_TARGET"),
+    "\ncommit ",
+    env!("FOLIO_COMMIT"),
+);
+
+/// Which folio sizes back a program, under any kernel on any machine.
+///
+/// Record a program once, then predict what other kernels and machines do with it: folio sizes,
+/// page faults, readahead and TLB misses, counted in a model of the kernel's memory management.
+#[derive(Debug, Parser)]
+#[command(
+    name = "folio",
+    version,
+    long_version = VERSION,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
+  folio predict cc1.folio --kernel 6.12,7.2 --machine altra
+
+Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` ends as the recorded program
+did. The result goes to standard output, everything else to standard error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Record(RecordArgs),
+    Predict(PredictArgs),
+    Trace(TraceArgs),
+}
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> Result<Exit> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help to a pipe that closed is no error, nor is one in the message of an error.
+            let _ = error.print();
+            return Ok(if error.use_stderr() { Exit::Error } else { Exit::Done });
+        }
+    };
+    let mut console = Console::new();
+    match cli.verb {
+        Verb::Record(args) => args.plan()?.run(&mut console),
+        Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Trace(args) => args.run(&mut console),
+    }
+}
+
+/// The command as a result names it: wherever the program is installed, it is `folio`.
+fn command_line(words: &[OsString]) -> Vec<String> {
+    let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("folio".to_owned()).chain(further).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

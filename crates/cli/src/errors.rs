@@ -1,0 +1,106 @@
+//! Exit codes, and what is said about errors and panics.
+//!
+//! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. A reader
+//! that closes our output early (`| head`) has all it wants: that is 0 and silence.
+
+use std::io;
+use std::panic::{self, PanicHookInfo};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Error, Result, anyhow};
+
+use crate::console;
+
+/// How a verb ended, when not with an error of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done,
+    /// An error that has been told already.
+    Error,
+    /// As a program did that was run.
+    Program(u8),
+}
+
+impl Exit {
+    fn code(self) -> ExitCode {
+        match self {
+            Self::Done => ExitCode::SUCCESS,
+            Self::Error => ExitCode::from(2),
+            Self::Program(code) => ExitCode::from(code),
+        }
+    }
+}
+
+/// The exit code of a result; tells errors.
+pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
+    let error = match result {
+        Ok(exit) => return exit.code(),
+        Err(error) => error,
+    };
+    if is_output_closed(&error) {
+        return ExitCode::SUCCESS;
+    }
+    console::say(&format!("folio: error: {}", told(&error)));
+    ExitCode::from(2)
+}
+
+/// The error with its causes, each once: many messages name their cause already.
+fn told(error: &Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// Marks an error of standard output whose reader went away.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the output closed it")]
+struct OutputClosed;
+
+/// A broken pipe of standard output as an error that [`exit_code`] knows from others.
+pub(crate) fn mark_closed(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
+        _ => error,
+    }
+}
+
+fn is_output_closed(error: &Error) -> bool {
+    error.chain().any(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.is_some_and(|inner| inner.is::<OutputClosed>())
+    })
+}
+
+/// What the last panic said.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Keeps panics quiet that are caught and become errors: the Parquet library panics on some
+/// damaged files, and the trace reader reports those. With `RUST_BACKTRACE` all are shown.
+pub(crate) fn silence_caught_panics() {
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        panic::set_hook(Box::new(note_panic));
+    }
+}
+
+fn note_panic(info: &PanicHookInfo<'_>) {
+    *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
+}
+
+/// Runs `work`; a panic that nothing else caught becomes an error.
+pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -> Result<Exit> {
+    panic::catch_unwind(work).unwrap_or_else(|_| {
+        let panic = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(anyhow!(
+            "internal error, please report it with the command and the trace: {}",
+            panic.replace('\n', " ")
+        ))
+    })
+}

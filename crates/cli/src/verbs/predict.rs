@@ -1,0 +1,256 @@
+//! `folio predict`.
+
+mod list;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::names::nearest;
+use largefolio_sim::replay::{CacheState, CellSpec, replay};
+use largefolio_trace::Reader;
+
+use super::values::{self, Form, FormArgs};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// The filesystem that has no large folios under any kernel.
+const NO_LARGE_FOLIOS: &str = "none";
+
+/// Predict what kernels and machines do with a recorded program
+///
+/// Replays a trace in a model of the memory management of each kernel on each machine and prints
+/// one column for each combination; changes are against the first. Nothing runs on this kernel and
+/// nothing is estimated: every number is counted.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Use --list to see every kernel, machine and edit.",
+    after_long_help = "\
+Examples:
+  folio predict cc1.folio
+  folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
+  folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
+  folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict --list
+
+A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
+A machine is a name (altra) or a file. --list shows every kernel, machine and edit."
+)]
+pub(crate) struct PredictArgs {
+    /// Trace, from `folio record` or `folio trace gen`
+    #[arg(required_unless_present = "list")]
+    trace: Option<PathBuf>,
+    /// Kernels, with edits; the first is the reference
+    #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
+    kernel: Vec<String>,
+    /// Machines
+    #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', default_value = "altra")]
+    machine: Vec<String>,
+    #[command(flatten)]
+    cache: CacheArgs,
+    /// Seeds of the fragmentation: a column each
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
+    seed: Vec<u64>,
+    /// Physical memory
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
+    memory: u64,
+    /// Thousandths of the free memory in which no PMD folio fits at the start
+    #[arg(long, value_name = "PERMILLE", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=1000))]
+    fragmentation: u32,
+    /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
+    #[arg(long = "fs", value_name = "NAME")]
+    filesystem: Option<String>,
+    #[command(flatten)]
+    form: FormArgs,
+    /// File to write the result to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// List the kernels, machines and edits, and end
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct CacheArgs {
+    /// Start with an empty page cache (the default)
+    #[arg(long)]
+    cold: bool,
+    /// Start with the page cache an earlier run left
+    #[arg(long, conflicts_with = "cold")]
+    warm: bool,
+}
+
+/// What is to be done.
+pub(crate) enum PredictPlan {
+    /// Say what there is.
+    List,
+    /// Replay.
+    Replay(ReplayPlan),
+}
+
+/// A replay that can be made.
+pub(crate) struct ReplayPlan {
+    trace: PathBuf,
+    nr_rows: u64,
+    specs: Vec<CellSpec>,
+    settings: Settings,
+    form: Form,
+    output: Option<PathBuf>,
+    command_line: Vec<String>,
+}
+
+impl PredictArgs {
+    /// Checks names, trace and output.
+    pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
+        let Some(trace) = self.trace.clone().filter(|_| !self.list) else {
+            return Ok(PredictPlan::List);
+        };
+        self.check_filesystem()?;
+        let specs = self.specs()?;
+        let nr_rows = Reader::open(&trace)?.meta().nr_rows;
+        if let Some(output) = &self.output {
+            check_output(output, &trace)?;
+        }
+        Ok(PredictPlan::Replay(ReplayPlan {
+            trace,
+            nr_rows,
+            specs,
+            settings: Settings {
+                memory_bytes: self.memory,
+                unusable_permille: self.fragmentation,
+                filesystem: self.filesystem.clone(),
+            },
+            form: self.form.form(),
+            output: self.output.clone(),
+            command_line,
+        }))
+    }
+
+    /// Kernels x machines x seeds.
+    fn specs(&self) -> Result<Vec<CellSpec>> {
+        let kernels: Vec<Kernel> =
+            self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
+        let machines: Vec<Machine> =
+            self.machine.iter().map(|name| Machine::load(name)).collect::<Result<_, _>>()?;
+        let mut specs = Vec::new();
+        for kernel in &kernels {
+            for machine in &machines {
+                specs.extend(self.seed.iter().map(|&seed| self.spec(kernel, machine, seed)));
+            }
+        }
+        Ok(specs)
+    }
+
+    fn spec(&self, kernel: &Kernel, machine: &Machine, seed: u64) -> CellSpec {
+        let cache = if self.cache.warm { CacheState::Warm } else { CacheState::Cold };
+        CellSpec {
+            cache,
+            seed,
+            ram_bytes: self.memory,
+            unusable_permille: self.fragmentation,
+            filesystem: self.filesystem.clone(),
+            ..CellSpec::new(kernel.clone(), machine.clone())
+        }
+    }
+
+    /// A name no kernel knows would silently have no large folios.
+    fn check_filesystem(&self) -> Result<()> {
+        let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
+            return Ok(());
+        };
+        let known = list::filesystems();
+        if known.contains(name) {
+            return Ok(());
+        }
+        let hint = nearest(name, known.iter().map(String::as_str));
+        bail!(
+            "no kernel has large folios on a filesystem called '{name}'; {hint}; \
+             `--fs {NO_LARGE_FOLIOS}` stands for all that have none"
+        )
+    }
+}
+
+/// Before minutes of replay: whether the result will have a place, and is not the trace.
+fn check_output(output: &Path, trace: &Path) -> Result<()> {
+    if output.is_dir() {
+        bail!("cannot write {}: it is a directory; name a file in it", output.display());
+    }
+    let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
+    if same(output, trace) == Some(true) {
+        bail!("{} is the trace itself; choose another file for the result", output.display());
+    }
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
+    let found = fs::metadata(directory)
+        .with_context(|| format!("cannot write {}: {}", output.display(), directory.display()))?;
+    if !found.is_dir() {
+        bail!("cannot write {}: {} is not a directory", output.display(), directory.display());
+    }
+    Ok(())
+}
+
+impl PredictPlan {
+    /// Does it.
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
+        match self {
+            Self::List => list::run(console),
+            Self::Replay(plan) => plan.run(console),
+        }
+    }
+}
+
+impl ReplayPlan {
+    fn run(&self, console: &mut Console) -> Result<Exit> {
+        self.hint();
+        let (meta, rows) = self.replay()?;
+        let trace = TraceInfo::new(&self.trace.to_string_lossy(), &meta);
+        let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
+        let mut result = Vec::new();
+        self.exporter().export(&report, &mut result)?;
+        console.deliver(&result, self.output.as_deref())?;
+        Ok(Exit::Done)
+    }
+
+    fn replay(&self) -> Result<(largefolio_trace::Meta, Vec<largefolio_sim::replay::Outcome>)> {
+        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
+        let nr_passes = if is_warm { 2 } else { 1 };
+        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes), "replaying");
+        let (mut before, mut last) = (0, 0);
+        let result = replay(&self.trace, &self.specs, &mut |nr_read| {
+            if nr_read < last {
+                before += last;
+            }
+            last = nr_read;
+            bar.set_position(before + nr_read);
+        });
+        bar.finish_and_clear();
+        Ok(result?)
+    }
+
+    fn exporter(&self) -> Box<dyn Exporter> {
+        match self.form {
+            Form::Json => Box::new(Json),
+            Form::Csv => Box::new(Tidy),
+            Form::Text => Box::new(Text {
+                width: Console::width(),
+                is_styled: self.output.is_none() && Console::is_styled(),
+            }),
+        }
+    }
+
+    /// Options that have no effect together.
+    fn hint(&self) {
+        let has_seeds = self.specs.iter().any(|spec| spec.seed != self.specs[0].seed);
+        if has_seeds && self.settings.unusable_permille == 0 {
+            console::warn(
+                "seeds change nothing in unfragmented memory; add --fragmentation, such as \
+                 --fragmentation 500",
+            );
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `folio predict --list`: what can be asked for.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use largefolio_sim::kernel::{EDITS, Kernel};
+use largefolio_sim::machine::{self, Machine};
+
+use crate::console::Console;
+use crate::errors::Exit;
+
+/// Writes kernels, machines, edits and filesystems with a line each.
+pub(super) fn run(console: &mut Console) -> Result<Exit> {
+    let mut text = String::new();
+    let kernels = Kernel::names().map(|name| {
+        Ok((name.to_owned(), Kernel::parse(name)?.description))
+    });
+    add(&mut text, "Kernels (--kernel)", &kernels.collect::<Result<Vec<_>>>()?);
+    let edits = EDITS.iter().map(|edit| {
+        (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value))
+    });
+    add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
+    let machines = machine::names().map(|name| {
+        Ok((name.to_owned(), Machine::named(name)?.description))
+    });
+    add(&mut text, "Machines (--machine)", &machines.collect::<Result<Vec<_>>>()?);
+    text.push_str("Filesystems (--fs)\n  ");
+    text.push_str(&filesystems().into_iter().collect::<Vec<_>>().join(", "));
+    text.push('\n');
+    console.deliver(text.as_bytes(), None)?;
+    Ok(Exit::Done)
+}
+
+fn add(text: &mut String, title: &str, entries: &[(String, String)]) {
+    let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = entries.iter().map(|(name, help)| format!("  {name:width$}  {help}\n"));
+    text.push_str(title);
+    text.push('\n');
+    text.extend(lines);
+    text.push('\n');
+}
+
+/// Every filesystem that has large folios under some built-in kernel.
+pub(super) fn filesystems() -> BTreeSet<String> {
+    let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());
+    kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
+}

@@ -1,0 +1,143 @@
+//! `folio record`.
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use largefolio_linux::record::{self, Outcome, Progress, With};
+use largefolio_report::figures;
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// A program that ends before this shows no progress: its own output stays undisturbed.
+const QUIET_START: Duration = Duration::from_secs(1);
+
+/// Record the memory references of a program
+///
+/// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and its
+/// forked processes, ten to a hundred times slower than alone. Ctrl-C ends it and leaves a valid
+/// trace up to there. Needs `qemu-user` or `valgrind`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio record -- python3 -c pass                  writes python3.folio
+  folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
+  folio record --with valgrind -- ls -l
+
+Exit status: that of the program (128 + signal if it was killed); 2 if nothing was recorded.")]
+pub(crate) struct RecordArgs {
+    /// Trace to write [default: PROGRAM.folio in the current directory]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Recorder to use
+    #[arg(long, value_enum, default_value_t = Recorder::Auto)]
+    with: Recorder,
+    /// No progress and no summary; warnings are shown
+    #[arg(short, long)]
+    quiet: bool,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Recorder {
+    /// QEMU where it is installed with plugins, else valgrind
+    Auto,
+    /// QEMU user emulation with our plugin: threads, forks, fast
+    Qemu,
+    /// Valgrind's lackey: slow, for machines without QEMU
+    Valgrind,
+}
+
+impl From<Recorder> for With {
+    fn from(recorder: Recorder) -> Self {
+        match recorder {
+            Recorder::Auto => Self::Auto,
+            Recorder::Qemu => Self::Qemu,
+            Recorder::Valgrind => Self::Valgrind,
+        }
+    }
+}
+
+/// A recording that can be made.
+pub(crate) struct RecordPlan {
+    recording: record::Plan,
+    is_quiet: bool,
+}
+
+impl RecordArgs {
+    /// Checks program, recorder and output.
+    pub(crate) fn plan(&self) -> Result<RecordPlan> {
+        let output = self.output.as_deref();
+        let recording = record::Plan::new(&self.command, output, self.with.into())?;
+        Ok(RecordPlan { recording, is_quiet: self.quiet })
+    }
+}
+
+impl RecordPlan {
+    /// Records. Standard output is the program's.
+    pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
+        let line = console::spinner();
+        let has_line = !self.is_quiet && std::io::stderr().is_terminal();
+        let result = self.recording.run(&mut |progress| {
+            if has_line && progress.elapsed >= QUIET_START {
+                line.set_message(state(&progress));
+                line.tick();
+            }
+        });
+        line.finish_and_clear();
+        let outcome = result?;
+        for warning in &outcome.warnings {
+            console::warn(&figures::printable(warning));
+        }
+        if !self.is_quiet {
+            summary(&outcome);
+        }
+        Ok(Exit::Program(outcome.ended.exit_code()))
+    }
+}
+
+fn state(progress: &Progress) -> String {
+    format!(
+        "recording: {} references, {}, {} s, {}",
+        figures::count(progress.nr_references),
+        figures::bytes(progress.trace_bytes),
+        progress.elapsed.as_secs(),
+        tasks(progress.nr_threads, progress.nr_processes),
+    )
+}
+
+fn summary(outcome: &Outcome) {
+    let seconds = outcome.elapsed.as_secs_f64();
+    console::say(&format!(
+        "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes a reference)",
+        outcome.path.display(),
+        figures::count(outcome.nr_references),
+        figures::count(outcome.nr_rows),
+        figures::bytes(outcome.trace_bytes),
+        figures::ratio(outcome.trace_bytes, outcome.nr_references),
+    ));
+    console::say(&format!(
+        "folio: {seconds:.1} s with {}, {:.1} M references/s; {}; ended with {}",
+        outcome.recorder.name(),
+        figures::ratio(outcome.nr_references, 1_000_000) / seconds.max(1e-9),
+        tasks(outcome.nr_threads, outcome.nr_processes),
+        outcome.ended,
+    ));
+}
+
+fn tasks(nr_threads: u32, nr_processes: u32) -> String {
+    let plural = |nr: u32, one: &str, more: &str| {
+        format!("{nr} {}", if nr == 1 { one } else { more })
+    };
+    format!(
+        "{} in {}",
+        plural(nr_threads, "thread", "threads"),
+        plural(nr_processes, "process", "processes"),
+    )
+}

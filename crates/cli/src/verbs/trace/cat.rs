@@ -1,0 +1,128 @@
+//! `folio trace cat`.
+
+mod describe;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use largefolio_trace::{Batch, Event, FileInfo, Reader};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::errors::Exit;
+use crate::verbs::values::{Form, FormArgs};
+
+/// Write the events of a trace, one a line
+///
+/// The trace is streamed: memory does not grow with its length. JSON comes as one object a line.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio trace cat cc1.folio | less
+  folio trace cat cc1.folio --head 1000 --csv > first.csv
+  folio trace cat cc1.folio --json | grep '\"op\":\"mmap\"'")]
+pub(crate) struct CatArgs {
+    /// Trace
+    trace: PathBuf,
+    /// Only the first N events
+    #[arg(long, value_name = "N")]
+    head: Option<u64>,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// A trace that was opened.
+pub(crate) struct CatPlan {
+    reader: Reader,
+    nr_events: u64,
+    form: Form,
+}
+
+impl CatArgs {
+    /// Opens the trace.
+    pub(crate) fn plan(self) -> Result<CatPlan> {
+        let reader = Reader::open(&self.trace)?;
+        let nr_events = self.head.unwrap_or(u64::MAX);
+        Ok(CatPlan { reader, nr_events, form: self.form.form() })
+    }
+}
+
+/// An event as data: the fields of the file format.
+#[derive(Serialize)]
+struct Record {
+    row: u64,
+    thread: u32,
+    op: &'static str,
+    addr: u64,
+    len: u64,
+    pos: u64,
+    aux: u64,
+    flags: u32,
+    file: Option<u32>,
+}
+
+impl Record {
+    fn new(row: u64, event: &Event) -> Self {
+        let &Event { thread, op, addr, len, pos, aux, flags, file } = event;
+        Self { row, thread, op: op.name(), addr, len, pos, aux, flags, file }
+    }
+}
+
+impl CatPlan {
+    /// Writes the events.
+    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+        let files = self.reader.meta().files.clone();
+        let mut lines = Lines::new(self.form, &files, console.out());
+        let (mut batch, mut row) = (Batch::default(), 0);
+        while row < self.nr_events && self.reader.next_batch(&mut batch)? {
+            for event in batch.events() {
+                if row == self.nr_events {
+                    break;
+                }
+                lines.write(row, &event)?;
+                row += 1;
+            }
+        }
+        lines.finish()?;
+        console.finish()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The form of the lines, and where they go.
+enum Lines<'a> {
+    Text(&'a [FileInfo], &'a mut dyn Write),
+    Json(&'a mut dyn Write),
+    Csv(csv::Writer<&'a mut dyn Write>),
+}
+
+impl<'a> Lines<'a> {
+    fn new(form: Form, files: &'a [FileInfo], out: &'a mut dyn Write) -> Self {
+        match form {
+            Form::Text => Self::Text(files, out),
+            Form::Json => Self::Json(out),
+            Form::Csv => Self::Csv(csv::Writer::from_writer(out)),
+        }
+    }
+
+    fn write(&mut self, row: u64, event: &Event) -> Result<()> {
+        match self {
+            Self::Text(files, out) => describe::line(*out, row, event, files)?,
+            Self::Json(out) => {
+                serde_json::to_writer(&mut **out, &Record::new(row, event))?;
+                out.write_all(b"\n")?;
+            }
+            Self::Csv(csv) => csv.serialize(Record::new(row, event))?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        if let Self::Csv(mut csv) = self {
+            csv.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! An event as a line of text, in the words of the system call it was.
+
+use std::io::{self, Write};
+
+use largefolio_report::figures;
+use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
+use largefolio_trace::{Event, ExitKind, FileInfo, Op};
+
+/// `MAP_SHARED` of the Linux ABI.
+const MAP_SHARED: u32 = 1;
+
+/// Writes row, thread, operation and what it did.
+pub(super) fn line(
+    out: &mut dyn Write,
+    row: u64,
+    event: &Event,
+    files: &[FileInfo],
+) -> io::Result<()> {
+    let op = event.op.name();
+    if event.op.is_reference() {
+        let Event { thread, addr, len, .. } = event;
+        return writeln!(out, "{row:>10} t{thread:<3} {op:<8} {addr:#014x} x{len}");
+    }
+    writeln!(out, "{row:>10} t{:<3} {op:<8} {}", event.thread, text(event, files))
+}
+
+fn text(event: &Event, files: &[FileInfo]) -> String {
+    let &Event { op, addr, len, pos, aux, flags, .. } = event;
+    let range = format!("{addr:#014x} {}", figures::bytes(len));
+    let file = file(event, files);
+    match op {
+        Op::Exec | Op::Read | Op::Write => format!("{addr:#014x} x{len}"),
+        Op::Munmap | Op::Collapse => range,
+        Op::Mmap => {
+            let kind = if map_of(flags) & MAP_SHARED == 0 { "private" } else { "shared" };
+            let what = match event.file {
+                Some(_) => format!("{file} at {pos:#x}"),
+                None => "anonymous".to_owned(),
+            };
+            format!("{range} {} {kind} {what}", prot(prot_of(flags)))
+        }
+        Op::Mprotect => format!("{range} {}", prot(flags)),
+        Op::Mremap => format!("{range} to {pos:#014x} {}", figures::bytes(aux)),
+        Op::Madvise => format!("{range} {}", madvice(aux)),
+        Op::Brk => format!("{addr:#014x} to {pos:#014x}"),
+        Op::Fork if flags & SHARES_MEMORY == 0 => format!("process with thread t{aux}"),
+        Op::Fork => format!("thread t{aux}"),
+        Op::Exit => exit(flags, pos),
+        Op::Open => format!("{file} as descriptor {pos}"),
+        Op::Pread | Op::Pwrite => format!("{file} at {pos:#x} {}", figures::bytes(len)),
+        Op::Truncate => format!("{file} to {}", figures::bytes(len)),
+        Op::Fadvise => format!("{file} at {pos:#x} {} advice {aux}", figures::bytes(len)),
+        Op::DropCaches => file,
+    }
+}
+
+fn file(event: &Event, files: &[FileInfo]) -> String {
+    let Some(id) = event.file else { return "all files".to_owned() };
+    let known = files.get(id as usize).map(|file| figures::printable(&file.path));
+    known.filter(|path| !path.is_empty()).unwrap_or_else(|| format!("file {id}"))
+}
+
+/// `PROT_*` as /proc/PID/maps has it.
+fn prot(bits: u32) -> String {
+    let flag = |bit, letter| if bits & bit == 0 { '-' } else { letter };
+    [flag(1, 'r'), flag(2, 'w'), flag(4, 'x')].iter().collect()
+}
+
+/// `MADV_*` of the Linux ABI.
+fn madvice(advice: u64) -> String {
+    let name = match advice {
+        0 => "normal",
+        1 => "random",
+        2 => "sequential",
+        3 => "willneed",
+        4 => "dontneed",
+        8 => "free",
+        14 => "hugepage",
+        15 => "nohugepage",
+        25 => "collapse",
+        _ => return format!("advice {advice}"),
+    };
+    name.to_owned()
+}
+
+fn exit(flags: u32, pos: u64) -> String {
+    let is = |kind: ExitKind| flags == kind as u32;
+    match () {
+        () if is(ExitKind::Thread) => format!("thread, status {pos}"),
+        () if is(ExitKind::Execve) => "execve".to_owned(),
+        () if is(ExitKind::Signal) => format!("signal {pos}"),
+        () => format!("process, status {pos}"),
+    }
+}

@@ -1,0 +1,282 @@
+//! `folio trace gen`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use largefolio_report::figures;
+use largefolio_trace::generate::{
+    Advice, GenerateError, RandomReads, ReadWay, RetStubs, SequentialReads, SweepOrder, Workload,
+    ZipfMix,
+};
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::size;
+
+/// Generate a synthetic trace
+///
+/// The same options and seed give the same events on every machine.
+#[derive(Args, Debug)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  folio trace gen ret-stubs -o stubs.folio
+  folio trace gen sequential --file-size 1G --mapped -o seq.folio
+  folio trace gen zipf --runs 5000000 --seed 7 -o mix.folio"
+)]
+pub(crate) struct GenArgs {
+    #[command(subcommand)]
+    workload: GenVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum GenVerb {
+    RetStubs(RetStubsArgs),
+    Sequential(SequentialArgs),
+    Random(RandomArgs),
+    Zipf(ZipfArgs),
+}
+
+/// What every workload has.
+#[derive(Args, Debug)]
+struct CommonArgs {
+    /// Filesystem of the files
+    #[arg(long = "fs", value_name = "NAME", default_value = "ext4")]
+    filesystem: String,
+    /// Trace to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// A function a page: a sweep over all of them, then random calls (series 000)
+#[derive(Args, Debug)]
+struct RetStubsArgs {
+    /// Functions
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    pages: u64,
+    /// Bytes from function to function
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
+    stub_size: u64,
+    /// Order of the sweep
+    #[arg(long, value_enum, default_value_t = Order::Random)]
+    order: Order,
+    /// Calls after the sweep
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    calls: u64,
+    /// madvise before the sweep
+    #[arg(long, value_enum, default_value_t = Advised::None)]
+    advice: Advised,
+    /// Seed of the random orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// A file read from its first byte to its last
+#[derive(Args, Debug)]
+struct SequentialArgs {
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    file_size: u64,
+    /// Bytes of a read
+    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size)]
+    read_size: u64,
+    /// Read through a mapping instead of with pread
+    #[arg(long)]
+    mapped: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Pieces of a file read at random positions
+#[derive(Args, Debug)]
+struct RandomArgs {
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    file_size: u64,
+    /// Bytes of a read
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
+    read_size: u64,
+    /// Reads
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    reads: u64,
+    /// Read through a mapping instead of with pread
+    #[arg(long)]
+    mapped: bool,
+    /// Seed of the positions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// A program: text, data files and heap, each with few hot and many cold pages
+#[derive(Args, Debug)]
+struct ZipfArgs {
+    /// Files: the first is text, the others data
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    files: u64,
+    /// Size of each file
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = size)]
+    file_size: u64,
+    /// Size of the heap
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    anon_size: u64,
+    /// Runs of references to one page
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    runs: u64,
+    /// References of the longest run
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    run_max: u64,
+    /// Percent of the runs that execute text
+    #[arg(long, value_name = "PERCENT", default_value_t = 50)]
+    exec_percent: u64,
+    /// Percent of the other runs that write
+    #[arg(long, value_name = "PERCENT", default_value_t = 33)]
+    write_percent: u64,
+    /// Percent of the other runs that go to the heap
+    #[arg(long, value_name = "PERCENT", default_value_t = 80)]
+    anon_percent: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Order {
+    Sequential,
+    Random,
+    Backward,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Advised {
+    None,
+    Random,
+    Sequential,
+    Hugepage,
+    Nohugepage,
+}
+
+/// A workload that can be written.
+pub(crate) struct GenPlan {
+    workload: Box<dyn Workload>,
+    output: PathBuf,
+}
+
+impl GenArgs {
+    /// Checks the options.
+    pub(crate) fn plan(self) -> Result<GenPlan> {
+        let (workload, common): (Box<dyn Workload>, CommonArgs) = match self.workload {
+            GenVerb::RetStubs(args) => args.workload(),
+            GenVerb::Sequential(args) => args.workload(),
+            GenVerb::Random(args) => args.workload(),
+            GenVerb::Zipf(args) => args.workload(),
+        };
+        workload.validate().map_err(told)?;
+        Ok(GenPlan { workload, output: common.output })
+    }
+}
+
+impl GenPlan {
+    /// Writes the trace.
+    pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
+        let summary = self.workload.write(&self.output).map_err(told)?;
+        console::say(&format!(
+            "folio: generated {}: {} references in {} rows, {}",
+            summary.path.display(),
+            figures::count(summary.nr_references),
+            figures::count(summary.nr_rows),
+            figures::bytes(summary.file_bytes),
+        ));
+        Ok(Exit::Done)
+    }
+}
+
+type Made = (Box<dyn Workload>, CommonArgs);
+
+impl RetStubsArgs {
+    fn workload(self) -> Made {
+        let workload = RetStubs {
+            nr_pages: self.pages,
+            stub_bytes: self.stub_size,
+            order: match self.order {
+                Order::Sequential => SweepOrder::Sequential,
+                Order::Random => SweepOrder::Random,
+                Order::Backward => SweepOrder::Backward,
+            },
+            nr_calls: self.calls,
+            advice: match self.advice {
+                Advised::None => Advice::None,
+                Advised::Random => Advice::Random,
+                Advised::Sequential => Advice::Sequential,
+                Advised::Hugepage => Advice::HugePage,
+                Advised::Nohugepage => Advice::NoHugePage,
+            },
+            seed: self.seed,
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl SequentialArgs {
+    fn workload(self) -> Made {
+        let workload = SequentialReads {
+            file_bytes: self.file_size,
+            read_bytes: self.read_size,
+            way: way(self.mapped),
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl RandomArgs {
+    fn workload(self) -> Made {
+        let workload = RandomReads {
+            file_bytes: self.file_size,
+            read_bytes: self.read_size,
+            nr_reads: self.reads,
+            way: way(self.mapped),
+            seed: self.seed,
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl ZipfArgs {
+    fn workload(self) -> Made {
+        let workload = ZipfMix {
+            nr_files: self.files,
+            file_bytes: self.file_size,
+            anon_bytes: self.anon_size,
+            nr_runs: self.runs,
+            run_max: self.run_max,
+            exec_percent: self.exec_percent,
+            write_percent: self.write_percent,
+            anon_percent: self.anon_percent,
+            seed: self.seed,
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+fn way(is_mapped: bool) -> ReadWay {
+    if is_mapped { ReadWay::Mapped } else { ReadWay::Pread }
+}
+
+/// The error in the words of the command line.
+fn told(error: GenerateError) -> anyhow::Error {
+    let GenerateError::Option { option, value, rule } = error else { return error.into() };
+    let name = option.strip_prefix("nr_").unwrap_or(option).replace("_bytes", "-size");
+    anyhow!("--{} is {value}: {rule}", name.replace('_', "-"))
+}

@@ -1,0 +1,197 @@
+//! Every form of one result made by hand.
+
+use std::collections::BTreeMap;
+
+use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::census::{Census, FileCensus, SizeRow};
+use largefolio_sim::replay::outcome::{Faults, Reads, Strays};
+use largefolio_sim::tlb::{Counters, SideCounters};
+
+const K: u64 = 1 << 10;
+
+/// (size, aligned, unaligned) in KiB, then partly, contpte- and PMD-mapped.
+fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> Census {
+    let row = |aligned, unaligned| SizeRow {
+        aligned_bytes: aligned * K,
+        unaligned_bytes: unaligned * K,
+    };
+    let by_size: BTreeMap<_, _> =
+        sizes.iter().map(|&(size, a, u)| (size * K, row(a, u))).collect();
+    let in_sizes: u64 = sizes.iter().map(|&(_, a, u)| a + u).sum();
+    Census {
+        mapped_bytes: (in_sizes + others[0]) * K,
+        by_size,
+        partial_bytes: others[0] * K,
+        contpte_bytes: others[1] * K,
+        pmd_bytes: others[2] * K,
+    }
+}
+
+fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
+    SideCounters { references, l1_misses, l2_misses, permission_misses: 0 }
+}
+
+fn before() -> Outcome {
+    Outcome {
+        kernel: "6.12".to_owned(),
+        machine: "altra".to_owned(),
+        page_bytes: 4 * K,
+        seed: 1,
+        cache: "cold".to_owned(),
+        folios: FileCensus {
+            text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
+            data: census(&[(4, 600, 0)], [0, 0, 0]),
+        },
+        cached_bytes: BTreeMap::from([(4 * K, 9_000 * K), (16 * K, 1_600 * K), (64 * K, 256 * K)]),
+        faults: Faults { total: 1981, major: 72, around: 218, anon: 1374, cow: 389, ..EMPTY },
+        reads: Reads {
+            bytes: 10_856 * K,
+            used_bytes: 7_408 * K,
+            amplification: Some(10_856.0 / 7_408.0),
+            windows: 205,
+            async_windows: 74,
+            gated: 0,
+            large_folio_fallback: 0,
+        },
+        tlb: Counters {
+            instruction: side(139_354_249, 279_742, 3_478),
+            data: side(62_482_553, 761_660, 16_184),
+            walks_pte: 19_662,
+            walks_contpte: 230,
+            walks_pmd: 0,
+        },
+        pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
+        zeroed_pages: 1_384,
+        copied_pages: 369,
+        strays: Strays::default(),
+        is_replaced: false,
+    }
+}
+
+const EMPTY: Faults = Faults {
+    total: 0,
+    major: 0,
+    around: 0,
+    finish: 0,
+    anon: 0,
+    zero_page: 0,
+    cow: 0,
+    wp_reuse: 0,
+    retries: 0,
+};
+
+fn exec_folios() -> Outcome {
+    let mut outcome = before();
+    outcome.kernel = "6.12+exec-block=64K+exec-miss=final".to_owned();
+    outcome.folios.text = census(&[(4, 308, 0), (64, 3840, 0)], [0, 3840, 0]);
+    outcome.faults.total = 1702;
+    outcome.faults.around = 61;
+    outcome.tlb.instruction = side(139_354_249, 7_987, 676);
+    outcome.tlb.walks_pte = 12_190;
+    outcome.tlb.walks_contpte = 0;
+    outcome
+}
+
+fn large_pages() -> Outcome {
+    let mut outcome = before();
+    (outcome.kernel, outcome.machine) = ("7.2".to_owned(), "grace-64k".to_owned());
+    outcome.page_bytes = 64 * K;
+    outcome.folios = FileCensus {
+        text: census(&[(64, 2944, 0), (2048, 2048, 0)], [0, 0, 0]),
+        data: census(&[(64, 1024, 0)], [0, 0, 0]),
+    };
+    outcome.cached_bytes = BTreeMap::from([(64 * K, 12_000 * K), (2048 * K, 2048 * K)]);
+    outcome.pmd_refused.insert("vma_too_small", 3);
+    outcome.zeroed_pages = 101;
+    outcome.strays = Strays { unmapped: 12_000, protected: 0, beyond_file: 3 };
+    outcome.is_replaced = true;
+    outcome
+}
+
+fn report(rows: Vec<Outcome>) -> Report {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+    let trace = TraceInfo {
+        path: "py.folio".to_owned(),
+        command: words("python3 -c pass"),
+        recorder: "qemu".to_owned(),
+        kernel: "6.18.44".to_owned(),
+        machine: "AMD EPYC".to_owned(),
+        ended: "exit 0".to_owned(),
+        nr_references: 201_836_802,
+        nr_rows: 26_730_000,
+        warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
+    };
+    let settings =
+        Settings { memory_bytes: 16 << 30, unusable_permille: 125, filesystem: None };
+    let command = words("folio predict py.folio");
+    let mut report = Report::new(command, trace, settings, rows);
+    report.tool_version = "1.2.3".to_owned();
+    report
+}
+
+fn three() -> Report {
+    report(vec![before(), exec_folios(), large_pages()])
+}
+
+fn export(exporter: &dyn Exporter, report: &Report) -> String {
+    let mut out = Vec::new();
+    exporter.export(report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn table(report: &Report, width: usize) -> String {
+    export(&Text { width, is_styled: false }, report)
+}
+
+#[test]
+fn the_table_compares_every_column_with_the_first() {
+    insta::assert_snapshot!(table(&three(), 120));
+}
+
+#[test]
+fn a_narrow_table_continues_in_blocks_that_repeat_the_reference() {
+    let text = table(&three(), 80);
+    insta::assert_snapshot!(text);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "a line is too long");
+}
+
+#[test]
+fn a_single_column_has_no_changes() {
+    let text = table(&report(vec![before()]), 120);
+    assert!(!text.contains("change"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn several_seeds_are_told_apart_in_the_header() {
+    let mut other = before();
+    other.seed = 2;
+    let text = table(&report(vec![before(), other]), 120);
+    assert!(text.contains("seed 1") && text.contains("seed 2"), "{text}");
+}
+
+#[test]
+fn a_result_without_rows_is_still_a_text() {
+    let text = table(&report(Vec::new()), 120);
+    assert!(text.starts_with("py.folio: python3 -c pass\n"), "{text}");
+}
+
+#[test]
+fn only_a_styled_table_has_escapes_and_none_come_from_the_trace() {
+    let plain = table(&three(), 120);
+    assert!(!plain.contains('\u{1b}'));
+    let styled = export(&Text { width: 120, is_styled: true }, &three());
+    assert!(styled.contains("\u{1b}[1m"));
+    assert!(!styled.contains("\u{1b}[31m"));
+}
+
+#[test]
+fn json_has_the_documented_keys_in_order() {
+    insta::assert_snapshot!(export(&Json, &report(vec![large_pages()])));
+}
+
+#[test]
+fn csv_has_a_row_for_each_number() {
+    insta::assert_snapshot!(export(&Tidy, &report(vec![exec_folios(), large_pages()])));
+}

@@ -1,0 +1,87 @@
+//! The end of a cell: its counts become an [`Outcome`].
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::counters::PmdRefusal;
+
+use super::cell::Cell;
+use super::outcome::{Faults, Outcome, Reads};
+
+impl Cell {
+    /// Ends what still runs and reports.
+    #[must_use]
+    pub fn finish(mut self) -> Outcome {
+        self.end_processes();
+        let counters = self.memory.counters();
+        let base = &self.base;
+        let ram = &self.memory.cache().ram;
+        let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
+            let nr = refusal as usize;
+            (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
+        });
+        Outcome {
+            kernel: self.spec.kernel.name.clone(),
+            machine: self.spec.machine.name.clone(),
+            page_bytes: self.memory.rules.page.bytes(),
+            seed: self.spec.seed,
+            cache: self.spec.cache.name().to_owned(),
+            cached_bytes: self.cached_bytes(),
+            faults: self.faults(),
+            reads: self.reads(),
+            tlb: self.finished_tlbs,
+            pmd_refused: refused.collect(),
+            zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
+            copied_pages: ram.nr_copied - base.ram.nr_copied,
+            strays: self.strays,
+            is_replaced: self.is_replaced,
+            folios: self.census,
+        }
+    }
+
+    fn cached_bytes(&self) -> BTreeMap<u64, u64> {
+        let mut by_size = BTreeMap::new();
+        for (_, mapping) in self.memory.cache().mappings() {
+            for entry in mapping.tree.iter() {
+                let bytes = entry.order.nr_pages() << self.memory.rules.page.shift();
+                *by_size.entry(bytes).or_default() += bytes;
+            }
+        }
+        by_size
+    }
+
+    fn faults(&self) -> Faults {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        Faults {
+            total: now.pgfault - base.pgfault,
+            major: now.pgmajfault - base.pgmajfault,
+            around: now.nr_around - base.nr_around,
+            finish: now.nr_finish - base.nr_finish,
+            anon: now.nr_anon - base.nr_anon,
+            zero_page: now.nr_zero_page - base.nr_zero_page,
+            cow: now.nr_cow - base.nr_cow,
+            wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,
+            retries: now.nr_retry - base.nr_retry,
+        }
+    }
+
+    fn reads(&self) -> Reads {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let bytes = (now.nr_read - base.nr_read) << self.memory.rules.page.shift();
+        let used_bytes = self.touched.bytes();
+        Reads {
+            bytes,
+            used_bytes,
+            amplification: (used_bytes > 0).then(|| ratio(bytes, used_bytes)),
+            windows: now.nr_windows - base.nr_windows,
+            async_windows: now.nr_async - base.nr_async,
+            gated: now.nr_gated - base.nr_gated,
+            large_folio_fallback: now.large_folio_fallback - base.large_folio_fallback,
+        }
+    }
+}
+
+/// A ratio for people: counts stay exact beside it.
+#[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
+fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b as f64
+}

@@ -1,0 +1,167 @@
+//! Mapping placed segments: the initial layout of a program, and single mappings.
+
+use largefolio_mm::map::{Map, MapError};
+use largefolio_mm::placement::MMAP_BASE;
+use largefolio_mm::units::{PageSize, Vaddr};
+use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
+use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
+
+use super::cell::{Cell, CellError};
+use super::place::{self, Segment};
+use super::program::{Heap, Process, ProcessNr};
+use super::syscalls::{LEN_MAX, prot_bits};
+
+/// Places are per recorded page: segments start on its boundaries, at congruent places.
+const RECORDED_MASK: u64 = 4095;
+/// Where the kernel loads a position-independent program, less the random part.
+const PIE_BASE: u64 = 0x5555_5555_0000;
+/// An emulator loads position-independent programs above this recorded address, fixed ones below.
+const FIXED_BELOW: u64 = 1 << 32;
+/// Address after the stack, less the random part.
+const STACK_END: u64 = 0x7fff_ffff_0000;
+
+impl Cell {
+    /// Maps the initial layout.
+    pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
+        let mm = self.memory.new_space();
+        self.processes.push(Process::new(mm));
+        let is_image =
+            |e: &&LayoutEntry| matches!(e.kind, LayoutKind::Program | LayoutKind::Interpreter);
+        for entry in &meta.layout {
+            let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
+            let file = entry.file.map(|file| (file, entry.pos));
+            let before = self.image_part_below(meta, entry).filter(|_| is_image(&entry));
+            let wanted = match (before, entry.kind) {
+                (Some(before), _) => {
+                    place::after(&before, start, file.map(|(_, pos)| pos), self.page())
+                }
+                (None, LayoutKind::Program) if start >= FIXED_BELOW => {
+                    PIE_BASE + (start & self.mask())
+                }
+                (None, LayoutKind::Program) => start,
+                (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
+                (None, LayoutKind::Interpreter) => {
+                    let span = place::reserve(image_len(meta, entry), self.page());
+                    self.free_place(0, entry.file, entry.pos, span)? + (start & self.mask())
+                }
+                (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
+            };
+            let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
+            self.map_segment(0, segment, entry.prot, Sharing::Private)?;
+        }
+        self.place_heap(meta);
+        self.forget_places();
+        Ok(())
+    }
+
+    /// The segment below `entry` in the same image.
+    fn image_part_below(&self, meta: &Meta, entry: &LayoutEntry) -> Option<Segment> {
+        let below = meta.layout.iter().rev().find(|e| e.addr < entry.addr && e.kind == entry.kind);
+        let below = below?;
+        self.processes[0].segments.find(below.addr).copied()
+    }
+
+    /// The heap starts behind the program, where brk was recorded or else at the first brk event.
+    fn place_heap(&mut self, meta: &Meta) {
+        let program = meta.layout.iter().rev().find(|e| e.kind == LayoutKind::Program);
+        let Some(program) = program else { return };
+        let Some(last) = self.processes[0].segments.find(program.addr).copied() else { return };
+        let end = last.placed + (last.end - last.start);
+        let placed = (end + self.mask()) & !self.mask();
+        let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };
+        self.processes[0].heap = Heap { start, placed };
+    }
+
+    /// Maps the pages of a placed segment and remembers it.
+    pub(super) fn map_segment(
+        &mut self,
+        process: ProcessNr,
+        segment: Segment,
+        prot: u32,
+        sharing: Sharing,
+    ) -> Result<(), CellError> {
+        let mask = self.mask();
+        let first = segment.placed & !mask;
+        let is_moved = self.page() != PageSize::K4;
+        self.is_replaced |= is_moved;
+        let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
+        // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
+        // that grows) has that page already.
+        let mm = self.processes[process].mm;
+        let is_shared_page = segment.file.is_none()
+            && first < segment.placed
+            && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
+        let first = if is_shared_page { first + mask + 1 } else { first };
+        if first < end {
+            let backing = match segment.file {
+                Some((file, pos)) => {
+                    let pgoff = (pos & !mask) >> self.page().shift();
+                    Backing::File { open: self.open_for_map(process, file), pgoff }
+                }
+                None => Backing::Anon,
+            };
+            let (addr, len_bytes) = (Some(Vaddr(first)), end - first);
+            let map = Map { addr, len_bytes, prot: prot_bits(prot), sharing, backing };
+            match self.memory.mmap(mm, map) {
+                Ok(_) => {}
+                Err(MapError::BadRange { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.processes[process].segments.insert(segment);
+        Ok(())
+    }
+
+    pub(super) fn open_for_map(&mut self, process: ProcessNr, file: FileId) -> OpenId {
+        if let Some(open) = self.processes[process].open_of(file, None) {
+            return open;
+        }
+        let open = self.memory.open(self.files[file as usize]);
+        self.processes[process].opened(u64::MAX, file, open);
+        open
+    }
+
+    /// A free range for `len` bytes, page aligned, congruent where the kernel aligns.
+    pub(super) fn free_place(
+        &mut self,
+        process: ProcessNr,
+        file: Option<FileId>,
+        pos: u64,
+        len: u64,
+    ) -> Result<u64, CellError> {
+        let backing = match file {
+            Some(file) => {
+                let pgoff = pos >> self.page().shift();
+                Backing::File { open: self.open_for_map(process, file), pgoff }
+            }
+            None => Backing::Anon,
+        };
+        // A reservation shows where the kernel would put the mapping; the mapping takes its place.
+        let len_bytes = len.saturating_add(pos & self.mask()).max(1);
+        let map = Map {
+            addr: None,
+            len_bytes,
+            prot: Prot::default(),
+            sharing: Sharing::Private,
+            backing,
+        };
+        let mm = self.processes[process].mm;
+        let addr = self.memory.mmap(mm, map)?;
+        debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
+        Ok(addr.0)
+    }
+
+    pub(super) fn page(&self) -> PageSize {
+        self.memory.rules.page
+    }
+
+    pub(super) fn mask(&self) -> u64 {
+        self.page().bytes() - 1
+    }
+}
+
+/// Recorded bytes from the first segment of `entry`'s image to the end of the last.
+fn image_len(meta: &Meta, entry: &LayoutEntry) -> u64 {
+    let last = meta.layout.iter().rev().find(|e| e.kind == entry.kind);
+    last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
+}
