@@ -82,7 +82,7 @@ pub enum MemoryError {
 /// let folios: Vec<_> =
 ///     memory.folios(file).map(|f| format!("{}@{}", f.order, f.index)).take(5).collect();
 /// assert_eq!(folios, ["o0@0", "o0@1", "o0@2", "o0@3", "o0@4"]);
-/// assert_eq!(memory.counters().pgmajfault, 2);
+/// assert_eq!(memory.counters().pgmajfault, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

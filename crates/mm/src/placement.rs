@@ -63,3 +63,6 @@ pub fn spans_pmd(pgoff: u64, nr_pages: u64, pmd: Order) -> bool {
     let Some(end) = pgoff.checked_add(nr_pages) else { return false };
     end > pmd.round_up(pgoff) && end - pmd.round_up(pgoff) >= pmd.nr_pages()
 }
+
+#[cfg(test)]
+mod tests;

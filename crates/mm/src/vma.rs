@@ -302,3 +302,6 @@ impl VmaTree {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! Placeholder.
 
 pub mod buddy;
+pub mod page_tree;
 pub mod pgtable;
 pub mod recording;
 pub mod tlb;

@@ -4,7 +4,7 @@ use super::{Fault, FaultError, Outcome};
 use crate::folio::{FolioId, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
+use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::Sharing;
@@ -43,7 +43,8 @@ impl<R: Ram> Memory<R> {
             self.cache.counters.nr_wp_reuse += 1;
             return Ok(Outcome::Minor);
         }
-        self.split_file_pmd(fault.mm, vpn);
+        // Its other pages fault again.
+        self.drop_pmd(fault.mm, vpn);
         let (id, own) = self.own_copy(&fault, holder.map(|_| pfn))?;
         self.cache.add_maps(id, 1);
         self.flush(fault.mm, vpn, 1);
@@ -69,21 +70,6 @@ impl<R: Ram> Memory<R> {
             Owner::File { .. } => fault.vma.sharing == Sharing::Shared,
             Owner::Anon => folio.refs == 1,
         }
-    }
-
-    /// A PMD entry that maps file pages is dropped before one of its pages is replaced; its other
-    /// pages fault again (H.5 step 7 in reverse).
-    fn split_file_pmd(&mut self, mm: crate::space::MmId, vpn: crate::units::Vpn) {
-        let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
-        if leaf.kind != LeafKind::Pmd {
-            return;
-        }
-        self.flush(mm, leaf.first_vpn, leaf.order.nr_pages());
-        self.space_mut(mm).table.clear_pmd(vpn);
-        let Some(id) = self.cache.folios.of_pfn(leaf.pfn) else {
-            unreachable!("a PMD entry maps a folio")
-        };
-        self.cache.drop_maps(id, 1);
     }
 
     /// A new anonymous page with the content of `from`, or zeroes.

@@ -108,3 +108,6 @@ pub fn prev_miss(tree: &Tree, start: u64, nr_pages: u64, full: FullSearch) -> u6
         FullSearch::Beyond => start.wrapping_sub(nr_pages),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -314,3 +314,6 @@ impl Tree {
         }
     }
 }
+
+#[cfg(test)]
+pub(in crate::mapping) mod tests;

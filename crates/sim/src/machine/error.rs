@@ -13,11 +13,8 @@ use super::load::MAX_FILE_BYTES;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MachineError {
-    #[error(
-        "no machine \"{name}\"{nearest}; there are {known}, \
-         or give the path of a machine file (*.toml)"
-    )]
-    Unknown { name: String, nearest: Nearest, known: Listed },
+    #[error("no machine is called '{name}' (a file is given by its path, *.toml); {hint}")]
+    Unknown { name: String, hint: String },
     #[error("cannot read the machine file {path}: {error}")]
     Read { path: String, error: io::Error },
     #[error("the machine file {path} is larger than {} KiB", MAX_FILE_BYTES >> 10)]
@@ -58,18 +55,5 @@ impl fmt::Display for Listed {
             [only] => f.write_str(only),
             [first @ .., last] => write!(f, "{} and {last}", first.join(", ")),
         }
-    }
-}
-
-/// Names close to a wrong one: `; did you mean a or b?` or nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nearest(pub(super) Vec<&'static str>);
-
-impl fmt::Display for Nearest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        write!(f, " (did you mean {}?)", self.0.join(" or "))
     }
 }

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use crate::tlb::TlbConfig;
 
 use super::Machine;
-use super::builtin::{MACHINES, names, nearest};
+use super::builtin::{MACHINES, names};
 use super::costs::Costs;
 use super::error::MachineError;
+use crate::names::nearest;
 
 /// Largest machine file, a hundred times the built-in ones: a wrong path, such as a device, must
 /// not fill the memory.
@@ -52,11 +53,8 @@ impl Machine {
     /// [`MachineError::Unknown`], with the nearest names and all names.
     pub fn named(name: &str) -> Result<Self, MachineError> {
         let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) else {
-            return Err(MachineError::Unknown {
-                name: name.to_owned(),
-                nearest: nearest(name),
-                known: names().collect::<Vec<_>>().into(),
-            });
+            let hint = nearest(&name.to_ascii_lowercase(), names());
+            return Err(MachineError::Unknown { name: name.to_owned(), hint });
         };
         Self::from_toml(text, &format!("machines/{name}.toml"))
     }
