@@ -6,7 +6,8 @@ use std::process::Command;
 fn main() {
     let target = std::env::var("TARGET").unwrap_or_default();
     println!("cargo::rustc-env=FOLIO_TARGET={target}");
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_COMMIT={commit}");
     println!("cargo::rerun-if-changed=build.rs");
     // Changes with every commit and checkout. A path that is not there would rebuild every time.

@@ -75,7 +75,7 @@ pub(crate) fn mark_closed(error: io::Error) -> io::Error {
 fn is_output_closed(error: &Error) -> bool {
     error.chain().any(|cause| {
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.is_some_and(|inner| inner.is::<OutputClosed>())
+        inner.and_then(|inner| inner.downcast_ref::<OutputClosed>()).is_some()
     })
 }
 
@@ -103,4 +103,34 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -
             panic.replace('\n', " ")
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_that_nothing_caught_becomes_an_error() {
+        let error = guarded(|| panic!("lost")).unwrap_err().to_string();
+        assert!(error.starts_with("internal error, please report it"), "{error}");
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let cause = io::Error::other("disk on fire");
+        let error = Error::new(cause).context("cannot write x");
+        assert_eq!(told(&error), "cannot write x: disk on fire");
+        assert_eq!(
+            told(&error.context("late: cannot write x")),
+            "late: cannot write x: disk on fire"
+        );
+    }
+
+    #[test]
+    fn only_a_broken_pipe_of_the_output_is_no_error() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_output_closed(&Error::new(mark_closed(broken())).context("writing")));
+        assert!(!is_output_closed(&Error::new(broken())));
+        assert!(!is_output_closed(&Error::new(mark_closed(io::Error::other("full")))));
+    }
 }

@@ -8,7 +8,7 @@
 //!   anonymous one (BEHAVIOUR.md L.5).
 //! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
 //! - I3: an entry maps a live folio, or the zero page and is special.
-//! - I4: an entry of a file folio maps the page its area expects there.
+//! - I4: an entry of a file folio maps the page its area expects there, a page of the file.
 //! - I5: an entry lies inside an area; a PMD entry inside one.
 //! - I6: trees and folio table agree, and every tree keeps L.1.
 //! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
@@ -141,6 +141,15 @@ pub enum Violation {
 /// Entries found per folio.
 type Found = BTreeMap<FolioId, u64>;
 
+/// The pages `[vpn, end)` of a leaf, all in one area.
+struct Part<'a> {
+    mm: MmId,
+    vma: &'a Vma,
+    leaf: Leaf,
+    vpn: Vpn,
+    end: Vpn,
+}
+
 impl<R: Ram> Memory<R> {
     /// Checks every invariant; cost grows with memory and page tables.
     ///
@@ -170,56 +179,56 @@ impl<R: Ram> Memory<R> {
                 if leaf.kind == LeafKind::Pmd && end < leaf.end_vpn() {
                     return Err(Violation::I5 { mm, vpn: end });
                 }
-                self.check_part(mm, vma, &leaf, (vpn, end), found)?;
+                self.check_part(&Part { mm, vma, leaf, vpn, end }, found)?;
                 vpn = end;
             }
         }
         Ok(())
     }
 
-    /// The pages `[vpn, end)` of `leaf`, all in `vma`.
-    fn check_part(
-        &self,
-        mm: MmId,
-        vma: &Vma,
-        leaf: &Leaf,
-        (vpn, end): (Vpn, Vpn),
-        found: &mut Found,
-    ) -> Result<(), Violation> {
+    fn check_part(&self, part: &Part<'_>, found: &mut Found) -> Result<(), Violation> {
+        let Part { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
-        let is_zero = pfn == self.zero_pfn;
         let Some(id) = self.cache.folios.of_pfn(pfn) else {
-            let is_sound = is_zero && leaf.flags.contains(PteFlags::SPECIAL);
-            return if is_sound { Ok(()) } else { Err(Violation::I3 { mm, vpn, pfn }) };
+            let is_zero = pfn == self.zero_pfn && leaf.flags.contains(PteFlags::SPECIAL);
+            return if is_zero { Ok(()) } else { Err(Violation::I3 { mm, vpn, pfn }) };
         };
         let nr = end.0 - vpn.0;
         if self.cache.folios.of_pfn(pfn.plus(nr - 1)) != Some(id) {
             return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
         }
         *found.entry(id).or_default() += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
+        self.check_owner(part, id)
+    }
+
+    /// I4, I9, I10.
+    fn check_owner(&self, part: &Part<'_>, id: FolioId) -> Result<(), Violation> {
+        let Part { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.cache.folios.get(id);
-        let is_writable = leaf.flags.contains(PteFlags::WRITABLE);
+        let pfn = leaf.pfn_of(vpn);
+        let is_own = leaf.flags.contains(PteFlags::WRITABLE) && vma.sharing == Sharing::Private;
         match folio.owner {
-            Owner::File { .. } if !self.is_page_of(vma, vpn, pfn) => {
+            Owner::File { .. } if !self.is_page_of(part, pfn) => {
                 Err(Violation::I4 { mm, vpn, pfn })
             }
-            Owner::File { .. } if is_writable && vma.sharing == Sharing::Private => {
-                Err(Violation::I9 { mm, vpn })
-            }
-            Owner::Anon if is_writable && vma.sharing == Sharing::Private && folio.maps != 1 => {
-                Err(Violation::I9 { mm, vpn })
-            }
+            Owner::File { .. } if is_own => Err(Violation::I9 { mm, vpn }),
+            Owner::Anon if is_own && folio.maps != 1 => Err(Violation::I9 { mm, vpn }),
             Owner::Anon if !vma.has_anon => Err(Violation::I10 { mm, vpn }),
             Owner::File { .. } | Owner::Anon => Ok(()),
         }
     }
 
-    /// I4: whether `pfn` is what the page cache holds for `vpn`.
-    fn is_page_of(&self, vma: &Vma, vpn: Vpn, pfn: Pfn) -> bool {
-        let Backing::File { open, .. } = vma.backing else { return false };
-        let index = PageIndex(vma.index_of(vpn));
-        let entry = self.cache.find(self.open_file(open).mapping, index);
-        entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)
+    /// I4: whether `pfn` is what the page cache holds for the first page of `part`, and the file
+    /// reaches to its last.
+    fn is_page_of(&self, part: &Part<'_>, pfn: Pfn) -> bool {
+        let Backing::File { open, .. } = part.vma.backing else { return false };
+        let file = self.open_file(open).mapping;
+        let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
+        let index = PageIndex(part.vma.index_of(part.vpn));
+        let is_inside = part.vma.index_of(part.end) <= nr_file_pages;
+        let entry = self.cache.find(file, index);
+        is_inside
+            && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
     /// I1, I2, I7.

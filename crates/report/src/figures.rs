@@ -34,7 +34,7 @@ impl Scale {
     pub(crate) const fn of_bytes(max: u64) -> Self {
         match max {
             ..KIB_BYTES_MAX => Self { per: 1 << 10, digits: 0, name: "KiB" },
-            ..MIB_BYTES_MAX => Self { per: 1 << 20, digits: 1, name: "MiB" },
+            KIB_BYTES_MAX..MIB_BYTES_MAX => Self { per: 1 << 20, digits: 1, name: "MiB" },
             _ => Self { per: 1 << 30, digits: 1, name: "GiB" },
         }
     }
@@ -43,7 +43,7 @@ impl Scale {
     pub(crate) const fn of_counts(max: u64) -> Self {
         match max {
             ..EXACT_MAX => Self::ONE,
-            ..MILLIONS_MAX => Self { per: 1_000_000, digits: 2, name: "M" },
+            EXACT_MAX..MILLIONS_MAX => Self { per: 1_000_000, digits: 2, name: "M" },
             _ => Self { per: 1_000_000_000, digits: 2, name: "G" },
         }
     }
@@ -88,7 +88,11 @@ pub fn grouped(value: u64) -> String {
 #[must_use]
 pub fn count(value: u64) -> String {
     let scale = Scale::of_counts(value);
-    if scale.name.is_empty() { grouped(value) } else { format!("{} {}", scale.show(value), scale.name) }
+    if scale.name.is_empty() {
+        grouped(value)
+    } else {
+        format!("{} {}", scale.show(value), scale.name)
+    }
 }
 
 /// A byte count in a unit of its own, exact where it is whole: `16 GiB`, `1.5 MiB`.
@@ -105,7 +109,7 @@ pub fn bytes(value: u64) -> String {
 pub fn size(bytes: u64) -> String {
     let (shift, unit) = match bytes {
         ..0x10_0000 => (10, "K"),
-        ..0x4000_0000 => (20, "M"),
+        0x10_0000..0x4000_0000 => (20, "M"),
         _ => (30, "G"),
     };
     format!("{}{unit}", bytes >> shift)
@@ -233,7 +237,10 @@ mod tests {
     #[test]
     fn shares_and_rates_are_blank_for_nothing() {
         assert_eq!((percent(0, 5), percent(1, 2), percent(1, 1 << 40)), blank("50.0%", "<0.1%"));
-        assert_eq!((per_million(0, 5), per_million(1, 2), per_million(1, 1 << 40)), blank("500,000", "<0.01"));
+        assert_eq!(
+            (per_million(0, 5), per_million(1, 2), per_million(1, 1 << 40)),
+            blank("500,000", "<0.01")
+        );
         assert_eq!(per_million(25, 1_000_000), "25.0");
         assert_eq!(count(31_234_567), "31.23 M");
     }

@@ -28,17 +28,8 @@ use largefolio_sim::tlb::SideCounters;
 use crate::{ExportError, Exporter, Report};
 
 /// Names of the columns, in order.
-pub const COLUMNS: [&str; 9] = [
-    "kernel",
-    "machine",
-    "page_bytes",
-    "seed",
-    "cache",
-    "metric",
-    "folio_bytes",
-    "value",
-    "unit",
-];
+pub const COLUMNS: [&str; 9] =
+    ["kernel", "machine", "page_bytes", "seed", "cache", "metric", "folio_bytes", "value", "unit"];
 
 /// CSV in long form.
 #[derive(Clone, Copy, Debug, Default)]

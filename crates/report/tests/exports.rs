@@ -1,3 +1,4 @@
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 //! Every form of one result made by hand.
 
 use std::collections::BTreeMap;
@@ -12,12 +13,9 @@ const K: u64 = 1 << 10;
 
 /// (size, aligned, unaligned) in KiB, then partly, contpte- and PMD-mapped.
 fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> Census {
-    let row = |aligned, unaligned| SizeRow {
-        aligned_bytes: aligned * K,
-        unaligned_bytes: unaligned * K,
-    };
-    let by_size: BTreeMap<_, _> =
-        sizes.iter().map(|&(size, a, u)| (size * K, row(a, u))).collect();
+    let row =
+        |aligned, unaligned| SizeRow { aligned_bytes: aligned * K, unaligned_bytes: unaligned * K };
+    let by_size: BTreeMap<_, _> = sizes.iter().map(|&(size, a, u)| (size * K, row(a, u))).collect();
     let in_sizes: u64 = sizes.iter().map(|&(_, a, u)| a + u).sum();
     Census {
         mapped_bytes: (in_sizes + others[0]) * K,
@@ -83,7 +81,7 @@ const EMPTY: Faults = Faults {
 
 fn exec_folios() -> Outcome {
     let mut outcome = before();
-    outcome.kernel = "6.12+exec-block=64K+exec-miss=final".to_owned();
+    outcome.kernel = String::from("6.12+exec-block=64K+exec-miss=final");
     outcome.folios.text = census(&[(4, 308, 0), (64, 3840, 0)], [0, 3840, 0]);
     outcome.faults.total = 1702;
     outcome.faults.around = 61;
@@ -122,11 +120,10 @@ fn report(rows: Vec<Outcome>) -> Report {
         nr_rows: 26_730_000,
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
     };
-    let settings =
-        Settings { memory_bytes: 16 << 30, unusable_permille: 125, filesystem: None };
+    let settings = Settings { memory_bytes: 16 << 30, unusable_permille: 125, filesystem: None };
     let command = words("folio predict py.folio");
     let mut report = Report::new(command, trace, settings, rows);
-    report.tool_version = "1.2.3".to_owned();
+    report.tool_version = String::from("1.2.3");
     report
 }
 

@@ -2,7 +2,7 @@
 
 mod list;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -177,21 +177,19 @@ impl PredictArgs {
 
 /// Before minutes of replay: whether the result will have a place, and is not the trace.
 fn check_output(output: &Path, trace: &Path) -> Result<()> {
-    if output.is_dir() {
-        bail!("cannot write {}: it is a directory; name a file in it", output.display());
-    }
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
     if same(output, trace) == Some(true) {
         bail!("{} is the trace itself; choose another file for the result", output.display());
     }
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
-    let found = fs::metadata(directory)
-        .with_context(|| format!("cannot write {}: {}", output.display(), directory.display()))?;
-    if !found.is_dir() {
-        bail!("cannot write {}: {} is not a directory", output.display(), directory.display());
-    }
-    Ok(())
+    let writable = if output.exists() {
+        OpenOptions::new().append(true).open(output).map(drop)
+    } else {
+        tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
+    };
+    writable.with_context(|| {
+        format!("cannot write {}; choose another place with --output", output.display())
+    })
 }
 
 impl PredictPlan {

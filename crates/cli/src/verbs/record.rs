@@ -40,7 +40,12 @@ pub(crate) struct RecordArgs {
     #[arg(short, long)]
     quiet: bool,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
     command: Vec<OsString>,
 }
 
@@ -132,9 +137,8 @@ fn summary(outcome: &Outcome) {
 }
 
 fn tasks(nr_threads: u32, nr_processes: u32) -> String {
-    let plural = |nr: u32, one: &str, more: &str| {
-        format!("{nr} {}", if nr == 1 { one } else { more })
-    };
+    let plural =
+        |nr: u32, one: &str, more: &str| format!("{nr} {}", if nr == 1 { one } else { more });
     format!(
         "{} in {}",
         plural(nr_threads, "thread", "threads"),

@@ -230,8 +230,7 @@ impl Tree {
 
     /// Last index a tree with this root can hold.
     fn last_index_below(&self, root: NodeId) -> u64 {
-        let bits = (self.node(root).level + 1) * CHUNK_SHIFT;
-        1_u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1)
+        last_index_at(self.node(root).level)
     }
 
     /// First page after the empty slot of `index`; `None` when nothing further on can be cached.
@@ -262,9 +261,15 @@ impl Tree {
 
     /// Raises the tree until it covers `index` at `level` or above.
     fn grow_root(&mut self, index: u64, level: u32) -> NodeId {
-        let mut root = match self.root {
-            Some(root) => root,
-            None => self.new_node(level, None),
+        let mut root = if let Some(root) = self.root {
+            root
+        } else {
+            // T2: an empty tree starts at the height it needs.
+            let mut height = level;
+            while index > last_index_at(height) {
+                height += 1;
+            }
+            self.new_node(height, None)
         };
         while index > self.last_index_below(root) || self.node(root).level < level {
             let above = self.new_node(self.node(root).level + 1, None);
@@ -313,6 +318,11 @@ impl Tree {
             self.root = Some(child);
         }
     }
+}
+
+/// Last index a tree with a root of `level` can hold.
+fn last_index_at(level: u32) -> u64 {
+    1_u64.checked_shl((level + 1) * CHUNK_SHIFT).map_or(u64::MAX, |end| end - 1)
 }
 
 #[cfg(test)]

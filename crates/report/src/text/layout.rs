@@ -9,8 +9,8 @@ use comfy_table::{
 };
 use largefolio_sim::replay::Outcome;
 
-use crate::figures::{self, size};
 use super::section::{Entry, Shown};
+use crate::figures::{self, size};
 
 /// ASCII: the same on a terminal, in a file and in a mail.
 const STYLE: TableStyle = TableStyle::new()
@@ -125,14 +125,14 @@ impl Column {
     /// An entry with its parts under those of the other lines.
     fn join(&self, entry: &Entry) -> String {
         let [value, aside, change] = self.parts;
-        let mut text = format!("{:>value$}", entry.value);
+        let mut text = vec![format!("{:>value$}", entry.value)];
         if aside > 0 {
-            text.push_str(&format!("{GAP}{:>aside$}", entry.aside));
+            text.push(format!("{:>aside$}", entry.aside));
         }
         if !self.is_reference {
-            text.push_str(&format!("{GAP}{:>change$}", entry.change));
+            text.push(format!("{:>change$}", entry.change));
         }
-        text
+        text.join(GAP)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, SizeRow};
 
-use crate::figures::size;
 use super::section::{Line, Section};
+use crate::figures::size;
 
 /// Every section of the table.
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
@@ -27,25 +27,20 @@ fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
 }
 
 /// The rows of BEHAVIOUR.md J.1 for one kind of file memory.
-fn mapped(
-    title: &'static str,
-    rows: &[Outcome],
-    census: impl Fn(&Outcome) -> &Census,
-) -> Section {
+fn mapped(title: &'static str, rows: &[Outcome], census: impl Fn(&Outcome) -> &Census) -> Section {
     let whole = each(rows, |row| census(row).mapped_bytes);
     let share = |label: String, get: &dyn Fn(&Outcome) -> u64| {
         Line::bytes(label, each(rows, get)).with_shares_of(&whole)
     };
     let sizes: BTreeSet<u64> =
         rows.iter().flat_map(|row| census(row).by_size.keys().copied()).collect();
-    let in_size = |row: &Outcome, size: u64| {
-        census(row).by_size.get(&size).copied().unwrap_or_default()
-    };
+    let in_size =
+        |row: &Outcome, size: u64| census(row).by_size.get(&size).copied().unwrap_or_default();
     let mut lines = vec![Line::bytes("all", whole.clone())];
     for &bytes in &sizes {
-        let is_base = rows.iter().all(|row| {
-            row.page_bytes == bytes || in_size(row, bytes) == SizeRow::default()
-        });
+        let is_base = rows
+            .iter()
+            .all(|row| row.page_bytes == bytes || in_size(row, bytes) == SizeRow::default());
         let kind = if is_base { "base pages" } else { "aligned" };
         let aligned = |row: &Outcome| in_size(row, bytes).aligned_bytes;
         lines.push(share(format!("{} {kind}", size_column(bytes)), &aligned));
@@ -101,8 +96,7 @@ fn reads(rows: &[Outcome]) -> Section {
 }
 
 fn tlb(rows: &[Outcome]) -> Section {
-    let references =
-        each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
+    let references = each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
     let line = |label: &str, get: fn(&Outcome) -> u64| {
         Line::counts(label, each(rows, get)).with_rates_of(&references)
     };
@@ -137,8 +131,14 @@ fn zeroed(rows: &[Outcome]) -> Section {
     Section::new(
         "Memory filled",
         vec![
-            Line::bytes("zeroed", each(rows, |row| row.zeroed_pages.saturating_mul(row.page_bytes))),
-            Line::bytes("copied", each(rows, |row| row.copied_pages.saturating_mul(row.page_bytes))),
+            Line::bytes(
+                "zeroed",
+                each(rows, |row| row.zeroed_pages.saturating_mul(row.page_bytes)),
+            ),
+            Line::bytes(
+                "copied",
+                each(rows, |row| row.copied_pages.saturating_mul(row.page_bytes)),
+            ),
         ],
     )
 }

@@ -85,8 +85,7 @@ impl Line {
                 ("", values.iter().map(show).collect())
             }
         };
-        let entries =
-            (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
+        let entries = (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
         Shown { label: self.label.clone(), unit, entries, is_heading: false }
     }
 
@@ -137,8 +136,7 @@ impl Section {
 
     /// Heading and lines written out; nothing where every line is zero.
     pub(super) fn show(&self) -> Vec<Shown> {
-        let lines: Vec<&Line> =
-            self.lines.iter().filter(|line| !line.values.is_zero()).collect();
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
         let nr_cells = match &first.values {
             Values::Bytes(values) | Values::Counts(values) => values.len(),

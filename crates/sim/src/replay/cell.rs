@@ -18,6 +18,7 @@ use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{AccessBits, Leaf, PteFlags};
 use largefolio_mm::ram::Counted;
+use largefolio_mm::rules::Arch;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Meta, Op, ThreadId};
@@ -137,6 +138,10 @@ pub struct Cell {
     pub(super) files: Vec<MappingId>,
     pub(super) sizes: Vec<u64>,
     pub(super) is_device: Vec<bool>,
+    /// Files with a build id: images whose segments a linker laid out.
+    pub(super) is_elf: Vec<bool>,
+    /// Pages the modelled programs are linked for.
+    pub(super) link: PageSize,
     pub(super) processes: Vec<Process>,
     pub(super) threads: Threads,
     pub(super) touched: Touched,
@@ -189,6 +194,8 @@ impl Cell {
             files: Vec::new(),
             sizes: Vec::new(),
             is_device: Vec::new(),
+            is_elf: Vec::new(),
+            link: link_page(spec.machine.arch).max(spec.kernel.rules.page),
             processes: Vec::new(),
             threads: Threads::default(),
             touched: Touched::default(),
@@ -224,6 +231,7 @@ impl Cell {
             self.sizes.push(file.size_bytes);
             // Devices have no page cache: a mapping of one is anonymous memory here.
             self.is_device.push(file.path.starts_with("/dev/") && file.size_bytes == 0);
+            self.is_elf.push(!file.build_id.is_empty());
         }
         self.touched = Touched::new(meta.files.len());
     }
@@ -421,6 +429,14 @@ impl Cell {
                 }
             }
         }
+    }
+}
+
+/// Pages that toolchains link for (`max-page-size`) where the kernel has smaller ones too.
+fn link_page(arch: Arch) -> PageSize {
+    match arch {
+        Arch::Arm64 => PageSize::K64,
+        Arch::X86_64 => PageSize::K4,
     }
 }
 

@@ -33,16 +33,15 @@ impl Cell {
             let before = self.image_part_below(meta, entry).filter(|_| is_image(&entry));
             let wanted = match (before, entry.kind) {
                 (Some(before), _) => {
-                    place::after(&before, start, file.map(|(_, pos)| pos), self.page())
+                    place::after(&before, start, file.map(|(_, pos)| pos), self.link)
                 }
                 (None, LayoutKind::Program) if start >= FIXED_BELOW => {
-                    PIE_BASE + (start & self.mask())
+                    PIE_BASE + (entry.pos & (self.link.bytes() - 1))
                 }
                 (None, LayoutKind::Program) => start,
                 (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
                 (None, LayoutKind::Interpreter) => {
-                    let span = place::reserve(image_len(meta, entry), self.page());
-                    self.free_place(0, entry.file, entry.pos, span)? + (start & self.mask())
+                    self.free_image(0, (entry.file, entry.pos), image_len(meta, entry))?
                 }
                 (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
             };
@@ -82,8 +81,7 @@ impl Cell {
     ) -> Result<(), CellError> {
         let mask = self.mask();
         let first = segment.placed & !mask;
-        let is_moved = self.page() != PageSize::K4;
-        self.is_replaced |= is_moved;
+        self.is_replaced |= self.link != PageSize::K4;
         let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
         // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
         // that grows) has that page already.
@@ -149,6 +147,21 @@ impl Cell {
         let addr = self.memory.mmap(mm, map)?;
         debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
         Ok(addr.0)
+    }
+
+    /// A free range for an image of `len` recorded bytes, with room for its segments to move apart:
+    /// the place of its first segment, which maps `pos` of the file. The loader aligns an image to
+    /// the pages it is linked for.
+    pub(super) fn free_image(
+        &mut self,
+        process: ProcessNr,
+        (file, pos): (Option<FileId>, u64),
+        len: u64,
+    ) -> Result<u64, CellError> {
+        let mask = self.link.bytes() - 1;
+        let free = self.free_place(process, file, pos, place::reserve(len, self.link))?;
+        let pos = pos & mask;
+        Ok(((free + mask) & !mask) + pos)
     }
 
     pub(super) fn page(&self) -> PageSize {

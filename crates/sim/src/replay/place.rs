@@ -2,8 +2,8 @@
 //!
 //! A recording has the layout of the recorder (an emulator packs mappings closely) and of the
 //! recording machine's base page. The modelled kernel places mappings its own way, congruent to
-//! huge pages where it does so, and a machine with larger base pages runs a program *linked for
-//! it*: its segments lie further apart. So every recorded range is a [`Segment`] with a shift:
+//! huge pages where it does so, and a machine with larger base pages, or any arm64 machine, runs a
+//! program *linked for* larger pages: its segments lie further apart. So every recorded range is a [`Segment`] with a shift:
 //!
 //! ```text
 //!   recorded   | headers | text     | data | bss |           4 KiB pages
@@ -17,7 +17,7 @@
 //! Invariants:
 //! - I1: segments do not overlap in recorded addresses.
 //! - I2: within an image, placed addresses ascend with recorded ones, and address and file
-//!   position are congruent mod the base page.
+//!   position are congruent mod the pages it is linked for.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +102,8 @@ impl Segments {
 
 /// Where a segment of an image goes: after `before` (the segment below it, in the same image) at
 /// the recorded distance, moved up until its pages are its own and its address is congruent to
-/// `pos` mod the base page (I2). A segment without a file (bss) continues where the one before
-/// ended.
+/// `pos` mod `page`, the pages the image is linked for (I2). A segment without a file (bss)
+/// continues where the one before ended.
 pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> u64 {
     let mask = page.bytes() - 1;
     let end = before.placed + (before.end - before.start);
@@ -114,13 +114,12 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
     wanted + (pos.wrapping_sub(wanted) & mask)
 }
 
-/// Bytes to reserve for an image of `len` recorded bytes: where base pages are larger than the
-/// recording's, its segments move apart, by at most one page each.
+/// Bytes to reserve for an image of `len` recorded bytes: where it is linked for larger pages than
+/// the recording's, its start is aligned and its segments move apart, by at most one page each.
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
     /// A shared library has four or five load segments and a bss; more than eight are unknown.
     const NR_SEGMENTS: u64 = 8;
-    let page_bytes = page.bytes();
-    let slack = if page == PageSize::K4 { 0 } else { NR_SEGMENTS * page_bytes };
+    let slack = if page == PageSize::K4 { 0 } else { NR_SEGMENTS * page.bytes() };
     len.saturating_add(slack)
 }
 

@@ -66,9 +66,12 @@ impl Cell {
         let placed = if let Some(fixed) = fixed {
             fixed
         } else {
-            let pos = pos.unwrap_or(0);
-            let span = if file.is_some() { place::reserve(len, self.page()) } else { len };
-            self.free_place(process, file.map(|(f, _)| f), pos, span)? + (pos & self.mask())
+            let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
+            if id.is_some_and(|id| self.is_elf[id as usize]) {
+                self.free_image(process, (id, pos), len)?
+            } else {
+                self.free_place(process, id, pos, len)? + (pos & self.mask())
+            }
         };
         let end = event.addr.saturating_add(len);
         let segment = Segment { start: event.addr, end, placed, file };
@@ -82,13 +85,16 @@ impl Cell {
     fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
         let (addr, segments) = (event.addr, &self.processes[process].segments);
         let over = segments.find(addr);
-        let is_small = self.page() == PageSize::K4;
         match over {
-            Some(over) if is_small || over.file.is_none() => Some(over.place(addr)),
             Some(over) => {
+                let is_image = over.file.is_some_and(|(file, _)| self.is_elf[file as usize]);
+                let link = if is_image { self.link } else { self.page() };
+                if link == PageSize::K4 || (over.file.is_none() && pos.is_none()) {
+                    return Some(over.place(addr));
+                }
                 let before = segments.before(addr).unwrap_or(over);
                 let before = before.part(before.start, before.end.min(addr));
-                Some(place::after(&before, addr, pos, self.page()))
+                Some(place::after(&before, addr, pos, link))
             }
             None => {
                 let (start, end) = (addr, addr.checked_add(event.len)?);

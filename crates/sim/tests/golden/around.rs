@@ -55,6 +55,19 @@ fn the_window_is_clipped_to_the_file() {
 }
 
 #[test]
+fn pages_of_a_folio_beyond_the_file_are_not_mapped() {
+    // B.5.5: the smallest folio holds pages 40..=43, the file ends with 41.
+    for kernel in ["6.12", "6.18", "7.2"] {
+        let mut world = World::x86(&format!("{kernel}+min-folio=16K"), "xfs", 42);
+        world.cache(32, 2);
+        world.cache(40, 2);
+        world.map_part(Prot::READ, (0, 64));
+        world.touch(33);
+        assert_eq!(world.present(), [(32, 35), (40, 41)], "{kernel}");
+    }
+}
+
+#[test]
 fn one_base_page_switches_it_off() {
     // B.5.1.
     let mut world = cached("6.12+fault-around=4K", 100).mapped(Prot::READ);

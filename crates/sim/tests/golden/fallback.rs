@@ -14,7 +14,7 @@ use crate::world::World;
 /// 64 MiB of 4K pages without one free block of `order`.
 fn fragmented(order: u8) -> Config {
     let order = Order::new(order);
-    let used_permille = 1000 / order.nr_pages() as u32 + 20;
+    let used_permille = (1000 >> order.get()) + 20;
     let fragmentation = Fragmentation { seed: 7, used_permille, order, unusable_permille: 1000 };
     Config { arch: Arch::Arm64, ram_bytes: 64 << 20, fragmentation: Some(fragmentation) }
 }

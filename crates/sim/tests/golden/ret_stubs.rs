@@ -28,12 +28,12 @@ impl Sweep {
             Self::Backward => pages.reverse(),
             Self::Random => {
                 let mut state: u64 = 0x5eed;
-                for last in (1..pages.len()).rev() {
+                for (last, nr) in (1..pages.len()).zip(2..) {
                     // xorshift64.
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    let other = state as usize % (last + 1);
+                    let other = usize::try_from(state % nr).unwrap();
                     pages.swap(last, other);
                 }
             }

@@ -44,13 +44,13 @@ fn run(kernel: &str, numbers: &[usize]) {
 
 /// Runs every sequence of up to `depth` operations.
 fn run_all(kernel: &str, depth: usize) {
-    for len in 1..=depth {
-        let nr_sequences = OPERATIONS.len().pow(len as u32);
-        for sequence in 0..nr_sequences {
-            let digit = |nr: usize| sequence / OPERATIONS.len().pow(nr as u32) % OPERATIONS.len();
-            let numbers: Vec<usize> = (0..len).map(digit).collect();
-            run(kernel, &numbers);
-        }
+    let mut sequences: Vec<Vec<usize>> = vec![vec![]];
+    for _ in 0..depth {
+        let with = |sequence: &Vec<usize>, next| sequence.iter().copied().chain([next]).collect();
+        let nexts = 0..OPERATIONS.len();
+        let longer = |sequence| nexts.clone().map(move |next| with(sequence, next));
+        sequences = sequences.iter().flat_map(longer).collect();
+        sequences.iter().for_each(|sequence| run(kernel, sequence));
     }
 }
 

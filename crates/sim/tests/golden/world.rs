@@ -1,12 +1,11 @@
 //! One file mapped by one process under a named kernel, and short ways to ask what happened.
 
-use std::collections::BTreeSet;
-
 use largefolio_mm::fault::{Access, Touched};
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::page_cache::Observed;
+use largefolio_mm::pgtable::PageTable;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Order, PageIndex, Vaddr, Vpn};
@@ -192,16 +191,11 @@ impl World {
 
     /// Ranges of file pages that are mapped, first and last page.
     pub(crate) fn present(&self) -> Vec<(u64, u64)> {
-        let base = self.base.vpn(self.memory.rules.page).0;
-        let mut pages = BTreeSet::new();
-        for vma in self.memory.space(self.mm).vmas.iter() {
-            let leaves = self.memory.space(self.mm).table.leaves(vma.start, vma.nr_pages());
-            for leaf in leaves {
-                let (first, end) = (leaf.first_vpn.max(vma.start), leaf.end_vpn().min(vma.end));
-                pages.extend(first.0 - base..end.0 - base);
-            }
-        }
-        ranges(pages.into_iter())
+        let base = self.base.vpn(self.memory.rules.page);
+        let leaves = self.memory.space(self.mm).table.leaves(base, PageTable::VPN_END.0 - base.0);
+        let pages = leaves.flat_map(|leaf| leaf.first_vpn.0 - base.0..leaf.end_vpn().0 - base.0);
+        self.validate();
+        ranges(pages)
     }
 
     pub(crate) fn validate(&self) {

@@ -12,17 +12,15 @@ use crate::errors::Exit;
 /// Writes kernels, machines, edits and filesystems with a line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let mut text = String::new();
-    let kernels = Kernel::names().map(|name| {
-        Ok((name.to_owned(), Kernel::parse(name)?.description))
-    });
+    let kernels =
+        Kernel::names().map(|name| Ok((name.to_owned(), Kernel::parse(name)?.description)));
     add(&mut text, "Kernels (--kernel)", &kernels.collect::<Result<Vec<_>>>()?);
-    let edits = EDITS.iter().map(|edit| {
-        (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value))
-    });
+    let edits = EDITS
+        .iter()
+        .map(|edit| (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value)));
     add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
-    let machines = machine::names().map(|name| {
-        Ok((name.to_owned(), Machine::named(name)?.description))
-    });
+    let machines =
+        machine::names().map(|name| Ok((name.to_owned(), Machine::named(name)?.description)));
     add(&mut text, "Machines (--machine)", &machines.collect::<Result<Vec<_>>>()?);
     text.push_str("Filesystems (--fs)\n  ");
     text.push_str(&filesystems().into_iter().collect::<Vec<_>>().join(", "));

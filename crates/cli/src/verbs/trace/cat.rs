@@ -2,7 +2,7 @@
 
 mod describe;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -95,7 +95,7 @@ impl CatPlan {
 enum Lines<'a> {
     Text(&'a [FileInfo], &'a mut dyn Write),
     Json(&'a mut dyn Write),
-    Csv(csv::Writer<&'a mut dyn Write>),
+    Csv(Box<csv::Writer<&'a mut dyn Write>>),
 }
 
 impl<'a> Lines<'a> {
@@ -103,7 +103,7 @@ impl<'a> Lines<'a> {
         match form {
             Form::Text => Self::Text(files, out),
             Form::Json => Self::Json(out),
-            Form::Csv => Self::Csv(csv::Writer::from_writer(out)),
+            Form::Csv => Self::Csv(Box::new(csv::Writer::from_writer(out))),
         }
     }
 
@@ -111,10 +111,11 @@ impl<'a> Lines<'a> {
         match self {
             Self::Text(files, out) => describe::line(*out, row, event, files)?,
             Self::Json(out) => {
-                serde_json::to_writer(&mut **out, &Record::new(row, event))?;
+                let record = Record::new(row, event);
+                serde_json::to_writer(&mut **out, &record).map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
             }
-            Self::Csv(csv) => csv.serialize(Record::new(row, event))?,
+            Self::Csv(csv) => csv.serialize(Record::new(row, event)).map_err(of_csv)?,
         }
         Ok(())
     }
@@ -124,5 +125,13 @@ impl<'a> Lines<'a> {
             csv.flush()?;
         }
         Ok(())
+    }
+}
+
+/// The system's error inside a CSV error, so that a closed output is known as one.
+fn of_csv(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
     }
 }

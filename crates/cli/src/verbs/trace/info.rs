@@ -70,11 +70,8 @@ impl InfoPlan {
     /// Reads the trace and writes what it holds.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let info = self.read()?;
-        let text = if self.is_json {
-            serde_json::to_string_pretty(&info)? + "\n"
-        } else {
-            info.text()
-        };
+        let text =
+            if self.is_json { serde_json::to_string_pretty(&info)? + "\n" } else { info.text() };
         console.deliver(text.as_bytes(), None)?;
         Ok(Exit::Done)
     }
@@ -187,7 +184,7 @@ impl Info {
         if files.is_empty() {
             return;
         }
-        let _ = writeln!(text, "\n{:>4} {:>12} {:<10} {}", "file", "size", "filesystem", "path");
+        let _ = writeln!(text, "\n{:>4} {:>12} {:<10} path", "file", "size", "filesystem");
         for (id, file) in files.iter().enumerate().take(NR_FILES_SHOWN) {
             let size = figures::bytes(file.size_bytes);
             let (filesystem, path) =

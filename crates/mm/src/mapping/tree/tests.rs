@@ -57,8 +57,23 @@ impl Pair {
         self.compare(index);
     }
 
+    /// T2, and the count of used slots.
+    fn check_nodes(&self) {
+        let mut left: Vec<NodeId> = self.tree.root.into_iter().collect();
+        while let Some(id) = left.pop() {
+            let node = self.tree.node(id);
+            let nr_used = node.slots.iter().filter(|&&slot| slot != Slot::Empty).count();
+            assert!(nr_used > 0 && nr_used == node.nr_used as usize, "node {id}: {nr_used} slots");
+            left.extend(node.slots.iter().filter_map(|slot| match slot {
+                Slot::Node(child) => Some(*child),
+                Slot::Empty | Slot::Folio(..) | Slot::Sibling(_) => None,
+            }));
+        }
+    }
+
     fn compare(&self, near: u64) {
         self.tree.validate().unwrap();
+        self.check_nodes();
         assert_eq!(self.tree.nr_pages(), self.naive.nr_pages());
         let ours: Vec<_> = self.tree.iter().collect();
         let theirs: Vec<_> = self.naive.iter().map(|entry| self.entry(entry)).collect();
@@ -99,7 +114,9 @@ proptest! {
             }
         }
         let left: Vec<_> = pair.naive.iter().map(|(first, ..)| first).collect();
-        left.into_iter().for_each(|first| pair.remove(first));
+        for first in left {
+            pair.remove(first);
+        }
         prop_assert!(pair.tree.root.is_none(), "an empty tree has no node");
     }
 }

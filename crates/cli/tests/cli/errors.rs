@@ -1,0 +1,155 @@
+//! What cannot be done: exit code 2, nothing on standard output, cause and remedy on standard
+//! error.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use parquet::data_type::Int32Type;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::support::{Place, text};
+
+#[test]
+fn unknown_names_come_with_the_nearest() {
+    let place = Place::with_trace();
+    for (words, hint) in [
+        ("--kernel 6.13", "6.12"),
+        ("--kernel 6.12+exec-blok=64K", "exec-block"),
+        ("--kernel 6.12+page=5K", "4K, 16K or 64K"),
+        ("--kernel ./none.toml", "none.toml"),
+        ("--machine altre", "altra"),
+        ("--machine cascadelake --kernel 6.12+page=64K", "it has 4K"),
+        ("--fs ext5", "ext4"),
+        ("--memory 12Q", "16G"),
+        ("--fragmentation 1001", "0..=1000"),
+        ("--json --csv", "cannot be used with"),
+        ("--cold --warm", "cannot be used with"),
+    ] {
+        let said = place.fails(&format!("predict mix.folio {words}"));
+        assert!(said.contains(hint), "{words}: {said}");
+    }
+}
+
+#[test]
+fn files_that_are_no_trace_are_named_with_what_they_are() {
+    let place = Place::new();
+    fs::write(place.path("text"), "hello, world\n").unwrap();
+    fs::write(place.path("image.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap();
+    fs::write(place.path("empty"), "").unwrap();
+    fs::create_dir(place.path("directory")).unwrap();
+    foreign_parquet(&place);
+    for name in ["text", "image.png", "empty", "directory", "foreign.parquet", "missing"] {
+        for verb in ["predict", "trace info", "trace cat"] {
+            let said = place.fails(&format!("{verb} {name}"));
+            assert!(said.contains(name), "{verb} {name}: {said}");
+            assert_eq!(said.lines().count(), 1, "{verb} {name}: {said}");
+        }
+    }
+    assert!(place.fails("predict directory").contains("it is a directory"));
+    assert!(place.fails("predict missing").contains("No such file"));
+}
+
+fn foreign_parquet(place: &Place) {
+    let schema = parse_message_type("message other { REQUIRED INT32 number; }").unwrap();
+    let file = fs::File::create(place.path("foreign.parquet")).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[1, 2, 3], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn a_file_without_read_permission_is_an_error() {
+    let place = Place::with_trace();
+    let path = place.path("mix.folio");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    if fs::File::open(&path).is_ok() {
+        eprintln!("SKIPPED a_file_without_read_permission_is_an_error: root may read everything");
+        return;
+    }
+    assert!(place.fails("predict mix.folio").contains("ermission"));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_found_before_the_replay() {
+    let place = Place::with_trace();
+    fs::create_dir(place.path("directory")).unwrap();
+    for output in ["/proc/x", "mix.folio/x", "missing/x", "directory"] {
+        let said = place.fails(&format!("predict mix.folio -o {output}"));
+        assert!(said.contains(output), "{said}");
+        let said = place.fails(&format!("trace gen zipf --runs 1 -o {output}"));
+        assert!(said.contains(output), "{said}");
+    }
+    let said = place.fails("predict mix.folio -o mix.folio");
+    assert!(said.contains("is the trace itself"), "{said}");
+    place.done("trace info mix.folio");
+}
+
+#[test]
+fn options_of_generators_are_checked_in_the_words_of_the_command_line() {
+    let place = Place::new();
+    for (words, option) in [
+        ("zipf --files 0", "--files is 0"),
+        ("random --file-size 5", "--file-size is 5"),
+        ("sequential --read-size 0", "--read-size is 0"),
+        ("ret-stubs --stub-size 5K", "--stub-size is 5120"),
+    ] {
+        let said = place.fails(&format!("trace gen {words} -o x.folio"));
+        assert!(said.contains(option), "{said}");
+        assert!(!place.path("x.folio").exists());
+    }
+}
+
+/// Cut and bit-flipped traces: an error or, where the damage does not matter, a result; never a
+/// panic's message.
+#[test]
+fn damaged_traces_never_show_a_panic() {
+    let place = Place::with_trace();
+    let whole = fs::read(place.path("mix.folio")).unwrap();
+    let step = whole.len() / 13;
+    for at in (0..whole.len()).step_by(step) {
+        fs::write(place.path("cut"), &whole[..at]).unwrap();
+        place.fails("trace info cut");
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x55;
+        fs::write(place.path("flipped"), &flipped).unwrap();
+        let output = place.run("predict flipped --kernel 6.12");
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 2)), "{at}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("internal error"), "{at}: {said}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::new();
+    place.done("trace gen zipf --runs 300000 -o long.folio");
+    for form in ["", "--json", "--csv"] {
+        let words = format!("trace cat long.folio {form}");
+        let mut child =
+            place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}");
+        assert_eq!(text(&output.stderr), "", "{words}");
+    }
+}
+
+#[test]
+fn an_output_that_is_full_is_an_error() {
+    let place = Place::with_trace();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = place.command("trace cat mix.folio");
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("No space left"), "{}", text(&output.stderr));
+}

@@ -1,0 +1,48 @@
+//! `--help` of every verb, and what `--list` and `--version` say.
+
+use crate::support::Place;
+
+#[test]
+fn help_of_every_verb() {
+    let verbs = [
+        "",
+        "record",
+        "predict",
+        "trace",
+        "trace info",
+        "trace cat",
+        "trace gen",
+        "trace gen ret-stubs",
+        "trace gen sequential",
+        "trace gen random",
+        "trace gen zipf",
+    ];
+    let place = Place::new();
+    for verb in verbs {
+        let help = place.done(&format!("{verb} --help"));
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{verb}: too wide");
+        let name = format!("help {verb}").trim().replace(' ', "_");
+        insta::assert_snapshot!(name, help);
+    }
+}
+
+#[test]
+fn no_verb_is_an_error_with_help_on_stderr() {
+    let said = Place::new().fails("");
+    assert!(said.contains("Usage: folio"), "{said}");
+}
+
+#[test]
+fn the_version_names_target_and_commit() {
+    let said = Place::new().done("--version");
+    assert!(said.starts_with(concat!("folio ", env!("CARGO_PKG_VERSION"), "\ntarget ")), "{said}");
+    assert!(said.contains("\ncommit "), "{said}");
+}
+
+#[test]
+fn the_list_has_kernels_edits_machines_and_filesystems() {
+    let list = Place::new().done("predict --list");
+    for expected in ["  7.2 ", "  +page=..", "  altra ", "ext4"] {
+        assert!(list.contains(expected), "{expected} is missing in\n{list}");
+    }
+}

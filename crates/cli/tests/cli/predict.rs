@@ -1,0 +1,192 @@
+//! `folio predict`.
+
+use std::collections::BTreeMap;
+
+use largefolio_report::figures::grouped;
+use serde_json::Value;
+
+use crate::support::{Place, text};
+
+const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
+
+#[test]
+fn cells_come_in_the_order_kernels_machines_seeds() {
+    let place = Place::with_trace();
+    let result = json(&place, "--kernel 6.18,6.12 --machine grace-64k,altra --seed 2,1");
+    let cells: Vec<_> = result["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| format!("{} {} {}", row["kernel"], row["machine"], row["seed"]))
+        .collect();
+    let expected = [
+        "\"6.18\" \"grace-64k\" 2",
+        "\"6.18\" \"grace-64k\" 1",
+        "\"6.18\" \"altra\" 2",
+        "\"6.18\" \"altra\" 1",
+        "\"6.12\" \"grace-64k\" 2",
+        "\"6.12\" \"grace-64k\" 1",
+        "\"6.12\" \"altra\" 2",
+        "\"6.12\" \"altra\" 1",
+    ];
+    assert_eq!(cells, expected);
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes() {
+    let place = Place::with_trace();
+    let words = format!("predict mix.folio {CELLS} --fragmentation 500 --seed 3 --json");
+    assert_eq!(place.done(&words), place.done(&words));
+}
+
+#[test]
+fn a_result_can_go_to_a_file() {
+    let place = Place::with_trace();
+    let printed = place.done("predict mix.folio --csv");
+    assert_eq!(place.done("predict mix.folio --csv -o out.csv"), "");
+    assert_eq!(std::fs::read_to_string(place.path("out.csv")).unwrap(), printed);
+}
+
+#[test]
+fn json_names_schema_tool_command_trace_and_settings() {
+    let place = Place::with_trace();
+    let result = json(&place, "--kernel 6.12 --memory 1G --fs xfs --fragmentation 10");
+    assert_eq!(result["schema_version"], 1);
+    assert_eq!(result["tool_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(result["command_line"][0], "folio");
+    assert_eq!(result["command_line"][2], "mix.folio");
+    assert_eq!(result["trace"]["path"], "mix.folio");
+    assert_eq!(result["trace"]["nr_rows"], 20_004);
+    assert_eq!(result["settings"]["memory_bytes"], 1 << 30);
+    assert_eq!(result["settings"]["unusable_permille"], 10);
+    assert_eq!(result["settings"]["filesystem"], "xfs");
+    assert_eq!(result["rows"][0]["cache"], "cold");
+}
+
+#[test]
+fn a_warm_cache_reads_nothing() {
+    let place = Place::with_trace();
+    let result = json(&place, "--kernel 6.12 --warm");
+    assert_eq!(result["rows"][0]["cache"], "warm");
+    assert_eq!(result["rows"][0]["reads"]["bytes"], 0);
+    assert!(place.done("predict mix.folio --warm").contains("Warm page cache"));
+}
+
+#[test]
+fn a_filesystem_without_large_folios_has_base_pages_only() {
+    let place = Place::with_trace();
+    let result = json(&place, "--kernel 7.2 --fs none");
+    let sizes = result["rows"][0]["cached_bytes"].as_object().unwrap();
+    assert_eq!(sizes.keys().collect::<Vec<_>>(), ["4096"]);
+}
+
+#[test]
+fn seeds_without_fragmentation_draw_a_warning() {
+    let place = Place::with_trace();
+    let output = place.run("predict mix.folio --seed 1,2 --csv");
+    assert!(text(&output.stderr).contains("--fragmentation"), "{}", text(&output.stderr));
+    let output = place.run("predict mix.folio --seed 1,2 --csv --fragmentation 500");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn csv_has_the_numbers_of_the_json() {
+    let place = Place::with_trace();
+    let result = json(&place, CELLS);
+    let csv = place.done(&format!("predict mix.folio {CELLS} --csv"));
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let mut nr_numbers = 0;
+    for record in reader.records() {
+        let record = record.unwrap();
+        let row = cell(&result, &record[0], &record[1]);
+        let pointer = pointer_of(&record[5], &record[6]);
+        let expected = row.pointer(&pointer).unwrap_or_else(|| panic!("no {pointer}"));
+        assert_eq!(record[7], expected.to_string(), "{pointer}");
+        assert_eq!(record[2], row["page_bytes"].to_string());
+        nr_numbers += 1;
+    }
+    // Every integer of the rows but page_bytes and seed.
+    let nr_expected: usize =
+        result["rows"].as_array().unwrap().iter().map(|row| nr_integers(row) - 2).sum();
+    assert_eq!(nr_numbers, nr_expected);
+}
+
+/// Where the JSON of a row has a metric of the CSV.
+fn pointer_of(metric: &str, folio_bytes: &str) -> String {
+    let (head, rest) = metric.split_once('_').unwrap_or((metric, ""));
+    match (head, rest) {
+        ("text" | "data", "aligned" | "unaligned") => {
+            format!("/folios/{head}/by_size/{folio_bytes}/{rest}_bytes")
+        }
+        ("text" | "data", _) => format!("/folios/{head}/{rest}_bytes"),
+        ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
+        ("reads", "read") => "/reads/bytes".to_owned(),
+        ("reads", "used") => "/reads/used_bytes".to_owned(),
+        ("tlb", _) => match rest.split_once('_') {
+            Some((side @ ("instruction" | "data"), what)) => format!("/tlb/{side}/{what}"),
+            _ => format!("/tlb/{rest}"),
+        },
+        ("pmd", _) => format!("/pmd_refused/{}", rest.trim_start_matches("refused_")),
+        ("zeroed" | "copied", _) => format!("/{head}_pages"),
+        _ => format!("/{head}/{rest}"),
+    }
+}
+
+fn nr_integers(value: &Value) -> usize {
+    match value {
+        Value::Number(number) => usize::from(number.is_u64()),
+        Value::Array(values) => values.iter().map(nr_integers).sum(),
+        Value::Object(values) => values.values().map(nr_integers).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn the_table_has_the_numbers_of_the_json() {
+    let place = Place::with_trace();
+    let result = json(&place, CELLS);
+    let words = format!("predict mix.folio {CELLS}");
+    let table = place.command(&words).env("COLUMNS", "1000").output().unwrap();
+    let lines = lines_of(&text(&table.stdout));
+    for (section, label, pointer) in [
+        ("Faults", "all", "/faults/total"),
+        ("Faults", "major", "/faults/major"),
+        ("Faults", "copy on write", "/faults/cow"),
+        ("Reading files", "readahead windows", "/reads/windows"),
+        ("TLB", "walks, data", "/tlb/data/l2_misses"),
+        ("TLB", "walks, instructions", "/tlb/instruction/l2_misses"),
+    ] {
+        let shown = &lines[&format!("{section}: {label}")];
+        let rows = result["rows"].as_array().unwrap();
+        let expected: Vec<String> = rows
+            .iter()
+            .map(|row| grouped(row.pointer(pointer).unwrap().as_u64().unwrap()))
+            .collect();
+        assert_eq!(shown, &expected, "{section}: {label}");
+    }
+}
+
+/// The first number of every column, by `section: label`.
+fn lines_of(table: &str) -> BTreeMap<String, Vec<String>> {
+    let (mut lines, mut section) = (BTreeMap::new(), String::new());
+    for line in table.lines().filter(|line| line.contains(" |")) {
+        let mut cells = line.split('|');
+        let label = cells.next().unwrap();
+        if !label.starts_with("   ") {
+            section = label.trim().to_owned();
+            continue;
+        }
+        let first = |cell: &str| cell.split_whitespace().next().unwrap_or("").to_owned();
+        lines.insert(format!("{section}: {}", label.trim()), cells.map(first).collect());
+    }
+    lines
+}
+
+fn json(place: &Place, words: &str) -> Value {
+    serde_json::from_str(&place.done(&format!("predict mix.folio {words} --json"))).unwrap()
+}
+
+fn cell<'a>(result: &'a Value, kernel: &str, machine: &str) -> &'a Value {
+    let mut rows = result["rows"].as_array().unwrap().iter();
+    rows.find(|row| row["kernel"] == kernel && row["machine"] == machine).unwrap()
+}

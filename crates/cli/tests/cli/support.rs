@@ -1,0 +1,59 @@
+//! Running `folio` in a directory of its own.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+/// A directory in which commands run.
+pub(crate) struct Place(pub(crate) TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// A directory with a small generated trace `mix.folio`.
+    pub(crate) fn with_trace() -> Self {
+        let place = Self::new();
+        let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000";
+        place.done(&format!("{words} -o mix.folio"));
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn command(&self, words: &str) -> std::process::Command {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("folio"));
+        command.current_dir(self.0.path()).args(words.split_whitespace());
+        command.env("COLUMNS", "100").env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    pub(crate) fn run(&self, words: &str) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// Standard output of a command that succeeds.
+    pub(crate) fn done(&self, words: &str) -> String {
+        let output = self.run(words);
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Standard error of a command that exits with 2 and prints no result.
+    pub(crate) fn fails(&self, words: &str) -> String {
+        let output = self.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(output.stdout.is_empty(), "{words}: {}", text(&output.stdout));
+        assert!(!said.contains("panicked") && !said.contains("internal error"), "{said}");
+        said
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

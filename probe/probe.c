@@ -1,0 +1,407 @@
+/* Runs one named workload on a file and writes what the kernel did as a recording.
+ *
+ *   probe file=PATH trace=INSTANCE fs=ext4 prot=r advice=plain pattern=seq n=100 ...
+ *
+ * The format of the output, and every key, is in recordings/README.md. Needs root: it reads page
+ * frame numbers and writes to a tracefs instance. Caches must have been dropped before.
+ */
+#include "sys.h"
+#include "trace.h"
+#include "report.h"
+
+#define NR_MAPS 4
+#define NR_OPENS 4
+#define BASE 0x400000000000UL
+#define MAP_SPACING (1UL << 36)
+
+struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice; };
+
+static u64 page = 4096;
+static struct { const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors; } arg;
+static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
+static struct mapping maps[NR_MAPS];
+static u64 nr_maps;
+static int fds[NR_OPENS];
+static u64 file_pages, inode, resident_before;
+static u64 *pfns;
+static char *text;
+static u8 *read_buffer;
+static u64 faults[2];
+
+/* --- actions ---------------------------------------------------------------------------------- */
+
+static void settle(void)
+{
+    if (num.settle_us) { sleep_us(num.settle_us); }
+}
+
+static void touch(u64 index, u64 map, int is_write)
+{
+    struct mapping *m = &maps[map];
+    if (index < m->first || index >= m->first + m->nr || index >= file_pages) { return; }
+    put("T ");
+    put_number(index, 10);
+    if (map || is_write) { put(" "); put_number(map, 10); }
+    if (is_write) { put(" w"); }
+    mark();
+    volatile u8 *at = (u8 *)(m->at + (index - m->first) * page);
+    if (is_write) { *at = (u8)index; }
+    else if (equal(m->prot, "rxc")) { ((void (*)(void))at)(); }
+    else { (void)*at; }
+    settle();
+}
+
+static void file_io(char kind, u64 pos, u64 len, u64 open, int is_short)
+{
+    put_char(kind);
+    put(" ");
+    put_number(pos / page, 10);
+    put(" ");
+    put_number(pos % page, 10);
+    if (!is_short) {
+        put(" ");
+        put_number(len, 10);
+        put(" ");
+        put_number(open, 10);
+    }
+    mark();
+    s64 nr = kind == 'B' ? SYS_pread : SYS_pwrite;
+    must(sys4(nr, fds[open], (s64)read_buffer, (s64)len, (s64)pos), "read or write of", arg.file);
+    settle();
+}
+
+static void advise(struct mapping *m, const char *advice)
+{
+    static const struct { const char *name; int values[2]; } ADVICES[] = {
+        { "plain", { -1, -1 } }, { "huge", { 14, -1 } }, { "nohuge", { 15, -1 } },
+        { "random", { 1, -1 } }, { "seq", { 2, -1 } }, { "willneed", { 3, -1 } },
+        { "normal", { 0, -1 } }, { "hugerandom", { 14, 1 } }, { "hugeseq", { 14, 2 } },
+        { "dontneed", { 4, -1 } },
+    };
+    for (u64 i = 0; i < sizeof ADVICES / sizeof *ADVICES; i++) {
+        if (!equal(advice, ADVICES[i].name)) { continue; }
+        for (int k = 0; k < 2 && ADVICES[i].values[k] >= 0; k++) {
+            must(sys3(SYS_madvise, (s64)m->at, (s64)(m->nr * page), ADVICES[i].values[k]),
+                 "madvise", advice);
+        }
+        return;
+    }
+    fatal("unknown advice", advice, 0);
+}
+
+static void point(u64 map)
+{
+    struct mapping *m = &maps[map];
+    put("p ");
+    put_number(map, 10);
+    mark();
+    /* One mark per run would flood the buffer of a scattered mapping: at most 64 are written. */
+    read_pagemap(m->at, m->nr, page, pfns);
+    u64 written = 0;
+    for (u64 i = 0; i < m->nr && written < 64; i++) {
+        if (!pfns[i]) { continue; }
+        u64 end = i;
+        while (end + 1 < m->nr && pfns[end + 1]) { end++; }
+        run_name = 'p';
+        run_base = m->first;
+        put("p ");
+        put_number(map, 10);
+        put(" ");
+        put_number(m->first + i, 10);
+        put("..");
+        put_number(m->first + end, 10);
+        mark();
+        written++;
+        i = end;
+    }
+}
+
+/* --- patterns --------------------------------------------------------------------------------- */
+
+static u64 random_state;
+static u64 next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* The page that step `k` of the pattern touches. */
+static u64 page_of_step(const char *pattern, u64 k, u64 nr)
+{
+    const char *rest;
+    if (equal(pattern, "seq")) { return k; }
+    if (equal(pattern, "back")) { return k < nr ? nr - 1 - k : nr; }
+    if (equal(pattern, "rand")) { return next_random() % nr; }
+    if (equal(pattern, "hot")) {
+        u64 draw = next_random();
+        return draw % 8 ? nr / 4 + (draw >> 8) % 64 : (draw >> 8) % nr;
+    }
+    if (begins(pattern, "two", &rest)) {
+        u64 stride = *rest ? as_number(rest) : 1;
+        return (k % 2) * (nr / 2) + k / 2 * stride;
+    }
+    if (begins(pattern, "stride", &rest)) { return k * as_number(rest); }
+    if (begins(pattern, "mid", &rest)) { return as_number(rest) + k; }
+    fatal("unknown pattern", pattern, 0);
+}
+
+/* `read4096`, `readback4096`, `readrand4096`, `readtwo4096`, `readopens4096`. */
+static void read_pattern(const char *how)
+{
+    const char *rest;
+    int is_plain = *how >= '0' && *how <= '9';
+    char kind = is_plain ? 's' : begins(how, "back", &rest) ? 'b' : begins(how, "rand", &rest) ? 'r'
+        : begins(how, "two", &rest) ? 't' : begins(how, "opens", &rest) ? 'o' : 0;
+    if (!kind) { fatal("unknown pattern read", how, 0); }
+    u64 len = as_number(is_plain ? how : rest), last = num.bytes / len;
+    for (u64 k = 0; k < num.n; k++) {
+        u64 at = kind == 's' ? k : kind == 'b' ? last - 1 - k : kind == 'r' ? next_random() % last
+            : k / 2 + (k % 2) * (last / 2);
+        if ((kind == 's' || kind == 'b') && k >= last) { break; }
+        file_io('B', at * len, len, kind == 'o' ? k % 2 : 0, is_plain);
+    }
+}
+
+/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0. */
+static const char *operation(const char *op)
+{
+    char kind = *op++;
+    u64 index = 0, offset = 0, len = page, times = 1, which = 0;
+    char advice[16] = "";
+    if (kind == 'a') {
+        u64 n = 0;
+        for (op++; *op && *op != ',' && *op != '/' && n < 15; n++) { advice[n] = *op++; }
+        advice[n] = 0;
+    }
+    if (*op >= '0' && *op <= '9') { index = number(&op, 10); }
+    if (*op == '.') { op++; offset = number(&op, 10); }
+    if (*op == '+') { op++; len = number(&op, 10); }
+    if (*op == 'x') { op++; times = number(&op, 10); }
+    if (*op == '/') { op++; which = number(&op, 10); }
+    for (u64 k = 0; k < times; k++) {
+        if (kind == 't' || kind == 'w') { touch(index + k, which, kind == 'w'); }
+        else if (kind == 'b') { file_io('B', index * page + offset + k * len, len, which, 0); }
+        else if (kind == 's') { file_io('S', index * page + offset + k * len, len, which, 0); }
+        else if (kind == 'p') { point(which); }
+        else if (kind == 'a') {
+            put("V ");
+            put(advice);
+            put(" ");
+            put_number(which, 10);
+            mark();
+            advise(&maps[which], advice);
+            settle();
+        } else { fatal("unknown operation before", op, 0); }
+    }
+    return *op == ',' ? op + 1 : op;
+}
+
+static void run_pattern(void)
+{
+    const char *rest;
+    random_state = (num.seed + 1) * 0x9e3779b97f4a7c15UL;
+    if (equal(arg.pattern, "ops")) {
+        for (const char *op = arg.ops; *op;) { op = operation(op); }
+    } else if (begins(arg.pattern, "read", &rest)) {
+        read_pattern(rest);
+    } else {
+        int is_write = equal(maps[0].prot, "rw");
+        for (u64 k = 0; k < num.n; k++) {
+            touch(page_of_step(arg.pattern, k, file_pages), k % nr_maps, is_write);
+        }
+    }
+}
+
+/* --- set-up ----------------------------------------------------------------------------------- */
+
+static void add_mapping(struct mapping m)
+{
+    int prot = PROT_READ | (equal(m.prot, "r") ? 0 : equal(m.prot, "rw") ? PROT_WRITE : PROT_EXEC);
+    int share = equal(m.share, "shared") ? MAP_SHARED : MAP_PRIVATE;
+    if (!m.nr) { m.nr = file_pages - m.first; }
+    u64 want = BASE + nr_maps * MAP_SPACING + (m.first + num.skew) * page;
+    s64 at = call6(SYS_mmap, (s64)want, (s64)(m.nr * page), prot, share | MAP_FIXED_NOREPLACE,
+                   fds[m.open], (s64)(m.first * page));
+    m.at = (u64)must(at, "cannot map", arg.file);
+    maps[nr_maps++] = m;
+    advise(&m, m.advice);
+}
+
+/* `also=prot,share,advice,open,first,pages`: a second mapping. */
+static void add_also(char *spec)
+{
+    char *part[6] = { spec };
+    for (int k = 1; *spec && k < 6; spec++) {
+        if (*spec == ',') { *spec = 0; part[k++] = spec + 1; }
+    }
+    if (!part[5]) { fatal("also= needs six parts, not", part[0], 0); }
+    struct mapping m = { .prot = part[0], .share = part[1], .advice = part[2],
+                         .open = (int)as_number(part[3]), .first = as_number(part[4]),
+                         .nr = as_number(part[5]) };
+    add_mapping(m);
+}
+
+static void examine_file(void)
+{
+    struct { u64 words[32]; } statx = { { 0 } };
+    must(call6(SYS_statx, AT_FDCWD, (s64)arg.file, 0, 0x7ff, (s64)&statx, 0), "statx", arg.file);
+    inode = statx.words[4];
+    num.bytes = statx.words[5];
+    file_pages = (num.bytes + page - 1) / page;
+}
+
+/* Residency before, through a mapping of its own that is gone again. */
+static void check_cold(void)
+{
+    int fd = open_file(arg.file, O_RDONLY);
+    must(fd, "cannot open", arg.file);
+    sys4(SYS_fadvise, fd, 0, 0, 4);
+    s64 at = call6(SYS_mmap, 0, (s64)(file_pages * page), PROT_READ, MAP_SHARED, fd, 0);
+    must(at, "cannot map", arg.file);
+    resident_before = resident((u64)at, file_pages, page, (u8 *)text);
+    sys2(SYS_munmap, at, (s64)(file_pages * page));
+    sys1(SYS_close, fd);
+    if (resident_before) { fatal("still cached before the start:", arg.file, (s64)resident_before); }
+}
+
+static void usage_of_faults(s64 sign)
+{
+    s64 rusage[18] = { 0 };
+    sys2(SYS_getrusage, 0, (s64)rusage);
+    faults[0] += (u64)(sign * rusage[8]);
+    faults[1] += (u64)(sign * rusage[9]);
+}
+
+static const char *or_dash(const char *value) { return value ? value : "-"; }
+
+static void header(u64 events, u64 lost)
+{
+    char release[6 * 65];
+    sys1(SYS_uname, (s64)release);
+    struct { const char *key, *value; } words[] = {
+        { "# kernel=", release + 130 }, { " arch=", ARCH }, { " variant=", arg.variant },
+        { " fs=", arg.fs }, { " read_ahead_kb=", arg.ra }, { " max_sectors_kb=", arg.sectors },
+        { " prot=", maps[0].prot }, { " map=", nr_maps ? maps[0].share : "none" },
+        { " advice=", maps[0].advice }, { " pattern=", arg.pattern },
+    };
+    for (u64 i = 0; i < sizeof words / sizeof *words; i++) {
+        put(words[i].key);
+        put(or_dash(words[i].value));
+    }
+    put_pair("page", page);
+    put_pair("file_pages", file_pages);
+    put_pair("file_bytes", num.bytes);
+    put_pair("n", num.n);
+    put_pair("seed", num.seed);
+    put_pair("opens", num.opens);
+    put_pair("skew", num.skew);
+    put_pair("resid_before", resident_before);
+    put_pair("minflt", faults[0]);
+    put_pair("majflt", faults[1]);
+    put_pair("ra_pages", as_number(or_dash(arg.ra)) * 1024 / page);
+    put_pair("events", events);
+    put_pair("lost", lost);
+    put("\n");
+    for (u64 i = 0; i < nr_maps; i++) {
+        struct mapping *m = &maps[i];
+        put("N ");
+        put_number(i, 10);
+        put_pair("open", (u64)m->open);
+        put_pair("first", m->first);
+        put_pair("pages", m->nr);
+        put(" prot=");
+        put(m->prot);
+        put(" map=");
+        put(m->share);
+        put(" advice=");
+        put(m->advice);
+        put(" addr=0x");
+        put_number(m->at, 16);
+        put("\n");
+    }
+}
+
+static void footer(void)
+{
+    for (u64 i = 0; i < nr_maps; i++) {
+        struct mapping *m = &maps[i];
+        if (i) { put("N "); put_number(i, 10); put("\n"); }
+        report_mapping(m->at, m->nr, m->first, page, pfns, 1);
+        report_smaps(m->at, text, 1 << 20);
+    }
+}
+
+static void workload(struct mapping first, char *also, int has_mapping)
+{
+    text = anonymous(TEXT_ROOM);
+    read_buffer = anonymous(16UL << 20);
+    examine_file();
+    pfns = anonymous(file_pages * 8 + page);
+    check_cold();
+    for (u64 i = 0; i < num.opens && i < NR_OPENS; i++) {
+        fds[i] = open_file(arg.file, O_RDWR);
+        must(fds[i], "cannot open", arg.file);
+    }
+    /* Read patterns fault the buffer now, not in the recorded part. */
+    for (u64 i = 0; i < 16UL << 20; i += page) { read_buffer[i] = 1; }
+    u64 events = trace_start(arg.trace, inode);
+    if (has_mapping) { add_mapping(first); }
+    if (also) { add_also(also); }
+    usage_of_faults(-1);
+    run_pattern();
+    usage_of_faults(1);
+    put("E 0");
+    mark();
+    u64 lost = trace_stop();
+    header(events, lost);
+    trace_lines(text, page);
+    footer();
+    flush_to(1);
+    if (lost) { fatal("events were lost in", arg.trace, (s64)lost); }
+}
+
+void start(s64 *stack) __attribute__((noreturn, used));
+void start(s64 *stack)
+{
+    char **argv = (char **)(stack + 1);
+    s64 argc = stack[0], *aux = stack + argc + 2;
+    struct mapping first = { .prot = "r", .share = "shared", .advice = "plain" };
+    char *also = 0;
+    u64 cpu = 0, mask[16] = { 0 };
+    while (*aux++) { }
+    for (; aux[0]; aux += 2) {
+        if (aux[0] == 6) { page = (u64)aux[1]; }
+    }
+    struct { const char *key; const char **value; } words[] = {
+        { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
+        { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
+        { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "prot=", &first.prot },
+        { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
+    };
+    struct { const char *key; u64 *value; } numbers[] = {
+        { "n=", &num.n }, { "seed=", &num.seed }, { "opens=", &num.opens },
+        { "settle=", &num.settle_us }, { "first=", &first.first }, { "pages=", &first.nr },
+        { "skew=", &num.skew }, { "cpu=", &cpu },
+    };
+    for (s64 i = 1; i < argc; i++) {
+        const char *value;
+        int is_known = 0;
+        for (u64 k = 0; k < sizeof words / sizeof *words; k++) {
+            if (begins(argv[i], words[k].key, &value)) { *words[k].value = value; is_known = 1; }
+        }
+        for (u64 k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            if (begins(argv[i], numbers[k].key, &value)) {
+                *numbers[k].value = as_number(value);
+                is_known = 1;
+            }
+        }
+        if (!is_known) { fatal("unknown argument", argv[i], 0); }
+    }
+    if (!arg.file || !arg.trace || !arg.pattern) { fatal("file=, trace= and", "pattern= are needed", 0); }
+    mask[cpu / 64] = 1UL << (cpu % 64);
+    sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
+    workload(first, also, !equal(first.share, "none"));
+    quit(0);
+}

@@ -1,0 +1,209 @@
+/* A tracefs instance: set up, read back, and written as recording lines.
+ *
+ * The instance filters on one inode, so that only the file under test is recorded. The probe marks
+ * its own actions in the same buffer (`trace_marker`), which puts both in one order.
+ */
+#ifndef LARGEFOLIO_TRACE_H
+#define LARGEFOLIO_TRACE_H
+#include "sys.h"
+
+#define BUFFER_KB "32768"
+#define TEXT_ROOM (256UL << 20)
+
+static const char *trace_dir;
+static int marker_fd = -1;
+static char trace_path[4096];
+
+static int trace_set(const char *name, const char *value)
+{
+    return write_file(path_of(trace_path, trace_dir, name), value);
+}
+
+/* Whether the event exists and now filters on the inode. */
+static int trace_event(const char *event, u64 inode)
+{
+    char name[128], filter[64] = "i_ino==", digits[24];
+    int n = 0, at = 7;
+    memcpy(name, "events/", 7);
+    memcpy(name + 7, event, length(event) + 1);
+    u64 end = length(name);
+    do { digits[n++] = (char)('0' + inode % 10); } while ((inode /= 10));
+    while (n) { filter[at++] = digits[--n]; }
+    filter[at] = 0;
+    memcpy(name + end, "/filter", 8);
+    if (!trace_set(name, filter)) { return 0; }
+    memcpy(name + end, "/enable", 8);
+    return trace_set(name, "1");
+}
+
+static const char *const EVENTS[] = {
+    "filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_delete_from_page_cache",
+    "filemap/mm_filemap_fault", "filemap/mm_filemap_map_pages", "filemap/mm_filemap_get_pages",
+    "readahead/page_cache_ra_order", "readahead/page_cache_ra_unbounded",
+    "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", 0,
+};
+
+/* Empties the instance and starts it; returns a bit for each event that this kernel has. */
+static u64 trace_start(const char *dir, u64 inode)
+{
+    u64 found = 0;
+    trace_dir = dir;
+    if (!trace_set("tracing_on", "0")) { fatal("no tracefs instance at", dir, 2); }
+    trace_set("buffer_size_kb", BUFFER_KB);
+    trace_set("options/context-info", "0");
+    trace_set("options/overwrite", "0");
+    for (u64 i = 0; EVENTS[i]; i++) {
+        found |= (u64)trace_event(EVENTS[i], inode) << i;
+    }
+    if (!(found & 1)) { fatal("this kernel has no event", EVENTS[0], 2); }
+    int fd = open_file(path_of(trace_path, dir, "trace"), O_WRONLY | O_TRUNC);
+    sys1(SYS_close, (s64)fd);
+    marker_fd = open_file(path_of(trace_path, dir, "trace_marker"), O_WRONLY);
+    must(marker_fd, "cannot open", trace_path);
+    trace_set("tracing_on", "1");
+    return found;
+}
+
+/* Puts the gathered output as one line into the trace. */
+static void mark(void)
+{
+    if (marker_fd >= 0) { flush_to(marker_fd); }
+    out_len = 0;
+}
+
+/* Stops the instance; the number of lost events. */
+static u64 trace_stop(void)
+{
+    char stats[1024], name[64] = "per_cpu/cpu0/stats";
+    static const char *const LOST[] = { "overrun: ", "commit overrun: ", "dropped events: " };
+    u64 lost = 0;
+    trace_set("tracing_on", "0");
+    for (u64 cpu = 0; cpu < 100; cpu++) {
+        u64 at = 11;
+        if (cpu >= 10) { name[at++] = (char)('0' + cpu / 10); }
+        name[at++] = (char)('0' + cpu % 10);
+        memcpy(name + at, "/stats", 7);
+        if (read_file(path_of(trace_path, trace_dir, name), stats, sizeof stats) < 0) { break; }
+        for (const char *line = stats; *line; line++) {
+            const char *value;
+            for (u64 i = 0; i < 3; i++) {
+                if (begins(line, LOST[i], &value)) { lost += number(&value, 10); }
+            }
+            while (*line && *line != '\n') { line++; }
+            if (!*line) { break; }
+        }
+    }
+    return lost;
+}
+
+static void put_field(const char *line, const char *key)
+{
+    const char *value = within(line, key);
+    put(" ");
+    if (!value) { put("-"); return; }
+    while (*value && *value != ' ' && *value != '\n') { put_char(*value++); }
+}
+
+static u64 field(const char *line, const char *key, u64 base)
+{
+    const char *value = within(line, key);
+    return value ? number(&value, base) : 0;
+}
+
+/* Insertions of one order that follow each other, still to be written. */
+static struct { char kind; u64 index, order, times; } run;
+static void put_run(void)
+{
+    if (run.times) {
+        put_char(run.kind);
+        put(" ");
+        put_number(run.index, 10);
+        put(" ");
+        put_number(run.order, 10);
+        if (run.times > 1) { put(" x"); put_number(run.times, 10); }
+        put("\n");
+    }
+    run.times = 0;
+}
+static void folio_line(char kind, u64 index, u64 order)
+{
+    u64 next = run.index + (run.times << run.order);
+    if (run.times && run.kind == kind && run.order == order && next == index) {
+        run.times++;
+        return;
+    }
+    put_run();
+    run.kind = kind;
+    run.index = index;
+    run.order = order;
+    run.times = 1;
+}
+
+/* `W a b` and `G a b`: a range printed as bytes. */
+static void range_line(const char *name, const char *line, u64 page)
+{
+    const char *value = within(line, " ofs=");
+    u64 first = value ? number(&value, 10) : 0;
+    u64 last = value && *value == '-' ? (value++, number(&value, 10)) : first;
+    put_run();
+    put(name);
+    put_number(first / page, 10);
+    put(" ");
+    put_number(last / page, 10);
+    put("\n");
+}
+
+static void fields_line(const char *name, const char *line, const char *const *keys)
+{
+    put_run();
+    put(name);
+    for (; *keys; keys++) { put_field(line, *keys); }
+    put("\n");
+}
+
+static void put_line(const char *line)
+{
+    put_run();
+    while (*line && *line != '\n') { put_char(*line++); }
+    put("\n");
+}
+
+static void event_line(const char *line, u64 page)
+{
+    static const char *const ORDER[] = { "index=", " order=", " size=", "async_size=", "ra_pages=", 0 };
+    static const char *const UNBOUNDED[] = { "index=", "nr_to_read=", "lookahead_size=", 0 };
+    static const char *const ENTRY[] = { "index=", "req_count=", " order=", " size=", "async_size=",
+                                         "ra_pages=", "mmap_miss=", "prev_pos=", 0 };
+    const char *text;
+    if ((text = within(line, "mark_write: "))) { put_line(text); }
+    else if (within(line, "add_to_page_cache: ")) {
+        folio_line('A', field(line, " ofs=", 10) / page, field(line, " order=", 10));
+    } else if (within(line, "delete_from_page_cache: ")) {
+        folio_line('D', field(line, " ofs=", 10) / page, field(line, " order=", 10));
+    } else if (within(line, "mm_filemap_fault: ")) {
+        put_run();
+        put("F ");
+        put_number(field(line, " ofs=", 10) / page, 10);
+        put("\n");
+    } else if (within(line, "mm_filemap_map_pages: ")) { range_line("W ", line, page); }
+    else if (within(line, "mm_filemap_get_pages: ")) { range_line("G ", line, page); }
+    else if (within(line, "page_cache_ra_order: ")) { fields_line("S order", line, ORDER); }
+    else if (within(line, "page_cache_ra_unbounded: ")) { fields_line("S unbounded", line, UNBOUNDED); }
+    else if (within(line, "page_cache_sync_ra: ")) { fields_line("S sync", line, ENTRY); }
+    else if (within(line, "page_cache_async_ra: ")) { fields_line("S async", line, ENTRY); }
+}
+
+/* Writes every event of the stopped instance. */
+static void trace_lines(char *text, u64 page)
+{
+    s64 len = read_file(path_of(trace_path, trace_dir, "trace"), text, TEXT_ROOM);
+    must(len, "cannot read", trace_path);
+    for (char *line = text; *line;) {
+        char *end = line;
+        while (*end && *end != '\n') { end++; }
+        if (*line != '#') { event_line(line, page); }
+        line = *end ? end + 1 : end;
+    }
+    put_run();
+}
+#endif
