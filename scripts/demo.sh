@@ -23,4 +23,4 @@ else
     trace=$root/traces/demo.folio
 fi
 
-"$folio" predict "$trace" --kernel 6.12,6.12+exec-block=64K,6.18,7.2 --machine altra,cascadelake
+"$folio" predict "$trace" --kernel 6.12,6.18,7.2 --machine altra,cascadelake --fs xfs
