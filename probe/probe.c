@@ -38,7 +38,7 @@ static void settle(void)
 static void touch(u64 index, u64 map, int is_write)
 {
     struct mapping *m = &maps[map];
-    if (index < m->first || index >= m->first + m->nr || index >= file_pages) { return; }
+    if (index < m->first || index >= m->first + m->nr) { return; }
     put("T ");
     put_number(index, 10);
     if (map || is_write) { put(" "); put_number(map, 10); }
@@ -183,7 +183,7 @@ static const char *operation(const char *op)
     for (u64 k = 0; k < times; k++) {
         if (kind == 't' || kind == 'w') { touch(index + k, which, kind == 'w'); }
         else if (kind == 'b') { file_io('B', index * page + offset + k * len, len, which, 0); }
-        else if (kind == 's') { file_io('S', index * page + offset + k * len, len, which, 0); }
+        else if (kind == 's') { file_io('X', index * page + offset + k * len, len, which, 0); }
         else if (kind == 'p') { point(which); }
         else if (kind == 'a') {
             put("V ");
@@ -209,7 +209,8 @@ static void run_pattern(void)
     } else {
         int is_write = equal(maps[0].prot, "rw");
         for (u64 k = 0; k < num.n; k++) {
-            touch(page_of_step(arg.pattern, k, file_pages), k % nr_maps, is_write);
+            u64 index = page_of_step(arg.pattern, k, file_pages);
+            if (index < file_pages) { touch(index, k % nr_maps, is_write); }
         }
     }
 }
@@ -300,7 +301,7 @@ static void header(u64 events, u64 lost)
     put_pair("resid_before", resident_before);
     put_pair("minflt", faults[0]);
     put_pair("majflt", faults[1]);
-    put_pair("ra_pages", as_number(or_dash(arg.ra)) * 1024 / page);
+    put_pair("ra_pages", as_number(arg.ra ? arg.ra : "0") * 1024 / page);
     put_pair("events", events);
     put_pair("lost", lost);
     put("\n");
@@ -338,7 +339,7 @@ static void workload(struct mapping first, char *also, int has_mapping)
     text = anonymous(TEXT_ROOM);
     read_buffer = anonymous(16UL << 20);
     examine_file();
-    pfns = anonymous(file_pages * 8 + page);
+    pfns = anonymous(8UL << 20);
     check_cold();
     for (u64 i = 0; i < num.opens && i < NR_OPENS; i++) {
         fds[i] = open_file(arg.file, O_RDWR);

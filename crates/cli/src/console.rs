@@ -90,8 +90,8 @@ pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
 }
 
 /// A line on standard error for work without a known end, hidden where that is no terminal.
-pub(crate) fn spinner() -> ProgressBar {
-    progress(None, "{spinner} {msg}")
+pub(crate) fn status() -> ProgressBar {
+    progress(None, "{msg}")
 }
 
 fn progress(len: Option<u64>, template: &str) -> ProgressBar {

@@ -73,6 +73,9 @@ pub enum MapError {
     /// Nothing is mapped at the address.
     #[error("address {0:#x} is not mapped")]
     NotMapped(u64),
+    /// The process has as many areas as it may (`max_map_count`).
+    #[error("a process may have {NR_AREAS_MAX} mappings")]
+    TooManyAreas,
     /// The file position is beyond what a file offset can express.
     #[error("page {pgoff} of a file and {nr_pages} pages more are beyond the largest file offset")]
     BadOffset {
@@ -110,6 +113,8 @@ pub enum Madvice {
     PopulateRead,
 }
 
+/// Areas a process may have (`vm.max_map_count`, default).
+const NR_AREAS_MAX: usize = 65_530;
 /// Highest address plus one (BEHAVIOUR.md has 47- and 48-bit machines; the larger one).
 const SPACE_BYTES: u64 = 1 << 48;
 
@@ -125,6 +130,9 @@ impl<R: Ram> Memory<R> {
             Some(addr) => self.checked_range(addr, map.len_bytes)?.0,
             None => self.place(mm, map.backing, nr_pages)?,
         };
+        if self.space(mm).vmas.len() >= NR_AREAS_MAX {
+            return Err(MapError::TooManyAreas);
+        }
         let end = start.plus(nr_pages);
         if nr_pages == 0 {
             let addr = start.vaddr(page).0;
@@ -270,7 +278,8 @@ impl<R: Ram> Memory<R> {
     }
 
     fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
-        for vpn in start.0..end.0 {
+        let nr_pages = (end.0 - start.0).min(self.cache.buddy.nr_pages());
+        for vpn in start.0..start.0 + nr_pages {
             let addr = Vpn(vpn).vaddr(self.rules.page);
             match self.touch(mm, addr, crate::fault::Access::Read) {
                 Ok(_) => {}

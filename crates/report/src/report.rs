@@ -45,7 +45,7 @@
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `strays.*` | references that could not be followed, by reason |
-//! | `is_replaced` | segments were moved apart for a larger base page |
+//! | `is_replaced` | segments stand as linked for larger pages than recorded |
 
 use largefolio_sim::replay::Outcome;
 use largefolio_trace::Meta;

@@ -1,5 +1,5 @@
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 //! Every form of one result made by hand.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
 

@@ -87,12 +87,11 @@ impl RecordArgs {
 impl RecordPlan {
     /// Records. Standard output is the program's.
     pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
-        let line = console::spinner();
+        let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
         let result = self.recording.run(&mut |progress| {
             if has_line && progress.elapsed >= QUIET_START {
                 line.set_message(state(&progress));
-                line.tick();
             }
         });
         line.finish_and_clear();

@@ -69,7 +69,7 @@ fn foreign_parquet(place: &Place) {
 fn a_file_without_read_permission_is_an_error() {
     let place = Place::with_trace();
     let path = place.path("mix.folio");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&path).is_ok() {
         eprintln!("SKIPPED a_file_without_read_permission_is_an_error: root may read everything");
         return;

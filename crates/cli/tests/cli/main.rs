@@ -1,9 +1,9 @@
+//! The program from outside: what it prints where, and how it exits.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
     reason = "a test ends where it cannot go on, and says what it skips"
 )]
-//! The program from outside: what it prints where, and how it exits.
 
 mod errors;
 mod help;

@@ -173,7 +173,7 @@ fn lines_of(table: &str) -> BTreeMap<String, Vec<String>> {
         let mut cells = line.split('|');
         let label = cells.next().unwrap();
         if !label.starts_with("   ") {
-            section = label.trim().to_owned();
+            section = String::from(label.trim());
             continue;
         }
         let first = |cell: &str| cell.split_whitespace().next().unwrap_or("").to_owned();

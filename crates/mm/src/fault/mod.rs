@@ -161,6 +161,9 @@ pub(crate) enum Step {
     Retry(Retry),
 }
 
+/// A process whose page tables alone would fill this part of memory is out of memory: tables are
+/// not taken from the allocator here.
+const TABLES_PART: u64 = 8;
 /// More passes than this mean the model itself loops: one cold, one again, one tried.
 const NR_PASSES_MAX: u32 = 4;
 
@@ -189,6 +192,9 @@ impl<R: Ram> Memory<R> {
         };
         if !is_allowed {
             return Err(FaultError::Protected(addr));
+        }
+        if self.space(mm).table.stats().nr_tables > self.cache.buddy.nr_pages() / TABLES_PART {
+            return Err(FaultError::OutOfMemory(addr));
         }
         self.cache.counters.pgfault += 1;
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };

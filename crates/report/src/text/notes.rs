@@ -86,19 +86,19 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-fn replaced(rows: &[Outcome]) -> Vec<String> {
-    let mut sizes: Vec<u64> =
-        rows.iter().filter(|row| row.is_replaced).map(|row| row.page_bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let note = |bytes| {
-        let size = figures::size(bytes);
+/// Which machines run programs linked for other pages than the recorded ones.
+fn replaced(rows: &[Outcome]) -> Option<String> {
+    let mut machines: Vec<&str> =
+        rows.iter().filter(|row| row.is_replaced).map(|row| row.machine.as_str()).collect();
+    machines.sort_unstable();
+    machines.dedup();
+    (!machines.is_empty()).then(|| {
         format!(
-            "{size} pages: the recording had smaller ones; segments stand where a program linked \
-             for {size} pages has them."
+            "{}: segments were re-placed as in programs linked for this architecture (64K pages \
+             on arm64), not as they were recorded.",
+            machines.join(", ")
         )
-    };
-    sizes.into_iter().map(note).collect()
+    })
 }
 
 fn strays(row: &Outcome, nr_references: u64) -> Option<String> {

@@ -104,8 +104,23 @@ pub enum CellError {
     /// A mapping of the recorded layout or of a recorded call is impossible.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// More threads than a program has.
+    #[error(
+        "thread {0}: a trace may name {NR_THREADS_MAX} threads, of which {NR_RUNNING_MAX} run at \
+         the same time"
+    )]
+    TooManyThreads(ThreadId),
+    /// More processes than a program has.
+    #[error("a trace may have {NR_PROCESSES_MAX} processes")]
+    TooManyProcesses,
 }
 
+/// Thread ids of a trace: dense numbers, so more are a damaged trace.
+const NR_THREADS_MAX: usize = 1 << 20;
+/// Threads with a TLB at one time; the recorder follows as many.
+const NR_RUNNING_MAX: usize = 1 << 12;
+/// Processes of a trace: a large build in one recording.
+pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
 /// Slots of the direct-mapped table of recorded pages in front of the segments.
 const NR_PLACES: usize = 1 << 10;
 /// A recorded page number no trace contains.
@@ -148,7 +163,8 @@ pub struct Cell {
     pub(super) census: FileCensus,
     pub(super) strays: Strays,
     pub(super) is_replaced: bool,
-    hardware: Vec<Option<Thread>>,
+    hardware: Vec<Option<Box<Thread>>>,
+    nr_running: usize,
     places: Vec<Place>,
     flushes: Vec<Flush>,
     pub(super) finished_tlbs: tlb::Counters,
@@ -203,6 +219,7 @@ impl Cell {
             strays: Strays::default(),
             is_replaced: false,
             hardware: Vec::new(),
+            nr_running: 0,
             places: vec![NO_PLACE; NR_PLACES],
             flushes: Vec::new(),
             finished_tlbs: tlb::Counters::default(),
@@ -233,7 +250,6 @@ impl Cell {
             self.is_device.push(file.path.starts_with("/dev/") && file.size_bytes == 0);
             self.is_elf.push(!file.build_id.is_empty());
         }
-        self.touched = Touched::new(meta.files.len());
     }
 
     /// Ends the run that filled the page cache and loads the program again.
@@ -245,9 +261,10 @@ impl Cell {
         self.is_warming = false;
         self.base = Base { counters: *self.memory.counters(), ram: self.memory.cache().ram };
         self.hardware.clear();
+        self.nr_running = 0;
         self.finished_tlbs = tlb::Counters::default();
         (self.census, self.strays) = (FileCensus::default(), Strays::default());
-        self.touched = Touched::new(meta.files.len());
+        self.touched = Touched::default();
         (self.processes, self.threads) = (Vec::new(), Threads::default());
         self.forget_places();
         self.load(meta)
@@ -283,7 +300,7 @@ impl Cell {
         addr: u64,
         count: u64,
     ) -> Result<(), CellError> {
-        let nr = self.hardware_of(thread);
+        let nr = self.hardware_of(thread)?;
         let process = self.hardware[nr].as_ref().map_or(0, |thread| thread.process);
         let Some(vpn) = self.place(process, addr) else {
             self.strays.unmapped += count;
@@ -368,29 +385,35 @@ impl Cell {
 
     /// The hardware thread of a recorded one, made when it first runs.
     #[inline]
-    fn hardware_of(&mut self, thread: ThreadId) -> usize {
+    fn hardware_of(&mut self, thread: ThreadId) -> Result<usize, CellError> {
         let nr = thread as usize;
         if nr >= self.hardware.len() || self.hardware[nr].is_none() {
-            self.start_thread(thread);
+            self.start_thread(thread)?;
         }
-        nr
+        Ok(nr)
     }
 
     #[cold]
-    fn start_thread(&mut self, thread: ThreadId) {
+    fn start_thread(&mut self, thread: ThreadId) -> Result<(), CellError> {
         let nr = thread as usize;
+        if nr >= NR_THREADS_MAX || self.nr_running >= NR_RUNNING_MAX {
+            return Err(CellError::TooManyThreads(thread));
+        }
         if nr >= self.hardware.len() {
             self.hardware.resize_with(nr + 1, || None);
         }
         let process = self.threads.process_of(thread);
         let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
-        self.hardware[nr] = Some(Thread { process, tlb });
+        self.hardware[nr] = Some(Box::new(Thread { process, tlb }));
+        self.nr_running += 1;
+        Ok(())
     }
 
     /// Ends a thread: its TLB's counts are kept, its TLB is not.
     pub(super) fn end_thread(&mut self, thread: ThreadId) {
         if let Some(ended) = self.hardware.get_mut(thread as usize).and_then(Option::take) {
             self.finished_tlbs += *ended.tlb.counters();
+            self.nr_running -= 1;
         }
     }
 
@@ -402,7 +425,7 @@ impl Cell {
         }
         self.census.add_process(&self.memory, mm);
         self.memory.exit(mm);
-        let of_process = |thread: &Option<Thread>| {
+        let of_process = |thread: &Option<Box<Thread>>| {
             thread.as_ref().is_some_and(|thread| thread.process == process)
         };
         let ended: Vec<_> =

@@ -25,12 +25,16 @@ impl Cell {
     pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
         let mm = self.memory.new_space();
         self.processes.push(Process::new(mm));
-        let is_image =
-            |e: &&LayoutEntry| matches!(e.kind, LayoutKind::Program | LayoutKind::Interpreter);
+        let mut images: [Option<Segment>; 2] = [None, None];
         for entry in &meta.layout {
             let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
             let file = entry.file.map(|file| (file, entry.pos));
-            let before = self.image_part_below(meta, entry).filter(|_| is_image(&entry));
+            let image = match entry.kind {
+                LayoutKind::Program => Some(0),
+                LayoutKind::Interpreter => Some(1),
+                LayoutKind::Stack | LayoutKind::Heap | LayoutKind::Other => None,
+            };
+            let before = image.and_then(|image| images[image]);
             let wanted = match (before, entry.kind) {
                 (Some(before), _) => {
                     place::after(&before, start, file.map(|(_, pos)| pos), self.link)
@@ -47,24 +51,19 @@ impl Cell {
             };
             let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
             self.map_segment(0, segment, entry.prot, Sharing::Private)?;
+            if let Some(image) = image {
+                images[image] = Some(segment);
+            }
         }
-        self.place_heap(meta);
+        if let [Some(program), _] = images {
+            self.place_heap(meta, program);
+        }
         self.forget_places();
         Ok(())
     }
 
-    /// The segment below `entry` in the same image.
-    fn image_part_below(&self, meta: &Meta, entry: &LayoutEntry) -> Option<Segment> {
-        let below = meta.layout.iter().rev().find(|e| e.addr < entry.addr && e.kind == entry.kind);
-        let below = below?;
-        self.processes[0].segments.find(below.addr).copied()
-    }
-
     /// The heap starts behind the program, where brk was recorded or else at the first brk event.
-    fn place_heap(&mut self, meta: &Meta) {
-        let program = meta.layout.iter().rev().find(|e| e.kind == LayoutKind::Program);
-        let Some(program) = program else { return };
-        let Some(last) = self.processes[0].segments.find(program.addr).copied() else { return };
+    fn place_heap(&mut self, meta: &Meta, last: Segment) {
         let end = last.placed + (last.end - last.start);
         let placed = (end + self.mask()) & !self.mask();
         let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };

@@ -25,11 +25,14 @@ mod touched;
 
 use std::path::Path;
 
-use largefolio_trace::{Batch, Meta, Reader, TraceError};
+use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use cell::{CacheState, Cell, CellError, CellSpec};
 pub use outcome::Outcome;
+
+/// A processor needs a century for more, and every counter stays below 2^63.
+const NR_REFERENCES_MAX: u64 = 1 << 62;
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,9 @@ pub enum ReplayError {
         /// What went wrong.
         source: CellError,
     },
+    /// The runs of a trace add up to more than any program does.
+    #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
+    TooManyReferences,
     /// The trace is coarser than a cell's base page.
     #[error(
         "the trace has one row per {trace_bytes} bytes of memory, {machine} has base pages of \
@@ -102,7 +108,12 @@ fn pass(
     let mut reader = Reader::open(path)?;
     let (mut current, mut next) = (Batch::default(), Batch::default());
     let mut is_more = reader.next_batch(&mut current)?;
+    let mut nr_references = 0_u64;
     while is_more {
+        nr_references = nr_references
+            .checked_add(references_in(&current))
+            .filter(|&sum| sum < NR_REFERENCES_MAX)
+            .ok_or(ReplayError::TooManyReferences)?;
         let (decoded, replayed) = rayon::join(
             || reader.next_batch(&mut next),
             || {
@@ -117,6 +128,13 @@ fn pass(
         progress(reader.nr_read());
     }
     Ok(())
+}
+
+/// References of a batch; a sum that does not fit is as large as any.
+fn references_in(batch: &Batch) -> u64 {
+    let is_reference = |&op: &u8| op <= Op::Write as u8;
+    let runs = batch.ops().iter().zip(batch.lens()).filter(|(op, _)| is_reference(op));
+    runs.fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
 }
 
 fn of_cell(spec: &CellSpec, source: CellError) -> ReplayError {

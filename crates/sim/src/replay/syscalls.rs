@@ -1,14 +1,14 @@
 //! Events that change memory: the recorded system calls.
 
 use largefolio_mm::io::Fadvice;
-use largefolio_mm::map::Madvice;
+use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
-use super::cell::{Cell, CellError};
+use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
 use super::place::{self, Segment};
 use super::program::ProcessNr;
 
@@ -37,7 +37,7 @@ impl Cell {
             Op::Mremap => self.mremap(process, event)?,
             Op::Madvise => self.madvise(process, event)?,
             Op::Brk => self.brk(process, event)?,
-            Op::Fork => self.fork(process, event),
+            Op::Fork => self.fork(process, event)?,
             Op::Exit if event.flags == ExitKind::Thread as u32 => self.end_thread(event.thread),
             Op::Exit => self.end_process(process),
             Op::Open => {
@@ -62,18 +62,21 @@ impl Cell {
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
         let pos = file.map(|(_, pos)| pos);
+        let end = event.addr.saturating_add(len);
         let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
-        let placed = if let Some(fixed) = fixed {
-            fixed
-        } else {
-            let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
-            if id.is_some_and(|id| self.is_elf[id as usize]) {
-                self.free_image(process, (id, pos), len)?
-            } else {
+        let placed = match (fixed, file) {
+            (Some(placed), _) => placed,
+            (None, Some((id, pos))) if self.is_elf[id as usize] => {
+                self.free_image(process, (Some(id), pos), len)?
+            }
+            (None, _) => {
+                let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
                 self.free_place(process, id, pos, len)? + (pos & self.mask())
             }
         };
-        let end = event.addr.saturating_add(len);
+        if fixed.is_some() {
+            self.move_rest(process, (event.addr, end), placed)?;
+        }
         let segment = Segment { start: event.addr, end, placed, file };
         self.map_segment(process, segment, prot, sharing)?;
         self.forget_places();
@@ -84,28 +87,54 @@ impl Cell {
     /// image as its segments move apart; elsewhere its own address, if that is free here.
     fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
         let (addr, segments) = (event.addr, &self.processes[process].segments);
-        let over = segments.find(addr);
-        match over {
-            Some(over) => {
-                let is_image = over.file.is_some_and(|(file, _)| self.is_elf[file as usize]);
-                let link = if is_image { self.link } else { self.page() };
-                if link == PageSize::K4 || (over.file.is_none() && pos.is_none()) {
-                    return Some(over.place(addr));
-                }
-                let before = segments.before(addr).unwrap_or(over);
-                let before = before.part(before.start, before.end.min(addr));
-                Some(place::after(&before, addr, pos, link))
+        let Some(over) = segments.find(addr) else {
+            let end = addr.checked_add(event.len)?;
+            let vmas = &self.memory.space(self.processes[process].mm).vmas;
+            let (first, last) = (Vaddr(addr).vpn(self.page()), Vaddr(end).vpn(self.page()));
+            let is_free = addr & self.mask() == 0
+                && end < MMAP_BASE
+                && vmas.overlapping(first, last.plus(1)).is_empty();
+            return is_free.then_some(addr);
+        };
+        let is_image = over.file.is_some_and(|(file, _)| self.is_elf[file as usize]);
+        let link = if is_image { self.link } else { self.page() };
+        let keeps_shape = link == PageSize::K4 || (over.file.is_none() && pos.is_none());
+        match segments.before(addr) {
+            Some(before) if !keeps_shape && before.end >= addr => {
+                Some(place::after(&before.part(before.start, addr), addr, pos, link))
             }
-            None => {
-                let (start, end) = (addr, addr.checked_add(event.len)?);
-                let vmas = &self.memory.space(self.processes[process].mm).vmas;
-                let (first, last) = (Vaddr(start).vpn(self.page()), Vaddr(end).vpn(self.page()));
-                let is_free = start & self.mask() == 0
-                    && end < MMAP_BASE
-                    && vmas.overlapping(first, last.plus(1)).is_empty();
-                is_free.then_some(start)
-            }
+            _ => Some(over.place(addr)),
         }
+    }
+
+    /// A segment of an image moved up from where the range it is part of was mapped: what is left
+    /// of the range moves with it, and the gap below belongs to nobody, as after the loader has
+    /// taken it away.
+    fn move_rest(
+        &mut self,
+        process: ProcessNr,
+        (start, end): (u64, u64),
+        placed: u64,
+    ) -> Result<(), CellError> {
+        let Some(over) = self.processes[process].segments.find(start).copied() else {
+            return Ok(());
+        };
+        let moved_by = placed - over.place(start).min(placed);
+        if moved_by == 0 {
+            return Ok(());
+        }
+        let mask = self.mask();
+        let (gap, gap_end) = ((over.place(start) + mask) & !mask, placed & !mask);
+        if gap < gap_end {
+            let none = Map::anon(gap_end - gap, Prot::default()).at(Vaddr(gap));
+            self.memory.mmap(self.processes[process].mm, none)?;
+        }
+        if end < over.end {
+            let mut rest = over.part(end, over.end);
+            rest.placed += moved_by;
+            self.processes[process].segments.insert(rest);
+        }
+        Ok(())
     }
 
     fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
@@ -218,16 +247,20 @@ impl Cell {
         Ok(())
     }
 
-    fn fork(&mut self, process: ProcessNr, event: &Event) {
-        let Ok(child) = u32::try_from(event.aux) else { return };
+    fn fork(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let Ok(child) = u32::try_from(event.aux) else { return Ok(()) };
         let mut of_child = process;
         if event.flags & SHARES_MEMORY == 0 {
+            if self.processes.len() >= NR_PROCESSES_MAX {
+                return Err(CellError::TooManyProcesses);
+            }
             let mm = self.memory.fork(self.processes[process].mm);
             let forked = self.processes[process].forked(mm);
             self.processes.push(forked);
             of_child = self.processes.len() - 1;
         }
         self.threads.started(child, of_child);
+        Ok(())
     }
 
     /// Calls on files.

@@ -117,6 +117,20 @@ impl Machine {
         self.memory.rules.page.bytes()
     }
 
+    /// Three times of four a page that is mapped, if any is.
+    fn aim(&self, at: u64) -> u64 {
+        let vmas: Vec<_> = self.memory.space(self.mms[self.current]).vmas.iter().collect();
+        if at % 4 == 0 || vmas.is_empty() {
+            return at;
+        }
+        let nr = vmas.len() as u64;
+        let Some(vma) = (0..).zip(&vmas).find(|(number, _)| *number == at % nr) else {
+            unreachable!("a remainder is a number of an area")
+        };
+        let first = self.addr(0).vpn(self.memory.rules.page);
+        vma.1.start.0 + at * 7 % vma.1.nr_pages() - first.0
+    }
+
     fn addr(&self, at: u64) -> Vaddr {
         Vaddr(0x4000_0000_0000 - 300 * self.bytes() + at * self.bytes())
     }
@@ -137,22 +151,29 @@ impl Machine {
                 may_fail(self.memory.mmap(mm, map));
             }
             Step::Munmap { at, nr } => {
+                let at = self.aim(at);
                 may_fail(self.memory.munmap(mm, self.addr(at), nr * bytes));
             }
             Step::Mprotect { at, nr, prot } => {
+                let at = self.aim(at);
                 let addr = self.addr(at);
                 may_fail(self.memory.mprotect(mm, addr, nr * bytes, PROTS[prot]));
             }
             Step::Madvise { at, nr, advice } => {
+                let at = self.aim(at);
                 let addr = self.addr(at);
                 may_fail(self.memory.madvise(mm, addr, nr * bytes, ADVICES[advice]));
             }
             Step::Mremap { at, nr, to, nr_new } => {
+                let at = self.aim(at);
                 let (from, to) = ((self.addr(at), nr * bytes), (self.addr(to), nr_new * bytes));
                 may_fail(self.memory.mremap(mm, from, to));
             }
-            Step::Touch { at, access } => self.touch(at, access),
-            Step::Sweep { at, access } => (at..at + 40).for_each(|at| self.touch(at, access)),
+            Step::Touch { at, access } => self.touch(self.aim(at), access),
+            Step::Sweep { at, access } => {
+                let at = self.aim(at);
+                (at..at + 40).for_each(|at| self.touch(at, access));
+            }
             Step::Open { file } => {
                 let open = self.memory.open(self.files[file]);
                 self.opens.push(open);
@@ -211,13 +232,14 @@ fn step() -> impl Strategy<Value = Step> {
     let sharing = prop_oneof![3 => Just(Sharing::Private), 1 => Just(Sharing::Shared)];
     let pgoff = prop_oneof![Just(0_u64), Just(512 - 300), 0..600_u64];
     prop_oneof![
-        6 => (0..5_usize, pgoff, at(), nr(), 0..4_usize, sharing).prop_map(
+        6 => (0..5_usize, pgoff, at(), nr(), 0..4_usize, sharing.clone()).prop_map(
             |(file, pgoff, at, nr, prot, sharing)| Step::MmapFile { file, pgoff, at, nr, prot, sharing }
         ),
         // The largest file, congruent to the PMD size.
-        3 => (0..4_usize).prop_map(|prot| Step::MmapFile {
-            file: 0, pgoff: 0, at: 300, nr: 700, prot, sharing: Sharing::Private
+        4 => (0..4_usize, sharing).prop_map(|(prot, sharing)| Step::MmapFile {
+            file: 0, pgoff: 0, at: 300, nr: 700, prot, sharing
         }),
+        2 => Just(Step::Madvise { at: 300, nr: 700, advice: 3 }),
         2 => (at(), nr()).prop_map(|(at, nr)| Step::MmapAnon { at, nr }),
         3 => (at(), nr()).prop_map(|(at, nr)| Step::Munmap { at, nr }),
         3 => (at(), nr(), 0..4_usize).prop_map(|(at, nr, prot)| Step::Mprotect { at, nr, prot }),
@@ -227,7 +249,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (at(), 0..3_usize).prop_map(|(at, access)| Step::Sweep { at, access }),
         4 => (0..5_usize, 0..700_u64, 0..40_u64).prop_map(|(file, at, nr)| Step::Read { file, at, nr }),
         3 => (0..5_usize, 0..700_u64, 0..600_u64).prop_map(|(file, at, nr)| Step::Write { file, at, nr }),
-        2 => (0..3_usize, 0..2_900_000_u64).prop_map(|(file, bytes)| Step::Truncate { file, bytes }),
+        // A folio of PMD order, if there is memory for one.
+        2 => Just(Step::Write { file: 0, at: 0, nr: 600 }),
+        1 => (0..3_usize, 0..2_900_000_u64).prop_map(|(file, bytes)| Step::Truncate { file, bytes }),
         2 => (0..5_usize, 0..700_u64, 0..40_u64, 0..5_usize)
             .prop_map(|(file, at, nr, advice)| Step::Fadvise { file, at, nr, advice }),
         1 => (0..3_usize, 0..700_u64).prop_map(|(file, at)| Step::Slow { file, at }),
@@ -248,8 +272,8 @@ fn config() -> impl Strategy<Value = Config> {
         unusable_permille: 1000,
     };
     let fragmentation =
-        prop_oneof![2 => Just(None), 1 => (1..5_u8).prop_map(move |order| Some(broken(order)))];
-    let nr_pages = prop_oneof![Just(96_u64), Just(704), Just(3008), Just(6000)];
+        prop_oneof![3 => Just(None), 1 => (1..5_u8).prop_map(move |order| Some(broken(order)))];
+    let nr_pages = prop_oneof![Just(96_u64), Just(704), Just(3008), Just(6000), Just(6000)];
     let arch = prop_oneof![Just(Arch::X86_64), Just(Arch::Arm64)];
     (arch, nr_pages, fragmentation).prop_map(|(arch, ram_bytes, fragmentation)| Config {
         arch,
@@ -259,7 +283,7 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
     fn every_invariant_holds_after_every_step(

@@ -211,6 +211,21 @@ fn a_random_read_reads_what_it_asked_for_and_leaves_the_state() {
 }
 
 #[test]
+fn a_read_one_page_after_the_end_of_the_last_one_is_sequential() {
+    // A.3.2 step 3. The recordings print the position behind the last byte read ("1+0" after a
+    // read of page 0), not that of the last byte as A.1.1 and A.3.4 say.
+    let mut world = World::x86("6.18", "xfs", 1 << 12);
+    world.read(1000);
+    assert_eq!(world.memory.open_file(world.open).state.prev_pos, Some(1001 * 4096));
+    world.read(1002);
+    assert_eq!(world.window(), (1002, 4, 3));
+    let mut world = World::x86("6.18", "xfs", 1 << 12);
+    world.read(1000);
+    world.read(1003);
+    assert_eq!((world.window(), world.folios().as_str()), ((0, 0, 0), "o0@1000 o0@1003"));
+}
+
+#[test]
 fn a_read_behind_a_cached_run_continues_it() {
     // A.3.2 step 4: 8 cached pages before 108, request 2: size 10, async 1; a run that reaches
     // page 0 counts twice.

@@ -50,7 +50,9 @@ fn run_all(kernel: &str, depth: usize) {
         let nexts = 0..OPERATIONS.len();
         let longer = |sequence| nexts.clone().map(move |next| with(sequence, next));
         sequences = sequences.iter().flat_map(longer).collect();
-        sequences.iter().for_each(|sequence| run(kernel, sequence));
+        for sequence in &sequences {
+            run(kernel, sequence);
+        }
     }
 }
 

@@ -1,0 +1,165 @@
+//! Traces that are legal files and absurd programs: a replay answers or refuses, and ends.
+
+#![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CellSpec, ReplayError, replay};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::generate::Rng;
+use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+
+/// Rounds of the test; `LARGEFOLIO_FUZZ_ROUNDS` asks for more.
+const ROUNDS: u64 = 150;
+
+fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+    from[usize::try_from(rng.below(from.len() as u64)).unwrap()]
+}
+
+/// Numbers at which something might overflow.
+fn number(rng: &mut Rng) -> u64 {
+    const EDGES: [u64; 12] = [
+        0,
+        1,
+        4095,
+        4096,
+        0x1_0000,
+        0x20_0000,
+        0x40_0000_0000,
+        0x7fff_ffff_f000,
+        1 << 47,
+        1 << 48,
+        1 << 62,
+        u64::MAX - 4095,
+    ];
+    let edge = pick(rng, &EDGES);
+    match rng.below(4) {
+        0 => edge,
+        1 => edge.wrapping_add(rng.below(0x10_0000)),
+        2 => rng.below(0x100) << 12,
+        _ => 0x40_0000_0000 + (rng.below(0x4000) << 12),
+    }
+}
+
+fn event(rng: &mut Rng, nr_files: u32) -> Event {
+    let mut event = Event::new(0, pick(rng, &Op::ALL));
+    let odd = if rng.below(500) == 0 { u32::MAX } else { 70_000 };
+    event.thread = pick(rng, &[0, 0, 0, 1, 2, odd]);
+    (event.addr, event.len) = (number(rng), number(rng));
+    (event.pos, event.aux) = (number(rng), pick(rng, &[0, 1, 2, 4, 14, 22, 0x1000, u64::MAX]));
+    event.flags = match event.op {
+        Op::Mmap => mmap_flags(u32::try_from(rng.below(8)).unwrap(), pick(rng, &[1, 2, 0x12, 0x32])),
+        _ => pick(rng, &[0, 1, 2, 3]),
+    };
+    let file = u32::try_from(rng.below(u64::from(nr_files))).unwrap();
+    event.file = (rng.below(3) > 0).then_some(file);
+    if event.op.is_reference() {
+        event.addr &= !4095;
+        event.len = 1 + rng.below(1000);
+    }
+    event
+}
+
+fn meta(rng: &mut Rng) -> Meta {
+    let sizes = [0, 1, 4095, 1 << 20, 1 << 40, u64::MAX];
+    let file = |size: &u64| FileInfo {
+        path: "f".into(),
+        size_bytes: *size,
+        build_id: if size % 2 == 0 { "ab".into() } else { String::new() },
+        filesystem: "xfs".into(),
+    };
+    let files: Vec<FileInfo> = sizes.iter().map(file).collect();
+    let mut layout = Vec::new();
+    let mut addr = 0x40_0000_0000;
+    for _ in 0..rng.below(8) {
+        let kinds = [
+            LayoutKind::Program,
+            LayoutKind::Interpreter,
+            LayoutKind::Stack,
+            LayoutKind::Heap,
+            LayoutKind::Other,
+        ];
+        let len = pick(rng, &[1, 0x1000, 0x2345, 1 << 30, 1 << 50]);
+        let file = (rng.below(2) > 0).then_some(pick(rng, &[0, 2, 3, 5]));
+        let pos = pick(rng, &[0, 0x1000, 0x1234]);
+        let prot = u32::try_from(rng.below(8)).unwrap();
+        layout.push(LayoutEntry { addr, len, prot, file, pos, kind: pick(rng, &kinds) });
+        addr += len + 0x1000;
+    }
+    Meta { files, layout, brk: number(rng), ..Meta::default() }
+}
+
+fn specs() -> Vec<CellSpec> {
+    [("6.1", "cascadelake"), ("6.18", "altra"), ("7.2+page=64K", "altra")]
+        .into_iter()
+        .map(|(kernel, machine)| {
+            let kernel = Kernel::parse(kernel).unwrap();
+            let mut spec = CellSpec::new(kernel, Machine::named(machine).unwrap());
+            spec.ram_bytes = 64 << 20;
+            spec
+        })
+        .collect()
+}
+
+#[test]
+fn an_absurd_program_is_answered_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let rounds = std::env::var("LARGEFOLIO_FUZZ_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
+    let (mut answered, mut refused) = (0, 0);
+    for seed in 0..rounds {
+        let mut rng = Rng::new(seed);
+        let path = dir.path().join("absurd.folio");
+        let meta = meta(&mut rng);
+        let mut writer = Writer::create(&path, meta).unwrap();
+        for _ in 0..rng.below(300) {
+            let event = event(&mut rng, 6);
+            if event.validate().is_ok() {
+                writer.push(event).unwrap();
+            }
+        }
+        writer.finish().unwrap();
+        for spec in specs() {
+            match replay(&path, &[spec], &mut |_| {}) {
+                Ok(_) => answered += 1,
+                Err(ReplayError::Trace(error)) => panic!("seed {seed}: not a trace: {error}"),
+                Err(error) => {
+                    refused += 1;
+                    println!("seed {seed}: {error}");
+                }
+            }
+        }
+    }
+    println!("{answered} answered, {refused} refused");
+    assert!(answered > 0 && refused > 0, "both happen: {answered} answered, {refused} refused");
+}
+
+#[test]
+fn runs_that_count_more_than_a_program_can_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("huge.folio");
+    let mut writer = Writer::create(&path, Meta::default()).unwrap();
+    writer.push(Event::references(0, Op::Exec, 0x1000, 1 << 62)).unwrap();
+    writer.finish().unwrap();
+    let error = replay(&path, &specs(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, ReplayError::TooManyReferences), "{error}");
+}
+
+#[test]
+fn kernels_and_machines_of_random_text_are_refused_with_a_word() {
+    let mut rng = Rng::new(3);
+    for _ in 0..3000 {
+        let known = pick(&mut rng, &["6.12", "7.2+page=64K", "6.18+exec-window=2M", "altra"]);
+        let mut bytes = known.as_bytes().to_vec();
+        for _ in 0..=rng.below(3) {
+            let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+            bytes[at] = u8::try_from(rng.below(256)).unwrap();
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(error) = Kernel::parse(&text) {
+            assert!(error.to_string().len() > 10);
+        }
+        if let Err(error) = Machine::load(&text) {
+            assert!(error.to_string().len() > 10);
+        }
+    }
+}

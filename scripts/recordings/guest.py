@@ -1,0 +1,138 @@
+"""A recording machine: initramfs, disks, one QEMU run, and what it hands back."""
+
+import lzma
+import pathlib
+import re
+import subprocess
+
+import packages
+
+RESULT_BYTES = 512 << 20
+DISK_BYTES = 640 << 20
+WANTED_MODULES = ["nvme", "xfs"]
+
+
+def cpio_entry(name, data, mode):
+    """One file of a `newc` archive."""
+    raw = name.encode() + b"\0"
+    fields = [1, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(raw), 0]
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + raw
+    return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
+
+
+class Modules:
+    """The modules of an unpacked kernel, by name, with what each depends on."""
+
+    def __init__(self, tree):
+        paths = [path for path in tree.rglob("*.ko*")]
+        self.paths = {path.name.split(".ko")[0].replace("-", "_"): path for path in paths}
+
+    def data(self, name):
+        raw = self.paths[name].read_bytes()
+        return lzma.decompress(raw) if self.paths[name].suffix == ".xz" else raw
+
+    def closure(self, names):
+        """`names` and their dependencies, dependencies first; names not packaged are left out."""
+        ordered = {}
+
+        def add(name):
+            name = name.replace("-", "_")
+            if name in ordered or name not in self.paths:
+                return
+            data = self.data(name)
+            depends = re.search(rb"\0depends=([^\0]*)\0", b"\0" + data)
+            for other in (depends[1].decode().split(",") if depends and depends[1] else []):
+                add(other)
+            ordered[name] = data
+
+        # crc32c is found by its algorithm, not by a symbol.
+        for name in [*(["crc32c_generic", "crc32c_cryptoapi"] if "xfs" in names else []), *names]:
+            add(name)
+        return ordered
+
+
+class Guest:
+    """One kernel with the probe and its disks."""
+
+    def __init__(self, work, tree, variant):
+        self.work = pathlib.Path(work)
+        self.variant = variant
+        self.image = packages.image_of(tree)
+        self.modules = Modules(tree).closure(WANTED_MODULES)
+        self.has_xfs = "xfs" in self.modules
+
+    def filesystems(self):
+        return ["ext4", "xfs"] if self.has_xfs else ["ext4"]
+
+    def initramfs(self, probe, commands):
+        parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
+                 cpio_entry("sys", b"", 0o040755), cpio_entry("modules", b"", 0o040755)]
+        for name in ("init", "probe"):
+            parts.append(cpio_entry(name, (probe / name).read_bytes(), 0o100755))
+        for name, data in self.modules.items():
+            parts.append(cpio_entry(f"modules/{name}.ko", data, 0o100644))
+        loads = [f"module /modules/{name}.ko" for name in self.modules]
+        text = "\n".join(loads + commands) + "\n"
+        parts.append(cpio_entry("list", text.encode(), 0o100644))
+        parts.append(cpio_entry("TRAILER!!!", b"", 0))
+        path = self.work / "initramfs.cpio"
+        path.write_bytes(b"".join(parts))
+        return path
+
+    def disks(self):
+        """Namespaces 1 ext4, 2 XFS, 3 results."""
+        paths = []
+        for name, make in (("ext4", ["mkfs.ext4", "-q", "-F", "-b", "4096"]),
+                           ("xfs", ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0",
+                                    "-i", "nrext64=0"])):
+            path = self.work / f"{name}.img"
+            path.unlink(missing_ok=True)
+            with path.open("wb") as image:
+                image.truncate(DISK_BYTES)
+            subprocess.run([*make, path], check=True)
+            paths.append(path)
+        result = self.work / "result.img"
+        with result.open("wb") as image:
+            image.truncate(RESULT_BYTES)
+        return [*paths, result]
+
+    def command(self, initramfs, disks):
+        if self.variant == "amd64":
+            machine = ["qemu-system-x86_64", "-machine", "q35", "-cpu", "qemu64"]
+            console = "ttyS0"
+        else:
+            is_old = "6.1_" in str(self.image)
+            cpu = "cortex-a57" if is_old else "max,pauth-impdef=on"
+            machine = ["qemu-system-aarch64", "-machine", "virt", "-cpu", cpu]
+            console = "ttyAMA0"
+        words = ["nice", "-n", "5", *machine, "-accel", "tcg,thread=single", "-smp", "1",
+                 "-m", "1536", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+                 "-kernel", self.image, "-initrd", initramfs,
+                 "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr",
+                 "-device", "nvme,id=disks,serial=recordings"]
+        for nr, path in enumerate(disks, 1):
+            words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}",
+                      "-device", f"nvme-ns,drive=d{nr},nsid={nr}"]
+        return [str(word) for word in words]
+
+    def run(self, probe, commands, seconds):
+        """Boots, waits for the end, and returns the results by name: (status, text)."""
+        disks = self.disks()
+        initramfs = self.initramfs(probe, commands)
+        log = self.work / "console.log"
+        with log.open("wb") as console:
+            subprocess.run(self.command(initramfs, disks), stdout=console, stdin=subprocess.DEVNULL,
+                           stderr=subprocess.STDOUT, timeout=seconds, check=False)
+        return results_of(disks[2])
+
+
+def results_of(path):
+    """Splits the result device: `=== NAME STATUS BYTES`, then the bytes."""
+    found = {}
+    with path.open("rb") as device:
+        while (line := device.readline(4096)).startswith(b"=== "):
+            words = line.split()
+            if words[1] == b"end":
+                return found
+            found[words[1].decode()] = int(words[2]), device.read(int(words[3])).decode()
+    raise RuntimeError(f"the machine did not finish ({len(found)} workloads): see console.log")

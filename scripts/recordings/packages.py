@@ -1,0 +1,117 @@
+"""Packaged kernels: which version, which packages, fetched and unpacked.
+
+The mirror is whatever this machine's own apt sources use; nothing of the machine's apt is changed
+(private lists, private cache).
+"""
+
+import pathlib
+import re
+import subprocess
+
+SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
+FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
+VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2"]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+class Missing(Exception):
+    """A kernel or a part of it that no suite of the mirror holds."""
+
+
+def mirror():
+    """Address of the distribution's mirror in this machine's apt configuration."""
+    targets = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)"],
+        check=True, capture_output=True, text=True).stdout
+    for line in targets.splitlines():
+        address, suite, component = line.split()
+        if component == "main" and suite in ("bookworm", "trixie", "forky", "sid"):
+            return address
+    raise Missing("no Debian suite among this machine's apt sources")
+
+
+class Apt:
+    """One private apt directory for one architecture."""
+
+    def __init__(self, root, arch):
+        self.root = pathlib.Path(root) / f"apt-{arch}"
+        self.arch = arch
+        for folder in ("lists/partial", "cache/archives/partial", "state"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        (self.root / "state/status").touch()
+        address = mirror()
+        lines = [f"deb [signed-by={KEYRING}] {address} {suite} main\n" for suite in SUITES]
+        (self.root / "sources.list").write_text("".join(lines))
+        if not any((self.root / "lists").glob("*Packages*")):
+            self.run("apt-get", "update")
+
+    def run(self, program, *words, cwd=None):
+        options = {
+            "Dir::Etc::sourcelist": self.root / "sources.list",
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::State::lists": self.root / "lists",
+            "Dir::State::status": self.root / "state/status",
+            "Dir::Cache": self.root / "cache",
+            "APT::Architecture": self.arch,
+            "APT::Architectures": self.arch,
+            "Acquire::Languages": "none",
+            "APT::Sandbox::User": "root",
+        }
+        flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        done = subprocess.run([program, *flags, *words], cwd=cwd, capture_output=True, text=True)
+        if done.returncode:
+            raise Missing(f"{program} {' '.join(words)}: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    def names(self):
+        return self.run("apt-cache", "pkgnames", "linux-").split()
+
+    def download(self, package, folder):
+        before = set(folder.glob("*.deb"))
+        self.run("apt-get", "download", package, cwd=folder)
+        new = set(folder.glob("*.deb")) - before
+        return new.pop() if new else next(folder.glob(f"{package}_*.deb"))
+
+
+def newest(names, prefix, version, flavour):
+    """The package of this prefix with the highest number of this version, or None."""
+    shape = re.compile(rf"linux-{prefix}-({re.escape(version)}[.0-9]*(?:-\d+)?)(?:\+\w+)?-{flavour}$")
+    found = [(numbers(match[1]), name) for name in names if (match := shape.match(name))]
+    return max(found)[1] if found else None
+
+
+def numbers(text):
+    return [int(digits) for digits in re.findall(r"\d+", text)]
+
+
+def unpack(work, version, variant):
+    """Fetches one kernel; the folder with its image and (where packaged) modules."""
+    flavour = FLAVOURS[variant]
+    tree = work / "kernels" / f"{version}_{variant}"
+    if (tree / "complete").exists():
+        return tree
+    apt = Apt(work, "amd64" if variant == "amd64" else "arm64")
+    names = apt.names()
+    packages = [newest(names, part, version, flavour) for part in ("binary", "modules")]
+    if not packages[0]:
+        image = newest(names, "image", version, flavour)
+        if not image:
+            raise Missing(f"{version} {flavour} is not packaged")
+        unsigned = image + "-unsigned"
+        packages = [unsigned if unsigned in names else image]
+    debs = work / "debs"
+    debs.mkdir(parents=True, exist_ok=True)
+    tree.mkdir(parents=True, exist_ok=True)
+    for package in filter(None, packages):
+        deb = next(debs.glob(f"{package}_*.deb"), None) or apt.download(package, debs)
+        subprocess.run(["dpkg", "-x", deb, tree], check=True)
+    (tree / "complete").touch()
+    return tree
+
+
+def image_of(tree):
+    """The kernel image of an unpacked tree."""
+    found = [*tree.glob("boot/vmlinu*"), *tree.glob("usr/lib/modules/*/vmlinuz")]
+    if not found:
+        raise Missing(f"no kernel image below {tree}")
+    return found[0]

@@ -1,0 +1,130 @@
+"""The workload set: what each kernel is asked to do.
+
+A workload is a name and the probe's `key=value` words. Names follow recordings/README.md:
+FS_raKB_PROT_ADVICE_PATTERN_sSEED.
+"""
+
+MIB = 1 << 20
+
+
+def files(page):
+    """Name and length of every file, per filesystem."""
+    return {
+        "data": 64 * MIB if page == 4096 else 192 * MIB,
+        "odd": 3 * MIB + 13 * page + 100,        # ends inside a page
+        "tail": 2 * MIB + 37 * page,             # ends inside a folio
+        "p12": 12 * page,
+        "p13": 13 * page,
+        "exact": 4 * MIB if page == 4096 else 64 * MIB,
+        "made": 4096,                            # grows by write(2)
+    }
+
+
+def simple(prot, advice, pattern, n, seed=0, **more):
+    share = "shared" if prot == "r" else "private"
+    words = {"prot": prot, "map": share, "advice": advice, "pattern": pattern, "n": n, "seed": seed}
+    words.update(more)
+    return f"{prot}_{advice}_{pattern}_s{seed}", words
+
+
+def reading(pattern, n, seed=0, **more):
+    words = {"map": "none", "pattern": pattern, "n": n, "seed": seed, **more}
+    return f"read_plain_{pattern}_s{seed}", words
+
+
+def scripted(name, ops, prot="r", advice="plain", **more):
+    share = "private" if prot in ("rx", "rxc") else "shared"
+    words = {"prot": prot, "map": share, "advice": advice, "pattern": "ops", "ops": ops, **more}
+    return f"{prot}_{advice}_{name}_s0", words
+
+
+def mapped(window_kb):
+    """The grid: protections, advices and patterns; short where windows are long."""
+    n = 150 if window_kb <= 128 else 40
+    for prot in ("r", "rx"):
+        for pattern, count in (("seq", n), ("mid1001", n), ("stride7", n), ("back", n),
+                               ("rand", 130 if window_kb <= 128 else 30)):
+            yield simple(prot, "plain", pattern, count, seed=int(pattern == "rand"))
+        yield simple(prot, "huge", "stride999", 12)
+        yield simple(prot, "huge", "seq", 60)
+        yield simple(prot, "random", "rand", 40, seed=2)
+        yield simple(prot, "seq", "mid1001", 60)
+        yield simple(prot, "seq", "rand", 30, seed=3)
+
+
+def special():
+    """Recorded with the 128 KiB window only."""
+    yield simple("rxc", "plain", "stride7", 60)
+    yield simple("r", "plain", "two", 120)
+    yield simple("r", "plain", "two3", 80)
+    yield simple("r", "plain", "hot", 150, seed=4)
+    yield simple("rx", "plain", "hot", 150, seed=4)
+    yield simple("r", "plain", "stride64", 160)
+    yield simple("rx", "plain", "stride64", 160)
+    yield simple("r", "huge", "stride64", 160)
+    yield simple("r", "hugerandom", "stride999", 12)
+    yield simple("rx", "hugeseq", "stride999", 12)
+    yield simple("r", "nohuge", "stride7", 60)
+    yield simple("rw", "plain", "stride7", 60)
+    yield "rwp_plain_stride7_s0", simple("rw", "plain", "stride7", 60)[1] | {"map": "private"}
+    # Parts of the file, not aligned to anything.
+    for prot in ("r", "rx"):
+        name, words = simple(prot, "plain", "seq", 120)
+        yield name.replace("seq", "part"), words | {"first": 10, "pages": 64}
+        name, words = simple(prot, "plain", "stride7", 100)
+        yield name.replace("stride7", "part7"), words | {"first": 333, "pages": 601, "skew": 3}
+        name, words = simple(prot, "huge", "stride999", 12)
+        yield name.replace("stride999", "parthuge"), words | {"first": 700, "pages": 3000}
+        # Ends of files.
+        for file in ("odd", "tail"):
+            for pattern in ("seq", "back", "stride7"):
+                name, words = simple(prot, "plain", pattern, 120)
+                yield name.replace(pattern, f"{file}-{pattern}"), words | {"file": file}
+            name, words = simple(prot, "huge", "stride7", 60)
+            yield name.replace("stride7", f"{file}-stride7"), words | {"file": file}
+    yield scripted("eof12", "b0.0+4096,b1.0+4096,t4,p,t11", file="p12")
+    yield scripted("eof13", "b0.0+4096,b1.0+4096,t4,p,t11", file="p13")
+    yield scripted("lastpmd", "t0,t600,p", file="exact", advice="huge")
+    yield scripted("lastpmd-read", "b0.0+1048576x4,b0.0+4096x4/1,t0,t600,p", file="exact", opens=2)
+    # Written, not dropped: inner folios of large order, no markers.
+    written = "s0.0+1048576x8,t300,p,t301,t900,p"
+    yield scripted("written", written, file="made", settle=20000, pages=2048)
+    yield scripted("written-rx", written, prot="rx", file="made", settle=20000, pages=2048)
+    # Several opens and mappings of one file.
+    yield scripted("opens", "b0.0+4096x12,b12.0+4096/1,b16.0+4096x3/1,b12.0+4096x4", opens=2)
+    name, words = simple("r", "plain", "seq", 100)
+    yield name.replace("seq", "maps"), words | {"opens": 2, "also": "rx,private,plain,1,0,4000"}
+    name, words = simple("r", "plain", "rand", 100, seed=5)
+    yield name.replace("rand", "mapsone"), words | {"also": "rx,private,plain,0,0,9000"}
+    yield scripted("advised", "t0,a:random/0,t100,t101,a:seq/0,t200x4,a:normal/0,t300x40")
+    yield scripted("readmap", "b0.0+4096x20,t0x80,b100.0+65536x3,t120x30")
+
+
+def reads(window_kb):
+    yield reading("read4096", 120)
+    yield reading("read65536", 40)
+    yield reading("read1048576", 6)
+    if window_kb == 128:
+        yield reading("readback4096", 60)
+        yield reading("readrand4096", 60, seed=6)
+        yield reading("readrand65536", 30, seed=7)
+        yield reading("readtwo4096", 120)
+        yield reading("readopens4096", 120, opens=2)
+        yield reading("read6000", 80)
+        yield reading("read4096", 80, file="odd", seed=9)
+        yield reading("read65536", 60, file="tail", seed=9)
+
+
+def workloads(filesystem, page):
+    """(name, read_ahead_kb, words) of one filesystem."""
+    for window in (128, 512, 2048):
+        rows = [*mapped(window), *reads(window)]
+        if window == 128:
+            rows += special()
+        for name, words in rows:
+            yield f"{filesystem}_ra{window}_{name}", window, words
+    for name, words in (simple("r", "plain", "seq", 20), simple("rx", "plain", "rand", 5, seed=1),
+                        reading("read4096", 60), reading("read1048576", 8)):
+        yield f"{filesystem}_ra8192_{name}", 8192, words
+    name, words = simple("rx", "plain", "stride7", 12)
+    yield f"{filesystem}_ra0_{name}", 0, words
