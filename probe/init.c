@@ -1,7 +1,8 @@
 /* First process of a recording kernel: mounts, makes the files, runs the list, hands back results.
  *
  * /list holds one command a line:
- *   module PATH | mount DEVICE TYPE DIR | make PATH BYTES | set PATH VALUE | run NAME ARG...
+ *   module PATH | mount DEVICE TYPE DIR | make PATH BYTES | sparse PATH BYTES | mkdir PATH |
+ *   set PATH VALUE | show PATH | result DEVICE | run NAME ARG...
  * Every `run` starts /probe and appends `=== NAME STATUS BYTES` and its output to the device named
  * by `result DEVICE`. The machine is switched off at the end of the list.
  */
@@ -93,6 +94,10 @@ static void command(void)
         say(words[1]);
     } else if (equal(words[0], "make")) {
         make(words[1], as_number(words[2]));
+    } else if (equal(words[0], "sparse")) {
+        int fd = (int)must(open_file(words[1], O_RDWR | O_CREAT), "cannot make", words[1]);
+        must(sys2(SYS_ftruncate, fd, (s64)as_number(words[2])), "cannot extend", words[1]);
+        sys1(SYS_close, fd);
     } else if (equal(words[0], "mkdir")) {
         sys3(SYS_mkdirat, AT_FDCWD, (s64)words[1], 0755);
     } else if (equal(words[0], "set")) {
@@ -104,7 +109,11 @@ static void command(void)
         put(": ");
         say(value);
     } else if (equal(words[0], "result")) {
-        result_fd = open_file(words[1], O_RDWR);
+        for (int tries = 0; tries < 200 && result_fd < 0; tries++) {
+            result_fd = open_file(words[1], O_RDWR);
+            if (result_fd < 0) { sleep_us(50000); }
+        }
+        if (result_fd < 0) { say("no device for results:"); say(words[1]); }
     } else if (equal(words[0], "run")) {
         char *name = words[1];
         words[1] = "/probe";

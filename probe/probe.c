@@ -17,7 +17,7 @@
 struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice; };
 
 static u64 page = 4096;
-static struct { const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors; } arg;
+static struct { const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around; } arg;
 static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
 static struct mapping maps[NR_MAPS];
 static u64 nr_maps;
@@ -284,6 +284,7 @@ static void header(u64 events, u64 lost)
     struct { const char *key, *value; } words[] = {
         { "# kernel=", release + 130 }, { " arch=", ARCH }, { " variant=", arg.variant },
         { " fs=", arg.fs }, { " read_ahead_kb=", arg.ra }, { " max_sectors_kb=", arg.sectors },
+        { " fault_around_bytes=", arg.around },
         { " prot=", maps[0].prot }, { " map=", nr_maps ? maps[0].share : "none" },
         { " advice=", maps[0].advice }, { " pattern=", arg.pattern },
     };
@@ -378,7 +379,7 @@ void start(s64 *stack)
     struct { const char *key; const char **value; } words[] = {
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
-        { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "prot=", &first.prot },
+        { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around }, { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };
     struct { const char *key; u64 *value; } numbers[] = {

@@ -62,7 +62,7 @@ class Guest:
         self.has_xfs = "xfs" in self.modules
 
     def filesystems(self):
-        return ["ext4", "xfs"] if self.has_xfs else ["ext4"]
+        return ["ext4", "ext4-encrypt", *(["xfs"] if self.has_xfs else [])]
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
@@ -80,9 +80,10 @@ class Guest:
         return path
 
     def disks(self):
-        """Namespaces 1 ext4, 2 XFS, 3 results."""
+        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios."""
         paths = []
         for name, make in (("ext4", ["mkfs.ext4", "-q", "-F", "-b", "4096"]),
+                           ("ext4-encrypt", ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "encrypt"]),
                            ("xfs", ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0",
                                     "-i", "nrext64=0"])):
             path = self.work / f"{name}.img"
@@ -91,10 +92,11 @@ class Guest:
                 image.truncate(DISK_BYTES)
             subprocess.run([*make, path], check=True)
             paths.append(path)
+        ext4, encrypt, xfs = paths
         result = self.work / "result.img"
         with result.open("wb") as image:
             image.truncate(RESULT_BYTES)
-        return [*paths, result]
+        return [ext4, xfs, result, encrypt]
 
     def command(self, initramfs, disks):
         if self.variant == "amd64":

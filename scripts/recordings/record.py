@@ -20,7 +20,8 @@ import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEVICES = {"ext4": "nvme0n1", "xfs": "nvme0n2"}
+DEVICES = {"ext4": "nvme0n1", "xfs": "nvme0n2", "ext4-encrypt": "nvme0n4"}
+AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
 SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
 
@@ -32,17 +33,19 @@ def commands(filesystems, page, variant):
              "set /sys/kernel/mm/transparent_hugepage/enabled madvise"]
     for filesystem in filesystems:
         device = DEVICES[filesystem]
-        lines.append(f"mount /dev/{device} {filesystem} /{filesystem}")
+        kind = filesystem.partition("-")[0]
+        lines.append(f"mount /dev/{device} {kind} /{filesystem}")
         sizes = workloads.files(page)
         lines += [f"make /{filesystem}/{name} {size}" for name, size in sizes.items()]
+        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in workloads.SPARSE.items()]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
         for name, window, words in workloads.workloads(filesystem, page):
             lines.append(f"set /sys/block/{device}/queue/read_ahead_kb {window}")
             words = {"fs": filesystem, "ra": window, "sectors": SECTORS_KB, "variant": variant,
-                     "trace": INSTANCE, **words}
+                     "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
             text = " ".join(f"{key}={value}" for key, value in words.items())
-            lines.append(f"run {name} {text}")
+            lines += [f"set {AROUND} {words['around']}", f"run {name} {text}"]
     return lines
 
 

@@ -16,8 +16,11 @@ def files(page):
         "p12": 12 * page,
         "p13": 13 * page,
         "exact": 4 * MIB if page == 4096 else 64 * MIB,
-        "made": 4096,                            # grows by write(2)
+        **{f"made{nr}": 4096 for nr in range(6)},  # grow by write(2)
     }
+
+
+SPARSE = {"sparse": 320 * MIB}                   # never written: forced windows one after another
 
 
 def simple(prot, advice, pattern, n, seed=0, **more):
@@ -88,8 +91,11 @@ def special():
     yield scripted("lastpmd-read", "b0.0+1048576x4,b0.0+4096x4/1,t0,t600,p", file="exact", opens=2)
     # Written, not dropped: inner folios of large order, no markers.
     written = "s0.0+1048576x8,t300,p,t301,t900,p"
-    yield scripted("written", written, file="made", settle=20000, pages=2048)
-    yield scripted("written-rx", written, prot="rx", file="made", settle=20000, pages=2048)
+    yield scripted("written", written, file="made0", settle=20000, pages=2048)
+    yield scripted("written-rx", written, prot="rx", file="made1", settle=20000, pages=2048)
+    small = "s0.0+5000x20,s40.100+70000x5,s200.0+16384x4,s333.0+12288x3,t3,t50,t205,p"
+    yield scripted("writes", small, file="made2", pages=512)
+    yield scripted("willneed", "a:willneed/0,t5,t90,t3000,p", pages=4000)
     # Several opens and mappings of one file.
     yield scripted("opens", "b0.0+4096x12,b12.0+4096/1,b16.0+4096x3/1,b12.0+4096x4", opens=2)
     name, words = simple("r", "plain", "seq", 100)
@@ -98,6 +104,42 @@ def special():
     yield name.replace("rand", "mapsone"), words | {"also": "rx,private,plain,0,0,9000"}
     yield scripted("advised", "t0,a:random/0,t100,t101,a:seq/0,t200x4,a:normal/0,t300x40")
     yield scripted("readmap", "b0.0+4096x20,t0x80,b100.0+65536x3,t120x30")
+
+
+def around_off():
+    """With fault-around set to one page."""
+    off = {"around": 4096}
+    written = "s0.0+1048576x8,t300,p,t301,t900,p"
+    rows = [simple("r", "plain", "stride64", 160), simple("rx", "plain", "stride64", 160),
+            simple("r", "plain", "seq", 100), simple("rx", "plain", "mid1001", 100),
+            simple("r", "huge", "stride999", 12), scripted("lastpmd", "t0,t600,p", file="exact", advice="huge"),
+            scripted("written", written, file="made3", settle=20000, pages=2048),
+            scripted("written-rx", written, prot="rx", file="made4", settle=20000, pages=2048),
+            simple("r", "plain", "stride7", 60) ]
+    for name, words in rows:
+        yield name.replace("plain", "around").replace("huge", "aroundhuge"), words | off
+
+
+def gates():
+    """More than a hundred cold forced windows, on a file of holes."""
+    for prot in ("r", "rx"):
+        yield simple(prot, "hugerandom", "stride512", 120, file="sparse")
+        yield simple(prot, "huge", "stride1024", 79, file="sparse")
+
+
+def without_large_folios():
+    """On a filesystem whose files have no large folios (ext4 with the encrypt feature)."""
+    for prot in ("r", "rx"):
+        yield simple(prot, "plain", "mid1001", 100)
+        yield simple(prot, "plain", "seq", 100)
+        yield simple(prot, "plain", "rand", 60, seed=8)
+        yield simple(prot, "huge", "stride999", 12)
+        yield simple(prot, "huge", "mid1001", 60)
+        yield simple(prot, "seq", "mid1001", 60)
+    yield scripted("eof12", "b0.0+4096,b1.0+4096,t4,p,t11", file="p12")
+    yield scripted("eof13", "b0.0+4096,b1.0+4096,t4,p,t11", file="p13")
+    yield reading("read4096", 100)
+    yield reading("read1048576", 6)
 
 
 def reads(window_kb):
@@ -117,10 +159,16 @@ def reads(window_kb):
 
 def workloads(filesystem, page):
     """(name, read_ahead_kb, words) of one filesystem."""
+    if filesystem == "ext4-encrypt":
+        for name, words in without_large_folios():
+            yield f"{filesystem}_ra128_{name}", 128, words
+        return
     for window in (128, 512, 2048):
         rows = [*mapped(window), *reads(window)]
         if window == 128:
             rows += special()
+            rows += around_off() if page == 4096 else []
+            rows += gates() if page == 4096 else []
         for name, words in rows:
             yield f"{filesystem}_ra{window}_{name}", window, words
     for name, words in (simple("r", "plain", "seq", 20), simple("rx", "plain", "rand", 5, seed=1),

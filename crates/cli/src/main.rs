@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! `folio`: large folios predicted for real programs.
 //!
 //! Reading order: [`cli`] (the command line), `verbs/` (one file a verb: `Args -> Plan -> run`;

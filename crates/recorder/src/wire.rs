@@ -77,7 +77,7 @@ pub(crate) enum Kind {
     Rows = 3,
     /// An event; body: [`WireEvent`].
     Event = 4,
-    /// A file before its first use; body: [`WireFile`].
+    /// A file before its first use; body: `WireFile`.
     File = 5,
     /// The process is about to execve; body: path.
     ExecveTry = 6,

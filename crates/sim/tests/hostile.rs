@@ -48,7 +48,9 @@ fn event(rng: &mut Rng, nr_files: u32) -> Event {
     (event.addr, event.len) = (number(rng), number(rng));
     (event.pos, event.aux) = (number(rng), pick(rng, &[0, 1, 2, 4, 14, 22, 0x1000, u64::MAX]));
     event.flags = match event.op {
-        Op::Mmap => mmap_flags(u32::try_from(rng.below(8)).unwrap(), pick(rng, &[1, 2, 0x12, 0x32])),
+        Op::Mmap => {
+            mmap_flags(u32::try_from(rng.below(8)).unwrap(), pick(rng, &[1, 2, 0x12, 0x32]))
+        }
         _ => pick(rng, &[0, 1, 2, 3]),
     };
     let file = u32::try_from(rng.below(u64::from(nr_files))).unwrap();
@@ -65,7 +67,7 @@ fn meta(rng: &mut Rng) -> Meta {
     let file = |size: &u64| FileInfo {
         path: "f".into(),
         size_bytes: *size,
-        build_id: if size % 2 == 0 { "ab".into() } else { String::new() },
+        build_id: if size.is_multiple_of(2) { "ab".into() } else { String::new() },
         filesystem: "xfs".into(),
     };
     let files: Vec<FileInfo> = sizes.iter().map(file).collect();

@@ -11,8 +11,9 @@ use crate::figures::size;
 /// Every section of the table.
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     vec![
-        mapped("Mapped text by folio size", rows, |row| &row.folios.text),
-        mapped("Mapped data by folio size", rows, |row| &row.folios.data),
+        mapped("Mapped text by folio size", rows, |row| row.folios.text.clone()),
+        mapped("Mapped data by folio size", rows, |row| row.folios.data.clone()),
+        mapped("Text and data together", rows, |row| row.folios.all()),
         faults(rows),
         reads(rows),
         tlb(rows),
@@ -26,32 +27,33 @@ fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
     rows.iter().map(get).collect()
 }
 
-/// The rows of BEHAVIOUR.md J.1 for one kind of file memory.
-fn mapped(title: &'static str, rows: &[Outcome], census: impl Fn(&Outcome) -> &Census) -> Section {
-    let whole = each(rows, |row| census(row).mapped_bytes);
-    let share = |label: String, get: &dyn Fn(&Outcome) -> u64| {
-        Line::bytes(label, each(rows, get)).with_shares_of(&whole)
+/// The rows of BEHAVIOUR.md J.1 for one kind of file memory, or for all of it as published.
+fn mapped(title: &'static str, rows: &[Outcome], census: impl Fn(&Outcome) -> Census) -> Section {
+    let columns: Vec<Census> = rows.iter().map(census).collect();
+    let whole: Vec<u64> = columns.iter().map(|column| column.mapped_bytes).collect();
+    let share = |label: String, get: &dyn Fn(&Census) -> u64| {
+        Line::bytes(label, columns.iter().map(get).collect()).with_shares_of(&whole)
     };
     let sizes: BTreeSet<u64> =
-        rows.iter().flat_map(|row| census(row).by_size.keys().copied()).collect();
+        columns.iter().flat_map(|column| column.by_size.keys().copied()).collect();
     let in_size =
-        |row: &Outcome, size: u64| census(row).by_size.get(&size).copied().unwrap_or_default();
+        |column: &Census, size: u64| column.by_size.get(&size).copied().unwrap_or_default();
     let mut lines = vec![Line::bytes("all", whole.clone())];
     for &bytes in &sizes {
-        let is_base = rows
-            .iter()
-            .all(|row| row.page_bytes == bytes || in_size(row, bytes) == SizeRow::default());
+        let is_base = rows.iter().zip(&columns).all(|(row, column)| {
+            row.page_bytes == bytes || in_size(column, bytes) == SizeRow::default()
+        });
         let kind = if is_base { "base pages" } else { "aligned" };
-        let aligned = |row: &Outcome| in_size(row, bytes).aligned_bytes;
+        let aligned = |column: &Census| in_size(column, bytes).aligned_bytes;
         lines.push(share(format!("{} {kind}", size_column(bytes)), &aligned));
     }
     for &bytes in &sizes {
-        let unaligned = |row: &Outcome| in_size(row, bytes).unaligned_bytes;
+        let unaligned = |column: &Census| in_size(column, bytes).unaligned_bytes;
         lines.push(share(format!("{} unaligned", size_column(bytes)), &unaligned));
     }
-    lines.push(share("partly mapped".to_owned(), &|row| census(row).partial_bytes));
-    lines.push(share("contpte-mapped".to_owned(), &|row| census(row).contpte_bytes));
-    lines.push(share("PMD-mapped".to_owned(), &|row| census(row).pmd_bytes));
+    lines.push(share("partly mapped".to_owned(), &|column| column.partial_bytes));
+    lines.push(share("contpte-mapped".to_owned(), &|column| column.contpte_bytes));
+    lines.push(share("PMD-mapped".to_owned(), &|column| column.pmd_bytes));
     Section::new(title, lines)
 }
 

@@ -91,6 +91,7 @@ pub struct Outcome {
     pub copied_pages: u64,
     /// What could not be followed.
     pub strays: Strays,
-    /// Whether segments were moved apart for a base page larger than the recording's.
+    /// Whether segments stand where a program linked for larger pages than the recorded one has
+    /// them: for the machine's base page, or for 64 KiB on arm64.
     pub is_replaced: bool,
 }

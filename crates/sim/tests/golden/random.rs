@@ -120,7 +120,7 @@ impl Machine {
     /// Three times of four a page that is mapped, if any is.
     fn aim(&self, at: u64) -> u64 {
         let vmas: Vec<_> = self.memory.space(self.mms[self.current]).vmas.iter().collect();
-        if at % 4 == 0 || vmas.is_empty() {
+        if at.is_multiple_of(4) || vmas.is_empty() {
             return at;
         }
         let nr = vmas.len() as u64;
