@@ -14,6 +14,22 @@ static char line_copy[4096];
 static char *words[64];
 static u64 nr_words;
 
+/* The kernel numbers namespaces in the order in which it finds them: `@3` in the list is the disk
+ * whose namespace id is 3, whatever its name. */
+static char disk_of[10];
+static char disk(char id)
+{
+    static char path[] = "/sys/block/nvme0n?/nsid", value[16];
+    for (int tries = 0; tries < 200 && !disk_of[id - '0']; tries++) {
+        for (char name = '1'; name <= '9'; name++) {
+            path[17] = name;
+            if (read_file(path, value, sizeof value) > 0) { disk_of[value[0] - '0'] = name; }
+        }
+        if (!disk_of[id - '0']) { sleep_us(50000); }
+    }
+    return disk_of[id - '0'];
+}
+
 static void say(const char *what)
 {
     put(what);
@@ -149,7 +165,14 @@ void start(s64 *stack)
         while (*line && *line != '\n') {
             while (*line == ' ') { line++; }
             words[nr_words++] = to;
-            while (*line && *line != ' ' && *line != '\n') { *to++ = *line++; }
+            while (*line && *line != ' ' && *line != '\n') {
+                if (line[0] == '@') {
+                    memcpy(to, "nvme0n", 6);
+                    to[6] = disk(line[1]);
+                    to += 7;
+                    line += 2;
+                } else { *to++ = *line++; }
+            }
             *to++ = 0;
         }
         if (*line) { line++; }

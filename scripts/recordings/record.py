@@ -20,7 +20,7 @@ import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEVICES = {"ext4": "nvme0n1", "xfs": "nvme0n2", "ext4-encrypt": "nvme0n4"}
+DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4"}
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
 SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
@@ -28,8 +28,8 @@ SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a requ
 
 def commands(filesystems, page, variant):
     """The init's list: mounts, files, every workload, with the window set before each."""
-    lines = [f"mkdir {INSTANCE}", "result /dev/nvme0n3",
-             f"show /sys/block/nvme0n1/queue/max_sectors_kb",
+    lines = [f"mkdir {INSTANCE}", "result /dev/@3",
+             "show /sys/block/@1/queue/max_sectors_kb",
              "set /sys/kernel/mm/transparent_hugepage/enabled madvise"]
     for filesystem in filesystems:
         device = DEVICES[filesystem]
@@ -37,7 +37,7 @@ def commands(filesystems, page, variant):
         lines.append(f"mount /dev/{device} {kind} /{filesystem}")
         sizes = workloads.files(page)
         lines += [f"make /{filesystem}/{name} {size}" for name, size in sizes.items()]
-        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in workloads.SPARSE.items()]
+        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in workloads.sparse_files(page).items()]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
         for name, window, words in workloads.workloads(filesystem, page):
             lines.append(f"set /sys/block/{device}/queue/read_ahead_kb {window}")

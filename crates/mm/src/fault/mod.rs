@@ -17,7 +17,7 @@
 //!
 //! A fault that starts I/O drops its lock and is repeated ("retry"); the repetition may find the
 //! page through fault-around. Which part of the work a repetition does again decides the miss
-//! counter, so it is modelled pass by pass ([`Pass`]).
+//! counter, so it is modelled pass by pass (`Pass`).
 //!
 //! Owns the order of these steps. Does not own windows ([`crate::readahead`]) nor page-table
 //! entries ([`crate::pgtable`]).

@@ -6,10 +6,10 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: [`cell`] (one combination, the hot loop), [`place`] (recorded addresses become
-//! addresses of the modelled kernel), [`program`] (threads, processes, open files), [`layout`]
-//! (mapping what was placed), [`syscalls`] (events that change memory), [`touched`] and [`census`]
-//! (what is counted), [`finish`], [`outcome`].
+//! Reading order: [`cell`] (one combination, the hot loop), `place` (recorded addresses become
+//! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
+//! (mapping what was placed), `syscalls` (events that change memory), `touched` and [`census`]
+//! (what is counted), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
