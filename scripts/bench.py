@@ -81,7 +81,7 @@ def one_round(folio, work, command, figures):
     native, _, _ = run(command)
     seconds, _, _ = run([folio, "record", "-o", trace, "--", *command])
     info = json.loads(run([folio, "trace", "info", "--json", trace])[2])
-    references = info["nr_references"]
+    references = info["meta"]["nr_references"]
     figures["record"].values.append(references / seconds / 1e6)
     figures["slowdown"].values.append(seconds / native)
     figures["size"].values.append(trace.stat().st_size / references)
