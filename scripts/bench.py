@@ -121,7 +121,7 @@ def main():
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--base", metavar="REV")
     args = parser.parse_args()
-    rounds, functions, scale = (1, 5, 2000) if args.smoke else (args.rounds, 400, 400_000)
+    rounds, functions, scale = (1, 5, 2000) if args.smoke else (args.rounds, 100, 400_000)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         command = compile_input(work, functions)
