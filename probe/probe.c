@@ -17,7 +17,9 @@
 struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice; };
 
 static u64 page = 4096;
-static struct { const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around; } arg;
+static struct {
+    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around;
+} arg;
 static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
 static struct mapping maps[NR_MAPS];
 static u64 nr_maps;
@@ -264,7 +266,7 @@ static void check_cold(void)
     resident_before = resident((u64)at, file_pages, page, (u8 *)text);
     sys2(SYS_munmap, at, (s64)(file_pages * page));
     sys1(SYS_close, fd);
-    if (resident_before) { fatal("still cached before the start:", arg.file, (s64)resident_before); }
+    if (resident_before) { fatal("still cached before the start:", arg.file, 16); }
 }
 
 static void usage_of_faults(s64 sign)
@@ -379,7 +381,8 @@ void start(s64 *stack)
     struct { const char *key; const char **value; } words[] = {
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
-        { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around }, { "prot=", &first.prot },
+        { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
+        { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };
     struct { const char *key; u64 *value; } numbers[] = {
@@ -401,7 +404,9 @@ void start(s64 *stack)
         }
         if (!is_known) { fatal("unknown argument", argv[i], 0); }
     }
-    if (!arg.file || !arg.trace || !arg.pattern) { fatal("file=, trace= and", "pattern= are needed", 0); }
+    if (!arg.file || !arg.trace || !arg.pattern) {
+        fatal("file=, trace= and", "pattern= are needed", 0);
+    }
     mask[cpu / 64] = 1UL << (cpu % 64);
     sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
     workload(first, also, !equal(first.share, "none"));

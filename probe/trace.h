@@ -170,7 +170,8 @@ static void put_line(const char *line)
 
 static void event_line(const char *line, u64 page)
 {
-    static const char *const ORDER[] = { "index=", " order=", " size=", "async_size=", "ra_pages=", 0 };
+    static const char *const ORDER[] = { "index=", " order=", " size=", "async_size=",
+                                         "ra_pages=", 0 };
     static const char *const UNBOUNDED[] = { "index=", "nr_to_read=", "lookahead_size=", 0 };
     static const char *const ENTRY[] = { "index=", "req_count=", " order=", " size=", "async_size=",
                                          "ra_pages=", "mmap_miss=", "prev_pos=", 0 };
@@ -188,7 +189,9 @@ static void event_line(const char *line, u64 page)
     } else if (within(line, "mm_filemap_map_pages: ")) { range_line("W ", line, page); }
     else if (within(line, "mm_filemap_get_pages: ")) { range_line("G ", line, page); }
     else if (within(line, "page_cache_ra_order: ")) { fields_line("S order", line, ORDER); }
-    else if (within(line, "page_cache_ra_unbounded: ")) { fields_line("S unbounded", line, UNBOUNDED); }
+    else if (within(line, "page_cache_ra_unbounded: ")) {
+        fields_line("S unbounded", line, UNBOUNDED);
+    }
     else if (within(line, "page_cache_sync_ra: ")) { fields_line("S sync", line, ENTRY); }
     else if (within(line, "page_cache_async_ra: ")) { fields_line("S async", line, ENTRY); }
 }

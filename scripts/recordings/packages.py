@@ -75,7 +75,8 @@ class Apt:
 
 def newest(names, prefix, version, flavour):
     """The package of this prefix with the highest number of this version, or None."""
-    shape = re.compile(rf"linux-{prefix}-({re.escape(version)}(?:\.\d+)+(?:-\d+)?)(?:\+\w+)?-{flavour}$")
+    number = rf"{re.escape(version)}(?:\.\d+)+(?:-\d+)?"
+    shape = re.compile(rf"linux-{prefix}-({number})(?:\+\w+)?-{flavour}$")
     found = [(numbers(match[1]), name) for name in names if (match := shape.match(name))]
     return max(found)[1] if found else None
 

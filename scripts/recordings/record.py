@@ -37,7 +37,8 @@ def commands(filesystems, page, variant):
         lines.append(f"mount /dev/{device} {kind} /{filesystem}")
         sizes = workloads.files(page)
         lines += [f"make /{filesystem}/{name} {size}" for name, size in sizes.items()]
-        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in workloads.sparse_files(page).items()]
+        holes = workloads.sparse_files(page)
+        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in holes.items()]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
         for name, window, words in workloads.workloads(filesystem, page):
             lines.append(f"set /sys/block/{device}/queue/read_ahead_kb {window}")
@@ -50,7 +51,7 @@ def commands(filesystems, page, variant):
 
 
 def record(work, version, variant, out):
-    """Boots one kernel; its recordings as an archive. The names that failed."""
+    """Boots one kernel; its recordings as an archive. Failures; with any, no archive."""
     name = f"deb_{version}_{variant}"
     archive = out / f"{name}.tar.xz"
     if archive.exists():
@@ -61,18 +62,20 @@ def record(work, version, variant, out):
     page = 16384 if variant.endswith("16k") else 4096
     results = machine.run(work / "probe" / arch,
                           commands(machine.filesystems(), page, name), 1500)
+    failed = [f"{workload}: {text.strip()}"
+              for workload, (status, text) in results.items() if status]
+    if failed:
+        return failed
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = pathlib.Path(scratch) / name
         folder.mkdir()
-        for workload, (status, text) in results.items():
-            if status == 0:
-                (folder / f"{workload}.txt").write_text(text)
-        subprocess.run(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner",
+        for workload, (_, text) in results.items():
+            (folder / f"{workload}.txt").write_text(text)
+        subprocess.run(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
+                        "--numeric-owner",
                         "-C", scratch, "-I", "xz -9e", "-cf", archive, name], check=True)
-    failed = [f"{workload}: {text.strip()}" for workload, (status, text) in results.items() if status]
-    print(f"{name}: {len(results) - len(failed)} recorded, {len(failed)} failed, "
-          f"{archive.stat().st_size >> 10} KiB", flush=True)
-    return failed
+    print(f"{name}: {len(results)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
+    return []
 
 
 def main():
@@ -81,10 +84,11 @@ def main():
     parser.add_argument("--all", action="store_true", help="every version and variant")
     parser.add_argument("--variant", choices=packages.FLAVOURS, action="append")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "packaged")
     args = parser.parse_args()
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
     subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
     is_complete = True
     for variant in args.variant or packages.FLAVOURS:

@@ -61,7 +61,12 @@ def mapped(window_kb):
         yield simple(prot, "seq", "rand", 30, seed=3)
 
 
-def special():
+def written(page):
+    """Pages inside and at the edge of what eight writes of 1 MiB have cached."""
+    return f"s0.0+1048576x8,t300,p,t301,t{900 if page == 4096 else 500},p"
+
+
+def special(page):
     """Recorded with the 128 KiB window only."""
     yield simple("rxc", "plain", "stride7", 60)
     yield simple("r", "plain", "two", 120)
@@ -83,7 +88,8 @@ def special():
         name, words = simple(prot, "plain", "stride7", 100)
         yield name.replace("stride7", "part7"), words | {"first": 333, "pages": 601, "skew": 3}
         name, words = simple(prot, "huge", "stride999", 12)
-        yield name.replace("stride999", "parthuge"), words | {"file": "holes", "first": 700, "pages": 3000}
+        part = {"file": "holes", "first": 700, "pages": 3000}
+        yield name.replace("stride999", "parthuge"), words | part
         # Ends of files.
         for file in ("odd", "tail"):
             for pattern in ("seq", "back", "stride7"):
@@ -96,9 +102,8 @@ def special():
     yield scripted("lastpmd", "t0,t600,p", file="exact", advice="huge")
     yield scripted("lastpmd-read", "b0.0+1048576x4,b0.0+4096x4/1,t0,t600,p", file="exact", opens=2)
     # Written, not dropped: inner folios of large order, no markers.
-    written = "s0.0+1048576x8,t300,p,t301,t900,p"
-    yield scripted("written", written, file="made0", settle=20000, pages=2048)
-    yield scripted("written-rx", written, prot="rx", file="made1", settle=20000, pages=2048)
+    yield scripted("written", written(page), file="made0", settle=20000, pages=2048)
+    yield scripted("written-rx", written(page), prot="rx", file="made1", settle=20000, pages=2048)
     small = "s0.0+5000x20,s40.100+70000x5,s200.0+16384x4,s333.0+12288x3,t3,t50,t205,p"
     yield scripted("writes", small, file="made2", pages=512)
     yield scripted("willneed", "a:willneed/0,t5,t90,t3000,p", pages=4000)
@@ -112,16 +117,17 @@ def special():
     yield scripted("readmap", "b0.0+4096x20,t0x80,b100.0+65536x3,t120x30")
 
 
-def around_off():
+def around_off(page):
     """With fault-around set to one page."""
     off = {"around": 4096}
-    written = "s0.0+1048576x8,t300,p,t301,t900,p"
     rows = [simple("r", "plain", "stride64", 160), simple("rx", "plain", "stride64", 160),
             simple("r", "plain", "seq", 100), simple("rx", "plain", "mid1001", 100),
-            simple("r", "huge", "stride999", 12), scripted("lastpmd", "t0,t600,p", file="exact", advice="huge"),
-            scripted("written", written, file="made3", settle=20000, pages=2048),
-            scripted("written-rx", written, prot="rx", file="made4", settle=20000, pages=2048),
-            simple("r", "plain", "stride7", 60) ]
+            simple("r", "huge", "stride999", 12),
+            scripted("lastpmd", "t0,t600,p", file="exact", advice="huge"),
+            scripted("written", written(page), file="made3", settle=20000, pages=2048),
+            scripted("written-rx", written(page), prot="rx", file="made4",
+                     settle=20000, pages=2048),
+            simple("r", "plain", "stride7", 60)]
     for name, words in rows:
         yield name.replace("plain", "around").replace("huge", "aroundhuge"), words | off
 
@@ -172,8 +178,8 @@ def workloads(filesystem, page):
     for window in (128, 512, 2048):
         rows = [*mapped(window), *reads(window)]
         if window == 128:
-            rows += special()
-            rows += around_off() if page == 4096 else []
+            rows += special(page)
+            rows += around_off(page) if page == 4096 else []
             rows += gates() if page == 4096 else []
         for name, words in rows:
             yield f"{filesystem}_ra{window}_{name}", window, words
