@@ -176,7 +176,9 @@ impl<R: Ram> Memory<R> {
         while let Some(entry) =
             self.cache.mapping(file).tree.first_in(PageIndex(first), PageIndex(u64::MAX))
         {
-            self.unmap_file_pages(file, entry);
+            if self.cache.folios.get(entry.folio).maps > 0 {
+                self.unmap_file_pages(file, entry);
+            }
             if self.cache.remove_unmapped(file, entry.index).is_none() {
                 unreachable!("the folio was unmapped everywhere")
             }

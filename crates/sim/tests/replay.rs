@@ -162,3 +162,83 @@ fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
     assert!(matches!(error, ReplayError::Cell { .. }));
     assert!(error.to_string().contains("cascadelake"), "{error}");
 }
+
+/// Rows of one thread over anonymous memory, no files.
+fn anonymous(dir: &Path, rows: &[Event]) -> PathBuf {
+    let path = dir.join("anonymous.folio");
+    let mut writer = Writer::create(&path, Meta::default()).unwrap();
+    writer.push_rows(rows).unwrap();
+    writer.finish().unwrap();
+    path
+}
+
+fn map_at(addr: u64, len: u64, prot: u32, map: u32) -> Event {
+    let mut event = Event::new(0, Op::Mmap);
+    (event.addr, event.len, event.flags) = (addr, len, mmap_flags(prot, map));
+    event
+}
+
+#[test]
+fn a_mapping_made_of_two_recorded_ones_moves_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = 0x40_0000_0000;
+    let mut unmap = Event::new(0, Op::Munmap);
+    (unmap.addr, unmap.len) = (at + 0x1000, 0x1000);
+    let mut grow = Event::new(0, Op::Mremap);
+    (grow.addr, grow.len, grow.pos, grow.aux) = (at, 0x2000, at + 0x10_0000, 0x1_0000);
+    let write = |addr| Event::references(0, Op::Write, addr, 3);
+    let rows = [
+        map_at(at, 0x2000, 3, 0x22),
+        unmap,
+        map_at(at + 0x1000, 0x1000, 3, 0x32),
+        write(at),
+        write(at + 0x1000),
+        grow,
+        write(at + 0x10_0000),
+        write(at + 0x10_1000),
+        write(at + 0x10_f000),
+    ];
+    let path = anonymous(dir.path(), &rows);
+    let specs = ["6.12", "6.12+page=64K"].map(|kernel| spec(kernel, "altra"));
+    for outcome in run(&path, &specs) {
+        assert_eq!(outcome.strays, Strays::default(), "{}", outcome.kernel);
+    }
+    let faults = run(&path, &specs[..1])[0].faults;
+    assert_eq!(faults.anon, 3, "two pages moved with their contents, one is new");
+}
+
+#[test]
+fn access_given_to_a_part_of_a_larger_page_is_given_to_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = 0x40_0000_0000;
+    let mut rows = vec![map_at(at, 0x2_0000, 0, 0x22)];
+    for page in 0..32 {
+        let mut allow = Event::new(0, Op::Mprotect);
+        (allow.addr, allow.len, allow.flags) = (at + page * 0x1000, 0x1000, 1);
+        rows.push(allow);
+        rows.push(Event::references(0, Op::Read, at + page * 0x1000, 1));
+    }
+    let path = anonymous(dir.path(), &rows);
+    let specs = ["6.12", "6.12+page=16K", "6.12+page=64K"].map(|kernel| spec(kernel, "altra"));
+    for outcome in run(&path, &specs) {
+        assert_eq!(outcome.strays, Strays::default(), "{}", outcome.kernel);
+    }
+}
+
+#[test]
+fn a_fixed_mapping_replaces_all_that_was_recorded_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = 0x40_0000_0000;
+    let read = |addr| Event::references(0, Op::Read, addr, 1);
+    let rows = [
+        map_at(at, 0x1000, 1, 0x22),
+        map_at(at + 0x1000, 0x1000, 0, 0x22),
+        map_at(at + 0x2000, 0x1000, 1, 0x22),
+        map_at(at, 0x3000, 3, 0x32),
+        read(at),
+        read(at + 0x1000),
+        read(at + 0x2000),
+    ];
+    let outcome = &run(&anonymous(dir.path(), &rows), &[spec("6.12", "altra")])[0];
+    assert_eq!((outcome.strays, outcome.faults.zero_page), (Strays::default(), 3));
+}

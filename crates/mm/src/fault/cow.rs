@@ -59,7 +59,11 @@ impl<R: Ram> Memory<R> {
             table.map_ptes(batch, FolioSpan::single(own));
         }
         self.mark_anon(fault.mm, vpn);
-        self.cache.counters.nr_cow += 1;
+        if is_zero {
+            self.cache.counters.nr_anon += 1;
+        } else {
+            self.cache.counters.nr_cow += 1;
+        }
         Ok(Outcome::Minor)
     }
 

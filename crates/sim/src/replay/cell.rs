@@ -164,7 +164,8 @@ pub struct Cell {
     pub(super) strays: Strays,
     pub(super) is_replaced: bool,
     hardware: Vec<Option<Box<Thread>>>,
-    nr_running: usize,
+    /// Threads with a TLB.
+    running: Vec<ThreadId>,
     places: Vec<Place>,
     flushes: Vec<Flush>,
     pub(super) finished_tlbs: tlb::Counters,
@@ -219,7 +220,7 @@ impl Cell {
             strays: Strays::default(),
             is_replaced: false,
             hardware: Vec::new(),
-            nr_running: 0,
+            running: Vec::new(),
             places: vec![NO_PLACE; NR_PLACES],
             flushes: Vec::new(),
             finished_tlbs: tlb::Counters::default(),
@@ -261,7 +262,7 @@ impl Cell {
         self.is_warming = false;
         self.base = Base { counters: *self.memory.counters(), ram: self.memory.cache().ram };
         self.hardware.clear();
-        self.nr_running = 0;
+        self.running.clear();
         self.finished_tlbs = tlb::Counters::default();
         (self.census, self.strays) = (FileCensus::default(), Strays::default());
         self.touched = Touched::default();
@@ -396,7 +397,7 @@ impl Cell {
     #[cold]
     fn start_thread(&mut self, thread: ThreadId) -> Result<(), CellError> {
         let nr = thread as usize;
-        if nr >= NR_THREADS_MAX || self.nr_running >= NR_RUNNING_MAX {
+        if nr >= NR_THREADS_MAX || self.running.len() >= NR_RUNNING_MAX {
             return Err(CellError::TooManyThreads(thread));
         }
         if nr >= self.hardware.len() {
@@ -405,7 +406,7 @@ impl Cell {
         let process = self.threads.process_of(thread);
         let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
         self.hardware[nr] = Some(Box::new(Thread { process, tlb }));
-        self.nr_running += 1;
+        self.running.push(thread);
         Ok(())
     }
 
@@ -413,7 +414,7 @@ impl Cell {
     pub(super) fn end_thread(&mut self, thread: ThreadId) {
         if let Some(ended) = self.hardware.get_mut(thread as usize).and_then(Option::take) {
             self.finished_tlbs += *ended.tlb.counters();
-            self.nr_running -= 1;
+            self.running.retain(|&running| running != thread);
         }
     }
 
@@ -446,7 +447,8 @@ impl Cell {
     fn drain_flushes(&mut self) {
         self.memory.take_flushes(&mut self.flushes);
         for flush in &self.flushes {
-            for thread in self.hardware.iter_mut().flatten() {
+            for &running in &self.running {
+                let Some(thread) = &mut self.hardware[running as usize] else { continue };
                 if self.processes[thread.process].mm == flush.mm {
                     thread.tlb.invalidate(flush.first, flush.nr_pages);
                 }

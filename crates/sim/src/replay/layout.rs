@@ -1,7 +1,7 @@
 //! Mapping placed segments: the initial layout of a program, and single mappings.
 
 use largefolio_mm::map::{Map, MapError};
-use largefolio_mm::placement::MMAP_BASE;
+use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
@@ -158,9 +158,16 @@ impl Cell {
         len: u64,
     ) -> Result<u64, CellError> {
         let mask = self.link.bytes() - 1;
-        let free = self.free_place(process, file, pos, place::reserve(len, self.link))?;
-        let pos = pos & mask;
-        Ok(((free + mask) & !mask) + pos)
+        let span = place::reserve(len, self.link);
+        // Room for segments to move apart must not make a smaller image look like one that holds
+        // a whole PMD range.
+        let page = self.page();
+        let pmd = page.pmd_order();
+        let spans = spans_pmd(pos >> page.shift(), page.pages_in(len), pmd);
+        let is_pmd_long = pmd.is_aligned(page.pages_in(span));
+        let span = if !spans && is_pmd_long { span + page.bytes() } else { span };
+        let free = self.free_place(process, file.filter(|_| spans), pos, span)?;
+        Ok(((free + mask) & !mask) + (pos & mask))
     }
 
     pub(super) fn page(&self) -> PageSize {

@@ -24,7 +24,7 @@ pub(super) struct Process {
     by_descriptor: BTreeMap<u64, (FileId, OpenId)>,
     /// The last open of a file, by any descriptor.
     by_file: BTreeMap<FileId, OpenId>,
-    /// Recorded end of the heap, and its place; 0 before the first brk.
+    /// Where the heap starts.
     pub(super) heap: Heap,
 }
 

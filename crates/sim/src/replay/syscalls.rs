@@ -1,7 +1,7 @@
 //! Events that change memory: the recorded system calls.
 
 use largefolio_mm::io::Fadvice;
-use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
@@ -12,6 +12,9 @@ use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
 use super::place::{self, Segment};
 use super::program::ProcessNr;
 
+/// Places are per recorded page.
+const RECORDED_MASK: u64 = 4095;
+
 const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
@@ -19,7 +22,7 @@ const MAP_SHARED: u32 = 1;
 const MAP_FIXED: u32 = 0x10;
 const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
 
-/// More than this many pieces of a heap or file mapping at once is not a program.
+/// Bytes of the longest mapping followed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
 
 impl Cell {
@@ -63,6 +66,9 @@ impl Cell {
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
         let pos = file.map(|(_, pos)| pos);
         let end = event.addr.saturating_add(len);
+        if is_fixed {
+            self.clear_beyond(process, (event.addr, end))?;
+        }
         let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
         let placed = match (fixed, file) {
             (Some(placed), _) => placed,
@@ -104,6 +110,21 @@ impl Cell {
                 Some(place::after(&before.part(before.start, addr), addr, pos, link))
             }
             _ => Some(over.place(addr)),
+        }
+    }
+
+    /// Unmaps what a fixed mapping replaces besides the segment it begins in. One that reaches past
+    /// that segment replaces it too: what follows there is not what was recorded to follow.
+    fn clear_beyond(
+        &mut self,
+        process: ProcessNr,
+        (start, end): (u64, u64),
+    ) -> Result<(), CellError> {
+        let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
+        let over = self.processes[process].segments.find(start).copied();
+        match over {
+            Some(over) if page_end(end) <= page_end(over.end) => Ok(()),
+            _ => self.munmap(process, start, end - start),
         }
     }
 
@@ -160,51 +181,100 @@ impl Cell {
     }
 
     fn mprotect(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let mm = self.processes[process].mm;
         let prot = prot_bits(event.flags);
         let end = event.addr.saturating_add(event.len);
         for part in self.processes[process].segments.overlapping(event.addr, end) {
-            // Giving access reaches every page the range touches, taking it only whole pages.
-            let range = if prot.can_write { Some(self.outer(&part)) } else { self.inner(&part) };
-            if let Some((start, len_bytes)) = range {
-                self.memory.mprotect(mm, start, len_bytes, prot)?;
-            }
+            self.protect_part(process, &part, prot)?;
         }
         Ok(())
     }
 
-    /// Every page of a placed part.
-    fn outer(&self, part: &Segment) -> (Vaddr, u64) {
-        let mask = self.mask();
-        let first = part.placed & !mask;
-        let end = (part.placed + (part.end - part.start) + mask) & !mask;
-        (Vaddr(first), end - first)
+    /// Whole pages of a part get `prot`; a page of which the call covers only some, with larger
+    /// base pages, keeps what the rest of it needs besides.
+    fn protect_part(
+        &mut self,
+        process: ProcessNr,
+        part: &Segment,
+        prot: Prot,
+    ) -> Result<(), CellError> {
+        let mm = self.processes[process].mm;
+        let page_bytes = self.page().bytes();
+        let first = part.placed & !self.mask();
+        let last = (part.placed + (part.end - part.start) - 1) & !self.mask();
+        let inner = self.inner(part);
+        if let Some((start, len_bytes)) = inner {
+            self.memory.mprotect(mm, start, len_bytes, prot)?;
+        }
+        let is_inner =
+            |addr: u64| inner.is_some_and(|(start, len)| addr >= start.0 && addr < start.0 + len);
+        let edges = [first, last].into_iter().filter(|&addr| !is_inner(addr));
+        for addr in edges {
+            let old = self.memory.space(mm).vmas.find(Vaddr(addr).vpn(self.page()));
+            let Some(old) = old.map(|vma| vma.prot) else { continue };
+            let both = Prot {
+                can_read: old.can_read || prot.can_read,
+                can_write: old.can_write || prot.can_write,
+                can_exec: old.can_exec || prot.can_exec,
+            };
+            self.memory.mprotect(mm, Vaddr(addr), page_bytes, both)?;
+        }
+        Ok(())
     }
 
     fn mremap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let (new_addr, new_len) = (event.pos, event.aux.min(LEN_MAX));
-        let old_end = event.addr.saturating_add(event.len);
-        let Some(old) = self.processes[process].segments.find(event.addr).copied() else {
-            return Ok(());
-        };
-        let mm = self.processes[process].mm;
-        let parts = self.processes[process].segments.overlapping(event.addr, old_end);
-        let from = old.place(event.addr) & !self.mask();
-        let old_len = parts.iter().map(|part| part.end - part.start).sum::<u64>().max(1);
-        let in_place = new_addr == event.addr && new_len <= event.len;
-        let (page_file, pos) = match old.file {
-            Some((file, pos)) => (Some(file), pos + (event.addr - old.start)),
-            None => (None, 0),
-        };
-        let to = if in_place { from } else { self.free_place(process, page_file, pos, new_len)? };
-        self.memory.mremap(mm, (Vaddr(from), old_len), (Vaddr(to), new_len.max(1)))?;
-        let file = page_file.map(|file| (file, pos));
+        let (old, new) = (event.addr, event.pos);
+        let (old_len, new_len) = (event.len, event.aux.min(LEN_MAX));
+        if old == new && new_len <= old_len {
+            return self.munmap(process, old + new_len, old_len - new_len);
+        }
+        let parts = self.processes[process].segments.overlapping(old, old.saturating_add(old_len));
+        let Some(first) = parts.first().copied() else { return Ok(()) };
+        let (file, pos) = first.file.map_or((None, 0), |(file, pos)| (Some(file), pos));
+        let to = self.free_place(process, file, pos, new_len)?;
+        for (nr, part) in parts.iter().enumerate() {
+            let at = part.start - old;
+            let is_last = nr + 1 == parts.len();
+            let len = if is_last { new_len } else { part.end - old }.min(new_len) - at.min(new_len);
+            if len > 0 {
+                self.move_part(process, part, (to + at, len))?;
+            }
+        }
+        self.munmap(process, old, old_len)?;
+        if old != new {
+            self.munmap(process, new, new_len)?;
+        }
         let segments = &mut self.processes[process].segments;
-        segments.remove(event.addr, old_end);
-        let end = new_addr.saturating_add(new_len);
-        segments.insert(Segment { start: new_addr, end, placed: to, file });
+        for (nr, part) in parts.iter().enumerate() {
+            let at = part.start - old;
+            let end = if nr + 1 == parts.len() { new_len } else { part.end - old };
+            if at < end.min(new_len) {
+                let (start, end) = (new + at, new.saturating_add(end.min(new_len)));
+                segments.insert(Segment { start, end, placed: to + at, file: part.file });
+            }
+        }
         self.forget_places();
         Ok(())
+    }
+
+    /// Moves the pages of a part to `len` bytes at a new place. Where larger base pages do not let
+    /// them move, the place is left as it was reserved and its pages are touched anew.
+    fn move_part(
+        &mut self,
+        process: ProcessNr,
+        part: &Segment,
+        (to, len): (u64, u64),
+    ) -> Result<(), CellError> {
+        let mm = self.processes[process].mm;
+        let old_len = (part.end - part.start).min(len);
+        let from = Vaddr(part.placed);
+        match self.memory.mremap(mm, (from, old_len), (Vaddr(to), len)) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let prot = Prot::READ_WRITE;
+                let start = to & !self.mask();
+                Ok(self.memory.mprotect(mm, Vaddr(start), len + (to - start), prot)?)
+            }
+        }
     }
 
     fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
@@ -221,8 +291,11 @@ impl Cell {
         let mm = self.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.processes[process].segments.overlapping(event.addr, end) {
-            if let Some((start, len_bytes)) = self.inner(&part) {
-                self.memory.madvise(mm, start, len_bytes, advice)?;
+            let Some((start, len_bytes)) = self.inner(&part) else { continue };
+            match self.memory.madvise(mm, start, len_bytes, advice) {
+                // A populate that met a hole or a guard page ended there, as in the kernel.
+                Ok(()) | Err(MapError::NotMapped(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

@@ -25,11 +25,14 @@ impl Touched {
         if pos >= end {
             return;
         }
-        for piece in pos >> PIECE_SHIFT..=(end - 1) >> PIECE_SHIFT {
-            let word = self.words.entry((file, piece / 64)).or_default();
-            let bit = 1 << (piece % 64);
-            self.nr_pieces += u64::from(*word & bit == 0);
-            *word |= bit;
+        let (first, last) = (pos >> PIECE_SHIFT, (end - 1) >> PIECE_SHIFT);
+        for number in first / 64..=last / 64 {
+            let from = first.max(number * 64) % 64;
+            let to = last.min(number * 64 + 63) % 64;
+            let bits = (u64::MAX >> (63 - (to - from))) << from;
+            let word = self.words.entry((file, number)).or_default();
+            self.nr_pieces += u64::from((bits & !*word).count_ones());
+            *word |= bits;
         }
     }
 
