@@ -8,6 +8,7 @@ use crate::ram::Ram;
 use crate::readahead::issue;
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
+use crate::rules::WriteFolios;
 use crate::space::MmId;
 use crate::units::{Order, PageIndex, Vpn};
 use crate::vma::{Backing, OpenId};
@@ -149,7 +150,10 @@ impl<R: Ram> Memory<R> {
             return Some(entry);
         }
         let orders = self.cache.mapping(file).orders;
-        let wanted = self.rules.page.order_of_bytes(len_bytes).min(orders.max);
+        let wanted = match self.rules.readahead.writes {
+            WriteFolios::Smallest => orders.min,
+            WriteFolios::Large => self.rules.page.order_of_bytes(len_bytes).min(orders.max),
+        };
         let mut order = wanted.min(Order::alignment_of(index.0)).max(orders.min);
         loop {
             let first = PageIndex(order.round_down(index.0));

@@ -87,6 +87,10 @@ pub struct ReadaheadRules {
     pub remainder: Remainder,
     /// What a backward search that finds no hole reports (A.4.6).
     pub full_search: FullSearch,
+    /// The same for a forward search.
+    pub forward_search: FullSearch,
+    /// Folios that a write call makes (A.7.1).
+    pub writes: WriteFolios,
 }
 
 /// A.3.3: one function for both entries, or two.
@@ -141,14 +145,23 @@ pub enum Remainder {
     Rest,
 }
 
-/// A.4.6: the answer of a backward hole search in which every page is cached. (A forward one
-/// answers the index behind the pages searched on every recorded kernel.)
+/// A.7.1: the folios a write call makes on a filesystem with large ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteFolios {
+    /// \[6.1\] the smallest.
+    Smallest,
+    /// \[6.12+\] as large as the write.
+    Large,
+}
+
+/// A.4.6: the answer of a hole search in which every page is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FullSearch {
-    /// \[6.12\] the last page looked at counts as the hole.
+    /// The last page looked at counts as the hole: \[6.1\], backward to 7.1.
     LastPage,
-    /// \[7.2\] the hole lies beyond the search.
+    /// The hole lies beyond the search: forward from 6.12, backward in \[7.2\].
     Beyond,
 }
 
@@ -373,7 +386,9 @@ impl Rules {
                 large_window_min_pages: 0,
                 eof_marker: EofMarker::Placed,
                 remainder: Remainder::Rest,
-                full_search: FullSearch::Beyond,
+                full_search: FullSearch::LastPage,
+                forward_search: FullSearch::Beyond,
+                writes: WriteFolios::Large,
             },
             fault: FaultRules {
                 forced: Forced::Pmd,

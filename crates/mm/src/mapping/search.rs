@@ -74,10 +74,9 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The index at which a search of at most `nr_pages` steps upwards from `start` ends; the index
-/// behind them when all are cached.
+/// The index at which a search of at most `nr_pages` steps upwards from `start` ends.
 #[must_use]
-pub fn next_miss(tree: &Tree, start: u64, nr_pages: u64) -> u64 {
+pub fn next_miss(tree: &Tree, start: u64, nr_pages: u64, full: FullSearch) -> u64 {
     let mut walk = Walk::start(tree, start);
     for step in 0..nr_pages {
         if step > 0 {
@@ -87,7 +86,10 @@ pub fn next_miss(tree: &Tree, start: u64, nr_pages: u64) -> u64 {
             return walk.index;
         }
     }
-    start.wrapping_add(nr_pages)
+    match full {
+        FullSearch::LastPage => walk.index,
+        FullSearch::Beyond => start.wrapping_add(nr_pages),
+    }
 }
 
 /// The index at which a search of at most `nr_pages` steps downwards from `start` ends; it wraps

@@ -1,6 +1,6 @@
 //! The async entry: the reader reached the marker (BEHAVIOUR.md A.4).
 
-use super::sync::merge_next;
+use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};
 use super::{Hint, Issue, RaState};
 use crate::mapping::search::next_miss;
@@ -27,14 +27,16 @@ const ORDER_STEP: u8 = 2;
 /// Chooses the next window; `None` when nothing within reach is absent.
 pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules) -> Option<Issue> {
     let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
+    if rules.entry == Entry::Unified && hit.index == 0 {
+        return Some(sync::start_of_file(state, hit.nr_pages, max, Hint::Raise(hit.order)));
+    }
     let expected = hit.order.round_down(state.mark());
     let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
     if hit.index == expected || is_end {
         state.start += state.size;
-        let next = next_pages(state.size, max);
-        state.size = if rules.entry == Entry::Split { state.size.max(next) } else { next };
+        state.size = state.size.max(next_pages(state.size, max));
     } else {
-        let hole = next_miss(tree, hit.index + 1, max);
+        let hole = next_miss(tree, hit.index + 1, max, rules.forward_search);
         let is_beyond = hole == 0 || hole - hit.index > max;
         if is_beyond {
             return None;

@@ -69,6 +69,15 @@ fn advance(state: &mut RaState, max: u64) {
     state.async_size = state.size;
 }
 
+/// \[6.1\] a request at index 0 starts the file again, whichever entry it came through (A.3.3).
+pub(super) fn start_of_file(state: &mut RaState, nr_pages: u64, max: u64, hint: Hint) -> Issue {
+    state.start = 0;
+    state.size = initial_pages(nr_pages, max);
+    state.async_size = if state.size > nr_pages { state.size - nr_pages } else { state.size };
+    merge_next(state, 0, max);
+    Issue::Window { start: 0, hint }
+}
+
 /// Issues the state's window with order hint 0 (A.3.2 step 5).
 fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Issue {
     if rules.entry == Entry::Unified {

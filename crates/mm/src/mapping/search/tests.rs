@@ -6,6 +6,11 @@ use crate::mapping::tree::tests::ids;
 use crate::units::{Order, PageIndex};
 
 /// A tree with these folios: first page and order.
+/// The forward search of 6.12 and later.
+fn next_miss(tree: &Tree, start: u64, nr_pages: u64) -> u64 {
+    super::next_miss(tree, start, nr_pages, FullSearch::Beyond)
+}
+
 fn tree(folios: &[(u64, u8)]) -> Tree {
     let mut tree = Tree::new();
     for (&(first, order), id) in folios.iter().zip(ids(2000)) {
