@@ -3,7 +3,7 @@
 CARGO ?= cargo
 FOLIO := target/release/folio
 
-.PHONY: demo test bench build lint check setup clean
+.PHONY: demo test bench build recordings setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -21,6 +21,10 @@ test: setup
 ## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
+
+## Boots packaged kernels under QEMU and records what they do; kernels already recorded are skipped.
+recordings:
+	scripts/recordings/record.py --all
 
 build: setup
 	$(CARGO) build --release --workspace

@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use largefolio_linux::record::{Ended, With};
 use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::{ExitKind, Op};
 
-use support::{has, program, record};
+use support::{Recorded, has, program, record};
 
 #[test]
 fn threads_have_dense_ids_and_their_own_references() {
@@ -150,6 +152,64 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
     assert_eq!(exits, [(0, 0, process), (1, 3, process), (2, 4, process)]);
 }
 
+/// Every reference of `thread`, started by the only fork of a first thread without threads, is to
+/// memory it got from its parent at the fork or mapped itself.
+fn assert_lies_in_its_memory(trace: &Recorded, thread: u32) {
+    let pages = |addr: u64, len: u64| addr / 4096..(addr + len).div_ceil(4096);
+    let mut parent: BTreeSet<u64> =
+        trace.meta.layout.iter().flat_map(|entry| pages(entry.addr, entry.len)).collect();
+    let mut child = BTreeSet::new();
+    let mut nr_references = 0;
+    for event in &trace.events {
+        let memory = if event.thread == thread { &mut child } else { &mut parent };
+        let mut remove = |addr, len| memory.retain(|page| !pages(addr, len).contains(page));
+        match event.op {
+            Op::Mmap => memory.extend(pages(event.addr, event.len)),
+            Op::Munmap => remove(event.addr, event.len),
+            Op::Mremap => {
+                remove(event.addr, event.len);
+                memory.extend(pages(event.pos, event.aux));
+            }
+            Op::Brk => memory.extend(pages(event.addr, event.pos.saturating_sub(event.addr))),
+            Op::Fork => child = parent.clone(),
+            Op::Exec | Op::Read | Op::Write if event.thread == thread => {
+                assert!(child.contains(&(event.addr / 4096)), "{event:?} is to no mapping");
+                nr_references += event.len;
+            }
+            _ => {}
+        }
+    }
+    assert!(nr_references > 0, "thread {thread} did nothing");
+}
+
+#[test]
+fn a_vforked_child_is_a_process_with_a_copy_of_the_memory() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        int main(void) {
+            pages(9);
+            int status;
+            pid_t pid = vfork();
+            if (pid == 0) { fill(0, 9, 1); _exit(3); }
+            munmap((void *)p, 9 * 4096); /* QEMU does not suspend the parent */
+            waitpid(pid, &status, 0);
+            return WEXITSTATUS(status);
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 2));
+    assert_eq!(trace.of(Op::Fork)[0].flags, 0);
+    let child = trace.of(Op::Exit).into_iter().find(|event| event.thread == 1).expect("an exit");
+    assert_eq!((child.pos, child.flags), (3, ExitKind::Process as u32));
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 9);
+    assert_lies_in_its_memory(&trace, 1);
+}
+
 #[test]
 fn a_spawned_program_is_named_and_the_parent_goes_on() {
     if !has("qemu-x86_64", "qemu-user") {
@@ -173,9 +233,11 @@ fn a_spawned_program_is_named_and_the_parent_goes_on() {
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
-    assert_eq!(trace.of(Op::Fork)[0].flags, SHARES_MEMORY, "vfork borrows its parent's memory");
+    assert_eq!(trace.outcome.nr_processes, 2);
+    assert_eq!(trace.of(Op::Fork)[0].flags, 0, "QEMU's vfork copies the memory");
     let child = trace.of(Op::Exit).into_iter().find(|event| event.thread == 1);
-    assert_eq!(child.expect("an exit").flags, ExitKind::Thread as u32);
+    assert_eq!(child.expect("an exit").flags, ExitKind::Execve as u32);
+    assert_lies_in_its_memory(&trace, 1);
     let warnings = trace.outcome.warnings.join("\n");
     assert!(warnings.contains("/true (execve)"), "{warnings}");
 }

@@ -27,15 +27,16 @@ fn recording_in_a_process_of_its_own() {
     std::process::exit(outcome.ended.exit_code().into());
 }
 
-/// Starts a recording of an endless program, has `kill` stop it, and checks the trace.
-fn interrupted(kill: impl FnOnce(i32), signal: u8) {
+/// Starts a recording of an endless program that ignores the signals `ignored`, has `kill` stop it,
+/// and checks the trace.
+fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
     if !has("qemu-x86_64", "qemu-user") {
         return;
     }
-    let made = program(
-        r#"int main(void) { pages(9); puts("go"); fflush(stdout); for (;;) fill(0, 9, 3); }"#,
-        &[],
-    );
+    let ignore =
+        ignored.iter().fold(String::new(), |code, name| code + "signal(" + name + ", SIG_IGN); ");
+    let main = r#"pages(9); puts("go"); fflush(stdout); for (;;) fill(0, 9, 3); }"#;
+    let made = program(&format!("int main(void) {{ {ignore}{main}"), &[]);
     let output = made.dir.path().join("endless.folio");
     let mut folio = start(&made, &output);
     wait_for_word(&mut folio);
@@ -82,12 +83,30 @@ fn send(target: &str, signal: &str) {
 
 #[test]
 fn ctrl_c_leaves_a_valid_trace() {
-    interrupted(|pid| send(&format!("-{pid}"), "-INT"), 2);
+    interrupted(&[], |pid| send(&format!("-{pid}"), "-INT"), 2);
+}
+
+/// Ctrl-C so many times, with time between them to be seen.
+fn insist(pid: i32, times: usize) {
+    for _ in 0..times {
+        send(&format!("-{pid}"), "-INT");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_terminates_a_program_that_ignores_the_first() {
+    interrupted(&["SIGINT"], |pid| insist(pid, 2), 15);
+}
+
+#[test]
+fn a_third_ctrl_c_kills_a_program_that_ignores_both() {
+    interrupted(&["SIGINT", "SIGTERM"], |pid| insist(pid, 3), 9);
 }
 
 #[test]
 fn a_signal_to_folio_alone_is_forwarded() {
-    interrupted(|pid| send(&pid.to_string(), "-TERM"), 15);
+    interrupted(&[], |pid| send(&pid.to_string(), "-TERM"), 15);
 }
 
 #[test]

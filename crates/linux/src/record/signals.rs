@@ -1,17 +1,21 @@
 //! SIGINT, SIGTERM and SIGHUP while a program is recorded.
 //!
 //! Owns the handlers for the time of a run. A signal from the terminal reaches the program too
-//! (same process group), one sent by `kill` to folio alone is forwarded by the caller. Invariant
-//! S1: the earlier dispositions are back when [`Signals`] is dropped.
+//! (same process group), one sent by `kill` to folio alone is forwarded by the caller. A program
+//! may ignore SIGINT: the second one is passed on as SIGTERM, each further one as SIGKILL.
+//! Invariant S1: the earlier dispositions are back when [`Signals`] is dropped.
 
 use std::io;
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Last signal sent by a process and not yet taken, 0 for none.
+/// Last signal to forward and not yet taken, 0 for none.
 static SENT: AtomicI32 = AtomicI32::new(0);
+
+/// SIGINTs since [`Signals::watch`].
+static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 /// Handlers in place.
 pub(crate) struct Signals {
@@ -22,9 +26,13 @@ pub(crate) struct Signals {
 extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
     let code = unsafe { (*info).si_code };
-    // SI_USER and below: kill, tgkill, sigqueue. The terminal's signals are SI_KERNEL.
-    if code <= libc::SI_USER {
-        SENT.store(signal, Relaxed);
+    let nr_before = if signal == libc::SIGINT { NR_INTERRUPTS.fetch_add(1, Relaxed) } else { 0 };
+    match nr_before {
+        // SI_USER and below: kill, tgkill, sigqueue. The terminal's signals are SI_KERNEL.
+        0 if code <= libc::SI_USER => SENT.store(signal, Relaxed),
+        0 => {}
+        1 => SENT.store(libc::SIGTERM, Relaxed),
+        _ => SENT.store(libc::SIGKILL, Relaxed),
     }
 }
 
@@ -32,6 +40,7 @@ impl Signals {
     /// Puts the handlers in place. A signal that is ignored (nohup) stays so.
     pub(crate) fn watch() -> io::Result<Self> {
         SENT.store(0, Relaxed);
+        NR_INTERRUPTS.store(0, Relaxed);
         let mut signals = Self { earlier: Vec::new(), sent: &SENT };
         for signal in WATCHED {
             // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
@@ -57,7 +66,7 @@ impl Signals {
 }
 
 fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> io::Result<()> {
-    // SAFETY: both point to whole sigactions; the handler only stores to an atomic, which is
+    // SAFETY: both point to whole sigactions; the handler only changes atomics, which is
     // async-signal-safe.
     let result = unsafe { libc::sigaction(signal, action, earlier) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

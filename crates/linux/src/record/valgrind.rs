@@ -124,7 +124,10 @@ impl Pump {
         let mut status = None;
         loop {
             let is_empty = self.read(&mut buffer, stream)?;
-            if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
+            // After its end was seen, its number may be another's.
+            if status.is_none()
+                && let Some(signal) = signals.take().and_then(Signal::from_named_raw)
+            {
                 // The program may have ended in between.
                 let _ = rustix::process::kill_process(pid, signal);
             }

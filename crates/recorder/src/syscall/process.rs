@@ -1,8 +1,8 @@
 //! Calls that make, replace and end threads and processes.
 //!
-//! Owns clone, fork, vfork, execve, exit and `exit_group`. QEMU runs vfork as fork; the event says
-//! that memory is shared, as it is on a kernel. Thread numbers are the kernel's; the parent makes
-//! them dense.
+//! Owns clone, fork, vfork, execve, exit and `exit_group`. QEMU runs vfork (and the clone of
+//! `posix_spawn`) as fork, and what ran is recorded: the child is a process with a copy of the
+//! memory. Thread numbers are the kernel's; the parent makes them dense.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,8 +68,9 @@ pub(super) fn after(call: &Call, result: i64) {
             thread::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
         }
         libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 if result > 0 => {
-            let kind = if is_thread(call) { SHARES_MEMORY } else { NEW_PROCESS };
-            let flags = kind | if is_vfork(call) { SHARES_MEMORY } else { 0 };
+            // Differs: a kernel's vfork lends the child its parent's memory and suspends the
+            // parent; under QEMU the child has a copy and both run on.
+            let flags = if is_thread(call) { SHARES_MEMORY } else { NEW_PROCESS };
             let aux = result.cast_unsigned();
             call.send(&WireEvent { op: op::FORK, flags, aux, ..WireEvent::default() });
         }
@@ -77,18 +78,12 @@ pub(super) fn after(call: &Call, result: i64) {
     }
 }
 
-/// QEMU makes a thread of a clone that shares memory and does not suspend its parent.
+/// QEMU makes a thread of a clone that shares memory and does not suspend its parent, and a fork
+/// of every other.
 fn is_thread(call: &Call) -> bool {
     call.number == libc::SYS_clone
         && has(clone_flags(call), libc::CLONE_VM)
         && !has(clone_flags(call), libc::CLONE_VFORK)
-}
-
-fn is_vfork(call: &Call) -> bool {
-    call.number == libc::SYS_vfork
-        || call.number == libc::SYS_clone
-            && has(clone_flags(call), libc::CLONE_VM)
-            && has(clone_flags(call), libc::CLONE_VFORK)
 }
 
 fn clone_flags(call: &Call) -> u64 {

@@ -267,14 +267,11 @@ impl Cell {
         let mm = self.processes[process].mm;
         let old_len = (part.end - part.start).min(len);
         let from = Vaddr(part.placed);
-        match self.memory.mremap(mm, (from, old_len), (Vaddr(to), len)) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let prot = Prot::READ_WRITE;
-                let start = to & !self.mask();
-                Ok(self.memory.mprotect(mm, Vaddr(start), len + (to - start), prot)?)
-            }
+        if self.memory.mremap(mm, (from, old_len), (Vaddr(to), len)).is_err() {
+            let start = to & !self.mask();
+            self.memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)?;
         }
+        Ok(())
     }
 
     fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {

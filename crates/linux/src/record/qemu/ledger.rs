@@ -47,15 +47,15 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     pub(crate) fn start(&mut self, pid: u32) {
         if self.top.is_none() {
             self.top = Some(pid);
-            let first = self.add_process(pid, false);
+            let first = self.add_process(pid);
             debug_assert_eq!(first, 0, "I1 of the book");
         }
     }
 
-    fn add_process(&mut self, pid: u32, borrows_memory: bool) -> ThreadId {
+    fn add_process(&mut self, pid: u32) -> ThreadId {
         let first = self.book.add_thread();
         self.book.nr_processes += 1;
-        self.processes.insert(pid, Process::new(pid, first, borrows_memory));
+        self.processes.insert(pid, Process::new(pid, first));
         first
     }
 
@@ -74,7 +74,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     /// A child whose parent cannot announce it any more.
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), TraceError> {
         let parent = self.processes.get(&parent).map_or(0, |process| process.first);
-        let child = self.add_process(pid, false);
+        let child = self.add_process(pid);
         self.book.push_fork(parent, child, false)
     }
 
@@ -220,12 +220,11 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         parent: ThreadId,
     ) -> Result<(), TraceError> {
         let Ok(number) = u32::try_from(wire.aux) else { return Ok(()) };
-        let shares_memory = wire.flags & wire::SHARES_MEMORY != 0;
         if wire.flags & wire::NEW_PROCESS == 0 {
             return self.add_thread(header.pid, number, parent);
         }
-        let child = self.add_process(number, shares_memory);
-        self.book.push_fork(parent, child, shares_memory)
+        let child = self.add_process(number);
+        self.book.push_fork(parent, child, false)
     }
 
     /// Announces thread `tid` of `pid` and applies what it sent before.
@@ -328,7 +327,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return Ok(());
         };
         process.phase = Phase::Over;
-        let (last, borrows) = (process.last, process.borrows_memory);
+        let last = process.last;
         let (kind, status) = match (&process.execve, process.status, ended) {
             (Some(path), ..) => {
                 let sentence = format!(
@@ -343,7 +342,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
             (None, None, None) => (ExitKind::Signal, 0),
         };
-        let kind = if borrows { ExitKind::Thread } else { kind };
         self.book.push_exit(last, kind, status)
     }
 

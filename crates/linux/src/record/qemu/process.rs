@@ -35,8 +35,6 @@ pub(crate) struct Process {
     pub(crate) first: ThreadId,
     /// Threads by the kernel's number.
     pub(crate) threads: BTreeMap<u32, Thread>,
-    /// It borrows its parent's memory (vfork): its end does not end the memory.
-    pub(crate) borrows_memory: bool,
     /// Status of its exit, once it said so.
     pub(crate) status: Option<u64>,
     /// Thread that ends it.
@@ -51,11 +49,10 @@ pub(crate) struct Process {
 
 impl Process {
     /// A process whose first thread has the kernel's number `pid`.
-    pub(crate) fn new(pid: u32, first: ThreadId, borrows_memory: bool) -> Self {
+    pub(crate) fn new(pid: u32, first: ThreadId) -> Self {
         Self {
             first,
             threads: BTreeMap::from([(pid, Thread { id: first, last_seq: None })]),
-            borrows_memory,
             status: None,
             last: first,
             execve: None,

@@ -98,7 +98,10 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
             self.accept()?;
             self.read_all()?;
-            if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
+            // After its end was seen, its number may be another's.
+            if status.is_none()
+                && let Some(signal) = signals.take().and_then(Signal::from_named_raw)
+            {
                 // The program may have ended in between.
                 let _ = rustix::process::kill_process(pid, signal);
             }
