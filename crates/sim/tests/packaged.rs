@@ -27,6 +27,8 @@ const NR_KERNELS: usize = 13;
 const UNEXPLAINED: [&str; 2] = ["writ", "xfs"];
 
 type Words<'a> = Vec<&'a str>;
+/// Index and order of each folio inserted.
+type Insertions = Vec<(u64, u8)>;
 
 fn words(line: &str) -> Words<'_> {
     line.split_ascii_whitespace().collect()
@@ -190,7 +192,7 @@ impl Replay {
         }
     }
 
-    fn insertions(&mut self) -> Vec<(u64, u8)> {
+    fn insertions(&mut self) -> Insertions {
         let observed = self.memory.cache_mut().take_observed();
         let inserted = observed.into_iter().filter_map(|event| match event {
             Observed::Insertion { index, order, .. } => Some((index.0, order.get())),
@@ -219,22 +221,22 @@ impl Replay {
         let first = Vaddr(self.areas[area].base).vpn(self.memory.rules.page);
         let leaves = self.memory.space(self.mm).table.leaves(first, self.areas[area].nr_pages);
         let nr = leaves.filter(|leaf| leaf.order == pmd).count() as u64;
-        nr * (pmd.nr_pages() * self.page_bytes() >> 10)
+        nr * ((pmd.nr_pages() * self.page_bytes()) >> 10)
     }
 }
 
 /// Actions, each with the insertions that followed it, and the lines after the last action.
-fn steps(lines: &[&str]) -> (Vec<(String, Vec<(u64, u8)>)>, Vec<String>) {
-    let mut steps: Vec<(String, Vec<(u64, u8)>)> = Vec::new();
+fn steps(lines: &[&str]) -> (Vec<(String, Insertions)>, Vec<String>) {
+    let mut steps: Vec<(String, Insertions)> = Vec::new();
     let end = lines.iter().position(|line| *line == "E 0").unwrap_or(lines.len());
     for line in &lines[..end] {
         let parts = words(line);
         match parts[0] {
             "T" | "B" | "X" | "V" | "p" => steps.push(((*line).to_owned(), Vec::new())),
             "A" => {
-                let (index, order) = (number(parts[1]), number(parts[2]));
+                let (index, order): (u64, u8) = (number(parts[1]), parts[2].parse().unwrap());
                 let times = parts.get(3).map_or(1, |times| number(&times[1..]));
-                let all = (0..times).map(|nr| (index + (nr << order), order as u8));
+                let all = (0..times).map(|nr| (index + (nr << order), order));
                 steps.last_mut().unwrap().1.extend(all);
             }
             _ => {}
