@@ -7,16 +7,19 @@
 //! - I2: every [`Batch`] handed out is validated.
 //! - I3: reading takes bounded memory and time whatever the bytes are, and never panics: each
 //!   size that a file declares is checked against a constant before anything is allocated.
+//! - I4: a file that is opened is, by its checksum, the one that was written.
 //!
 //! ```text
 //!   PAR1 | row group: thread op addr len pos aux flags file | row group | .. | footer | len PAR1
 //!                     each column: [dictionary page] data pages of 64 Ki rows     |
 //!                                       key `largefolio` = Meta as JSON  <--------'
+//!                                       key `largefolio.checksum` = LEN DATA META
 //! ```
 
 pub mod schema;
 
 mod batch;
+mod checksum;
 mod columns;
 mod error;
 mod footer;

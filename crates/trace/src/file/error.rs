@@ -111,13 +111,35 @@ impl TraceError {
     }
 }
 
+/// The system's error, if it is one: what has no number of the system comes from a decompressor.
 fn into_io(error: ParquetError) -> Result<io::Error, ParquetError> {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(source) if source.kind() != io::ErrorKind::UnexpectedEof => Ok(*source),
-            Ok(source) => Err(ParquetError::EOF(source.to_string())),
+            Ok(source) if source.raw_os_error().is_some() => Ok(*source),
+            Ok(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(ParquetError::EOF(source.to_string()))
+            }
+            Ok(source) => Err(ParquetError::General(source.to_string())),
             Err(inner) => Err(ParquetError::External(inner)),
         },
         other => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_error(source: io::Error) -> TraceError {
+        TraceError::from_read(Path::new("t"), ParquetError::External(Box::new(source)))
+    }
+
+    #[test]
+    fn only_errors_of_the_system_are_io() {
+        assert!(matches!(read_error(io::Error::from_raw_os_error(5)), TraceError::Io { .. }));
+        let damage = read_error(io::Error::other("Data corruption detected")).to_string();
+        assert!(damage.contains("is truncated or corrupt") && damage.contains("Data corruption"));
+        let end = read_error(io::ErrorKind::UnexpectedEof.into());
+        assert!(matches!(end, TraceError::Corrupt { .. }));
     }
 }

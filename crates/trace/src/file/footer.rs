@@ -43,6 +43,20 @@ const LIST_LIMITS: [(usize, u64); 4] =
 pub(super) struct Footer {
     pub(super) meta: Meta,
     pub(super) parquet: ParquetMetaData,
+    /// End of the last row group, in bytes from the start of the file.
+    pub(super) rows_end: u64,
+}
+
+impl Footer {
+    /// What is stored under `key`.
+    pub(super) fn value_of(&self, key: &str) -> Option<&str> {
+        value_of(&self.parquet, key)
+    }
+
+    /// The metadata as they are stored.
+    pub(super) fn json(&self) -> &str {
+        self.value_of(META_KEY).unwrap_or_default()
+    }
 }
 
 /// Reads and checks the footer of `source`.
@@ -52,8 +66,8 @@ pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
     let parquet = decode(source, &bytes)?;
     drop(bytes);
     let meta = read_meta(source, &parquet)?;
-    check_groups(source, &parquet, &meta)?;
-    Ok(Footer { meta, parquet })
+    let rows_end = check_groups(source, &parquet, &meta)?;
+    Ok(Footer { meta, parquet, rows_end })
 }
 
 fn check_magic(source: &Source) -> Result<(), TraceError> {
@@ -122,7 +136,7 @@ struct Version {
 
 fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceError> {
     let path = source.path();
-    let json = meta_json(parquet)
+    let json = value_of(parquet, META_KEY)
         .ok_or_else(|| TraceError::not_a_trace(path, describe_parquet(parquet)))?;
     let bad = |what: String| TraceError::corrupt(path, format!("its metadata {what}"));
     let nr_objects = json.bytes().filter(|&byte| byte == b'{').count();
@@ -140,9 +154,9 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
     Ok(meta)
 }
 
-fn meta_json(parquet: &ParquetMetaData) -> Option<&str> {
+fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
     let pairs = parquet.file_metadata().key_value_metadata()?;
-    pairs.iter().find(|pair| pair.key == META_KEY)?.value.as_deref()
+    pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
 }
 
 /// Names a foreign Parquet file by its columns.
@@ -153,7 +167,12 @@ fn describe_parquet(parquet: &ParquetMetaData) -> String {
     format!("a Parquet file with {} columns ({})", schema.num_columns(), names.join(", "))
 }
 
-fn check_groups(source: &Source, parquet: &ParquetMetaData, meta: &Meta) -> Result<(), TraceError> {
+/// Checks the row groups (I1 to I3) and says where the last one ends.
+fn check_groups(
+    source: &Source,
+    parquet: &ParquetMetaData,
+    meta: &Meta,
+) -> Result<u64, TraceError> {
     let bad = |what: &str| TraceError::corrupt(source.path(), what);
     if !has_our_columns(parquet) {
         return Err(bad("its columns are not those of a trace"));
@@ -171,7 +190,7 @@ fn check_groups(source: &Source, parquet: &ParquetMetaData, meta: &Meta) -> Resu
     if nr_rows != meta.nr_rows {
         return Err(bad(&format!("it holds {nr_rows} rows and should hold {}", meta.nr_rows)));
     }
-    Ok(())
+    Ok(end)
 }
 
 fn has_our_columns(parquet: &ParquetMetaData) -> bool {

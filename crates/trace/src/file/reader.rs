@@ -14,6 +14,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::SchemaDescPtr;
 
 use super::batch::Batch;
+use super::checksum;
 use super::columns::{Columns, Scratch};
 use super::error::TraceError;
 use super::footer::{self, Footer};
@@ -38,12 +39,23 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a trace and checks its footer.
+    /// Opens a trace, checks its footer and reads the file once to verify its checksum.
     ///
     /// # Errors
     /// [`TraceError::Io`], [`TraceError::NotATrace`], [`TraceError::Corrupt`],
     /// [`TraceError::NewerSchema`] or [`TraceError::BadMeta`].
     pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let reader = Self::open_unverified(path)?;
+        checksum::verify(&reader.source, &reader.footer)?;
+        Ok(reader)
+    }
+
+    /// Opens a trace whatever its checksum: for tests of the decoders on damaged bytes.
+    ///
+    /// # Errors
+    /// As [`Reader::open`], without those of the checksum.
+    #[doc(hidden)]
+    pub fn open_unverified(path: &Path) -> Result<Self, TraceError> {
         let source = Arc::new(Source::open(path)?);
         let footer = guarded(|| Ok(footer::read(&source)))
             .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;

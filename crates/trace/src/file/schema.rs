@@ -25,6 +25,11 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 /// Key of the footer's key-value metadata under which [`Meta`](crate::Meta) is stored as JSON.
 pub const META_KEY: &str = "largefolio";
 
+/// Key under which the checksum is stored: `LEN DATA META`, the length in bytes from the start of
+/// the file to the end of the last row group, and the CRC-32 of these bytes and of the metadata
+/// (the JSON, then the row groups' layout) in hexadecimal.
+pub const CHECKSUM_KEY: &str = "largefolio.checksum";
+
 /// Rows of a batch, and of a page, so that a batch never waits for two pages of a column.
 pub const BATCH_ROWS: usize = 1 << 16;
 

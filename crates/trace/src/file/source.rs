@@ -61,6 +61,11 @@ impl Source {
         self.file.read_exact_at(&mut bytes, start)?;
         Ok(bytes)
     }
+
+    /// Fills `bytes` from `start` on.
+    pub(super) fn read_into(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, start)
+    }
 }
 
 impl Length for Source {

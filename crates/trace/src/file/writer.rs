@@ -10,6 +10,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,9 +21,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
 use super::batch::Batch;
+use super::checksum::{Checksum, Sink, meta_crc};
 use super::error::TraceError;
 use super::schema::{
-    BATCH_ROWS, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
+    BATCH_ROWS, CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
     write_properties,
 };
 use crate::event::{Event, Op};
@@ -51,7 +53,7 @@ pub struct Writer {
     partial: PathBuf,
     meta: Meta,
     /// The encoder; `None` only once the file is finished.
-    parquet: Option<SerializedFileWriter<File>>,
+    parquet: Option<SerializedFileWriter<Sink>>,
     /// Rows of the current row group.
     rows: Batch,
     nr_rows: u64,
@@ -69,7 +71,7 @@ impl Writer {
     /// regular file (a device or directory would be replaced).
     pub fn create(path: &Path, meta: Meta) -> Result<Self, TraceError> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            let source = std::io::Error::other("it exists and is not a regular file");
+            let source = io::Error::other("it exists and is not a regular file");
             return Err(TraceError::io(path, "replace", source));
         }
         let partial = partial_path(path);
@@ -166,15 +168,19 @@ impl Writer {
         })
     }
 
-    fn close(&self, parquet: &mut SerializedFileWriter<File>) -> Result<u64, TraceError> {
+    fn close(&self, parquet: &mut SerializedFileWriter<Sink>) -> Result<u64, TraceError> {
         let json = serde_json::to_string(&self.meta)
             .map_err(|e| TraceError::io(&self.partial, "write", e.into()))?;
         if json.len() > META_BYTES_MAX {
             return Err(self.too_large(format!("metadata of {} bytes", json.len())));
         }
+        let sum =
+            checksum(parquet, &json).map_err(|e| TraceError::io(&self.partial, "write", e))?;
         parquet.append_key_value_metadata(KeyValue::new(META_KEY.to_owned(), json));
+        let pair = KeyValue::new(CHECKSUM_KEY.to_owned(), sum.to_string());
+        parquet.append_key_value_metadata(pair);
         parquet.finish().map_err(|e| TraceError::from_write(&self.partial, e))?;
-        parquet.inner().sync_all().map_err(|e| TraceError::io(&self.partial, "sync", e))?;
+        parquet.inner().file().sync_all().map_err(|e| TraceError::io(&self.partial, "sync", e))?;
         fs::rename(&self.partial, &self.path)
             .map_err(|e| TraceError::io(&self.path, "create", e))?;
         Ok(parquet.bytes_written() as u64)
@@ -261,11 +267,22 @@ fn partial_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn start(file: File) -> Result<SerializedFileWriter<File>, ParquetError> {
-    SerializedFileWriter::new(file, stored_schema()?, Arc::new(write_properties()?))
+fn start(file: File) -> Result<SerializedFileWriter<Sink>, ParquetError> {
+    SerializedFileWriter::new(Sink::new(file), stored_schema()?, Arc::new(write_properties()?))
 }
 
-fn encode(parquet: &mut SerializedFileWriter<File>, rows: &Batch) -> Result<(), ParquetError> {
+/// Sums the rows, all of them written, and the metadata.
+fn checksum(parquet: &mut SerializedFileWriter<Sink>, json: &str) -> io::Result<Checksum> {
+    // The encoder buffers: the sink has seen every byte only now.
+    parquet.flush()?;
+    Ok(Checksum {
+        len: parquet.bytes_written() as u64,
+        data: parquet.inner().crc(),
+        meta: meta_crc(json, parquet.flushed_row_groups()),
+    })
+}
+
+fn encode(parquet: &mut SerializedFileWriter<Sink>, rows: &Batch) -> Result<(), ParquetError> {
     let mut group = parquet.next_row_group()?;
     put::<Int32Type, _>(&mut group, &rows.threads, |&value| value.cast_signed())?;
     let names = Op::ALL.map(|op| ByteArray::from(Bytes::from_static(op.name().as_bytes())));
@@ -281,7 +298,7 @@ fn encode(parquet: &mut SerializedFileWriter<File>, rows: &Batch) -> Result<(), 
 
 /// Writes the group's next column from `values`, a page's worth at a time.
 fn put<T: DataType, V>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, Sink>,
     values: &[V],
     convert: impl Fn(&V) -> T::T,
 ) -> Result<(), ParquetError> {

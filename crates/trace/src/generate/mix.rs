@@ -7,7 +7,8 @@
 
 use super::{
     BASE, FILESYSTEM, GenerateError, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ,
-    PROT_WRITE, REGION_BYTES_MAX, Rng, Sink, Workload, file_of, meta_of, require, require_region,
+    PROT_WRITE, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of, meta_of, require,
+    require_region,
 };
 use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::Meta;
@@ -150,18 +151,20 @@ impl Workload for ZipfMix {
     fn meta(&self) -> Meta {
         let options = [
             ("files", self.nr_files.to_string()),
-            ("file-bytes", self.file_bytes.to_string()),
-            ("anon-bytes", self.anon_bytes.to_string()),
+            ("file-size", self.file_bytes.to_string()),
+            ("anon-size", self.anon_bytes.to_string()),
             ("runs", self.nr_runs.to_string()),
             ("run-max", self.run_max.to_string()),
             ("exec-percent", self.exec_percent.to_string()),
             ("write-percent", self.write_percent.to_string()),
             ("anon-percent", self.anon_percent.to_string()),
+            ("seed", self.seed.to_string()),
         ];
         let name_of = |file| if file == 0 { "text".to_owned() } else { format!("data-{file}") };
         let files = (0..self.nr_files.min(NR_FILES_MAX))
             .map(|file| file_of(&name_of(file), self.file_bytes, &self.filesystem));
-        meta_of("zipf-mix", &options, self.seed, files.collect())
+        let command = command_of("zipf", &options, &self.filesystem);
+        meta_of("zipf-mix", command, self.seed, files.collect())
     }
 
     fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError> {

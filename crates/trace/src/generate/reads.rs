@@ -4,8 +4,8 @@
 //! `read_bytes` with pread or through a shared mapping at [`BASE`], and the program exits.
 
 use super::{
-    BASE, FILESYSTEM, GenerateError, MAP_SHARED, PROT_READ, Rng, Sink, Workload, file_of, meta_of,
-    require, require_region,
+    BASE, FILESYSTEM, GenerateError, MAP_SHARED, PROT_READ, Rng, Sink, Workload, command_of,
+    file_of, meta_of, require, require_region,
 };
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
@@ -24,6 +24,11 @@ pub enum ReadWay {
 }
 
 impl ReadWay {
+    /// The switch of the command line that chooses it.
+    fn option(self) -> Option<(&'static str, String)> {
+        (self == Self::Mapped).then(|| ("mapped", String::new()))
+    }
+
     fn emit_open(self, file_bytes: u64, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
         sink(Event { pos: DESCRIPTOR, file: Some(0), ..Event::new(0, Op::Open) })?;
         if self == Self::Pread {
@@ -127,13 +132,14 @@ impl Workload for SequentialReads {
     }
 
     fn meta(&self) -> Meta {
-        let options = [
-            ("file-bytes", self.file_bytes.to_string()),
-            ("read-bytes", self.read_bytes.to_string()),
-            ("way", format!("{:?}", self.way)),
+        let mut options = vec![
+            ("file-size", self.file_bytes.to_string()),
+            ("read-size", self.read_bytes.to_string()),
         ];
+        options.extend(self.way.option());
         let file = file_of("data", self.file_bytes, &self.filesystem);
-        meta_of("sequential-reads", &options, 0, vec![file])
+        let command = command_of("sequential", &options, &self.filesystem);
+        meta_of("sequential-reads", command, 0, vec![file])
     }
 
     fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
@@ -155,14 +161,16 @@ impl Workload for RandomReads {
     }
 
     fn meta(&self) -> Meta {
-        let options = [
-            ("file-bytes", self.file_bytes.to_string()),
-            ("read-bytes", self.read_bytes.to_string()),
+        let mut options = vec![
+            ("file-size", self.file_bytes.to_string()),
+            ("read-size", self.read_bytes.to_string()),
             ("reads", self.nr_reads.to_string()),
-            ("way", format!("{:?}", self.way)),
+            ("seed", self.seed.to_string()),
         ];
+        options.extend(self.way.option());
         let file = file_of("data", self.file_bytes, &self.filesystem);
-        meta_of("random-reads", &options, self.seed, vec![file])
+        let command = command_of("random", &options, &self.filesystem);
+        meta_of("random-reads", command, self.seed, vec![file])
     }
 
     fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError> {

@@ -7,7 +7,7 @@
 use super::rng::Rng;
 use super::{
     BASE, FILESYSTEM, GenerateError, MAP_PRIVATE, PROT_EXEC, PROT_READ, REGION_BYTES_MAX, Sink,
-    Workload, file_of, meta_of, require,
+    Workload, command_of, file_of, meta_of, require,
 };
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
@@ -29,6 +29,17 @@ pub enum SweepOrder {
     Backward,
 }
 
+impl SweepOrder {
+    /// The value of `--order`.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Random => "random",
+            Self::Backward => "backward",
+        }
+    }
+}
+
 /// Advice given to the mapping before the sweep, with madvise's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
@@ -45,6 +56,17 @@ pub enum Advice {
 }
 
 impl Advice {
+    /// The value of `--advice`.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Random => "random",
+            Self::Sequential => "sequential",
+            Self::HugePage => "hugepage",
+            Self::NoHugePage => "nohugepage",
+        }
+    }
+
     /// The number of the Linux ABI, `None` for no advice.
     #[must_use]
     pub const fn number(self) -> Option<u64> {
@@ -149,14 +171,16 @@ impl Workload for RetStubs {
     fn meta(&self) -> Meta {
         let options = [
             ("pages", self.nr_pages.to_string()),
-            ("stub-bytes", self.stub_bytes.to_string()),
-            ("order", format!("{:?}", self.order)),
+            ("stub-size", self.stub_bytes.to_string()),
+            ("order", self.order.name().to_owned()),
             ("calls", self.nr_calls.to_string()),
-            ("advice", format!("{:?}", self.advice)),
+            ("advice", self.advice.name().to_owned()),
+            ("seed", self.seed.to_string()),
         ];
         let bytes = self.nr_pages.saturating_mul(self.stub_bytes);
         let file = file_of("ret-stubs", bytes, &self.filesystem);
-        meta_of("ret-stubs", &options, self.seed, vec![file])
+        let command = command_of("ret-stubs", &options, &self.filesystem);
+        meta_of("ret-stubs", command, self.seed, vec![file])
     }
 
     fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError> {

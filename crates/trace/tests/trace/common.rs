@@ -54,7 +54,11 @@ pub(crate) fn write(path: &Path, events: &[Event]) {
 }
 
 pub(crate) fn read(path: &Path) -> Result<Vec<Event>, TraceError> {
-    let mut reader = Reader::open(path)?;
+    rows_of(Reader::open(path)?)
+}
+
+/// All rows, each batch checked.
+pub(crate) fn rows_of(mut reader: Reader) -> Result<Vec<Event>, TraceError> {
     let (mut batch, mut events) = (Batch::default(), Vec::new());
     while reader.next_batch(&mut batch)? {
         assert!((1..=65_536).contains(&batch.len()), "a batch has rows, and not too many");

@@ -6,6 +6,7 @@
     reason = "test data is small"
 )]
 
+mod checksum;
 mod common;
 mod foreign;
 mod generators;

@@ -1,0 +1,169 @@
+//! The checksum in the footer: damage that would still decode is found before the first row.
+//!
+//! Owns what is summed and how it is spelled: `LEN DATA META` under [`CHECKSUM_KEY`], where `LEN`
+//! bytes from the start of the file have the CRC-32 `DATA`. Invariants:
+//! - I1: `LEN` is the end of the last row group, so every byte a row comes from is covered.
+//! - I2: `META` covers the metadata's JSON and what the footer says of the row groups (rows,
+//!   places, sizes, codecs), so no damaged footer leads to other bytes or other rows.
+//! - I3: verifying takes one buffer of [`BUFFER_BYTES`], however long the trace.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use crc32fast::Hasher;
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+
+use super::error::TraceError;
+use super::footer::Footer;
+use super::schema::CHECKSUM_KEY;
+use super::source::Source;
+
+/// Bytes read at once while verifying: large enough that the system calls do not show.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What the footer stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Checksum {
+    /// Bytes from the start of the file that `data` covers.
+    pub(super) len: u64,
+    /// CRC-32 of these bytes.
+    pub(super) data: u32,
+    /// CRC-32 of the metadata ([`meta_crc`]).
+    pub(super) meta: u32,
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:08x} {:08x}", self.len, self.data, self.meta)
+    }
+}
+
+impl FromStr for Checksum {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split(' ');
+        let len = words.next().and_then(|word| word.parse().ok()).ok_or(())?;
+        let mut crc = || words.next().and_then(|word| u32::from_str_radix(word, 16).ok()).ok_or(());
+        let (data, meta) = (crc()?, crc()?);
+        if words.next().is_some() { Err(()) } else { Ok(Self { len, data, meta }) }
+    }
+}
+
+/// A file that sums what is written to it.
+#[derive(Debug)]
+pub(super) struct Sink {
+    file: File,
+    hasher: Hasher,
+}
+
+impl Sink {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, hasher: Hasher::new() }
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// CRC-32 of the bytes that have reached the file.
+    pub(super) fn crc(&self) -> u32 {
+        self.hasher.clone().finalize()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let nr_written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..nr_written]);
+        Ok(nr_written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// CRC-32 of the metadata's JSON and of the row groups' layout (I2).
+pub(super) fn meta_crc(json: &str, groups: &[RowGroupMetaData]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(json.as_bytes());
+    for group in groups {
+        hasher.update(&group.num_rows().to_le_bytes());
+        for number in group.columns().iter().flat_map(layout_of) {
+            hasher.update(&number.to_le_bytes());
+        }
+    }
+    hasher.finalize()
+}
+
+/// Where a column chunk lies and how it is compressed; -1 stands for no dictionary.
+fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
+    [
+        chunk.num_values(),
+        chunk.dictionary_page_offset().unwrap_or(-1),
+        chunk.data_page_offset(),
+        chunk.compressed_size(),
+        chunk.uncompressed_size(),
+        // Not the level, which the file does not keep.
+        i64::from(matches!(chunk.compression(), Compression::ZSTD(_))),
+    ]
+}
+
+/// Holds the file against the checksum in its footer.
+pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError> {
+    let bad = |what: &str| Err(TraceError::corrupt(source.path(), what));
+    let Some(stored) = footer.value_of(CHECKSUM_KEY) else {
+        return bad("it has no checksum, as traces of older versions have none");
+    };
+    let Ok(stored) = stored.parse::<Checksum>() else {
+        return bad("its checksum is unreadable");
+    };
+    let is_meta_intact = stored.meta == meta_crc(footer.json(), footer.parquet.row_groups());
+    if !is_meta_intact || stored.len != footer.rows_end {
+        return bad("its metadata do not have the checksum they were written with");
+    }
+    let data = data_crc(source, stored.len)
+        .map_err(|error| TraceError::from_read(source.path(), ParquetError::from(error)))?;
+    if stored.data != data {
+        return bad("its rows do not have the checksum they were written with");
+    }
+    Ok(())
+}
+
+/// CRC-32 of the first `len` bytes of the file (I3).
+fn data_crc(source: &Source, len: u64) -> io::Result<u32> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut at = 0;
+    while at < len {
+        let nr_bytes = usize::try_from(len - at).unwrap_or(usize::MAX).min(BUFFER_BYTES);
+        source.read_into(at, &mut buffer[..nr_bytes])?;
+        hasher.update(&buffer[..nr_bytes]);
+        at += nr_bytes as u64;
+    }
+    Ok(hasher.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_read_as_it_is_written() {
+        let sum = Checksum { len: 4, data: 0xab, meta: u32::MAX };
+        assert_eq!(sum.to_string(), "4 000000ab ffffffff");
+        assert_eq!(sum.to_string().parse(), Ok(sum));
+    }
+
+    #[test]
+    fn other_texts_are_no_checksums() {
+        for text in ["", "4", "4 ab", "4 ab cd ef", "x ab cd", "4 xy cd", "-4 ab cd", "4  ab cd"] {
+            assert_eq!(text.parse::<Checksum>(), Err(()), "{text}");
+        }
+    }
+}
