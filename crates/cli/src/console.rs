@@ -12,6 +12,9 @@ use crate::errors::mark_closed;
 /// Characters of a line where there is no terminal to ask and `COLUMNS` does not say.
 const WIDTH: usize = 120;
 
+/// What an error of standard output is.
+pub(crate) const NOT_WRITTEN: &str = "cannot write to standard output";
+
 /// The streams of this process.
 pub(crate) struct Console {
     out: BufWriter<Stdout>,
@@ -29,7 +32,7 @@ impl Console {
 
     /// Writes what is buffered.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.out.flush().context("cannot write to standard output")
+        self.out.flush().context(NOT_WRITTEN)
     }
 
     /// Writes a result to `path`, or to standard output where there is none.
@@ -38,7 +41,7 @@ impl Console {
             return fs::write(path, result)
                 .with_context(|| format!("cannot write {}", path.display()));
         }
-        self.out.write_all(result).context("cannot write to standard output")?;
+        self.out.write_all(result).context(NOT_WRITTEN)?;
         self.finish()
     }
 

@@ -2,7 +2,9 @@
 
 mod list;
 
+use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +19,9 @@ use largefolio_trace::Reader;
 use super::values::{self, Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+
+/// Columns of one result: more are a mistake, and each takes memory of its own.
+const NR_CELLS_MAX: usize = 256;
 
 /// The filesystem that has no large folios under any kernel.
 const NO_LARGE_FOLIOS: &str = "none";
@@ -42,7 +47,7 @@ A machine is a name (altra) or a file. --list shows every kernel, machine and ed
 )]
 pub(crate) struct PredictArgs {
     /// Trace, from `folio record` or `folio trace gen`
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present = "list", conflicts_with = "list")]
     trace: Option<PathBuf>,
     /// Kernels, with edits; the first is the reference
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
@@ -56,7 +61,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
     /// Physical memory
-    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::memory)]
     memory: u64,
     /// Thousandths of the free memory in which no PMD folio fits at the start
     #[arg(long, value_name = "PERMILLE", default_value_t = 0,
@@ -102,12 +107,13 @@ pub(crate) struct ReplayPlan {
     form: Form,
     output: Option<PathBuf>,
     command_line: Vec<String>,
+    has_idle_seeds: bool,
 }
 
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
-        let Some(trace) = self.trace.clone().filter(|_| !self.list) else {
+        let Some(trace) = self.trace.clone() else {
             return Ok(PredictPlan::List);
         };
         self.check_filesystem()?;
@@ -128,22 +134,45 @@ impl PredictArgs {
             form: self.form.form(),
             output: self.output.clone(),
             command_line,
+            has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
         }))
     }
 
-    /// Kernels x machines x seeds.
+    /// Kernels x machines x seeds, each once.
     fn specs(&self) -> Result<Vec<CellSpec>> {
+        let (kernel, machine, seeds) = (unique(&self.kernel), unique(&self.machine), self.seeds());
+        let nrs = [kernel.len(), machine.len(), seeds.len()];
+        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
+        if nr_cells > NR_CELLS_MAX {
+            let [nr_kernels, nr_machines, nr_seeds] = nrs;
+            bail!(
+                "{nr_kernels} kernels x {nr_machines} machines x {nr_seeds} seeds are {nr_cells} \
+                 columns, at most {NR_CELLS_MAX} fit in one result; ask for fewer at a time"
+            );
+        }
         let kernels: Vec<Kernel> =
-            self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
+            kernel.into_iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
         let machines: Vec<Machine> =
-            self.machine.iter().map(|name| Machine::load(name)).collect::<Result<_, _>>()?;
+            machine.into_iter().map(|name| Machine::load(name)).collect::<Result<_, _>>()?;
         let mut specs = Vec::new();
         for kernel in &kernels {
             for machine in &machines {
-                specs.extend(self.seed.iter().map(|&seed| self.spec(kernel, machine, seed)));
+                specs.extend(seeds.iter().map(|&&seed| self.spec(kernel, machine, seed)));
             }
         }
+        for spec in &specs {
+            spec.kernel.check_page(spec.page_size())?;
+        }
         Ok(specs)
+    }
+
+    /// Seeds of the columns: the first where all would give the same.
+    fn seeds(&self) -> Vec<&u64> {
+        let mut seeds = unique(&self.seed);
+        if self.fragmentation == 0 {
+            seeds.truncate(1);
+        }
+        seeds
     }
 
     fn spec(&self, kernel: &Kernel, machine: &Machine, seed: u64) -> CellSpec {
@@ -175,6 +204,12 @@ impl PredictArgs {
     }
 }
 
+/// Each of `items` once, in the order of the first mention.
+fn unique<T: Eq + Hash>(items: &[T]) -> Vec<&T> {
+    let mut seen = HashSet::new();
+    items.iter().filter(|&item| seen.insert(item)).collect()
+}
+
 /// Before minutes of replay: whether the result will have a place, and is not the trace.
 fn check_output(output: &Path, trace: &Path) -> Result<()> {
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
@@ -204,7 +239,12 @@ impl PredictPlan {
 
 impl ReplayPlan {
     fn run(&self, console: &mut Console) -> Result<Exit> {
-        self.hint();
+        if self.has_idle_seeds {
+            console::warn(
+                "seeds change nothing in unfragmented memory; add --fragmentation, such as \
+                 --fragmentation 500",
+            );
+        }
         let (meta, rows) = self.replay()?;
         let trace = TraceInfo::new(&self.trace.to_string_lossy(), &meta);
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
@@ -238,17 +278,6 @@ impl ReplayPlan {
                 width: Console::width(),
                 is_styled: self.output.is_none() && Console::is_styled(),
             }),
-        }
-    }
-
-    /// Options that have no effect together.
-    fn hint(&self) {
-        let has_seeds = self.specs.iter().any(|spec| spec.seed != self.specs[0].seed);
-        if has_seeds && self.settings.unusable_permille == 0 {
-            console::warn(
-                "seeds change nothing in unfragmented memory; add --fragmentation, such as \
-                 --fragmentation 500",
-            );
         }
     }
 }

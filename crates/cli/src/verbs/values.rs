@@ -8,6 +8,15 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "expected bytes, such as 4096, 64K, 2M or 16G".to_owned())
 }
 
+/// Physical memory, at most 4 TiB: the model keeps nine bytes of state a page, and a larger zone may
+/// not be had from the host.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    const GIB_MAX: u64 = 1 << 12;
+    parse_bytes(text)
+        .filter(|&bytes| bytes <= GIB_MAX << 30)
+        .ok_or_else(|| format!("expected bytes, such as 512M or 16G, and at most {GIB_MAX}G"))
+}
+
 /// In which form a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

@@ -25,6 +25,12 @@ fn unknown_names_come_with_the_nearest() {
         ("--machine cascadelake --kernel 6.12+page=64K", "it has 4K"),
         ("--fs ext5", "ext4"),
         ("--memory 12Q", "16G"),
+        ("--memory 16T", "at most 4096G"),
+        ("--memory 4097G", "at most 4096G"),
+        ("--kernel ./none", "its path ending in .toml"),
+        ("--kernel 7.2+min-folio=1G", "at most 128M"),
+        ("--kernel 7.2+min-folio=32M", "at most 2M"),
+        ("--list", "cannot be used with"),
         ("--fragmentation 1001", "0..=1000"),
         ("--json --csv", "cannot be used with"),
         ("--cold --warm", "cannot be used with"),
@@ -32,6 +38,15 @@ fn unknown_names_come_with_the_nearest() {
         let said = place.fails(&format!("predict mix.folio {words}"));
         assert!(said.contains(hint), "{words}: {said}");
     }
+}
+
+#[test]
+fn more_columns_than_fit_are_counted() {
+    let place = Place::with_trace();
+    let seeds: Vec<_> = (0..129).map(|seed| seed.to_string()).collect();
+    let words = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
+    let said = place.fails(&format!("predict mix.folio {words}"));
+    assert!(said.contains("2 kernels x 1 machines x 129 seeds are 258 columns"), "{said}");
 }
 
 #[test]
@@ -151,5 +166,6 @@ fn an_output_that_is_full_is_an_error() {
     let mut command = place.command("trace cat mix.folio");
     let output = command.stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("No space left"), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("standard output: No space left"), "{said}");
 }

@@ -12,7 +12,10 @@ const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 #[test]
 fn cells_come_in_the_order_kernels_machines_seeds() {
     let place = Place::with_trace();
-    let result = json(&place, "--kernel 6.18,6.12 --machine grace-64k,altra --seed 2,1");
+    let result = json(
+        &place,
+        "--kernel 6.18,6.12,6.18 --machine grace-64k,altra,altra --seed 2,1,2 --fragmentation 500",
+    );
     let cells: Vec<_> = result["rows"]
         .as_array()
         .unwrap()
@@ -85,6 +88,7 @@ fn seeds_without_fragmentation_draw_a_warning() {
     let place = Place::with_trace();
     let output = place.run("predict mix.folio --seed 1,2 --csv");
     assert!(text(&output.stderr).contains("--fragmentation"), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), place.done("predict mix.folio --seed 1,1 --csv"));
     let output = place.run("predict mix.folio --seed 1,2 --csv --fragmentation 500");
     assert_eq!(text(&output.stderr), "");
 }
@@ -151,7 +155,7 @@ fn the_table_has_the_numbers_of_the_json() {
     for (section, label, pointer) in [
         ("Faults", "all", "/faults/total"),
         ("Faults", "major", "/faults/major"),
-        ("Faults", "copy on write", "/faults/cow"),
+        ("Faults", "zero page", "/faults/zero_page"),
         ("Reading files", "readahead windows", "/reads/windows"),
         ("TLB", "walks, data", "/tlb/data/l2_misses"),
         ("TLB", "walks, instructions", "/tlb/instruction/l2_misses"),

@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
+use largefolio_mm::units::PageSize;
+
 /// A kernel that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// No such preset.
-    #[error("no kernel is called '{name}'; {hint}")]
+    #[error(
+        "no kernel is called '{name}' (a kernel file is given by its path ending in .toml); {hint}"
+    )]
     UnknownName {
         /// What was asked for.
         name: String,
@@ -49,6 +53,21 @@ pub enum KernelError {
         edit: String,
         /// The nearest names, or all of them.
         hint: String,
+    },
+    /// A smallest folio above the largest.
+    #[error(
+        "{kernel}: min-folio (min_folio_bytes) is {mib}M; with {page} base pages the page cache \
+         has folios of at most {max_mib}M"
+    )]
+    MinFolio {
+        /// The kernel, edits included.
+        kernel: String,
+        /// Base page.
+        page: PageSize,
+        /// The smallest folio in MiB.
+        mib: u64,
+        /// The largest folio in MiB.
+        max_mib: u64,
     },
     /// A value the rule does not take.
     #[error("'+{edit}': {name} takes {expected}")]

@@ -15,6 +15,7 @@ pub use edit::{EDITS, EditHelp};
 pub use error::KernelError;
 
 use largefolio_mm::rules::Rules;
+use largefolio_mm::units::PageSize;
 
 /// A kernel to replay under.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +43,22 @@ impl Kernel {
             edit::apply(&mut kernel, part)?;
         }
         text.clone_into(&mut kernel.name);
+        kernel.check_page(if kernel.is_page_given { kernel.rules.page } else { PageSize::K64 })?;
         Ok(kernel)
+    }
+
+    /// Whether the page cache has folios as large as the smallest, with base pages of `page`.
+    ///
+    /// # Errors
+    /// When it has not; names the largest.
+    pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
+        let max = Rules { page, ..self.rules.clone() }.max_pagecache_order();
+        let (bytes, max_bytes) = (self.rules.min_folio_bytes, page.bytes() << max.get());
+        if bytes <= max_bytes {
+            return Ok(());
+        }
+        let kernel = self.name.clone();
+        Err(KernelError::MinFolio { kernel, page, mib: bytes >> 20, max_mib: max_bytes >> 20 })
     }
 
     /// Names of the kernels that are built in, oldest first; the recorded ones come last.

@@ -58,7 +58,12 @@ fn edits_apply_from_left_to_right() {
 #[test]
 fn mistakes_name_the_cause_and_the_remedy() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
-    assert_eq!(message("6.81"), "no kernel is called '6.81'; did you mean 6.1 or 6.18 or 6.12?");
+    assert_eq!(
+        message("6.81"),
+        "no kernel is called '6.81' (a kernel file is given by its path ending in .toml); \
+         did you mean 6.1 or 6.18 or 6.12?"
+    );
+    assert!(message("./x").contains("its path ending in .toml"));
     assert_eq!(
         message("6.18+exec-blok=64K"),
         "no rule is called 'exec-blok' in '+exec-blok=64K'; \
@@ -69,6 +74,22 @@ fn mistakes_name_the_cause_and_the_remedy() {
         "'+exec-block=65K': exec-block takes a power of two of bytes, such as 64K"
     );
     assert!(message("/nowhere/x.toml").starts_with("cannot read kernel file /nowhere/x.toml"));
+}
+
+#[test]
+fn the_smallest_folio_is_at_most_the_largest_of_the_page_cache() {
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert_eq!(
+        message("7.2+min-folio=1G+page=4K"),
+        "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1024M; \
+         with 4K base pages the page cache has folios of at most 2M"
+    );
+    assert!(message("7.2+min-folio=1G").contains("at most 128M"));
+    Kernel::parse("7.2+min-folio=32M+page=16K").unwrap();
+    // The machine chooses the page.
+    let kernel = Kernel::parse("7.2+min-folio=32M").unwrap();
+    assert!(kernel.check_page(PageSize::K4).is_err());
+    assert!(kernel.check_page(PageSize::K16).is_ok());
 }
 
 #[test]

@@ -5,12 +5,12 @@ mod describe;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_trace::{Batch, Event, FileInfo, Reader};
 use serde::Serialize;
 
-use crate::console::Console;
+use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
 use crate::verbs::values::{Form, FormArgs};
 
@@ -81,11 +81,11 @@ impl CatPlan {
                 if row == self.nr_events {
                     break;
                 }
-                lines.write(row, &event)?;
+                lines.write(row, &event).context(NOT_WRITTEN)?;
                 row += 1;
             }
         }
-        lines.finish()?;
+        lines.finish().context(NOT_WRITTEN)?;
         console.finish()?;
         Ok(Exit::Done)
     }
