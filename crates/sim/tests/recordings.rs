@@ -20,6 +20,9 @@ use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
 use largefolio_testkit::recording::{Action, Recording, State, Step, read_all};
 
+/// The project has 1,583; far fewer mean that archives were not found.
+const NR_RECORDINGS_MIN: usize = 1500;
+
 /// A recorded workload running in the model.
 struct Replay {
     memory: Memory,
@@ -184,7 +187,7 @@ fn model_equals_the_recorded_kernels() {
     let is_own = given.is_none();
     let scratch = tempfile::tempdir().unwrap();
     let recordings = read_all(&given.unwrap_or(own), scratch.path());
-    assert!(!is_own || recordings.len() == 1583, "{} recordings", recordings.len());
+    assert!(!is_own || recordings.len() >= NR_RECORDINGS_MIN, "{} recordings", recordings.len());
     assert!(!recordings.is_empty(), "no recordings found");
     let mut by_variant: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     let mut differences = Vec::new();
