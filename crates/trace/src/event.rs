@@ -151,6 +151,26 @@ impl Event {
     }
 }
 
+/// Numbers of the Linux x86-64 ABI that the rows of a trace hold.
+pub mod abi {
+    /// Loads are allowed.
+    pub const PROT_READ: u32 = 1;
+    /// Stores are allowed.
+    pub const PROT_WRITE: u32 = 2;
+    /// Instruction fetches are allowed.
+    pub const PROT_EXEC: u32 = 4;
+    /// Stores reach the file.
+    pub const MAP_SHARED: u32 = 1;
+    /// Stores copy the page.
+    pub const MAP_PRIVATE: u32 = 2;
+    /// At this address, replacing what is there.
+    pub const MAP_FIXED: u32 = 0x10;
+    /// No file behind it.
+    pub const MAP_ANONYMOUS: u32 = 0x20;
+    /// At this address, which was free.
+    pub const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+}
+
 /// Bit of an mmap's `flags` where `PROT_*` start. Below are `MAP_*`; of those, only the page size
 /// of a hugetlb mapping would reach up here, and hugetlb is not modelled.
 pub const PROT_SHIFT: u32 = 28;

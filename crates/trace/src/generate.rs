@@ -37,14 +37,6 @@ pub const BASE: u64 = 1 << 38;
 /// Largest file or region, 1 TiB: four of the largest workload fit above [`BASE`] in 47 bits.
 pub const REGION_BYTES_MAX: u64 = 1 << 40;
 
-// The Linux x86-64 ABI's numbers.
-const PROT_READ: u32 = 1;
-const PROT_WRITE: u32 = 2;
-const PROT_EXEC: u32 = 4;
-const MAP_SHARED: u32 = 1;
-const MAP_PRIVATE: u32 = 2;
-const MAP_ANONYMOUS: u32 = 0x20;
-
 /// Failure to generate.
 #[derive(Debug, Error)]
 pub enum GenerateError {

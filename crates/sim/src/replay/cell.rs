@@ -25,6 +25,7 @@ use largefolio_trace::{Batch, Meta, Op, ThreadId};
 
 use super::census::FileCensus;
 use super::outcome::Strays;
+use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
 use super::touched::Touched;
 use crate::kernel::Kernel;
@@ -125,8 +126,6 @@ pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
 const NR_PLACES: usize = 1 << 10;
 /// A recorded page number no trace contains.
 const NO_PAGE: u64 = u64::MAX;
-/// Pages of the trace are 4 KiB.
-const RECORDED_SHIFT: u32 = 12;
 /// Pages pinned before the start where memory is to be fragmented, in thousandths.
 const USED_PERMILLE: u32 = 100;
 

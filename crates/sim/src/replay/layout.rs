@@ -7,12 +7,10 @@ use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
 
 use super::cell::{Cell, CellError};
-use super::place::{self, Segment};
+use super::place::{self, RECORDED_MASK, Segment};
 use super::program::{Heap, Process, ProcessNr};
 use super::syscalls::{LEN_MAX, prot_bits};
 
-/// Places are per recorded page: segments start on its boundaries, at congruent places.
-const RECORDED_MASK: u64 = 4095;
 /// Where the kernel loads a position-independent program, less the random part.
 const PIE_BASE: u64 = 0x5555_5555_0000;
 /// An emulator loads position-independent programs above this recorded address, fixed ones below.

@@ -54,19 +54,6 @@ pub enum ReplayError {
     /// The runs of a trace add up to more than any program does.
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
-    /// The trace is coarser than a cell's base page.
-    #[error(
-        "the trace has one row per {trace_bytes} bytes of memory, {machine} has base pages of \
-         {page_bytes}: record it with pages of at most that size"
-    )]
-    TooCoarse {
-        /// Granularity of the trace.
-        trace_bytes: u64,
-        /// Machine of the cell.
-        machine: String,
-        /// Its base page.
-        page_bytes: u64,
-    },
 }
 
 /// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
@@ -82,11 +69,6 @@ pub fn replay(
     let meta = Reader::open(path)?.meta().clone();
     let mut cells = Vec::new();
     for spec in specs {
-        let page_bytes = spec.page_size().bytes();
-        if meta.page_bytes > page_bytes {
-            let (trace_bytes, machine) = (meta.page_bytes, spec.machine.name.clone());
-            return Err(ReplayError::TooCoarse { trace_bytes, machine, page_bytes });
-        }
         cells.push(Cell::new(spec, &meta).map_err(|source| of_cell(spec, source))?);
     }
     if cells.iter().any(Cell::is_warming) {

@@ -23,6 +23,12 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::units::PageSize;
 use largefolio_trace::FileId;
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
+
+/// log2 of the bytes of a recorded page.
+pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
+/// Places are per recorded page: segments start on its boundaries, at congruent places.
+pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
 /// A recorded range and where it lies in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,22 +5,15 @@ use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_trace::event::abi::{
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE,
+};
 use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
 use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
-use super::place::{self, Segment};
+use super::place::{self, RECORDED_MASK, Segment};
 use super::program::ProcessNr;
-
-/// Places are per recorded page.
-const RECORDED_MASK: u64 = 4095;
-
-const PROT_READ: u32 = 1;
-const PROT_WRITE: u32 = 2;
-const PROT_EXEC: u32 = 4;
-const MAP_SHARED: u32 = 1;
-const MAP_FIXED: u32 = 0x10;
-const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
 
 /// Bytes of the longest mapping followed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
@@ -231,26 +224,23 @@ impl Cell {
         let Some(first) = parts.first().copied() else { return Ok(()) };
         let (file, pos) = first.file.map_or((None, 0), |(file, pos)| (Some(file), pos));
         let to = self.free_place(process, file, pos, new_len)?;
+        let mut moved = Vec::new();
         for (nr, part) in parts.iter().enumerate() {
-            let at = part.start - old;
             let is_last = nr + 1 == parts.len();
-            let len = if is_last { new_len } else { part.end - old }.min(new_len) - at.min(new_len);
-            if len > 0 {
-                self.move_part(process, part, (to + at, len))?;
+            let (at, end) = (part.start - old, if is_last { new_len } else { part.end - old });
+            let end = end.min(new_len);
+            if at < end {
+                self.move_part(process, part, (to + at, end - at))?;
+                let (start, end) = (new + at, new.saturating_add(end));
+                moved.push(Segment { start, end, placed: to + at, file: part.file });
             }
         }
         self.munmap(process, old, old_len)?;
         if old != new {
             self.munmap(process, new, new_len)?;
         }
-        let segments = &mut self.processes[process].segments;
-        for (nr, part) in parts.iter().enumerate() {
-            let at = part.start - old;
-            let end = if nr + 1 == parts.len() { new_len } else { part.end - old };
-            if at < end.min(new_len) {
-                let (start, end) = (new + at, new.saturating_add(end.min(new_len)));
-                segments.insert(Segment { start, end, placed: to + at, file: part.file });
-            }
+        for segment in moved {
+            self.processes[process].segments.insert(segment);
         }
         self.forget_places();
         Ok(())

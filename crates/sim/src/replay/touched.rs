@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use largefolio_trace::FileId;
 
-/// Granularity in bytes: that of the trace.
-const PIECE_SHIFT: u32 = 12;
+use super::place::RECORDED_SHIFT;
 
 /// One bit per 4 KiB of each file; memory grows with the pieces used, not with the files.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +24,7 @@ impl Touched {
         if pos >= end {
             return;
         }
-        let (first, last) = (pos >> PIECE_SHIFT, (end - 1) >> PIECE_SHIFT);
+        let (first, last) = (pos >> RECORDED_SHIFT, (end - 1) >> RECORDED_SHIFT);
         for number in first / 64..=last / 64 {
             let from = first.max(number * 64) % 64;
             let to = last.min(number * 64 + 63) % 64;
@@ -38,7 +37,7 @@ impl Touched {
 
     /// Bytes of all pieces used.
     pub(super) fn bytes(&self) -> u64 {
-        self.nr_pieces << PIECE_SHIFT
+        self.nr_pieces << RECORDED_SHIFT
     }
 }
 

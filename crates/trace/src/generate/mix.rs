@@ -6,10 +6,10 @@
 //! their region by a permutation.
 
 use super::{
-    BASE, FILESYSTEM, GenerateError, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ,
-    PROT_WRITE, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of, meta_of, require,
-    require_region,
+    BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
+    meta_of, require, require_region,
 };
+use crate::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;

@@ -4,9 +4,10 @@
 //! `read_bytes` with pread or through a shared mapping at [`BASE`], and the program exits.
 
 use super::{
-    BASE, FILESYSTEM, GenerateError, MAP_SHARED, PROT_READ, Rng, Sink, Workload, command_of,
-    file_of, meta_of, require, require_region,
+    BASE, FILESYSTEM, GenerateError, Rng, Sink, Workload, command_of, file_of, meta_of, require,
+    require_region,
 };
+use crate::event::abi::{MAP_SHARED, PROT_READ};
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;

@@ -6,9 +6,10 @@
 
 use super::rng::Rng;
 use super::{
-    BASE, FILESYSTEM, GenerateError, MAP_PRIVATE, PROT_EXEC, PROT_READ, REGION_BYTES_MAX, Sink,
-    Workload, command_of, file_of, meta_of, require,
+    BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Sink, Workload, command_of, file_of,
+    meta_of, require,
 };
+use crate::event::abi::{MAP_PRIVATE, PROT_EXEC, PROT_READ};
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
 

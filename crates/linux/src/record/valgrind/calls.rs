@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::event::abi::MAP_ANONYMOUS;
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::import::lackey::{Outcome, Syscall};
 use largefolio_trace::{Event, ExitKind, FileId, Op};
@@ -16,7 +17,6 @@ use crate::record::files::Files;
 /// `AT_FDCWD` as valgrind prints it.
 const AT_FDCWD: u64 = 4_294_967_196;
 
-const MAP_ANONYMOUS: u64 = 0x20;
 const POSIX_FADV_WILLNEED: u64 = 3;
 
 /// A call whose result has not come.
@@ -138,7 +138,7 @@ impl Calls {
 
     fn map(&self, begun: &Begun, address: u64) -> Event {
         let [_, len, prot, map, fd, pos] = begun.args;
-        let is_anonymous = map & MAP_ANONYMOUS != 0;
+        let is_anonymous = map & u64::from(MAP_ANONYMOUS) != 0;
         let file = self.open.get(&fd).filter(|_| !is_anonymous).map(|opened| opened.file);
         Event {
             addr: address,

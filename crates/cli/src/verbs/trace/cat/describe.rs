@@ -3,11 +3,9 @@
 use std::io::{self, Write};
 
 use largefolio_report::figures;
+use largefolio_trace::event::abi::MAP_SHARED;
 use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, FileInfo, Op};
-
-/// `MAP_SHARED` of the Linux ABI.
-const MAP_SHARED: u32 = 1;
 
 /// Writes row, thread, operation and what it did.
 pub(super) fn line(
