@@ -3,6 +3,7 @@
 use crate::folio::MappingId;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::observed::{EntryKind, Observed};
 use crate::page_cache::InsertRefusal;
 use crate::ram::Ram;
 use crate::readahead::issue;
@@ -84,6 +85,8 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let mut state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();
+        let kind = EntryKind::Sync;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
@@ -113,6 +116,9 @@ impl<R: Ram> Memory<R> {
             nr_pages,
             io_pages: self.rules.io_pages(),
         };
+        let index = hit.index;
+        let kind = EntryKind::Async;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let tree = &self.cache.mapping(file).tree;
         if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
             self.read(file, &mut state, issue);

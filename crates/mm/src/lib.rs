@@ -6,7 +6,7 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`page_cache`]
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`observed`] [`page_cache`]
 //! [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`] [`unmap`] [`fork`] [`io`]
 //! [`memory`] [`validate`].
 //!
@@ -36,6 +36,7 @@ pub mod io;
 pub mod map;
 pub mod mapping;
 pub mod memory;
+pub mod observed;
 pub mod page_cache;
 pub mod pgtable;
 pub mod placement;

@@ -14,39 +14,9 @@ use crate::counters::Counters;
 use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
+use crate::observed::Observed;
 use crate::ram::Ram;
-use crate::readahead::RaState;
 use crate::units::{Order, PageIndex, Pfn};
-
-/// Something a kernel's tracepoints would show; see [`PageCache::watch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observed {
-    /// A folio entered the page cache.
-    Insertion {
-        /// File.
-        mapping: MappingId,
-        /// First page.
-        index: PageIndex,
-        /// Order.
-        order: Order,
-    },
-    /// A fault found its page absent; the state before any decision.
-    ColdFault {
-        /// Faulting page.
-        index: PageIndex,
-        /// Readahead state of the open file.
-        state: RaState,
-    },
-    /// A fault found its page cached; the state before the async step.
-    HandlerHit {
-        /// Faulting page.
-        index: PageIndex,
-        /// Whether the folio carries the marker.
-        is_marked: bool,
-        /// Readahead state of the open file.
-        state: RaState,
-    },
-}
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

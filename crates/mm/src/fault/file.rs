@@ -3,7 +3,7 @@
 use super::{Fault, FaultError, Pass, Retry};
 use crate::mapping::tree::Entry;
 use crate::memory::{Memory, OpenFile};
-use crate::page_cache::Observed;
+use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
 use crate::readahead::marker::{self, Hit};
 use crate::rules::{ExecMiss, HitCredit};
@@ -35,6 +35,7 @@ impl<R: Ram> Memory<R> {
         if index.0 >= self.cache.mapping(file).nr_file_pages(self.rules.page) {
             return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
         }
+        self.cache.observe(Observed::Handler { mapping: file, index });
         let Some(entry) = self.cache.find(file, index) else {
             self.cache.counters.nr_cold += 1;
             let state = self.open_file(fault.open()).state;
@@ -96,6 +97,9 @@ impl<R: Ram> Memory<R> {
             nr_pages: state.ra_pages,
             io_pages: self.rules.io_pages(),
         };
+        let (index, nr_pages) = (hit.index, hit.nr_pages);
+        let kind = EntryKind::Async;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let tree = &self.cache.mapping(file).tree;
         if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
             self.read(file, &mut state, issue);

@@ -2,6 +2,7 @@
 
 use super::Fault;
 use crate::memory::Memory;
+use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
 use crate::readahead::state::Gate;
 use crate::readahead::sync::{self, Request, prev_index};
@@ -44,6 +45,9 @@ impl<R: Ram> Memory<R> {
                     prev_index: prev_index(&state, self.rules.page.shift()),
                     io_pages: self.rules.io_pages(),
                 };
+                let Request { index, nr_pages, .. } = request;
+                let kind = EntryKind::Sync;
+                self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
                 let tree = &self.cache.mapping(file).tree;
                 Some(sync::choose(&mut state, tree, request, &self.rules.readahead))
             }

@@ -10,6 +10,7 @@
 
 use super::RaState;
 use crate::folio::MappingId;
+use crate::observed::Observed;
 use crate::page_cache::PageCache;
 use crate::ram::Ram;
 use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
@@ -89,6 +90,7 @@ fn window<R: Ram>(
     (start, hint): (u64, Hint),
 ) {
     cache.counters.nr_windows += 1;
+    cache.observe(Observed::Window { mapping: file, start, state: *state });
     let mapping = cache.mapping(file);
     let orders = mapping.orders;
     let Some(last) = mapping.last_index(rules.page) else { return };
@@ -188,6 +190,7 @@ fn base<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: 
             lookahead = 0;
         }
     }
+    cache.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
     let mark = (lookahead > 0)
         .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
         .flatten();

@@ -1,0 +1,88 @@
+//! What the kernel's tracepoints would show, for the comparison with a recorded kernel.
+//!
+//! Owns the list of events. They are collected while somebody watches
+//! ([`crate::page_cache::PageCache::watch`]) and decide nothing.
+
+use crate::folio::MappingId;
+use crate::readahead::RaState;
+use crate::units::{Order, PageIndex};
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// A folio entered the page cache (`mm_filemap_add_to_page_cache`).
+    Insertion {
+        /// File.
+        mapping: MappingId,
+        /// First page.
+        index: PageIndex,
+        /// Order.
+        order: Order,
+    },
+    /// A pass of the fault handler began (`mm_filemap_fault`).
+    Handler {
+        /// File.
+        mapping: MappingId,
+        /// Faulting page.
+        index: PageIndex,
+    },
+    /// A fault found its page absent; the state before any decision.
+    ColdFault {
+        /// Faulting page.
+        index: PageIndex,
+        /// Readahead state of the open file.
+        state: RaState,
+    },
+    /// A fault found its page cached; the state before the async step.
+    HandlerHit {
+        /// Faulting page.
+        index: PageIndex,
+        /// Whether the folio carries the marker.
+        is_marked: bool,
+        /// Readahead state of the open file.
+        state: RaState,
+    },
+    /// The sync or async entry was called (`page_cache_sync_ra`, `page_cache_async_ra`); the state
+    /// before it decides.
+    Entry {
+        /// Which of the two.
+        kind: EntryKind,
+        /// File.
+        mapping: MappingId,
+        /// First absent index, or the index that met the marker.
+        index: u64,
+        /// Pages wanted.
+        nr_pages: u64,
+        /// Readahead state of the open file.
+        state: RaState,
+    },
+    /// A window is to be filled with large folios (`page_cache_ra_order`).
+    Window {
+        /// File.
+        mapping: MappingId,
+        /// First index.
+        start: u64,
+        /// The state that describes it.
+        state: RaState,
+    },
+    /// Pages are to be read in the smallest folios (`page_cache_ra_unbounded`).
+    Base {
+        /// File.
+        mapping: MappingId,
+        /// First index.
+        start: u64,
+        /// Pages.
+        nr_pages: u64,
+        /// Pages behind the marker; 0 = no marker.
+        lookahead: u64,
+    },
+}
+
+/// An entry to readahead (BEHAVIOUR.md A.3, A.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// The first page of the request is absent.
+    Sync,
+    /// The reader reached the marker.
+    Async,
+}

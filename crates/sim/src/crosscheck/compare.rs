@@ -1,0 +1,372 @@
+//! One recording held against the model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
+
+use serde::Serialize;
+
+use super::recording::{Action, AreaEnd, EntryLine, Recording, Run, Step, WindowLine};
+use super::replay::{Replay, ReplayError, kernel_of};
+use crate::kernel::Kernel;
+
+/// Items of a list that a difference shows; the rest is counted.
+const NR_SHOWN: usize = 12;
+/// Waits for I/O taken from one recording; more than a few mean another difference.
+const NR_WAITS_MAX: usize = 16;
+/// Bits of [`super::Header::events`], in the order of `probe/trace.h`.
+const EVENT_HANDLER: u64 = 1 << 2;
+const EVENT_WINDOW: u64 = 1 << 5;
+const EVENT_BASE: u64 = 1 << 6;
+const EVENT_SYNC: u64 = 1 << 7;
+const EVENT_ASYNC: u64 = 1 << 8;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aspect {
+    /// Folios that entered the page cache after a step: index and order, in order.
+    Insertions,
+    /// Windows and base-order reads: start, size, marker, kept order.
+    Windows,
+    /// Calls of the two readahead entries: index, request and the whole state with the miss
+    /// counter. An async call is a marker that was reached.
+    Entries,
+    /// Readahead state and miss counter at cold faults (self-built kernels print them).
+    ColdStates,
+    /// Cached pages found by the fault handler: marker and state (self-built kernels).
+    HandlerHits,
+    /// Passes of the fault handler; those not listed were served by fault-around or mapped.
+    Handler,
+    /// Pages present at a marked point.
+    Points,
+    /// Pages present at the end.
+    Mapped,
+    /// Large folios behind the pages present at the end.
+    Folios,
+    /// KiB under PMD entries.
+    PmdMapped,
+}
+
+/// Something on which kernel and model differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What.
+    pub aspect: Aspect,
+    /// Step, from 0; the number of steps = at the end.
+    pub step: usize,
+    /// What the program did.
+    pub action: String,
+    /// Readahead state before, where there is one.
+    pub state_before: Option<String>,
+    /// What the kernel did.
+    pub kernel: String,
+    /// What the model did.
+    pub model: String,
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
+        writeln!(f, "step {} ({}): {:?} differ", self.step, self.action, self.aspect)?;
+        if let Some(state) = &self.state_before {
+            writeln!(f, "    state   {state}")?;
+        }
+        writeln!(f, "    kernel  {}", self.kernel)?;
+        write!(f, "    model   {}", self.model)
+    }
+}
+
+/// Result of one recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Recording.
+    pub name: String,
+    /// Kernel whose rules were used.
+    pub rules: String,
+    /// Steps replayed; replay stops at the first that differs.
+    pub nr_steps: usize,
+    /// Items compared.
+    pub compared: BTreeMap<Aspect, u64>,
+    /// Pages the model maps at the end and the kernel did not because they were still being read
+    /// when fault-around passed.
+    pub nr_in_flight: u64,
+    /// Touches that had to wait for a read in flight: the kernel entered its handler once more
+    /// for a page that was cached. Taken from the recording, one by one.
+    pub nr_waits: u64,
+    /// What differs, in the order of discovery.
+    pub differences: Vec<Difference>,
+}
+
+impl Verdict {
+    /// Whether kernel and model agree in everything compared.
+    #[must_use]
+    pub fn is_equal(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+/// Replays `recording` under `kernel`, or under the rules of the kernel that made it.
+///
+/// # Errors
+/// When there are no rules for it or the model cannot be set up. A difference is not an error.
+pub fn check(recording: &Recording, kernel: Option<&Kernel>) -> Result<Verdict, ReplayError> {
+    let own;
+    let kernel = if let Some(kernel) = kernel {
+        kernel
+    } else {
+        own = kernel_of(recording)?;
+        &own
+    };
+    let mut waits = BTreeSet::new();
+    loop {
+        let mut check = Check::new(recording, kernel, waits.clone())?;
+        check.run();
+        let Some(step) = check.wait.filter(|_| waits.len() < NR_WAITS_MAX) else {
+            return Ok(check.verdict);
+        };
+        waits.insert(step);
+    }
+}
+
+struct Check<'a> {
+    recording: &'a Recording,
+    replay: Replay,
+    verdict: Verdict,
+    /// The step that differs by nothing but a wait for a read in flight.
+    wait: Option<usize>,
+}
+
+impl<'a> Check<'a> {
+    fn new(
+        recording: &'a Recording,
+        kernel: &Kernel,
+        waits: BTreeSet<usize>,
+    ) -> Result<Self, ReplayError> {
+        let verdict = Verdict {
+            name: recording.name.clone(),
+            rules: kernel.name.clone(),
+            nr_waits: waits.len() as u64,
+            ..Verdict::default()
+        };
+        Ok(Self { recording, replay: Replay::new(recording, kernel, waits)?, verdict, wait: None })
+    }
+
+    fn run(&mut self) {
+        for (nr, step) in self.recording.steps.iter().enumerate() {
+            let was_cached = self.replay.may_be_in_flight(&step.action);
+            let passes = self.step(nr, step);
+            self.verdict.nr_steps = nr + 1;
+            if self.verdict.is_equal() {
+                continue;
+            }
+            let is_more = step.handler.len() > passes.len() && step.handler.starts_with(&passes);
+            let is_wait = is_more
+                && self.verdict.differences.iter().all(|found| found.aspect == Aspect::Handler);
+            if is_wait && was_cached {
+                self.wait = Some(nr);
+            }
+            // A cold fault whose page was still being read when the fault was repeated: the model
+            // needs no hint, the additional pass changes nothing.
+            if is_wait && !was_cached && self.verdict.nr_waits < NR_WAITS_MAX as u64 {
+                self.verdict.nr_waits += 1;
+                self.verdict.differences.clear();
+                continue;
+            }
+            return;
+        }
+        self.ends();
+    }
+
+    /// Compares one step; passes of the model's fault handler.
+    fn step(&mut self, nr: usize, kernel: &Step) -> Vec<(u32, u64)> {
+        let at = At {
+            step: nr,
+            action: described(&kernel.action),
+            state_before: self.replay.state_before(&kernel.action).map(|state| {
+                format!(
+                    "start {} size {} async {} order {} miss {}",
+                    state.start,
+                    state.size,
+                    state.async_size,
+                    state.order,
+                    state.mmap_miss()
+                )
+            }),
+        };
+        let model = match self.replay.run(nr, kernel) {
+            Ok(model) => model,
+            Err(what) => {
+                let difference = at.difference(Aspect::Insertions, "did it".to_owned(), what);
+                self.verdict.differences.push(difference);
+                return Vec::new();
+            }
+        };
+        self.list(&at, Aspect::Insertions, &kernel.insertions, &model.insertions);
+        match self.recording.header.events {
+            None => {
+                self.list(&at, Aspect::ColdStates, &kernel.cold, &model.cold);
+                let hits: Vec<_> =
+                    kernel.hits.iter().map(|hit| (hit.index, hit.is_marked, hit.state)).collect();
+                let ours: Vec<_> =
+                    model.hits.iter().map(|hit| (hit.index, hit.is_marked, hit.state)).collect();
+                self.list(&at, Aspect::HandlerHits, &hits, &ours);
+                self.windows(&at, kernel, &model, EVENT_WINDOW | EVENT_BASE);
+                self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
+            }
+            Some(events) => {
+                self.windows(&at, kernel, &model, events);
+                self.entries(&at, kernel, &model, events);
+                if events & EVENT_HANDLER != 0 && !self.recording.takes_io_in_flight() {
+                    self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
+                }
+            }
+        }
+        if let Action::Point(area) = kernel.action {
+            let ours = self.replay.present(area);
+            self.present(&at, Aspect::Points, &kernel.present, &ours);
+        }
+        model.handler
+    }
+
+    fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
+        let is_seen =
+            |line: &&WindowLine| events & if line.is_base { EVENT_BASE } else { EVENT_WINDOW } != 0;
+        let has_order = kernel.windows.iter().all(|line| line.is_base || line.order.is_some());
+        let shown =
+            |line: &WindowLine| WindowLine { order: line.order.filter(|_| has_order), ..*line };
+        let theirs: Vec<_> = kernel.windows.iter().filter(is_seen).map(shown).collect();
+        let ours: Vec<_> = model.windows.iter().filter(is_seen).map(shown).collect();
+        self.list(at, Aspect::Windows, &theirs, &ours);
+    }
+
+    fn entries(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
+        if events & EVENT_SYNC == 0 || events & EVENT_ASYNC == 0 {
+            return;
+        }
+        let shown = |line: &EntryLine| *line;
+        let theirs: Vec<_> = kernel.entries.iter().map(shown).collect();
+        let ours: Vec<_> = model.entries.iter().map(shown).collect();
+        self.list(at, Aspect::Entries, &theirs, &ours);
+    }
+
+    fn list<T: PartialEq + Debug>(&mut self, at: &At, aspect: Aspect, kernel: &[T], model: &[T]) {
+        *self.verdict.compared.entry(aspect).or_default() += kernel.len() as u64;
+        if kernel != model {
+            self.verdict.differences.push(at.difference(aspect, shown(kernel), shown(model)));
+        }
+    }
+
+    /// Compares present pages. Where pages were touched at random on a device, fault-around may
+    /// have met some that were still being read (`recordings/README.md`).
+    fn present(&mut self, at: &At, aspect: Aspect, kernel: &[Run], model: &[Run]) {
+        *self.verdict.compared.entry(aspect).or_default() += nr_pages(kernel);
+        if kernel == model {
+            return;
+        }
+        let may_lack = self.recording.header.pattern.contains("rand");
+        if may_lack && is_subset(kernel, model) {
+            if aspect == Aspect::Mapped {
+                self.verdict.nr_in_flight += nr_pages(model) - nr_pages(kernel);
+            }
+            return;
+        }
+        self.verdict.differences.push(at.difference(aspect, shown(kernel), shown(model)));
+    }
+
+    fn ends(&mut self) {
+        for (&area, end) in &self.recording.ends {
+            self.end(area, end);
+        }
+    }
+
+    fn end(&mut self, area: u32, end: &AreaEnd) {
+        let at = At {
+            step: self.recording.steps.len(),
+            action: format!("mapping {area} at the end"),
+            state_before: None,
+        };
+        let ours = self.replay.present(area);
+        let touched;
+        let kernel = if let Some(runs) = &end.present {
+            runs
+        } else {
+            touched = touched_pages(&self.recording.steps, area);
+            &touched
+        };
+        let in_flight = self.verdict.nr_in_flight;
+        self.present(&at, Aspect::Mapped, kernel, &ours);
+        if self.verdict.nr_in_flight > in_flight {
+            return;
+        }
+        if !end.folios.is_empty() {
+            let ours = self.replay.folio_runs(area);
+            self.list(&at, Aspect::Folios, &end.folios, &ours);
+        }
+        if let Some(kib) = end.pmd_kib {
+            let ours = self.replay.pmd_kib(area);
+            self.list(&at, Aspect::PmdMapped, &[kib], &[ours]);
+        }
+    }
+}
+
+/// Where a comparison stands.
+struct At {
+    step: usize,
+    action: String,
+    state_before: Option<String>,
+}
+
+impl At {
+    fn difference(&self, aspect: Aspect, kernel: String, model: String) -> Difference {
+        let Self { step, action, state_before } = self;
+        let (action, state_before) = (action.clone(), state_before.clone());
+        Difference { aspect, step: *step, action, state_before, kernel, model }
+    }
+}
+
+/// What a step did, for people.
+fn described(action: &Action) -> String {
+    match action {
+        Action::Touch { index, area: 0, .. } => format!("touch page {index}"),
+        Action::Touch { index, area, .. } => format!("touch page {index} of mapping {area}"),
+        Action::Read(io) => format!("read {} bytes at {}", io.len_bytes, io.pos),
+        Action::Write(io) => format!("write {} bytes at {}", io.len_bytes, io.pos),
+        other => format!("{other:?}"),
+    }
+}
+
+fn shown<T: Debug>(items: &[T]) -> String {
+    match items.get(..NR_SHOWN) {
+        Some(first) if items.len() > NR_SHOWN => {
+            format!("{first:?} and {} more", items.len() - NR_SHOWN)
+        }
+        _ => format!("{items:?}"),
+    }
+}
+
+fn nr_pages(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.1 - run.0 + 1).sum()
+}
+
+/// Whether every run lies inside one of `of`; both ascend.
+fn is_subset(runs: &[Run], of: &[Run]) -> bool {
+    runs.iter().all(|run| of.iter().any(|outer| outer.0 <= run.0 && run.1 <= outer.1))
+}
+
+/// Exactly the pages that were touched, as runs.
+fn touched_pages(steps: &[Step], of: u32) -> Vec<Run> {
+    let touched: BTreeSet<u64> = steps
+        .iter()
+        .filter_map(|step| match step.action {
+            Action::Touch { index, area, .. } if area == of => Some(index),
+            _ => None,
+        })
+        .collect();
+    let mut runs: Vec<Run> = Vec::new();
+    for index in touched {
+        match runs.last_mut() {
+            Some(run) if run.1 + 1 == index => run.1 = index,
+            _ => runs.push((index, index)),
+        }
+    }
+    runs
+}

@@ -1,0 +1,133 @@
+//! Recordings on disk: text files, folders of them, and `.tar.xz` archives of such folders.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::parse::ParseError;
+use super::recording::Recording;
+
+/// Largest text of one recording: those of the project stay below 1 MiB.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Largest archive when unpacked.
+const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
+
+/// Why recordings could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// A file or folder could not be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A recording that is not of the format.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A recording too large to be one.
+    #[error("{0}: more than {max} MiB is no recording", max = TEXT_BYTES_MAX >> 20)]
+    TooLarge(String),
+    /// Nothing there.
+    #[error("{0}: no recordings (*.txt, or *.tar.xz archives of them)")]
+    Empty(PathBuf),
+}
+
+/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
+/// of folders of texts; by name.
+///
+/// # Errors
+/// What cannot be read or is not of the format; nothing is skipped silently.
+pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), LibraryError> {
+    if read_path(path, each)? == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
+    move |source| LibraryError::Read { path: path.to_owned(), source }
+}
+
+/// Number of recordings.
+fn read_path(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<usize, LibraryError> {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).map_err(failed(path))?;
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(failed(path))?;
+        paths.sort();
+        let is_one = |path: &&PathBuf| path.is_dir() || is_text(path) || is_archive(path);
+        return paths.iter().filter(is_one).map(|path| read_path(path, each)).sum();
+    }
+    let file = File::open(path).map_err(failed(path))?;
+    if is_archive(path) {
+        return read_archive(path, file, each);
+    }
+    let name = short_name(path);
+    let text = text_of(&name, file).map_err(|e| e.at(path))?;
+    each(Recording::parse(&name, &text)?);
+    Ok(1)
+}
+
+fn read_archive(
+    path: &Path,
+    file: File,
+    each: &mut dyn FnMut(Recording),
+) -> Result<usize, LibraryError> {
+    let unpacked = lzma_rust2::XzReader::new(io::BufReader::new(file), true);
+    let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
+    let mut nr = 0;
+    for entry in archive.entries().map_err(failed(path))? {
+        let entry = entry.map_err(failed(path))?;
+        let inner = entry.path().map_err(failed(path))?.into_owned();
+        if !entry.header().entry_type().is_file() || !is_text(&inner) {
+            continue;
+        }
+        let name = short_name(&inner);
+        let text = text_of(&name, entry).map_err(|e| e.at(path))?;
+        each(Recording::parse(&name, &text)?);
+        nr += 1;
+    }
+    Ok(nr)
+}
+
+/// The whole text of one recording.
+fn text_of(name: &str, from: impl Read) -> Result<String, TextError> {
+    let mut text = String::new();
+    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(TextError::Read)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(TextError::TooLarge(name.to_owned()));
+    }
+    Ok(text)
+}
+
+enum TextError {
+    Read(io::Error),
+    TooLarge(String),
+}
+
+impl TextError {
+    fn at(self, path: &Path) -> LibraryError {
+        match self {
+            Self::Read(source) => LibraryError::Read { path: path.to_owned(), source },
+            Self::TooLarge(name) => LibraryError::TooLarge(name),
+        }
+    }
+}
+
+fn is_text(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("txt"))
+}
+
+fn is_archive(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".tar.xz")
+}
+
+/// `FOLDER/FILE`.
+fn short_name(path: &Path) -> String {
+    let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let folder = part(path.parent().and_then(Path::file_name));
+    let file = part(path.file_name());
+    if folder.is_empty() { file } else { format!("{folder}/{file}") }
+}

@@ -1,0 +1,38 @@
+//! Recordings of real kernels, replayed and compared folio for folio.
+//!
+//! ```text
+//!   text --parse--> Recording --Replay--> what the model does --compare--> Verdict --> Summary
+//!                    (kernel)                 (rules)                     (one)       (many)
+//! ```
+//!
+//! A recording says what a program did, step by step, and what the kernel did after each step
+//! (`recordings/README.md` has the format). The replay does the same steps in the memory manager
+//! under the rules of that kernel. Everything a tracepoint or a page map shows is compared;
+//! [`Aspect`] is the list.
+//!
+//! Owns the reading, the replay and the comparison. Does not record: that is the running kernel's
+//! floor.
+//!
+//! Invariants:
+//! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
+//!   never indexes by a number it did not check.
+//! - I2: nothing of what the kernel *decided* flows into the replay. The one thing taken from a
+//!   recording is I/O still in flight, which no rule determines
+//!   ([`Recording::takes_io_in_flight`]).
+
+mod compare;
+mod library;
+mod parse;
+mod recording;
+mod replay;
+mod summary;
+
+pub use compare::{Aspect, Difference, Verdict, check};
+pub use library::{LibraryError, read_all};
+pub use parse::ParseError;
+pub use recording::{
+    Action, AreaEnd, AreaSpec, EntryLine, FolioRun, Header, Hit, Recording, Run, State, Step,
+    WindowLine,
+};
+pub use replay::{ReplayError, kernel_of};
+pub use summary::{KernelRow, Summary};

@@ -1,0 +1,415 @@
+//! A recorded workload running in the memory manager.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use largefolio_mm::fault::Access;
+use largefolio_mm::folio::{FolioId, MappingId};
+use largefolio_mm::io::Fadvice;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::observed::{EntryKind, Observed};
+use largefolio_mm::pgtable::LeafKind;
+use largefolio_mm::readahead::RaState;
+use largefolio_mm::rules::Arch;
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::{Order, PageIndex, Pfn, Vaddr, Vpn};
+use largefolio_mm::vma::{OpenId, Prot};
+
+use super::recording::{
+    Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
+    WindowLine,
+};
+use crate::kernel::{Kernel, KernelError};
+
+/// Why a recording cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// No rules for a kernel so old, or a release that is no version.
+    #[error(
+        "no rules for kernel {0:?}: the oldest known is 6.1; name the rules to use with --kernel"
+    )]
+    UnknownKernel(String),
+    /// The rules could not be loaded.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The model could not be set up.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The recording was made with another base page than the rules have.
+    #[error("recorded with base pages of {recorded} bytes, the rules have {rules}")]
+    Page {
+        /// In the recording.
+        recorded: u64,
+        /// In the rules.
+        rules: u64,
+    },
+}
+
+/// The rules for the kernel that made `recording`: those of a self-built kernel by its variant,
+/// else those of the newest known version that is not newer.
+///
+/// # Errors
+/// When there are none.
+pub fn kernel_of(recording: &Recording) -> Result<Kernel, ReplayError> {
+    let own = format!("recorded/{}", recording.header.variant);
+    if Kernel::names().any(|name| name == own) {
+        return Ok(Kernel::parse(&own)?);
+    }
+    let unknown = || ReplayError::UnknownKernel(recording.header.release.clone());
+    let version = recording.version().ok_or_else(unknown)?;
+    let known = Kernel::names().filter_map(|name| {
+        let (major, minor) = name.split_once('.')?;
+        Some(((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?), name))
+    });
+    let (_, base) = known.filter(|(known, _)| *known <= version).max().ok_or_else(unknown)?;
+    let page_kib = recording.header.page_bytes >> 10;
+    Ok(Kernel::parse(&format!("{base}+page={page_kib}K"))?)
+}
+
+/// The model in the middle of a recording.
+pub(super) struct Replay {
+    memory: Memory,
+    mm: MmId,
+    files: BTreeMap<u32, MappingId>,
+    opens: BTreeMap<u32, OpenId>,
+    areas: BTreeMap<u32, AreaSpec>,
+    takes_io_in_flight: bool,
+    /// Steps at which the touched page was still being read.
+    waits: BTreeSet<usize>,
+}
+
+impl Replay {
+    pub(super) fn new(
+        recording: &Recording,
+        kernel: &Kernel,
+        waits: BTreeSet<usize>,
+    ) -> Result<Self, ReplayError> {
+        let header = &recording.header;
+        let mut rules = kernel.rules.clone();
+        let page = rules.page.bytes();
+        if page != header.page_bytes {
+            return Err(ReplayError::Page { recorded: header.page_bytes, rules: page });
+        }
+        rules.readahead_bytes = header.ra_pages * page;
+        rules.io_bytes = header.io_bytes;
+        if let Some(bytes) = header.fault_around_bytes {
+            rules.fault_around_bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
+        }
+        let arch = if header.arch == "x86-64" { Arch::X86_64 } else { Arch::Arm64 };
+        let mut memory = Memory::new(rules, &Config::new(arch))?;
+        let mut files = BTreeMap::new();
+        let mut opens = BTreeMap::new();
+        if recording.files.is_empty() {
+            let file = memory.add_file(header.file_bytes, &header.filesystem);
+            files.insert(0, file);
+            let nr = u32::try_from(header.nr_opens).unwrap_or(1);
+            opens.extend((0..nr).map(|nr| (nr, memory.open(file))));
+        }
+        for (id, (bytes, _)) in &recording.files {
+            files.insert(*id, memory.add_file(*bytes, &header.filesystem));
+        }
+        let mm = memory.new_space();
+        memory.cache_mut().watch();
+        let takes_io_in_flight = recording.takes_io_in_flight();
+        let areas = BTreeMap::new();
+        let mut replay = Self { memory, mm, files, opens, areas, takes_io_in_flight, waits };
+        replay.delay_reads(recording);
+        Ok(replay)
+    }
+
+    /// Self-built kernels print which folios were still locked when a fault found them.
+    fn delay_reads(&mut self, recording: &Recording) {
+        let Some(&file) = self.files.get(&0) else { return };
+        let hits = recording.steps.iter().filter_map(|step| step.hits.first());
+        for hit in hits.filter(|hit| hit.is_locked) {
+            self.memory.cache_mut().delay_read(file, PageIndex(hit.index));
+        }
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.memory.rules.page.bytes()
+    }
+
+    /// The readahead state that `action` meets, for a report of what differs.
+    pub(super) fn state_before(&self, action: &Action) -> Option<RaState> {
+        let open = match action {
+            Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
+            Action::Read(io) | Action::Write(io) => io.open,
+            _ => return None,
+        };
+        Some(self.memory.open_file(*self.opens.get(&open)?).state)
+    }
+
+    /// Does the action of `step` and says what the model did.
+    pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
+        match &step.action {
+            Action::Start | Action::Point(_) => {}
+            Action::Open(open, file) => {
+                let file = *self.files.get(file).ok_or_else(|| format!("no file {file}"))?;
+                let id = self.memory.open(file);
+                self.opens.insert(*open, id);
+            }
+            Action::Map(area) => self.map(area)?,
+            Action::Unmap(addr, len) => {
+                self.memory.munmap(self.mm, Vaddr(*addr), *len).map_err(|e| e.to_string())?;
+            }
+            Action::Protect(addr, len, prot) => {
+                let change = self.memory.mprotect(self.mm, Vaddr(*addr), *len, prot_of(prot));
+                change.map_err(|e| e.to_string())?;
+            }
+            Action::Touch { index, area, access } => {
+                let is_program = self.takes_io_in_flight && !step.handler.is_empty();
+                if is_program || self.waits.contains(&nr) {
+                    self.lock_cached(*area, PageIndex(*index));
+                }
+                self.touch((*index, *area), *access)?;
+            }
+            Action::Read(io) => {
+                let open = self.open_of(*io)?;
+                self.memory.pread(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
+            }
+            Action::Write(io) => {
+                let open = self.open_of(*io)?;
+                self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
+            }
+            Action::Advise(advice, area) => self.advise(*area, advice)?,
+        }
+        Ok(self.observed())
+    }
+
+    fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
+        self.opens.get(&io.open).copied().ok_or_else(|| format!("no descriptor {}", io.open))
+    }
+
+    fn map(&mut self, area: &AreaSpec) -> Result<(), String> {
+        let open = *self.opens.get(&area.open).ok_or_else(|| format!("no open {}", area.open))?;
+        let len = area.nr_pages * self.page_bytes();
+        let map = Map::file(open, area.first, len, prot_of(&area.prot)).at(Vaddr(area.addr));
+        let map = if area.is_shared { map.shared() } else { map };
+        self.memory.mmap(self.mm, map).map_err(|e| e.to_string())?;
+        self.areas.insert(area.id, area.clone());
+        self.advise(area.id, &area.advice)
+    }
+
+    fn area(&self, id: u32) -> Result<&AreaSpec, String> {
+        self.areas.get(&id).ok_or_else(|| format!("no mapping {id}"))
+    }
+
+    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<(), String> {
+        let area = self.area(area)?;
+        let (first, end) = (area.first, area.first + area.nr_pages);
+        if !(first..end).contains(&index) {
+            return Err(format!("page {index} is outside its mapping ({first}..{end})"));
+        }
+        let access = match how {
+            Touch::Write => Access::Write,
+            Touch::Exec => Access::Exec,
+            Touch::AsMapped if area.prot == "rxc" => Access::Exec,
+            Touch::AsMapped => Access::Read,
+        };
+        let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
+        self.memory.touch(self.mm, addr, access).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// The folio of a mapping's page, where it is cached.
+    fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {
+        let open = *self.opens.get(&self.areas.get(&area)?.open)?;
+        let file = self.memory.open_file(open).mapping;
+        Some(self.memory.cache().find(file, index)?.folio)
+    }
+
+    /// Whether `action` touches a page that is cached and bears no marker: fault-around serves it,
+    /// unless its read is still in flight.
+    pub(super) fn may_be_in_flight(&self, action: &Action) -> bool {
+        let Action::Touch { index, area, .. } = action else { return false };
+        self.cached(*area, PageIndex(*index))
+            .is_some_and(|id| !self.memory.cache().folios.get(id).is_marked)
+    }
+
+    /// Puts the read of a cached page back in flight.
+    fn lock_cached(&mut self, area: u32, index: PageIndex) {
+        if let Some(id) = self.cached(area, index) {
+            let folio = self.memory.cache_mut().folios.get_mut(id);
+            folio.is_locked |= !folio.is_marked;
+        }
+    }
+
+    fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
+        let area = self.area(area)?;
+        let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
+        let range = (area.first * self.page_bytes(), len);
+        let advices: &[Madvice] = match advice {
+            "plain" | "-" => &[],
+            "normal" => &[Madvice::Normal],
+            "huge" => &[Madvice::Hugepage],
+            "nohuge" => &[Madvice::Nohugepage],
+            "random" => &[Madvice::Random],
+            "seq" => &[Madvice::Sequential],
+            "hugerandom" => &[Madvice::Hugepage, Madvice::Random],
+            "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
+            "dontneed" => &[Madvice::Dontneed],
+            "willneed" => {
+                let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
+                self.memory.fadvise(open, range, Fadvice::Willneed);
+                return Ok(());
+            }
+            other => return Err(format!("unknown advice {other:?}")),
+        };
+        for &advice in advices {
+            self.memory.madvise(self.mm, addr, len, advice).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn number_of(&self, mapping: MappingId) -> u32 {
+        let found = self.files.iter().find(|(_, id)| **id == mapping);
+        found.map_or(u32::MAX, |(number, _)| *number)
+    }
+
+    /// What the model did since the last call, in the words of a recording.
+    fn observed(&mut self) -> Step {
+        let mut step = Step::default();
+        for event in self.memory.cache_mut().take_observed() {
+            match event {
+                Observed::Insertion { mapping, index, order } => {
+                    step.insertions.push((self.number_of(mapping), index.0, order.get()));
+                }
+                Observed::Handler { mapping, index } => {
+                    step.handler.push((self.number_of(mapping), index.0));
+                }
+                Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
+                Observed::HandlerHit { index, is_marked, state } => {
+                    let state = printed(&state);
+                    step.hits.push(Hit { index: index.0, is_marked, is_locked: false, state });
+                }
+                Observed::Entry { kind, mapping, index, nr_pages, state } => {
+                    let file = self.number_of(mapping);
+                    step.entries.push(entry_line(kind, file, (index, nr_pages), &state));
+                }
+                Observed::Window { mapping, start, state } => step.windows.push(WindowLine {
+                    file: self.number_of(mapping),
+                    is_base: false,
+                    start,
+                    order: Some(state.order.get()),
+                    size: state.size,
+                    async_size: state.async_size,
+                }),
+                Observed::Base { mapping, start, nr_pages, lookahead } => {
+                    step.windows.push(WindowLine {
+                        file: self.number_of(mapping),
+                        is_base: true,
+                        start,
+                        order: None,
+                        size: nr_pages,
+                        async_size: lookahead,
+                    });
+                }
+            }
+        }
+        step
+    }
+
+    /// Runs of file pages that a mapping has present.
+    pub(super) fn present(&self, area: u32) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for part in self.parts(area) {
+            match runs.last_mut() {
+                Some(run) if run.1 + 1 == part.first => run.1 = part.last,
+                _ => runs.push((part.first, part.last)),
+            }
+        }
+        runs
+    }
+
+    /// KiB of a mapping under PMD entries.
+    pub(super) fn pmd_kib(&self, area: u32) -> u64 {
+        let nr_pages: u64 = self
+            .parts(area)
+            .filter(|part| part.is_pmd)
+            .map(|part| part.last - part.first + 1)
+            .sum();
+        (nr_pages * self.page_bytes()) >> 10
+    }
+
+    /// Runs of mapped pages that belong to one large folio.
+    pub(super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
+        let folios = &self.memory.cache().folios;
+        let mut runs: Vec<FolioRun> = Vec::new();
+        // Page and frame that would continue the last run.
+        let mut next = None;
+        for part in self.parts(area) {
+            for index in part.first..=part.last {
+                let pfn = Pfn(part.pfn.0 + (index - part.first));
+                let Some(folio) = folios.of_pfn(pfn).map(|id| folios.get(id)) else { continue };
+                if folio.order == Order::ZERO {
+                    continue;
+                }
+                let is_head = folio.pfn == pfn;
+                match runs.last_mut() {
+                    Some(run) if !is_head && next == Some((index, pfn)) => run.nr_pages += 1,
+                    _ => runs.push(FolioRun { first: index, nr_pages: 1, is_head }),
+                }
+                next = Some((index + 1, Pfn(pfn.0 + 1)));
+            }
+        }
+        runs
+    }
+
+    /// What page-table leaves map of a mapping, in file pages.
+    fn parts(&self, area: u32) -> impl Iterator<Item = Part> {
+        let page = self.memory.rules.page;
+        let area = self.areas.get(&area);
+        let of = area.map(|area| (Vaddr(area.addr).vpn(page), area.nr_pages, area.first));
+        let (start, nr_pages, base) = of.unwrap_or((Vpn(0), 0, 0));
+        let end = start.plus(nr_pages);
+        let leaves = self.memory.space(self.mm).table.leaves(start, nr_pages);
+        leaves.map(move |leaf| {
+            let (from, to) = (leaf.first_vpn.max(start), leaf.end_vpn().min(end));
+            let first = from.0 - start.0 + base;
+            let is_pmd = leaf.kind == LeafKind::Pmd;
+            Part { first, last: first + (to.0 - from.0) - 1, pfn: leaf.pfn_of(from), is_pmd }
+        })
+    }
+}
+
+/// File pages `first ..= last` of a mapping, mapped by one leaf to frames from `pfn`.
+struct Part {
+    first: u64,
+    last: u64,
+    pfn: Pfn,
+    is_pmd: bool,
+}
+
+fn prot_of(prot: &str) -> Prot {
+    match prot {
+        "r" => Prot::READ,
+        "rw" => Prot::READ_WRITE,
+        "-" => Prot { can_read: false, can_write: false, can_exec: false },
+        _ => Prot::READ_EXEC,
+    }
+}
+
+fn printed(state: &RaState) -> State {
+    let mmap_miss = state.mmap_miss();
+    State { start: state.start, size: state.size, async_size: state.async_size, mmap_miss }
+}
+
+fn entry_line(
+    kind: EntryKind,
+    file: u32,
+    (index, nr_pages): (u64, u64),
+    state: &RaState,
+) -> EntryLine {
+    EntryLine {
+        kind,
+        file,
+        index,
+        nr_pages,
+        order: state.order.get(),
+        size: state.size,
+        async_size: state.async_size,
+        ra_pages: state.ra_pages,
+        mmap_miss: state.mmap_miss(),
+        prev_pos: state.prev_pos.map_or(-1, |pos| i64::try_from(pos).unwrap_or(i64::MAX)),
+    }
+}
