@@ -4,7 +4,7 @@ use largefolio_mm::fault::{Access, Touched};
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::page_cache::Observed;
+use largefolio_mm::observed::Observed;
 use largefolio_mm::pgtable::PageTable;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::MmId;
