@@ -42,11 +42,8 @@ fn model_equals_the_recorded_kernels() {
     for (kernel, verdict) in verdicts {
         summary.add(&kernel, verdict);
     }
-    for (kernel, row) in &summary.kernels {
-        let (equal, different) = (row.nr_equal, row.nr_different);
-        let in_flight = row.nr_in_flight;
-        println!("{kernel:24} {equal:4} equal {different:3} different {in_flight:3} in flight");
-    }
+    let table = table(&summary);
+    println!("{table}");
     let different: Vec<String> = summary
         .different
         .iter()
@@ -60,5 +57,50 @@ fn model_equals_the_recorded_kernels() {
         assert!(summary.kernels.len() >= NR_KERNELS_MIN, "{} kernels", summary.kernels.len());
         let nr_in_flight: u64 = summary.kernels.values().map(|row| row.nr_in_flight).sum();
         assert!(nr_in_flight <= NR_IN_FLIGHT_MAX, "{nr_in_flight} with reads in flight");
+        document(&table);
     }
+}
+
+/// Markdown: a row a kernel, items compared by aspect.
+fn table(summary: &Summary) -> String {
+    let columns = [
+        ("insertions", &[Aspect::Insertions][..]),
+        ("windows", &[Aspect::Windows]),
+        ("entries, states", &[Aspect::Entries, Aspect::ColdStates, Aspect::HandlerHits]),
+        ("handler", &[Aspect::Handler]),
+        ("mapped pages", &[Aspect::Points, Aspect::Mapped]),
+        ("folio runs", &[Aspect::Folios]),
+        ("PMD", &[Aspect::PmdMapped]),
+    ];
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let mut lines = vec![
+        format!("| recordings of | equal | differ | in flight | {} |", names.join(" | ")),
+        format!("|---{}|", "|---".repeat(3 + columns.len())),
+    ];
+    for (kernel, row) in &summary.kernels {
+        let count = |aspects: &[Aspect]| -> u64 {
+            aspects.iter().filter_map(|aspect| row.compared.get(aspect)).sum()
+        };
+        let counts: Vec<String> = columns.iter().map(|(_, of)| count(of).to_string()).collect();
+        let (equal, different, in_flight) = (row.nr_equal, row.nr_different, row.nr_in_flight);
+        let counts = counts.join(" | ");
+        lines.push(format!("| {kernel} | {equal} | {different} | {in_flight} | {counts} |"));
+    }
+    lines.join("\n")
+}
+
+/// The table of `docs/design/fidelity.md` is this test's output. `LARGEFOLIO_UPDATE_DOCS=1` writes
+/// it.
+fn document(table: &str) {
+    const BEGIN: &str = "<!-- table: written by crates/sim/tests/crosscheck.rs -->\n";
+    const END: &str = "\n<!-- end of table -->";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/fidelity.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let begin = text.find(BEGIN).unwrap() + BEGIN.len();
+    let end = text.find(END).unwrap();
+    if std::env::var_os("LARGEFOLIO_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &text[..begin], &text[end..])).unwrap();
+        return;
+    }
+    assert_eq!(&text[begin..end], table, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
 }
