@@ -21,7 +21,7 @@ use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
 
 /// Recorded kernels and workloads.
-const NR_KERNELS: usize = 13;
+const NR_KERNELS: usize = 27;
 /// Buffered writes of 1 MiB on XFS: from the fourth MiB on, the kernel makes smaller folios than
 /// the length of the write asks for (docs/differences.md, "writes on XFS").
 const UNEXPLAINED: [&str; 2] = ["writ", "xfs"];
