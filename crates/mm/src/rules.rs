@@ -107,9 +107,8 @@ pub enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ramp {
-    /// \[6.1\] order of the marked folio + 2; the window length bounds only what was raised.
-    InheritedUnclamped,
-    /// \[6.12\] order of the marked folio + 2, at most log2 of the window.
+    /// \[..6.16\] order of the marked folio + 2, at most log2 of the window. 6.1 does not bound the
+    /// largest order by the window, which changes nothing: no folio passes the window's end.
     Inherited,
     /// \[6.17+\] order kept in the readahead state, window ends on a natural boundary.
     Remembered,
@@ -285,9 +284,9 @@ pub enum AroundSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EofGuard {
-    /// \[6.1\] no test.
+    /// \[6.1, 6.16\] no test.
     None,
-    /// \[6.12.117, 6.18+\] neither PMD-mapped nor widened.
+    /// \[6.12, 6.17+\] neither PMD-mapped nor widened; in the stable kernels that were recorded.
     Refuse,
 }
 
