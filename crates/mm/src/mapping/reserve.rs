@@ -74,9 +74,9 @@ impl Reservations {
         let first = write.pos / BLOCK_BYTES;
         let at = self.extents.partition_point(|extent| extent.end <= first);
         if let Some(extent) = self.extents.get(at).filter(|extent| extent.first <= first) {
-            return write.end.min(extent.end * BLOCK_BYTES);
+            return write.end.min(byte_of(extent.end));
         }
-        let part_end = write.end.min(write.pos + PART_PAGES * page.bytes());
+        let part_end = write.end.min(write.pos.saturating_add(PART_PAGES * page.bytes()));
         let wanted = part_end.div_ceil(BLOCK_BYTES);
         let end = match self.extents.get(at) {
             Some(next) => wanted.min(next.first),
@@ -86,7 +86,7 @@ impl Reservations {
             None => wanted,
         };
         self.insert(at, Extent { first, end });
-        write.end.min(end * BLOCK_BYTES)
+        write.end.min(byte_of(end))
     }
 
     /// Block up to which a write that extends the file reserves: twice what lies before it, as a
@@ -132,6 +132,11 @@ impl Reservations {
         }
         Ok(())
     }
+}
+
+/// First byte of a block; that of the block after the last possible offset saturates.
+fn byte_of(block: u64) -> u64 {
+    block.saturating_mul(BLOCK_BYTES)
 }
 
 #[cfg(test)]
