@@ -11,7 +11,7 @@ RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
 SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
-WANTED_MODULES = ["nvme", "ext4", "xfs"]     # those that are not built in
+WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
 
 
 def cpio_entry(name, data, mode):
@@ -81,7 +81,8 @@ class Guest:
         return path
 
     def disks(self):
-        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios, 5 the same, slow."""
+        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios, 5 the same but slow,
+        6 btrfs."""
         ext4 = ["mkfs.ext4", "-q", "-F", "-b", "4096"]
         encrypt = [*ext4, "-O", "encrypt"]
         slow = [*encrypt, "-E", "lazy_itable_init=0,lazy_journal_init=0"]
@@ -90,13 +91,14 @@ class Guest:
         for name, size, make in (("ext4", DISK_BYTES, ext4), ("xfs", DISK_BYTES, xfs),
                                  ("result", RESULT_BYTES, None),
                                  ("ext4-encrypt", DISK_BYTES, encrypt),
-                                 ("ext4-slow", SLOW_DISK_BYTES, slow)):
+                                 ("ext4-slow", SLOW_DISK_BYTES, slow),
+                                 ("btrfs", DISK_BYTES, ["mkfs.btrfs", "-q", "-f"])):
             path = self.work / f"{name}.img"
             path.unlink(missing_ok=True)
             with path.open("wb") as image:
                 image.truncate(size)
             if make:
-                subprocess.run([*make, path], check=True)
+                subprocess.run([*make, path], check=True, capture_output=True)
             paths.append(path)
         return paths
 

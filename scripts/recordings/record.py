@@ -4,9 +4,9 @@
     scripts/recordings/record.py --all
     scripts/recordings/record.py 6.18 --variant arm64_16k
 
-Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs and an apt
-that reaches a Debian mirror. Only workloads that a kernel's archive lacks are recorded; a kernel
-that lacks none is not booted.
+Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs,
+btrfs-progs and an apt that reaches a Debian mirror. Only workloads that a kernel's archive lacks
+are recorded; a kernel that lacks none is not booted.
 """
 
 import argparse
@@ -21,17 +21,23 @@ import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5"}
+DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
+           "btrfs": "@6"}
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
 SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
+BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use the window of its device
+BTRFS_KB = 128                       # nor the device's largest request
 
 
 def commands(missing, page, variant):
     """The init's list: mounts, files, every missing workload, with the window set before each."""
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
-             "set /sys/kernel/mm/transparent_hugepage/enabled madvise"]
+             "set /sys/kernel/mm/transparent_hugepage/enabled madvise",
+             # Where pages have generations, several accesses put a page into the working set
+             # (docs/differences.md, "working set"); on the classic lists only a refault does.
+             "set /sys/kernel/mm/lru_gen/enabled 0"]
     for filesystem, device in DEVICES.items():
         rows = [row for row in workloads.workloads(filesystem, page) if row[0] in missing]
         if not rows:
@@ -43,14 +49,26 @@ def commands(missing, page, variant):
         holes = workloads.sparse_files(page)
         lines += [f"sparse /{filesystem}/{name} {size}" for name, size in holes.items()]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
+        is_btrfs = filesystem == "btrfs"
+        sectors = BTRFS_KB if is_btrfs else SECTORS_KB
         for name, window, words in rows:
-            lines.append(f"set /sys/block/{device}/queue/read_ahead_kb {window}")
-            words = {"fs": filesystem, "ra": window, "sectors": SECTORS_KB, "variant": variant,
+            queue = BTRFS if is_btrfs else f"/sys/block/{device}/queue"
+            lines.append(f"set {queue}/read_ahead_kb {window}")
+            words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
+            if "cgroup" in words:
+                lines += cgroup_for(words["cgroup"])
             text = " ".join(f"{key}={value}" for key, value in words.items())
             lines += [f"set {AROUND} {words['around']}", f"run {name} {text}"]
     return lines
+
+
+def cgroup_for(folder):
+    """Puts the init, and so every probe after it, into a cgroup that can be told to reclaim."""
+    root = pathlib.PurePosixPath(folder).parent
+    return [f"mount none cgroup2 {root}", f"set {root}/cgroup.subtree_control +memory",
+            f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
 def missing_from(archive, page):

@@ -183,6 +183,25 @@ def decisive(page):
     yield name.replace("plain", "around"), words
 
 
+def refault(page):
+    """Sixty misses, four fault-arounds over refaulted pages, sixty misses (B.5.8).
+
+    256 KiB and then 16 MiB are read twice, so that they are active; the older ones are reclaimed
+    and read again, by exact reads that leave no marker.
+    """
+    pages_64k = 65536 // page
+    first, other, big = 63 * pages_64k, 320 * pages_64k, 512 * pages_64k
+    twice = [f"b{first}.0+131072", f"b{other}.0+{page}", f"b{first + 2 * pages_64k}.0+131072",
+             f"b{other + 40}.0+{page}"]
+    actives = [f"b{big}.0+65536x256"] * 2
+    misses = [f"w{12 * big // 8 + 3 * pages_64k + 2 * pages_64k * nr}" for nr in range(120)]
+    arounds = [f"t{first + pages_64k * nr}/1" for nr in range(4)]
+    ops = [*twice, *twice, *actives, "z", "m1048576", *twice, "z", *misses[:60], *arounds,
+           *misses[60:]]
+    also = f"r,shared,plain,0,{first},{4 * pages_64k}"
+    return scripted("refault", ",".join(ops), prot="rw", also=also, cgroup="/cg/a")
+
+
 def short_windows():
     """Windows of two pages (A.5.1)."""
     yield simple("r", "plain", "seq", 40)
@@ -207,6 +226,18 @@ def in_flight(page):
     return name.replace("plain", "around"), words
 
 
+def on_btrfs():
+    """(window, name, words): which folios btrfs uses (A.8)."""
+    for prot in ("r", "rx"):
+        yield 128, *simple(prot, "plain", "seq", 100)
+        yield 128, *simple(prot, "plain", "stride7", 100)
+        yield 128, *simple(prot, "huge", "stride999", 12)
+    yield 128, *reading("read4096", 100)
+    for window in (128, 4096):
+        yield window, *reading("read1048576", 8)
+    yield 4096, *simple("r", "plain", "seq", 40)
+
+
 def reads(window_kb):
     yield reading("read4096", 120)
     yield reading("read65536", 40)
@@ -227,6 +258,13 @@ def workloads(filesystem, page):
     if filesystem == "ext4-encrypt":
         for name, words in without_large_folios():
             yield f"{filesystem}_ra128_{name}", 128, words
+        if page == 4096:
+            name, words = refault(page)
+            yield f"{filesystem}_ra128_{name}", 128, words
+        return
+    if filesystem == "btrfs":
+        for window, name, words in on_btrfs():
+            yield f"{filesystem}_ra{window}_{name}", window, words
         return
     if filesystem == "ext4-slow":
         name, words = in_flight(page)
