@@ -104,8 +104,7 @@ mod tests {
                 Ok::<_, ()>(Duration::from_nanos(ns))
             }) as Box<dyn FnMut() -> Result<Duration, ()>>
         };
-        let series =
-            interleave(2, &mut [subject('a', 10), subject('b', 20)], &mut |_| {}).unwrap();
+        let series = interleave(2, &mut [subject('a', 10), subject('b', 20)], &mut |_| {}).unwrap();
         assert_eq!(order.borrow().iter().collect::<String>(), "ababab");
         assert_eq!(series[1].rounds_ns.len(), 2);
         let ratio = series[1].ratio(&series[0]).unwrap();

@@ -26,7 +26,9 @@ pub enum BenchError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The kernel has no folios of this size.
-    #[error("this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)")]
+    #[error(
+        "this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)"
+    )]
     NoSize {
         /// Size.
         kib: usize,
@@ -161,11 +163,8 @@ impl Region {
         let skip = first.align_offset(folio_bytes);
         let region =
             Self { at: first.wrapping_add(skip), len_bytes, mapped: (first, mapped_bytes) };
-        let advice = if folio_bytes > BASE_BYTES {
-            Advice::LinuxHugepage
-        } else {
-            Advice::LinuxNoHugepage
-        };
+        let advice =
+            if folio_bytes > BASE_BYTES { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes no content, and the range is the mapping made above.
         unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))?;
         Ok(region)
