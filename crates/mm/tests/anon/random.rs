@@ -123,6 +123,7 @@ impl Trio {
         assert_eq!(is_done, self.twin.run(step), "with and without bytes");
         self.follow(step, is_done);
         self.machine.memory.validate().unwrap();
+        self.check_partial();
         self.compare_twins();
         if number % FULL_CHECK == FULL_CHECK - 1 {
             self.compare_bytes();
@@ -222,6 +223,16 @@ impl Trio {
         frame[from..from + 8].copy_from_slice(&bytes);
     }
 
+    /// A large folio that lost all mappings of a page is known to have (G.2.1).
+    fn check_partial(&self) {
+        for (id, folio) in self.machine.memory.cache().folios.iter() {
+            let is_partial = folio.is_anon()
+                && folio.pmd_maps == 0
+                && (1..folio.nr_pages()).contains(&folio.nr_pages_mapped);
+            assert!(!is_partial || folio.is_partially_mapped, "{id:?} is partially mapped");
+        }
+    }
+
     /// Both machines took the same decisions.
     fn compare_twins(&mut self) {
         let (with, without) = (&self.machine.memory, &self.twin.memory);
@@ -282,7 +293,11 @@ impl Trio {
         if *found != *expected {
             let byte = found.iter().zip(&expected).position(|(a, b)| a != b).unwrap();
             let (found, expected) = (found[byte], expected[byte]);
-            panic!("process {of}, page {at}, byte {byte}: {found:#x}, not {expected:#x}");
+            let (source, is_shared) = (page.source, page.is_shared);
+            panic!(
+                "process {of}, page {at}, byte {byte}: {found:#x}, not {expected:#x} \
+                 ({source:?}, shared: {is_shared})"
+            );
         }
     }
 
