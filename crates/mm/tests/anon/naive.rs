@@ -166,9 +166,12 @@ impl Naive {
     }
 
     pub(crate) fn write_file(&mut self, file: usize, pos: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let end = pos + bytes.len() as u64;
         let file = &mut self.files[file];
-        if end > file.size && !bytes.is_empty() {
+        if end > file.size {
             file.resize(end);
         }
         file.bytes[pos as usize..end as usize].copy_from_slice(bytes);
