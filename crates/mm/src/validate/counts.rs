@@ -82,7 +82,7 @@ impl<R: Ram> Memory<R> {
             agree(
                 "mappings of a page",
                 frames.maps(pfn).into(),
-                has_page_maps.then_some(nr_ptes).unwrap_or(0),
+                if has_page_maps { nr_ptes } else { 0 },
             )?;
             if frames.get(Flag::Exclusive, pfn) {
                 let nr_maps = nr_ptes + nr_pmds;
