@@ -119,8 +119,9 @@ impl Folio {
     #[must_use]
     pub fn pfn_at(&self, index: PageIndex) -> Pfn {
         match self.owner {
-            Owner::File { index: first, .. } => self.pfn.plus(index.0 - first.0),
-            Owner::Anon { index: first } => self.pfn.plus(index.0 - first.0),
+            Owner::File { index: first, .. } | Owner::Anon { index: first } => {
+                self.pfn.plus(index.0 - first.0)
+            }
             Owner::Detached => self.pfn,
         }
     }

@@ -62,7 +62,10 @@ impl<R: Ram> Memory<R> {
         let (of_parent, of_child, cache) = self.two_spaces(parent, child);
         of_child.uses_huge_zero |= of_parent.uses_huge_zero;
         let has_pinned = of_parent.has_pinned;
-        let mut copy = ForkCopy { cache, parent, child, batching, has_pinned, last: None };
+        let writable = if vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
+        let own_flags = writable | PteFlags::DIRTY;
+        let mut copy =
+            ForkCopy { cache, parent, child, batching, has_pinned, own_flags, last: None };
         let range = (vma.start, vma.nr_pages());
         of_parent.table.copy_range(&mut of_child.table, range, &mut copy)
     }
@@ -75,6 +78,8 @@ struct ForkCopy<'a, R> {
     child: MmId,
     batching: Batching,
     has_pinned: bool,
+    /// Flags of a page that the child gets for itself.
+    own_flags: PteFlags,
     /// The folio asked for last.
     last: Option<FolioId>,
 }
@@ -100,7 +105,7 @@ impl<R: Ram> ForkCopy<'_, R> {
         self.cache.ram.copy_page(batch.pfn, pfn);
         self.cache.map_new_anon(own, self.child, Level::Ptes);
         self.cache.counters.nr_fork_copied += 1;
-        Ok(Copied::Own(pfn))
+        Ok(Copied::Own(pfn, self.own_flags))
     }
 }
 

@@ -79,3 +79,73 @@ impl Owners {
         self.slots.iter().position(|slot| slot.maps > 0 && slot.mm == mm.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MmId = MmId(1);
+    const B: MmId = MmId(2);
+    const C: MmId = MmId(3);
+
+    /// A folio that counts its mappings beside its owners.
+    struct Folio {
+        owners: Owners,
+        maps: u64,
+    }
+
+    impl Folio {
+        fn step(&mut self, mm: MmId, by: i64) -> String {
+            let nr = by.unsigned_abs();
+            if by > 0 {
+                self.maps += nr;
+                self.owners.add(mm, nr, self.maps);
+            } else {
+                self.maps -= nr;
+                self.owners.remove(mm, nr, self.maps);
+            }
+            let slot = |slot: &Slot| match (slot.maps, slot.mm) {
+                (0, _) => "-".to_owned(),
+                (maps, mm) => format!("{}:{}", ["", "A", "B", "C"][mm as usize], maps - 1),
+            };
+            let [first, second] = self.owners.slots.each_ref().map(slot);
+            let total = i128::from(self.maps) - 1;
+            format!("{first} {second} {total} {}", u8::from(self.owners.is_shared))
+        }
+    }
+
+    #[test]
+    fn the_slot_machine_follows_l_21() {
+        let mut folio = Folio { owners: Owners::of(A, 4), maps: 4 };
+        let rows = [
+            (B, 4, "A:3 B:3 7 1"),
+            (B, -1, "A:3 B:2 6 1"),
+            (B, -3, "A:3 - 3 0"),
+            (B, 1, "A:3 B:0 4 1"),
+            (C, 2, "A:3 B:0 6 1"),
+            (A, -4, "- B:0 2 1"),
+            (C, 1, "C:0 B:0 3 1"),
+            (B, -1, "C:0 - 2 1"),
+            (C, -1, "- - 1 1"),
+            (C, -1, "- - 0 1"),
+            (C, -1, "- - -1 0"),
+        ];
+        for (number, (mm, by, expected)) in rows.into_iter().enumerate() {
+            assert_eq!(folio.step(mm, by), expected, "row {}", number + 2);
+        }
+    }
+
+    #[test]
+    fn an_untracked_survivor_stays_shared_and_a_tracked_one_does_not_f_4_2() {
+        let mut folio = Folio { owners: Owners::of(A, 4), maps: 4 };
+        for (mm, by) in [(B, 4), (C, 4), (A, -4), (B, -4)] {
+            folio.step(mm, by);
+        }
+        assert!(folio.owners.is_shared(), "C is alone and untracked");
+        let mut folio = Folio { owners: Owners::of(A, 4), maps: 4 };
+        for (mm, by) in [(B, 4), (C, 4), (B, -4), (C, -4)] {
+            folio.step(mm, by);
+        }
+        assert!(!folio.owners.is_shared(), "A is alone and tracked");
+    }
+}

@@ -45,6 +45,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Gives a pin back; the last reference frees the page.
+    #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
         self.cache.folios.get_mut(id).pins -= 1;

@@ -13,7 +13,8 @@
 //! - I6: trees and folio table agree, and every tree keeps L.1.
 //! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
 //! - I8: a miss counter is at most 1000 (L.4).
-//! - I9: a private area maps only anonymous pages writable, each of them exclusive (L.8).
+//! - I9: an entry is writable only where its area is; a private area maps only anonymous pages
+//!   writable, each of them exclusive (L.8).
 //! - I10: an area that maps anonymous pages says so, else fork would forget them (E.1.5).
 //! - I11: the counts of a folio agree with the page tables: PMD entries, mapped pages, the mappings
 //!   of each page; an exclusive page is anonymous and mapped at most once (F.1, L.8).
@@ -251,6 +252,9 @@ impl<R: Ram> Memory<R> {
         let Part { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.cache.folios.get(id);
         let pfn = leaf.pfn_of(vpn);
+        if leaf.flags.contains(PteFlags::WRITABLE) && !vma.prot.can_write {
+            return Err(Violation::I9 { mm, vpn });
+        }
         // A PMD entry maps exclusively by its head, a folded block page by page.
         let leaf_pfn = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let is_own = leaf.flags.contains(PteFlags::WRITABLE) && vma.sharing == Sharing::Private;

@@ -34,6 +34,7 @@
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
+//! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |
 //! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
 //! | `..by_size.SIZE` | `aligned_bytes`, `unaligned_bytes` in folios of SIZE bytes |
 //! | `..contpte_bytes` `..pmd_bytes` | under folded contpte blocks, under PMD entries |
@@ -42,6 +43,7 @@
 //! | `reads.*` | bytes read and used, amplification, readahead windows |
 //! | `tlb.instruction` `tlb.data` | references and misses of each side |
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
+//! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `strays.*` | references that could not be followed, by reason |

@@ -75,12 +75,15 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
     add_census(&mut numbers, "text", &outcome.folios.text);
     add_census(&mut numbers, "data", &outcome.folios.data);
+    add_census(&mut numbers, "shmem", &outcome.folios.shmem);
+    add_census(&mut numbers, "anon", &outcome.folios.anon);
     for (&size, &value) in &outcome.cached_bytes {
         numbers.push(sized("cached", size, value));
     }
     add_faults(&mut numbers, outcome);
     add_reads(&mut numbers, outcome);
     add_tlb(&mut numbers, outcome);
+    add_anon_sizes(&mut numbers, outcome);
     for (reason, &value) in &outcome.pmd_refused {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
@@ -161,6 +164,21 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("tlb_walks_pmd", tlb.walks_pmd),
     ] {
         numbers.push(plain(metric, value, "walks"));
+    }
+}
+
+fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    for (&folio_bytes, size) in &outcome.anon_sizes {
+        for (metric, value) in [
+            ("anon_fault_alloc", size.anon_fault_alloc),
+            ("anon_fault_fallback", size.anon_fault_fallback),
+            ("anon_split", size.split),
+            ("anon_split_failed", size.split_failed),
+            ("anon_split_deferred", size.split_deferred),
+        ] {
+            let folio_bytes = Some(folio_bytes);
+            numbers.push(Number { metric: metric.to_owned(), folio_bytes, value, unit: "folios" });
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::{Census, FileCensus, SizeRow};
-use largefolio_sim::replay::outcome::{Faults, Reads, Strays};
+use largefolio_sim::replay::census::{Census, FolioCensus, SizeRow};
+use largefolio_sim::replay::outcome::{AnonSize, Faults, Reads, Strays};
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
@@ -37,9 +37,11 @@ fn before() -> Outcome {
         page_bytes: 4 * K,
         seed: 1,
         cache: "cold".to_owned(),
-        folios: FileCensus {
+        folios: FolioCensus {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
+            shmem: Census::default(),
+            anon: census(&[(4, 5000, 0)], [0, 0, 0]),
         },
         cached_bytes: BTreeMap::from([(4 * K, 9_000 * K), (16 * K, 1_600 * K), (64 * K, 256 * K)]),
         faults: Faults { total: 1981, major: 72, around: 218, anon: 1374, cow: 389, ..EMPTY },
@@ -59,6 +61,7 @@ fn before() -> Outcome {
             walks_contpte: 230,
             walks_pmd: 0,
         },
+        anon_sizes: BTreeMap::new(),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
         zeroed_pages: 1_384,
         copied_pages: 369,
@@ -95,11 +98,15 @@ fn large_pages() -> Outcome {
     let mut outcome = before();
     (outcome.kernel, outcome.machine) = ("7.2".to_owned(), "grace-64k".to_owned());
     outcome.page_bytes = 64 * K;
-    outcome.folios = FileCensus {
+    outcome.folios = FolioCensus {
         text: census(&[(64, 2944, 0), (2048, 2048, 0)], [0, 0, 0]),
         data: census(&[(64, 1024, 0)], [0, 0, 0]),
+        shmem: census(&[(64, 128, 0)], [0, 0, 0]),
+        anon: census(&[(64, 640, 0), (2048, 4096, 0)], [1152, 4096, 0]),
     };
     outcome.cached_bytes = BTreeMap::from([(64 * K, 12_000 * K), (2048 * K, 2048 * K)]);
+    let size = AnonSize { anon_fault_alloc: 3, split_deferred: 1, ..AnonSize::default() };
+    outcome.anon_sizes = BTreeMap::from([(2048 * K, size)]);
     outcome.pmd_refused.insert("vma_too_small", 3);
     outcome.zeroed_pages = 101;
     outcome.strays = Strays { unmapped: 12_000, protected: 0, beyond_file: 3 };

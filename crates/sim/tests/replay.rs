@@ -242,3 +242,41 @@ fn a_fixed_mapping_replaces_all_that_was_recorded_there() {
     let outcome = &run(&anonymous(dir.path(), &rows), &[spec("6.12", "altra")])[0];
     assert_eq!((outcome.strays, outcome.faults.zero_page), (Strays::default(), 3));
 }
+
+#[test]
+fn anonymous_folios_of_every_size_are_counted_by_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = 0x40_0000_0000;
+    let len = 4 << 20;
+    let mut rows = vec![map_at(at, len, 3, 0x22)];
+    rows.extend((0..len >> 12).map(|page| Event::references(0, Op::Write, at + (page << 12), 1)));
+    // The last page goes: what it was part of is partly mapped.
+    let mut unmap = Event::new(0, Op::Munmap);
+    (unmap.addr, unmap.len) = (at + len - 0x1000, 0x1000);
+    rows.push(unmap);
+    let path = anonymous(dir.path(), &rows);
+    let kernels = ["6.18", "6.18+anon-64K=always", "6.18+thp=always", "6.1+anon-2M=never"];
+    let specs: Vec<_> = kernels[..3].iter().map(|kernel| spec(kernel, "altra")).collect();
+    let outcomes = run(&path, &specs);
+    let (page, mapped) = (4096, len - 4096);
+    let row = |nr: usize, size| outcomes[nr].folios.anon.by_size.get(&size).copied();
+    let aligned = |nr, size| row(nr, size).map_or(0, |row| row.aligned_bytes);
+    let totals = outcomes.iter().map(|outcome| outcome.folios.anon.mapped_bytes);
+    assert!(totals.into_iter().all(|total| total == mapped));
+    assert_eq!(aligned(0, page), mapped);
+    assert_eq!(aligned(1, 64 << 10), mapped + page - (64 << 10));
+    assert_eq!(outcomes[1].folios.anon.partial_bytes, (64 << 10) - page);
+    assert!(outcomes[1].folios.anon.contpte_bytes >= mapped + page - (64 << 10));
+    assert_eq!(aligned(2, 2 << 20), 2 << 20);
+    assert_eq!(outcomes[2].folios.anon.pmd_bytes, 2 << 20);
+    let sizes = outcomes.iter().map(|outcome| outcome.anon_sizes.clone()).collect::<Vec<_>>();
+    assert_eq!(sizes[0].len(), 0);
+    assert_eq!(
+        (sizes[1][&(64 << 10)].anon_fault_alloc, sizes[2][&(2 << 20)].anon_fault_alloc),
+        (64, 2)
+    );
+    assert_eq!(sizes[2][&(2 << 20)].split_deferred, 1);
+    let faults: Vec<_> = outcomes.iter().map(|outcome| outcome.faults.anon).collect();
+    assert_eq!(faults, [1024, 64, 2]);
+    assert!(Kernel::parse(kernels[3]).is_err(), "6.1 has no control of one size");
+}

@@ -15,9 +15,9 @@ use super::{PageTable, end_of};
 pub enum Copied {
     /// Both sides map it, and neither may store to it.
     Shared,
-    /// The child maps this page of its own instead, the parent keeps its own: batches of one page
-    /// only.
-    Own(Pfn),
+    /// The child maps this page of its own with these flags instead, the parent keeps its own:
+    /// batches of one page only.
+    Own(Pfn, PteFlags),
     /// The batch cannot be shared as a whole: offer its pages one by one.
     OneByOne,
 }
@@ -146,10 +146,7 @@ impl PageTable {
                     }
                     child.copy_batch(child_id, at, batch, span);
                 }
-                Copied::Own(pfn) => {
-                    let flags = flags.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
-                    child.copy_pte(child_id, at, Pte::new(pfn, flags.without(PteFlags::YOUNG)));
-                }
+                Copied::Own(pfn, flags) => child.copy_pte(child_id, at, Pte::new(pfn, flags)),
                 Copied::OneByOne => {
                     assert!(nr > 1, "a single page is shared or copied");
                     (limit, single_until) = (1, at + nr);

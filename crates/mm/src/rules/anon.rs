@@ -349,9 +349,8 @@ impl AnonRules {
         let is_advised = advice == HugeAdvice::Huge;
         match self.defrag {
             Defrag::Always => Effort::Direct,
-            Defrag::Defer => Effort::Wake,
             Defrag::DeferMadvise | Defrag::Madvise if is_advised => Effort::Direct,
-            Defrag::DeferMadvise => Effort::Wake,
+            Defrag::Defer | Defrag::DeferMadvise => Effort::Wake,
             Defrag::Madvise | Defrag::Never => Effort::None,
         }
     }

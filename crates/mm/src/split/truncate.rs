@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
     fn drop_partial(&mut self, gone: Gone, entry: Entry, edge: u64) -> Partial {
         let shift = self.rules.page.shift();
         let start = entry.index.0 << shift;
-        let end = entry.end().checked_mul(1 << shift).unwrap_or(u64::MAX);
+        let end = entry.end().saturating_mul(1 << shift);
         let (from, to) = (gone.from.max(start), gone.to.min(end));
         if (from, to) == (start, end) {
             return Partial::Split;

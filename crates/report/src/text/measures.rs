@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, SizeRow};
+use largefolio_sim::replay::outcome::AnonSize;
 
 use super::section::{Line, Section};
 use crate::figures::size;
@@ -14,6 +15,9 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         mapped("Mapped text by folio size", rows, |row| row.folios.text.clone()),
         mapped("Mapped data by folio size", rows, |row| row.folios.data.clone()),
         mapped("Text and data together", rows, |row| row.folios.all()),
+        mapped("Shared memory by size", rows, |row| row.folios.shmem.clone()),
+        mapped("Private memory by size", rows, |row| row.folios.anon.clone()),
+        anon_sizes(rows),
         faults(rows),
         reads(rows),
         tlb(rows),
@@ -116,6 +120,26 @@ fn tlb(rows: &[Outcome]) -> Section {
             line("walks to PMD entry", |row| row.tlb.walks_pmd),
         ],
     )
+}
+
+/// What happened to anonymous folios, size by size.
+fn anon_sizes(rows: &[Outcome]) -> Section {
+    let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
+    let kinds: [(&str, fn(&AnonSize) -> u64); 5] = [
+        ("allocated", |size| size.anon_fault_alloc),
+        ("fell back", |size| size.anon_fault_fallback),
+        ("partly unmapped", |size| size.split_deferred),
+        ("split", |size| size.split),
+        ("split refused", |size| size.split_failed),
+    ];
+    let mut lines = Vec::new();
+    for (label, get) in kinds {
+        for &bytes in &sizes {
+            let of = |row: &Outcome| row.anon_sizes.get(&bytes).map_or(0, get);
+            lines.push(Line::counts(format!("{} {label}", size_column(bytes)), each(rows, of)));
+        }
+    }
+    Section::new("Anonymous folios", lines)
 }
 
 fn refusals(rows: &[Outcome]) -> Section {

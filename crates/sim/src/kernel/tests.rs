@@ -1,6 +1,8 @@
 use super::*;
+use largefolio_mm::rules::anon::{AnonRules, Reuse, Sizes, TruncateSplit};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::vma::HugeAdvice;
 
 #[test]
 fn every_built_in_kernel_loads() {
@@ -40,6 +42,39 @@ fn large_folio_orders_are_those_of_a_8() {
     let btrfs = ["4K", "16K", "64K"].map(|page| max(&format!("7.2+page={page}"), "btrfs"));
     assert_eq!((btrfs, max("7.1", "btrfs")), ([6, 4, 2], 0));
     assert_eq!([max("7.2+page=16K", "xfs"), max("7.2+page=64K", "xfs")], [11, 11]);
+}
+
+#[test]
+fn anonymous_memory_follows_the_history_too() {
+    let anon = |name: &str| Kernel::parse(name).unwrap().rules.anon;
+    let reuse = ["6.1", "6.12", "6.16", "7.2"].map(|name| anon(name).reuse);
+    assert_eq!(reuse, [Reuse::SmallOnly, Reuse::SmallOnly, Reuse::Tracked, Reuse::Tracked]);
+    let splits = ["6.12", "6.16"].map(|name| anon(name).truncate_split);
+    assert_eq!(splits, [TruncateSplit::Uniform, TruncateSplit::NonUniform]);
+    let sizes = ["6.1", "6.12"].map(|name| anon(name).sizes);
+    assert_eq!(sizes, [Sizes::PmdOnly, Sizes::PerSize]);
+    assert_eq!(anon("6.18"), AnonRules::stock());
+    assert_eq!(anon("7.2"), AnonRules::stock());
+}
+
+#[test]
+fn anonymous_sizes_are_edited_one_by_one() {
+    let orders = |text: &str, advice| {
+        let rules = Kernel::parse(text).unwrap().rules;
+        let orders = rules.anon.enabled(rules.page, advice);
+        orders.descending().map(Order::get).collect::<Vec<_>>()
+    };
+    let (plain, advised) = (HugeAdvice::Default, HugeAdvice::Huge);
+    assert_eq!(orders("6.18", plain), []);
+    assert_eq!(orders("6.18", advised), [9]);
+    assert_eq!(orders("6.18+anon-64K=always+thp=always", plain), [9, 4]);
+    assert_eq!(orders("6.18+anon-64K=madvise+anon-2M=never", advised), [4]);
+    assert_eq!(orders("6.18+anon-64K=always+page=16K", plain), [2]);
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert!(message("6.18+anon-64K=yes").contains("always, madvise, inherit or never"));
+    assert!(message("6.18+anon-65K=always").contains("anon-65K"));
+    assert!(message("6.1+anon-64K=always").contains("from 6.8 on"));
+    assert!(message("6.18+anon=always").contains("did you mean"));
 }
 
 #[test]

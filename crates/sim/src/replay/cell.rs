@@ -24,7 +24,7 @@ use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Meta, Op, ThreadId};
 
-use super::census::FileCensus;
+use super::census::FolioCensus;
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
@@ -163,7 +163,7 @@ pub struct Cell {
     pub(super) processes: Vec<Process>,
     pub(super) threads: Threads,
     pub(super) touched: Touched,
-    pub(super) census: FileCensus,
+    pub(super) census: FolioCensus,
     pub(super) strays: Strays,
     pub(super) is_replaced: bool,
     hardware: Vec<Option<Box<Thread>>>,
@@ -219,7 +219,7 @@ impl Cell {
             processes: Vec::new(),
             threads: Threads::default(),
             touched: Touched::default(),
-            census: FileCensus::default(),
+            census: FolioCensus::default(),
             strays: Strays::default(),
             is_replaced: false,
             hardware: Vec::new(),
@@ -267,7 +267,7 @@ impl Cell {
         self.hardware.clear();
         self.running.clear();
         self.finished_tlbs = tlb::Counters::default();
-        (self.census, self.strays) = (FileCensus::default(), Strays::default());
+        (self.census, self.strays) = (FolioCensus::default(), Strays::default());
         self.touched = Touched::default();
         (self.processes, self.threads) = (Vec::new(), Threads::default());
         self.forget_places();

@@ -1,4 +1,4 @@
-//! Which folios back the mapped files of a process: the rows of BEHAVIOUR.md J.1.
+//! Which folios back the memory of a process: the rows of BEHAVIOUR.md J.1, by kind.
 //!
 //! A folio counts in its size's row as *aligned* when a process maps all of it at a virtual address
 //! that is a multiple of its size, as *unaligned* when it maps all of it elsewhere, and page by
@@ -27,7 +27,7 @@ pub struct SizeRow {
     pub unaligned_bytes: u64,
 }
 
-/// Mapped bytes of one kind of file memory.
+/// Mapped bytes of one kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
     /// All mapped bytes: the sum of the rows and of `partial_bytes`.
@@ -49,17 +49,29 @@ struct Run {
     nr_pages: u64,
 }
 
+/// Which pages of an area are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Pages of the page cache.
+    Cached,
+    /// Anonymous pages: of heaps, stacks and other private memory, and private copies of file
+    /// pages. Pages of zeroes hold no memory and count nowhere.
+    Anon,
+}
+
 impl Census {
-    /// Adds the mapped pages of `vma`.
-    pub(super) fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma) {
+    /// Adds the mapped pages of `vma` that are of `kind`.
+    fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma, kind: Kind) {
         let mut run: Option<Run> = None;
         for leaf in memory.space(mm).table.leaves(vma.start, vma.nr_pages()) {
             let vpn = leaf.first_vpn.max(vma.start);
             let nr_pages = leaf.end_vpn().min(vma.end).0 - vpn.0;
             let pfn = leaf.pfn_of(vpn);
-            let is_file =
-                memory.owner_of(pfn).is_some_and(|(owner, _)| matches!(owner, Owner::File { .. }));
-            if !is_file {
+            let is_counted = memory.owner_of(pfn).is_some_and(|(owner, _)| match kind {
+                Kind::Cached => matches!(owner, Owner::File { .. }),
+                Kind::Anon => matches!(owner, Owner::Anon { .. }),
+            });
+            if !is_counted {
                 continue;
             }
             self.add_leaf(memory, &leaf, nr_pages);
@@ -122,22 +134,34 @@ fn continues(memory: &Memory, run: &Run, vpn: Vpn, pfn: Pfn) -> bool {
         && memory.cache().folios.of_pfn(run.pfn) == memory.cache().folios.of_pfn(pfn)
 }
 
-/// Mapped file memory by kind.
+/// Mapped memory by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FileCensus {
+pub struct FolioCensus {
     /// Executable mappings.
     pub text: Census,
     /// All other file mappings, page-cache pages only.
     pub data: Census,
+    /// Shared memory without a file (`MAP_SHARED | MAP_ANONYMOUS`).
+    pub shmem: Census,
+    /// Private memory.
+    pub anon: Census,
 }
 
-impl FileCensus {
-    /// Adds every file mapping of a process.
+impl FolioCensus {
+    /// Adds every mapping of a process.
     pub(super) fn add_process(&mut self, memory: &Memory, mm: MmId) {
-        let files = |vma: &&Vma| matches!(vma.backing, Backing::File { .. });
-        for vma in memory.space(mm).vmas.iter().filter(files) {
-            let census = if vma.prot.can_exec { &mut self.text } else { &mut self.data };
-            census.add_area(memory, mm, vma);
+        for vma in memory.space(mm).vmas.iter() {
+            self.anon.add_area(memory, mm, vma, Kind::Anon);
+            let Backing::File { open, .. } = vma.backing else { continue };
+            let file = memory.open_file(open).mapping;
+            let census = if memory.cache().mapping(file).is_anon_shared {
+                &mut self.shmem
+            } else if vma.prot.can_exec {
+                &mut self.text
+            } else {
+                &mut self.data
+            };
+            census.add_area(memory, mm, vma, Kind::Cached);
         }
     }
 

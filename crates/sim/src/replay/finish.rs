@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use largefolio_mm::counters::PmdRefusal;
 
 use super::cell::Cell;
-use super::outcome::{Faults, Outcome, Reads};
+use super::outcome::{AnonSize, Faults, Outcome, Reads};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -29,6 +29,7 @@ impl Cell {
             faults: self.faults(),
             reads: self.reads(),
             tlb: self.finished_tlbs,
+            anon_sizes: self.anon_sizes(),
             pmd_refused: refused.collect(),
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
@@ -47,6 +48,24 @@ impl Cell {
             }
         }
         by_size
+    }
+
+    /// Sizes to which anything happened.
+    fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let page = self.memory.rules.page;
+        let sizes = (0_u32..).zip(now.sizes.iter().zip(&base.sizes));
+        let sizes = sizes.map(|(order, (now, base))| {
+            let size = AnonSize {
+                anon_fault_alloc: now.anon_fault_alloc - base.anon_fault_alloc,
+                anon_fault_fallback: now.anon_fault_fallback - base.anon_fault_fallback,
+                split: now.split - base.split,
+                split_failed: now.split_failed - base.split_failed,
+                split_deferred: now.split_deferred - base.split_deferred,
+            };
+            (page.bytes() << order, size)
+        });
+        sizes.filter(|(_, size)| *size != AnonSize::default()).collect()
     }
 
     fn faults(&self) -> Faults {

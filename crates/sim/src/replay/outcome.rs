@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::census::FileCensus;
+use super::census::FolioCensus;
 use crate::tlb;
 
 /// Faults by kind; all are counts.
@@ -49,6 +49,21 @@ pub struct Reads {
     pub large_folio_fallback: u64,
 }
 
+/// What happened to anonymous memory of one folio size; names as in sysfs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AnonSize {
+    /// Faults that got a large folio of this size.
+    pub anon_fault_alloc: u64,
+    /// Faults that found none free and went on with a smaller size.
+    pub anon_fault_fallback: u64,
+    /// Folios that were split.
+    pub split: u64,
+    /// Folios that could not be split.
+    pub split_failed: u64,
+    /// Folios that became partially mapped.
+    pub split_deferred: u64,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -73,8 +88,8 @@ pub struct Outcome {
     pub seed: u64,
     /// `cold` or `warm` page cache at the start.
     pub cache: String,
-    /// Mapped file memory by folio size.
-    pub folios: FileCensus,
+    /// Mapped memory by kind and folio size.
+    pub folios: FolioCensus,
     /// Bytes in the page cache at the end by folio size, mapped or not.
     pub cached_bytes: BTreeMap<u64, u64>,
     /// Faults.
@@ -83,6 +98,8 @@ pub struct Outcome {
     pub reads: Reads,
     /// Translation.
     pub tlb: tlb::Counters,
+    /// Anonymous memory by folio size in bytes, base pages included.
+    pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
     /// Pages filled with zeroes.
