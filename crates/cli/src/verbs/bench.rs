@@ -1,0 +1,38 @@
+//! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
+
+mod anon;
+mod measured;
+mod owners;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::console::Console;
+use crate::errors::Exit;
+
+/// Time what the patch series time, on this kernel and in the model
+///
+/// Every round runs each subject once, so that drift of the machine meets all of them; a result is
+/// the median over rounds, a ratio the median of ratios within a round, each with its smallest and
+/// largest value.
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Anon(anon::AnonArgs),
+    Owners(owners::OwnersArgs),
+}
+
+impl BenchArgs {
+    /// Checks the arguments and measures; `command_line` goes into the JSON.
+    pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        match &self.what {
+            What::Anon(args) => args.plan()?.run(command_line, console),
+            What::Owners(args) => args.run(command_line, console),
+        }
+    }
+}
