@@ -24,10 +24,9 @@ const OPERATIONS: [(Operation, &str); 5] = [
     (Operation::CowReuse, "store, child gone"),
 ];
 /// What series 004 says (BEHAVIOUR.md J.5).
-const PUBLISHED: [&str; 1] = [
-    "reuse instead of copy -65% and -54% run time; without page mapcounts munmap up to -30% \
-     and -70%, fork up to -20% and -10%",
-];
+const PUBLISHED: [&str; 1] =
+    ["reuse instead of copy -65% and -54% run time; without page mapcounts munmap up to -30% \
+     and -70%, fork up to -20% and -10%"];
 /// Regions below this are noise, above it they may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
 /// Base page of the machines this is compared with.
@@ -77,7 +76,8 @@ impl AnonArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
-        let parse = |name: &String| -> Result<Kernel> { Ok(Kernel::parse(&format!("{name}+page=4K"))?) };
+        let parse =
+            |name: &String| -> Result<Kernel> { Ok(Kernel::parse(&format!("{name}+page=4K"))?) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         for kernel in &kernels {
             for &bytes in &self.size {

@@ -151,8 +151,8 @@ impl Report {
     }
 
     fn csv(&self) -> String {
-        let mut text = "operation,size,subject,ns,ns_min,ns_max,n,ratio,ratio_min,ratio_max\n"
-            .to_owned();
+        let mut text =
+            "operation,size,subject,ns,ns_min,ns_max,n,ratio,ratio_min,ratio_max\n".to_owned();
         for row in &self.rows {
             let Value { median, min, max, n } = row.ns;
             let ratio = row.ratio.map_or_else(
@@ -176,8 +176,10 @@ mod tests {
     #[test]
     fn the_first_subject_is_the_reference_within_each_round() {
         let series = |rounds: &[f64]| Series { rounds_ns: rounds.to_vec() };
-        let subjects =
-            [("kernel".to_owned(), series(&[10.0, 20.0])), ("6.18".to_owned(), series(&[5.0, 5.0]))];
+        let subjects = [
+            ("kernel".to_owned(), series(&[10.0, 20.0])),
+            ("6.18".to_owned(), series(&[5.0, 5.0])),
+        ];
         let rows = rows("fork", "64K", 5.0, &subjects);
         assert!(rows[0].ratio.is_none());
         assert_eq!(rows[0].ns.text(), "3.00 [2.00 .. 4.00]");
