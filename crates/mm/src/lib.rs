@@ -6,7 +6,8 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`page_cache`]
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`rmap`]
+//! [`mapping`] [`page_cache`]
 //! [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`] [`unmap`] [`fork`] [`io`]
 //! [`memory`] [`validate`].
 //!
@@ -41,6 +42,7 @@ pub mod pgtable;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
+pub mod rmap;
 pub mod rules;
 pub mod space;
 pub mod units;
