@@ -6,7 +6,7 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`owners`] `mapped`
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`]
 //! [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
 //! [`validate`].
@@ -43,13 +43,13 @@ pub mod map;
 mod mapped;
 pub mod mapping;
 pub mod memory;
-pub mod owners;
 pub mod page_cache;
 pub mod pgtable;
 pub mod pin;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
+pub mod rmap;
 pub mod rules;
 pub mod space;
 pub mod split;

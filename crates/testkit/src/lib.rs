@@ -5,4 +5,5 @@ pub mod buddy;
 pub mod page_tree;
 pub mod pgtable;
 pub mod recording;
+pub mod rmap;
 pub mod tlb;
