@@ -108,7 +108,7 @@ impl<R: Ram> Memory<R> {
         for slot in owners.slots {
             let Some(owner) = slot.owner else { continue };
             let mm = ids.iter().find(|(id, _)| *id == owner).map(|&(_, mm)| mm);
-            if i64::from(slot.mapcount) + 1 > mm.map_or(0, nr_of) as i64 {
+            if i64::from(slot.mapcount) + 1 > mm.map_or(0, nr_of).cast_signed() {
                 return claim("a slot counts more than its process maps");
             }
         }

@@ -66,6 +66,7 @@ impl Trio {
         Self { machine, twin, naive, numbers }
     }
 
+    #[expect(clippy::print_stderr, reason = "a failure says where it was")]
     fn run(mut self) {
         for number in 0..NR_STEPS {
             let Some(step) = self.choose() else { continue };
