@@ -19,7 +19,7 @@
 //! # Invariants ([`Mapcount::validate`])
 //!
 //! - I1: the large mapcount and the owners keep the invariants of
-//!   [`State`](super::owners::State).
+//!   [`State`].
 //! - I2: PTE mappings of all pages + PMD mappings (times [`Shape::pmd_refs`]) = mapcount (L.6).
 //!   Without page counts: PMD mappings are at most the mapcount; for hugetlb they are all of it.
 //! - I3: `nr_pages_mapped` = pages with a PTE mapping, + `0x800000` with a PMD mapping.

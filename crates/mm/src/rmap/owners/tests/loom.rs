@@ -3,6 +3,10 @@
 //!
 //! The protocol under test is the one that ships: [`Owners`] over loom's atomics. A mutant is a
 //! family of atomics that breaks one promise, or a caller that does.
+//!
+//! What loom leaves out: load buffering (a load that sees a store later in its own past), which
+//! the Acquire of the lock forbids here; and the loser's turns of the spin loop ([`set_bits`],
+//! [`Word`]).
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +57,7 @@ struct Loom<M>(PhantomData<M>);
 /// A waiter sleeps until the next store instead of spinning: loom would explore every number of
 /// turns. Waking orders what the lock orders anyway, store before the next lock.
 struct Word<M> {
-    word: AtomicU64,
+    cell: AtomicU64,
     waiting: Mutex<Vec<thread::Thread>>,
     mutation: PhantomData<M>,
 }
@@ -61,18 +65,18 @@ struct Word<M> {
 impl<M: Mutation> WordCell for Word<M> {
     fn new(value: u64) -> Self {
         let waiting = Mutex::default();
-        Self { word: AtomicU64::new(value), waiting, mutation: PhantomData }
+        Self { cell: AtomicU64::new(value), waiting, mutation: PhantomData }
     }
     fn load(&self, order: Ordering) -> u64 {
-        self.word.load(order)
+        self.cell.load(order)
     }
     fn store(&self, value: u64, order: Ordering) {
-        M::store(&self.word, value, order);
+        M::store(&self.cell, value, order);
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
         waiting.iter().for_each(thread::Thread::unpark);
     }
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        let old = M::fetch_or(&self.word, bits, order);
+        let old = M::fetch_or(&self.cell, bits, order);
         if old & bits != 0 {
             // No other thread runs between the look and this: loom switches at its own operations.
             self.waiting.lock().unwrap().push(thread::current());
