@@ -1,7 +1,7 @@
 //! Folios: `2^order` naturally aligned base pages that are managed as one.
 //!
 //! Owns the table of folios and, through it, what each page of one has of its own (`frames`). Does
-//! not allocate frames ([`crate::buddy`]), counts no mapping itself ([`crate::mapped`]) and knows
+//! not allocate frames ([`crate::buddy`]), counts no mapping itself (`mapped`) and knows
 //! no page table.
 //!
 //! | state | owner | refs | maps | flags |
@@ -14,13 +14,13 @@
 //! Invariants (BEHAVIOUR.md L.5, F.1):
 //! - I1: `refs == maps + pins + 2^order` in the page cache, `refs == maps + pins > 0` elsewhere.
 //! - I2: every frame of a live folio names it in the frame map, no other frame does.
-//! - I3: `maps == pmd_maps + PTEs that map the folio`.
+//! - I3: what [`Mapcount`] keeps.
 
 use std::num::NonZeroU64;
 
 use crate::frames::{Flag, Frames, NO_FOLIO};
-use crate::owners::Owners;
 use crate::pgtable::FolioSpan;
+use crate::rmap::Mapcount;
 use crate::units::{Order, PageIndex, Pfn};
 
 /// Folio in the table.
@@ -53,7 +53,7 @@ pub enum Owner {
 }
 
 /// One folio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
 pub struct Folio {
     /// First frame, a multiple of `2^order`.
@@ -78,23 +78,16 @@ pub struct Folio {
     pub deferred: Option<NonZeroU64>,
     /// References, see the table of the module.
     pub refs: u64,
-    /// Mappings: one per PTE and one per PMD entry (F.1 `large_mapcount`, here without the -1).
-    pub maps: u64,
-    /// PMD entries (F.1 `entire_mapcount`, without the -1).
-    pub pmd_maps: u64,
-    /// Pages that a PTE maps (F.1 `nr_pages_mapped` without its bias); 0 where pages have no
-    /// count of their own.
-    pub nr_pages_mapped: u64,
     /// References of devices and the like (GUP).
     pub pins: u64,
-    /// Whose the mappings of a large folio are (F.4).
-    pub owners: Owners,
+    /// How often it is mapped, and by whom (F).
+    pub mapcount: Mapcount,
 }
 
 impl Folio {
     /// A folio with no reference, not mapped.
     #[must_use]
-    pub const fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
+    pub fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
         Self {
             pfn,
             order,
@@ -107,11 +100,8 @@ impl Folio {
             is_lazyfree: false,
             deferred: None,
             refs: 0,
-            maps: 0,
-            pmd_maps: 0,
-            nr_pages_mapped: 0,
             pins: 0,
-            owners: Owners::NONE,
+            mapcount: Mapcount::default(),
         }
     }
 
@@ -124,6 +114,18 @@ impl Folio {
             }
             Owner::Detached => self.pfn,
         }
+    }
+
+    /// Mappings: one per PTE and one per PMD entry (F.1 `large_mapcount`, here without the -1).
+    #[must_use]
+    pub fn maps(&self) -> u64 {
+        self.mapcount.mapcount().into()
+    }
+
+    /// PMD entries (F.1 `entire_mapcount`, without the -1).
+    #[must_use]
+    pub fn pmd_maps(&self) -> u64 {
+        self.mapcount.entire_mapcount().into()
     }
 
     /// Number of pages.
@@ -186,6 +188,7 @@ impl FolioTable {
     /// # Panics
     /// When 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
     pub fn insert(&mut self, folio: Folio) -> FolioId {
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let id = if let Some(id) = self.free.pop() {
             self.folios[id as usize] = Some(folio);
             id
@@ -195,7 +198,7 @@ impl FolioTable {
             assert!(id != NO_FOLIO, "folio ids exhausted");
             id
         };
-        self.frames.set_folio(folio.pfn, folio.nr_pages(), id);
+        self.frames.set_folio(pfn, nr_pages, id);
         FolioId(id)
     }
 
@@ -256,19 +259,6 @@ impl FolioTable {
     #[must_use]
     pub fn is_written(&self, pfn: Pfn) -> bool {
         self.frames.get(Flag::Written, pfn)
-    }
-
-    /// Mappings of one page by PTEs and PMD entries; where pages of large folios have no count of
-    /// their own, PMD entries only.
-    #[must_use]
-    pub fn page_maps(&self, pfn: Pfn) -> u64 {
-        let Some(id) = self.of_pfn(pfn) else { return 0 };
-        let folio = self.get(id);
-        if folio.is_large() {
-            u64::from(self.frames.maps(pfn)) + folio.pmd_maps
-        } else {
-            folio.maps
-        }
     }
 
     /// A store to the page `pfn` was seen.

@@ -1,11 +1,10 @@
 //! What is known about each page frame: its folio, and what a page of a folio has of its own.
 //!
-//! Owns the folio's id, the mapping count, `AnonExclusive` and "stored to" of each frame, in leaves
-//! that exist where memory was used. Does not own the folios ([`crate::folio`]).
+//! Owns the folio's id, `AnonExclusive` and "stored to" of each frame, in leaves that exist where
+//! memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts ([`crate::rmap`]).
 //!
 //! | state | meaning |
 //! |---|---|
-//! | mapping count | PTEs that map the page; kept for large folios only, where rules ask for it (F.1) |
 //! | exclusive | no other process sees the page: a store needs no copy (L.8) |
 //! | written | a store was seen since the page was filled with zeroes |
 
@@ -31,11 +30,10 @@ pub(crate) enum Flag {
 #[derive(Clone, Debug)]
 struct Leaf {
     folio: [u32; LEAF],
-    maps: [u32; LEAF],
     flags: [[u64; WORDS]; 2],
 }
 
-const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], maps: [0; LEAF], flags: [[0; WORDS]; 2] };
+const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; 2] };
 
 /// All frames.
 #[derive(Clone, Debug, Default)]
@@ -138,43 +136,6 @@ impl Frames {
         };
         parts(pfn, nr).map(count).sum()
     }
-
-    /// Mapping count of one page of a large folio.
-    #[inline]
-    pub(crate) fn maps(&self, pfn: Pfn) -> u32 {
-        self.leaf(pfn).map_or(0, |(leaf, at)| leaf.maps[at])
-    }
-
-    /// Counts one more mapping of each page; how many had none.
-    pub(crate) fn add_maps(&mut self, pfn: Pfn, nr: u64) -> u64 {
-        let mut nr_first = 0;
-        for part in parts(pfn, nr) {
-            for maps in &mut self.leaf_mut(part.leaf).maps[part.first..part.end] {
-                nr_first += u64::from(*maps == 0);
-                *maps += 1;
-            }
-        }
-        nr_first
-    }
-
-    /// Counts one mapping less of each page; how many have none now.
-    pub(crate) fn drop_maps(&mut self, pfn: Pfn, nr: u64) -> u64 {
-        let mut nr_last = 0;
-        for part in parts(pfn, nr) {
-            for maps in &mut self.leaf_mut(part.leaf).maps[part.first..part.end] {
-                *maps -= 1;
-                nr_last += u64::from(*maps == 0);
-            }
-        }
-        nr_last
-    }
-
-    /// Forgets the counts of a range.
-    pub(crate) fn clear_maps(&mut self, pfn: Pfn, nr: u64) {
-        for part in parts(pfn, nr) {
-            self.leaf_mut(part.leaf).maps[part.first..part.end].fill(0);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -182,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_and_counts_of_a_range_that_crosses_words_and_leaves() {
+    fn bits_of_a_range_that_crosses_words_and_leaves() {
         let mut frames = Frames::default();
         frames.set(Flag::Exclusive, Pfn(500), 600);
         assert_eq!(frames.count(Flag::Exclusive, Pfn(0), 2048), 600);
@@ -191,9 +152,5 @@ mod tests {
         let kept = [499, 500, 509, 510, 513, 514, 1099, 1100];
         let is_set = kept.map(|pfn| frames.get(Flag::Exclusive, Pfn(pfn)));
         assert_eq!(is_set, [false, true, true, false, false, true, true, false]);
-        assert_eq!(frames.add_maps(Pfn(1000), 100), 100);
-        assert_eq!(frames.add_maps(Pfn(1050), 100), 50);
-        assert_eq!(frames.drop_maps(Pfn(1000), 100), 50);
-        assert_eq!((frames.maps(Pfn(1049)), frames.maps(Pfn(1050))), (0, 1));
     }
 }

@@ -30,7 +30,7 @@ impl<R: Ram> Memory<R> {
             Some(id) if self.cache.folios.get(id).is_anon() => id,
             _ => return if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(1) },
         };
-        let folio = *self.cache.folios.get(id);
+        let folio = self.cache.folios.get(id).clone();
         let nr = if is_pmd {
             if leaf.first_vpn == vpn { folio.nr_pages().min(end.0 - vpn.0) } else { 1 }
         } else {
@@ -45,7 +45,7 @@ impl<R: Ram> Memory<R> {
             return if is_split { vpn } else { next };
         }
         let nr_entries = if is_pmd { 1 } else { nr };
-        if folio.maps == nr_entries {
+        if folio.maps() == nr_entries {
             self.mark_lazyfree(mm, (vpn, nr), id);
         }
         vpn.plus(nr)

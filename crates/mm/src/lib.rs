@@ -6,7 +6,7 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`owners`] `mapped`
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`]
 //! [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
 //! [`validate`].
@@ -44,13 +44,13 @@ mod mapped;
 pub mod mapping;
 pub mod memory;
 pub mod observed;
-pub mod owners;
 pub mod page_cache;
 pub mod pgtable;
 pub mod pin;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
+pub mod rmap;
 pub mod rules;
 pub mod space;
 pub mod split;

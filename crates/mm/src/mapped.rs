@@ -9,122 +9,108 @@
 //!   its reference back then. So `refs >= maps` always.
 //! - I2: a folio without references is freed.
 
-use crate::folio::{FolioId, Owner};
+use std::ops::Range;
+
+use crate::folio::{Folio, FolioId, Owner};
 use crate::frames::Flag;
-use crate::owners::Owners;
 use crate::page_cache::PageCache;
 use crate::ram::Ram;
-use crate::rules::anon::{MIN_LARGE_ORDER, Mapcount};
+use crate::rmap::mapcount::Change;
+use crate::rmap::owners::MapcountOverflow;
+use crate::rmap::{Mapcount, MmOwnerId};
+use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::space::MmId;
 use crate::units::Pfn;
 
-/// How a folio is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// A PTE for each page.
-    Ptes,
-    /// One PMD entry.
-    Pmd,
+pub(crate) use crate::rmap::mapcount::Level;
+
+/// Id of a process in owner words. Ids of processes are not used again, and there are fewer than
+/// 2^31 of them.
+pub(crate) fn owner_id(mm: MmId) -> MmOwnerId {
+    let Some(id) = MmOwnerId::new(mm.0 + 1) else { unreachable!("ids start at 1") };
+    id
+}
+
+/// Pages `[pfn, pfn + nr)` as pages of `folio`.
+fn pages_of(folio: &Folio, pfn: Pfn, nr: u64) -> Range<u32> {
+    let first = (pfn.0 - folio.pfn.0) as u32;
+    first..first + nr as u32
+}
+
+/// Mappings are bounded by page tables, and those by memory.
+fn counted(change: Result<Change, MapcountOverflow>) -> Change {
+    let Ok(change) = change else { unreachable!("fewer than 2^31 mappings") };
+    change
 }
 
 impl<R: Ram> PageCache<R> {
     /// First mapping of a new anonymous folio, exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
+        let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        let has_page_maps = folio.is_large() && self.mapcount == Mapcount::PerPage;
-        let (maps, nr_exclusive) = match level {
-            Level::Ptes => (nr, nr),
-            Level::Pmd => (1, 1),
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        let nr = match level {
+            Level::Ptes => nr_pages,
+            Level::Pmd => 1,
         };
-        folio.refs += maps;
-        folio.maps = maps;
-        if folio.is_large() {
-            folio.owners = Owners::of(mm, maps);
-        }
-        match level {
-            Level::Pmd => folio.pmd_maps = 1,
-            Level::Ptes if has_page_maps => {
-                folio.nr_pages_mapped = nr;
-                self.folios.frames_mut().add_maps(pfn, nr);
-            }
-            Level::Ptes => {}
-        }
-        self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
+        folio.refs += nr;
+        let (mapcount, _) = Mapcount::new_anon(&shape, owner_id(mm), level);
+        folio.mapcount = mapcount;
+        self.folios.frames_mut().set(Flag::Exclusive, pfn, nr);
     }
 
     /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
+        let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         folio.refs += nr;
-        folio.maps += nr;
-        if !folio.is_large() {
-            return;
-        }
-        folio.owners.add(mm, nr, folio.maps);
-        if self.mapcount == Mapcount::PerPage {
-            let nr_first = self.folios.frames_mut().add_maps(pfn, nr);
-            self.folios.get_mut(id).nr_pages_mapped += nr_first;
-        }
+        let pages = pages_of(folio, pfn, nr);
+        let _ = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
     }
 
     /// A PMD entry of `mm` maps a folio (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
+        let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         folio.refs += 1;
-        folio.maps += 1;
-        folio.pmd_maps += 1;
-        folio.owners.add(mm, 1, folio.maps);
+        let _ = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
     }
 
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
+        let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
-        folio.maps -= nr;
-        if folio.is_large() {
-            folio.owners.remove(mm, nr, folio.maps);
-            let (maps, nr_pages, pmd_maps) = (folio.maps, folio.nr_pages(), folio.pmd_maps);
-            let is_partial = match self.mapcount {
-                Mapcount::PerPage => {
-                    let nr_last = self.folios.frames_mut().drop_maps(pfn, nr);
-                    let folio = self.folios.get_mut(id);
-                    folio.nr_pages_mapped -= nr_last;
-                    pmd_maps == 0 && nr_last > 0 && folio.nr_pages_mapped > 0
-                }
-                Mapcount::PerFolio => pmd_maps == 0 && maps > 0 && maps < nr_pages,
-            };
-            if is_partial {
-                self.became_partially_mapped(id);
-            }
-        }
+        let pages = pages_of(folio, pfn, nr);
+        let change = folio.mapcount.remove_ptes(&shape, owner_id(mm), pages);
+        self.after_removal(id, change);
         self.put(id, nr);
     }
 
     /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
-        let folio = self.folios.get_mut(id);
-        folio.maps -= 1;
-        folio.pmd_maps -= 1;
-        folio.owners.remove(mm, 1, folio.maps);
-        let nr_left = match self.mapcount {
-            Mapcount::PerPage => folio.nr_pages_mapped,
-            Mapcount::PerFolio => folio.maps,
-        };
-        if folio.pmd_maps == 0 && nr_left > 0 && nr_left < folio.nr_pages() {
-            self.became_partially_mapped(id);
-        }
+        let shape = self.shape(self.folios.get(id).order);
+        let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner_id(mm));
+        self.after_removal(id, change);
         self.put(id, 1);
     }
 
     /// The PMD entry of `mm` became a PTE for each page (F.3.6).
     pub(crate) fn pmd_to_ptes(&mut self, id: FolioId, mm: MmId) {
-        let folio = self.folios.get(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        if folio.is_anon() && self.folios.is_exclusive(pfn) {
+        let shape = self.shape(self.folios.get(id).order);
+        let folio = self.folios.get_mut(id);
+        let (pfn, nr, is_anon) = (folio.pfn, folio.nr_pages(), folio.is_anon());
+        folio.refs += nr - 1;
+        let change = counted(folio.mapcount.split_pmd(&shape, owner_id(mm)));
+        if is_anon && self.folios.is_exclusive(pfn) {
             self.folios.frames_mut().set(Flag::Exclusive, pfn, nr);
         }
-        self.add_ptes(id, mm, pfn, nr);
-        self.remove_pmd(id, mm);
+        self.after_removal(id, change);
+    }
+
+    fn after_removal(&mut self, id: FolioId, change: Change) {
+        if change.is_partially_mapped {
+            self.became_partially_mapped(id);
+        }
     }
 
     /// G.2.1: some pages of the folio are mapped by nobody.
@@ -153,7 +139,7 @@ impl<R: Ram> PageCache<R> {
     }
 
     /// Takes a folio out of the table, the queue and the counts; its frames stay allocated.
-    pub(crate) fn take(&mut self, id: FolioId) -> crate::folio::Folio {
+    pub(crate) fn take(&mut self, id: FolioId) -> Folio {
         let mut folio = self.folios.remove(id);
         self.deferred.remove(&mut folio);
         if let Owner::Anon { .. } = folio.owner {

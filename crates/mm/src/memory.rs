@@ -125,7 +125,7 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let cache = PageCache::new(buddy, ram, rules.anon.mapcount);
+        let cache = PageCache::new(buddy, ram, rules.anon.mapcount_rules());
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,

@@ -16,7 +16,7 @@ use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::observed::Observed;
 use crate::ram::{FilePages, Ram};
-use crate::rules::anon::Mapcount;
+use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::split::deferred::Deferred;
 use crate::units::{Order, PageIndex};
 
@@ -42,8 +42,8 @@ pub struct PageCache<R> {
     pub counters: Counters,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
-    /// Whether pages of large folios have mapping counts of their own.
-    pub(crate) mapcount: Mapcount,
+    /// How mappings are counted.
+    mapcount: MapcountRules,
     mappings: Vec<Mapping>,
     watched: Option<Vec<Observed>>,
     /// Pages whose read is slow; see [`PageCache::delay_read`].
@@ -52,7 +52,7 @@ pub struct PageCache<R> {
 
 impl<R: Ram> PageCache<R> {
     /// No files, all memory free.
-    pub fn new(buddy: Buddy, ram: R, mapcount: Mapcount) -> Self {
+    pub fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
@@ -76,6 +76,12 @@ impl<R: Ram> PageCache<R> {
         self.ram.add_file(MappingId(id), stored_bytes);
         self.mappings.push(mapping);
         MappingId(id)
+    }
+
+    /// What the mapping counts of a folio of `order` are.
+    #[must_use]
+    pub const fn shape(&self, order: Order) -> Shape {
+        Shape::new(order, self.mapcount)
     }
 
     /// The file `id`.
@@ -180,7 +186,7 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
         self.mapping_mut(file).tree.remove(entry.index);
         let folio = self.folios.get_mut(entry.folio);
-        assert_eq!(folio.maps, 0, "a mapped folio leaves the cache");
+        assert_eq!(folio.maps(), 0, "a mapped folio leaves the cache");
         let cache_refs = folio.cache_refs();
         folio.owner = Owner::Detached;
         self.put(entry.folio, cache_refs);

@@ -1,7 +1,7 @@
 //! Taking mappings away: munmap, `MADV_DONTNEED`, exit (BEHAVIOUR.md G.1).
 //!
 //! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
-//! ([`crate::mapped`]).
+//! (`mapped`).
 
 use crate::folio::FolioId;
 use crate::memory::Memory;

@@ -31,7 +31,7 @@ use crate::ram::Ram;
 use crate::space::{MmId, Space};
 use crate::units::{PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
-use crate::{buddy, mapping, pgtable};
+use crate::{buddy, mapping, pgtable, rmap};
 use counts::Found;
 
 /// Limit of the miss counter (BEHAVIOUR.md 0.4).
@@ -169,6 +169,9 @@ pub enum Violation {
     /// The allocator's own invariants.
     #[error(transparent)]
     Buddy(#[from] buddy::Violation),
+    /// A folio's counts contradict themselves.
+    #[error("folio {0:?}: {1}")]
+    Mapcount(FolioId, rmap::mapcount::Violation),
     /// A page table's own invariants.
     #[error(transparent)]
     Table(#[from] pgtable::Violation),
@@ -301,7 +304,7 @@ impl<R: Ram> Memory<R> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.cache.folios.iter() {
-            let (refs, maps, pins) = (data.refs, data.maps, data.pins);
+            let (refs, maps, pins) = (data.refs, data.maps(), data.pins);
             if refs != maps + pins + data.cache_refs() || refs == 0 {
                 return Err(Violation::I1 { folio, refs, maps, pins });
             }

@@ -5,7 +5,6 @@ use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
-use crate::rules::anon::{Mapcount, Reuse};
 use crate::space::MmId;
 use crate::units::{Order, Pfn, Vaddr};
 
@@ -54,10 +53,9 @@ impl<R: Ram> Memory<R> {
         };
         let folio = self.cache.folios.get(id);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
-        let is_exclusively_mapped = match self.cache.mapcount {
-            Mapcount::PerPage => self.cache.folios.page_maps(pfn) == 1,
-            Mapcount::PerFolio => !self.maybe_mapped_shared(id),
-        };
+        let page = (pfn.0 - folio.pfn.0) as u32;
+        let is_exclusively_mapped =
+            folio.mapcount.is_page_exclusive(&self.cache.shape(folio.order), page);
         Some(PageView {
             pfn,
             order: folio.order,
@@ -75,15 +73,6 @@ impl<R: Ram> Memory<R> {
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
         let folio = self.cache.folios.get(id);
-        if !folio.is_large() || folio.maps <= 1 {
-            return folio.maps > 1;
-        }
-        match self.rules.anon.reuse {
-            Reuse::Tracked => folio.owners.is_shared(),
-            Reuse::SmallOnly => {
-                let first_maps = u64::from(self.cache.folios.frames().maps(folio.pfn));
-                folio.pmd_maps > 0 || folio.maps > folio.nr_pages() || first_maps > 1
-            }
-        }
+        folio.mapcount.maybe_mapped_shared(&self.cache.shape(folio.order))
     }
 }

@@ -170,11 +170,11 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
 fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
     for (&folio_bytes, size) in &outcome.anon_sizes {
         for (metric, value) in [
-            ("anon_fault_alloc", size.anon_fault_alloc),
-            ("anon_fault_fallback", size.anon_fault_fallback),
-            ("anon_split", size.split),
-            ("anon_split_failed", size.split_failed),
-            ("anon_split_deferred", size.split_deferred),
+            ("sizes_anon_fault_alloc", size.anon_fault_alloc),
+            ("sizes_anon_fault_fallback", size.anon_fault_fallback),
+            ("sizes_split", size.split),
+            ("sizes_split_failed", size.split_failed),
+            ("sizes_split_deferred", size.split_deferred),
         ] {
             let folio_bytes = Some(folio_bytes);
             numbers.push(Number { metric: metric.to_owned(), folio_bytes, value, unit: "folios" });

@@ -4,4 +4,5 @@
 pub mod buddy;
 pub mod page_tree;
 pub mod pgtable;
+pub mod rmap;
 pub mod tlb;

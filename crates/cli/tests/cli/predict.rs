@@ -119,10 +119,11 @@ fn csv_has_the_numbers_of_the_json() {
 fn pointer_of(metric: &str, folio_bytes: &str) -> String {
     let (head, rest) = metric.split_once('_').unwrap_or((metric, ""));
     match (head, rest) {
-        ("text" | "data", "aligned" | "unaligned") => {
+        ("text" | "data" | "shmem" | "anon", "aligned" | "unaligned") => {
             format!("/folios/{head}/by_size/{folio_bytes}/{rest}_bytes")
         }
-        ("text" | "data", _) => format!("/folios/{head}/{rest}_bytes"),
+        ("text" | "data" | "shmem" | "anon", _) => format!("/folios/{head}/{rest}_bytes"),
+        ("sizes", _) => format!("/anon_sizes/{folio_bytes}/{rest}"),
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "read") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),

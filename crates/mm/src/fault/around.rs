@@ -49,7 +49,8 @@ impl<R: Ram> Memory<R> {
         let (mut is_first, mut has_fault, mut credit) = (true, false, 0);
         while let Some(entry) = self.cache.mapping(file).tree.first_in(next, last) {
             next = PageIndex(entry.end());
-            let folio = *self.cache.folios.get(entry.folio);
+            let folio = self.cache.folios.get(entry.folio);
+            let is_workingset = folio.is_workingset;
             if folio.is_locked || folio.is_marked {
                 continue;
             }
@@ -62,7 +63,7 @@ impl<R: Ram> Memory<R> {
             }
             let mapped = self.around_ptes(fault, entry, window);
             has_fault |= mapped.has_fault;
-            credit += self.around_credit(fault, mapped, folio.is_workingset);
+            credit += self.around_credit(fault, mapped, is_workingset);
         }
         self.open_file_mut(fault.open()).state.credit(credit);
         has_fault

@@ -12,7 +12,7 @@ use super::huge::HugeWrite;
 use super::{Fault, FaultError, Outcome};
 use crate::folio::{FolioId, Owner};
 use crate::frames::Flag;
-use crate::mapped::Level;
+use crate::mapped::{Level, owner_id};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
@@ -107,7 +107,9 @@ impl<R: Ram> Memory<R> {
             Owner::Anon { .. } => match self.rules.anon.reuse {
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
-                    folio.maps > 1 && !folio.owners.is_shared() && folio.maps == folio.refs
+                    let shape = self.cache.shape(folio.order);
+                    let owner = owner_id(fault.mm);
+                    folio.mapcount.try_exclusive(&shape, owner, folio.refs).is_ok()
                 }
             },
         }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rmap::mapcount::MapcountRules;
 use crate::units::{Order, PageSize};
 use crate::vma::HugeAdvice;
 
@@ -352,6 +353,16 @@ impl AnonRules {
             Defrag::DeferMadvise | Defrag::Madvise if is_advised => Effort::Direct,
             Defrag::Defer | Defrag::DeferMadvise => Effort::Wake,
             Defrag::Madvise | Defrag::Never => Effort::None,
+        }
+    }
+
+    /// How mappings are counted (F).
+    #[must_use]
+    pub const fn mapcount_rules(&self) -> MapcountRules {
+        match (self.mapcount, self.reuse) {
+            (Mapcount::PerFolio, _) => MapcountRules::NO_PAGE_MAPCOUNT,
+            (Mapcount::PerPage, Reuse::Tracked) => MapcountRules::LINUX_6_18,
+            (Mapcount::PerPage, Reuse::SmallOnly) => MapcountRules::LINUX_6_12,
         }
     }
 

@@ -6,11 +6,13 @@
 use super::sites::Site;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::frames::Flag;
+use crate::mapped::owner_id;
 use crate::memory::Memory;
-use crate::owners::Owners;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
 use crate::ram::Ram;
-use crate::rules::anon::{Mapcount, SplitZeroPages};
+use crate::rmap::Mapcount;
+use crate::rmap::mapcount::Shape;
+use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl<R: Ram> Memory<R> {
@@ -25,25 +27,22 @@ impl<R: Ram> Memory<R> {
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
         let whole = self.take_whole(id);
-        if to == Order::ZERO {
-            // Pages of small folios have no count beside the folio's.
-            self.cache.folios.frames_mut().clear_maps(whole.pfn, whole.nr_pages());
-        }
-        let parts = parts_of(&whole, to, &sites);
+        let parts = parts_of(&whole, &self.cache.shape(to), &sites);
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
         for part in parts {
+            let is_mapped = part.mapcount.is_mapped();
             let is_zero = drops_zeroes && !self.cache.folios.is_written(part.pfn);
-            if is_zero && part.maps > 0 {
+            if is_zero && is_mapped {
                 self.map_zero_pages(part.pfn, &sites);
                 self.cache.counters.nr_split_zero_pages += 1;
             }
-            if is_zero || part.maps == 0 {
+            if is_zero || !is_mapped {
                 let (pfn, nr) = (part.pfn, to.nr_pages());
                 self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
                 self.cache.buddy.free(pfn, to);
             } else {
-                self.insert_part(&whole, &part, to);
+                self.insert_part(&whole, part, to);
             }
         }
         self.refold(&sites, to);
@@ -59,22 +58,14 @@ impl<R: Ram> Memory<R> {
         whole
     }
 
-    fn insert_part(&mut self, whole: &Folio, part: &Part, to: Order) {
+    fn insert_part(&mut self, whole: &Folio, part: Part, to: Order) {
         let Owner::Anon { index } = whole.owner else { unreachable!("an anonymous folio") };
         let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
         let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
         folio.is_dirty = whole.is_dirty;
         folio.is_lazyfree = whole.is_lazyfree;
-        (folio.refs, folio.maps) = (part.maps, part.maps);
-        let pages = part.pfn.0..part.pfn.0 + to.nr_pages();
-        if to > Order::ZERO {
-            folio.owners = part.owners;
-            if self.cache.mapcount == Mapcount::PerPage {
-                let frames = self.cache.folios.frames();
-                let is_mapped = |pfn: &u64| frames.maps(Pfn(*pfn)) > 0;
-                folio.nr_pages_mapped = pages.filter(is_mapped).count() as u64;
-            }
-        }
+        folio.mapcount = part.mapcount;
+        folio.refs = folio.maps();
         self.cache.folios.insert(folio);
         self.cache.counters.size_mut(to).nr_anon += 1;
     }
@@ -106,22 +97,23 @@ impl<R: Ram> Memory<R> {
 /// One part of a split folio and who maps it.
 struct Part {
     pfn: Pfn,
-    maps: u64,
-    owners: Owners,
+    mapcount: Mapcount,
 }
 
 /// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
-fn parts_of(whole: &Folio, to: Order, sites: &[Site]) -> Vec<Part> {
+fn parts_of(whole: &Folio, shape: &Shape, sites: &[Site]) -> Vec<Part> {
+    let to = shape.order;
     let nr_parts = whole.nr_pages() >> to.get();
     let part =
-        |by: u64| Part { pfn: whole.pfn.plus(by << to.get()), maps: 0, owners: Owners::NONE };
+        |by: u64| Part { pfn: whole.pfn.plus(by << to.get()), mapcount: Mapcount::default() };
     let mut parts: Vec<Part> = (0..nr_parts).map(part).collect();
     for site in sites {
         let first = site.pfn.0 - whole.pfn.0;
         for by in first..first + site.nr {
-            let part = &mut parts[(by >> to.get()) as usize];
-            part.maps += 1;
-            part.owners.add(site.mm, 1, part.maps);
+            let page = (by & (to.nr_pages() - 1)) as u32;
+            let mapcount = &mut parts[(by >> to.get()) as usize].mapcount;
+            let change = mapcount.add_ptes(shape, owner_id(site.mm), page..page + 1);
+            assert!(change.is_ok(), "the parts have no more mappings than the whole");
         }
     }
     parts

@@ -85,7 +85,7 @@ impl<R: Ram> Memory<R> {
 
     /// Unmaps a folio's pages in every process; private copies of them stay.
     pub(crate) fn unmap_file_pages(&mut self, _file: MappingId, entry: Entry) {
-        if self.cache.folios.get(entry.folio).maps == 0 {
+        if self.cache.folios.get(entry.folio).maps() == 0 {
             return;
         }
         for site in self.sites_of(entry.folio) {

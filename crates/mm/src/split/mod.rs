@@ -87,7 +87,7 @@ impl<R: Ram> Memory<R> {
 
     /// Splits a folio; counts success and refusal.
     pub(crate) fn split_as(&mut self, id: FolioId, cut: Cut) -> Result<(), Refusal> {
-        let folio = *self.cache.folios.get(id);
+        let folio = self.cache.folios.get(id).clone();
         if let Some(refusal) = self.split_refusal(&folio, cut.smallest()) {
             self.cache.counters.split_refused[refusal as usize] += 1;
             self.cache.counters.size_mut(folio.order).split_failed += 1;
@@ -118,7 +118,7 @@ impl<R: Ram> Memory<R> {
                 }
             }
         };
-        let has_extra = folio.refs != folio.maps + folio.cache_refs();
+        let has_extra = folio.refs != folio.maps() + folio.cache_refs();
         by_owner.or(has_extra.then_some(Refusal::ExtraReference))
     }
 }

@@ -24,7 +24,7 @@ impl<R: Ram> Memory<R> {
     }
 
     fn shrink_one(&mut self, id: FolioId) {
-        let folio = *self.cache.folios.get(id);
+        let folio = self.cache.folios.get(id).clone();
         if !folio.is_partially_mapped && !self.is_underused(&folio) {
             self.cache.deferred.remove(self.cache.folios.get_mut(id));
             return;

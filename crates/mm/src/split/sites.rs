@@ -31,7 +31,7 @@ impl<R: Ram> Memory<R> {
             Owner::Detached => return Vec::new(),
         };
         let mut sites = Vec::new();
-        let mut nr_left = folio.maps;
+        let mut nr_left = folio.maps();
         for (mm, space) in self.spaces() {
             for vma in space.vmas.iter().filter(|vma| self.can_map(vma, file)) {
                 if nr_left == 0 {

@@ -122,7 +122,7 @@ impl<R: Ram> Memory<R> {
         if (from, to) == (start, end) {
             return Partial::Split;
         }
-        let folio = *self.cache.folios.get(entry.folio);
+        let folio = self.cache.folios.get(entry.folio).clone();
         self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
         let min = self.cache.mapping(gone.file).orders.min;
         if folio.order <= min {

@@ -6,9 +6,10 @@ use super::Violation;
 use crate::counters::NR_ORDERS;
 use crate::folio::FolioId;
 use crate::frames::Flag;
+use crate::mapped::owner_id;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::anon::Mapcount;
+use crate::rmap::mapcount::MapcountRule;
 use crate::space::MmId;
 use crate::units::{Order, Pfn};
 
@@ -73,24 +74,22 @@ impl<R: Ram> Memory<R> {
                 Err(Violation::I11 { folio: id, what, counted, found })
             }
         };
-        agree("PMD entries", folio.pmd_maps, nr_pmds)?;
-        let has_page_maps = folio.is_large() && self.cache.mapcount == Mapcount::PerPage;
-        let mut nr_mapped = 0;
-        for pfn in (folio.pfn.0..folio.end_pfn().0).map(Pfn) {
-            let nr_ptes = found.nr_ptes_of(id, pfn);
-            nr_mapped += u64::from(nr_ptes > 0);
-            agree(
-                "mappings of a page",
-                frames.maps(pfn).into(),
-                if has_page_maps { nr_ptes } else { 0 },
-            )?;
+        agree("PMD entries", folio.pmd_maps(), nr_pmds)?;
+        let shape = self.cache.shape(folio.order);
+        folio.mapcount.validate(&shape).map_err(|broken| Violation::Mapcount(id, broken))?;
+        let has_page_maps = shape.rules.counts != MapcountRule::NoPageMapcount;
+        for (page, pfn) in (0..).zip((folio.pfn.0..folio.end_pfn().0).map(Pfn)) {
+            let nr_maps = found.nr_ptes_of(id, pfn) + nr_pmds;
+            if has_page_maps {
+                let counted = folio.mapcount.page_mapcount(&shape, page).into();
+                agree("mappings of a page", counted, nr_maps)?;
+            }
             if frames.get(Flag::Exclusive, pfn) {
-                let nr_maps = nr_ptes + nr_pmds;
                 let is_sound = folio.is_anon() && nr_maps <= 1;
                 agree("exclusive page's mappings", u64::from(is_sound), 1)?;
             }
         }
-        agree("mapped pages", folio.nr_pages_mapped, if has_page_maps { nr_mapped } else { 0 })
+        Ok(())
     }
 
     /// I12 (L.6).
@@ -100,12 +99,20 @@ impl<R: Ram> Memory<R> {
             return Ok(());
         }
         let by_mm = found.by_mm(id);
-        let nr_of = |mm| by_mm.get(&mm).copied().unwrap_or(0);
+        let nr_of = |mm: MmId| by_mm.get(&mm).copied().unwrap_or(0);
         let claim = |what| Err(Violation::I12 { folio: id, what });
-        if folio.owners.tracked().any(|(mm, maps)| maps > nr_of(mm)) {
-            return claim("a slot counts more than its process maps");
+        let Some(owners) = folio.mapcount.owners(&self.cache.shape(folio.order)) else {
+            return Ok(());
+        };
+        let ids: Vec<_> = by_mm.keys().map(|&mm| (owner_id(mm), mm)).collect();
+        for slot in owners.slots {
+            let Some(owner) = slot.owner else { continue };
+            let mm = ids.iter().find(|(id, _)| *id == owner).map(|&(_, mm)| mm);
+            if i64::from(slot.mapcount) + 1 > mm.map_or(0, nr_of).cast_signed() {
+                return claim("a slot counts more than its process maps");
+            }
         }
-        if !folio.owners.is_shared() && by_mm.len() > 1 {
+        if !owners.is_shared && by_mm.len() > 1 {
             return claim("it is called exclusive and two processes map it");
         }
         Ok(())

@@ -130,7 +130,9 @@ impl Naive {
 
     pub(crate) fn fork(&mut self, nr: usize) {
         let mut child = self.process(nr).clone();
-        child.values_mut().for_each(|page| page.pin = None);
+        for page in child.values_mut() {
+            page.pin = None;
+        }
         self.processes.push(Some(child));
     }
 

@@ -125,21 +125,18 @@ fn tlb(rows: &[Outcome]) -> Section {
 /// What happened to anonymous folios, size by size.
 fn anon_sizes(rows: &[Outcome]) -> Section {
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
-    let kinds: [(&str, fn(&AnonSize) -> u64); 5] = [
-        ("allocated", |size| size.anon_fault_alloc),
-        ("fell back", |size| size.anon_fault_fallback),
-        ("partly unmapped", |size| size.split_deferred),
-        ("split", |size| size.split),
-        ("split refused", |size| size.split_failed),
-    ];
-    let mut lines = Vec::new();
-    for (label, get) in kinds {
-        for &bytes in &sizes {
+    let lines = |label: &'static str, get: fn(&AnonSize) -> u64| {
+        sizes.iter().map(move |&bytes| {
             let of = |row: &Outcome| row.anon_sizes.get(&bytes).map_or(0, get);
-            lines.push(Line::counts(format!("{} {label}", size_column(bytes)), each(rows, of)));
-        }
-    }
-    Section::new("Anonymous folios", lines)
+            Line::counts(format!("{} {label}", size_column(bytes)), each(rows, of))
+        })
+    };
+    let lines = lines("allocated", |size| size.anon_fault_alloc)
+        .chain(lines("fell back", |size| size.anon_fault_fallback))
+        .chain(lines("partly unmapped", |size| size.split_deferred))
+        .chain(lines("split", |size| size.split))
+        .chain(lines("split refused", |size| size.split_failed));
+    Section::new("Anonymous folios", lines.collect())
 }
 
 fn refusals(rows: &[Outcome]) -> Section {

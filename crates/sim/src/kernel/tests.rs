@@ -65,7 +65,7 @@ fn anonymous_sizes_are_edited_one_by_one() {
         orders.descending().map(Order::get).collect::<Vec<_>>()
     };
     let (plain, advised) = (HugeAdvice::Default, HugeAdvice::Huge);
-    assert!(orders("6.18", plain).is_empty());
+    assert_eq!(orders("6.18", plain), Vec::<u8>::new());
     assert_eq!(orders("6.18", advised), [9]);
     assert_eq!(orders("6.18+anon-64K=always+thp=always", plain), [9, 4]);
     assert_eq!(orders("6.18+anon-64K=madvise+anon-2M=never", advised), [4]);

@@ -1,0 +1,375 @@
+//! How often a folio and its pages are mapped (BEHAVIOUR.md F.1 .. F.3, F.5).
+//!
+//! Owns the counters of one folio. Does not own references ([`Shape::pmd_refs`] says how many a
+//! PMD entry takes) nor statistics: an operation returns the [`Change`] in them.
+//!
+//! | question | per page, likely | per page, tracked | `NO_PAGE_MAPCOUNT` |
+//! |---|---|---|---|
+//! | shared? | guess from page 0 | owners | owners |
+//! | newly mapped pages | exact | exact | whole folio at the first mapping |
+//! | partially mapped | a page without mapping | a page without mapping | fewer mappings than pages |
+//! | `kpagecount`, PSS | of the page | of the page | average of the folio |
+//! | exclusive bit, USS | page mapped once | page mapped once | not shared |
+//! | reuse on copy-on-write | never | owners | owners |
+//!
+//! The size of a [`Mapcount`] is 16 bytes. A small folio needs no more. A large one has its
+//! counters on the heap from its first mapping on: 56 bytes, plus a count a page where they are
+//! kept and a *part* of the folio was mapped or unmapped.
+//!
+//! # Invariants ([`Mapcount::validate`])
+//!
+//! - I1: the large mapcount and the owners keep the invariants of
+//!   [`State`].
+//! - I2: PTE mappings of all pages + PMD mappings (times [`Shape::pmd_refs`]) = mapcount (L.6).
+//!   Without page counts: PMD mappings are at most the mapcount; for hugetlb they are all of it.
+//! - I3: `nr_pages_mapped` = pages with a PTE mapping, + `0x800000` with a PMD mapping.
+//! - I4: counters that the rules do not keep are 0.
+
+mod large;
+mod page_counts;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::ops::{Add, Range};
+
+use self::large::Large;
+pub use self::rules::{HugetlbOwners, Kind, MapcountRule, MapcountRules, PmdCount, Shape};
+use super::owners::{self, Layout, MapcountOverflow, MmOwnerId, NotExclusive, State, Wide};
+
+/// How a folio is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A PTE for each page.
+    Ptes,
+    /// One PMD entry.
+    Pmd,
+}
+
+/// What an operation changes outside the folio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "the machine's statistics change by this"]
+pub struct Change {
+    /// Pages by which `NR_ANON_MAPPED` or `NR_FILE_MAPPED` changes.
+    pub mapped_pages: i64,
+    /// Pages by which the PMD-mapped statistic (`FilePmdMapped`, `ShmemPmdMapped`) changes.
+    pub pmd_mapped_pages: i64,
+    /// The folio is seen to be partially mapped now: an anonymous one is queued for a deferred
+    /// split (G.2).
+    pub is_partially_mapped: bool,
+}
+
+impl Change {
+    /// Nothing changes.
+    pub const NONE: Self =
+        Self { mapped_pages: 0, pmd_mapped_pages: 0, is_partially_mapped: false };
+
+    fn mapped(nr_pages: u32) -> Self {
+        Self { mapped_pages: nr_pages.into(), ..Self::NONE }
+    }
+
+    fn unmapped(nr_pages: u32, is_partially_mapped: bool) -> Self {
+        Self { mapped_pages: -i64::from(nr_pages), is_partially_mapped, ..Self::NONE }
+    }
+}
+
+impl Add for Change {
+    type Output = Self;
+
+    fn add(self, then: Self) -> Self {
+        Self {
+            mapped_pages: self.mapped_pages + then.mapped_pages,
+            pmd_mapped_pages: self.pmd_mapped_pages + then.pmd_mapped_pages,
+            is_partially_mapped: self.is_partially_mapped || then.is_partially_mapped,
+        }
+    }
+}
+
+/// A broken invariant of a [`Mapcount`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Owners that contradict themselves.
+    #[error("I1: {0}")]
+    I1(owners::Violation),
+    /// Mappings that do not add up.
+    #[error("I2: the mapcount is {mapcount}, pages and PMD entries have {found}")]
+    I2 {
+        /// What is counted.
+        mapcount: u32,
+        /// What pages and PMD entries add up to.
+        found: u64,
+    },
+    /// Mapped pages that do not add up.
+    #[error("I3: nr_pages_mapped is {nr_pages_mapped}, the pages say {found}")]
+    I3 {
+        /// What is counted.
+        nr_pages_mapped: u32,
+        /// What the pages add up to.
+        found: u32,
+    },
+    /// A counter that the rules do not keep.
+    #[error("I4: a counter is used that the rules do not keep")]
+    I4,
+}
+
+/// The counters of one folio.
+///
+/// Every operation takes the folio's [`Shape`], which has to be the same for its whole life. An
+/// unmapped folio equals `Mapcount::default()` in everything it answers, except that a folio whose
+/// owners are no longer tracked stays so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapcount<L: Layout = Wide>(Repr<L>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Repr<L: Layout> {
+    /// A small folio with its mappings, or a large one that was never mapped.
+    Small(u32),
+    /// A large folio.
+    Large(Box<Large<L>>),
+}
+
+impl<L: Layout> Default for Mapcount<L> {
+    fn default() -> Self {
+        Self(Repr::Small(0))
+    }
+}
+
+impl<L: Layout> Mapcount<L> {
+    /// A new anonymous folio, mapped entirely by `mm` (F.3.3).
+    pub fn new_anon(of: &Shape, mm: MmOwnerId, level: Level) -> (Self, Change) {
+        let mut new = Self::default();
+        let change = match level {
+            Level::Ptes => new.add_ptes(of, mm, 0..of.nr_pages()),
+            Level::Pmd => new.add_pmd(of, mm),
+        };
+        let Ok(change) = change else { unreachable!("a first mapping overflows no counter") };
+        (new, change)
+    }
+
+    /// Maps `pages` of the folio by one PTE each, for `mm` (F.3.1).
+    ///
+    /// # Errors
+    /// When the mappings cannot be counted; nothing has changed.
+    ///
+    /// # Panics
+    /// When `pages` is empty or not inside the folio, or the folio is hugetlb.
+    pub fn add_ptes(
+        &mut self,
+        of: &Shape,
+        mm: MmOwnerId,
+        pages: Range<u32>,
+    ) -> Result<Change, MapcountOverflow> {
+        check(of, &pages);
+        match self.made(of) {
+            Repr::Large(large) => large.add_ptes(of, mm, pages),
+            Repr::Small(count) => {
+                let large_mapcount = (*count).wrapping_sub(1).cast_signed();
+                if large_mapcount == i32::MAX {
+                    return Err(MapcountOverflow { large_mapcount, nr: 1 });
+                }
+                *count += 1;
+                Ok(Change::mapped(u32::from(*count == 1)))
+            }
+        }
+    }
+
+    /// Removes one PTE mapping of each of `pages` by `mm` (F.3.4).
+    ///
+    /// # Panics
+    /// When one of them is not mapped, or `pages` is empty or not inside the folio.
+    pub fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
+        check(of, &pages);
+        match &mut self.0 {
+            Repr::Large(large) => {
+                let is_mapped = !of.has_page_counts() || large.pages.are_mapped(pages.clone());
+                assert!(is_mapped, "pages {pages:?} are unmapped, and one is not mapped");
+                large.remove_ptes(of, mm, pages)
+            }
+            Repr::Small(count) => {
+                assert!(*count > 0, "a page is unmapped, and it is not mapped");
+                *count -= 1;
+                Change::unmapped(u32::from(*count == 0), false)
+            }
+        }
+    }
+
+    /// Maps the whole folio by a PMD entry of `mm`, or a hugetlb folio by its entry (F.3.2).
+    ///
+    /// # Errors
+    /// When the mapping cannot be counted; nothing has changed.
+    ///
+    /// # Panics
+    /// When the folio is small.
+    pub fn add_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Result<Change, MapcountOverflow> {
+        let Repr::Large(large) = self.made(of) else {
+            panic!("a PMD entry maps a folio of order {}", of.order.get())
+        };
+        large.add_pmd(of, mm)
+    }
+
+    /// Removes a PMD mapping of `mm` (F.3.5).
+    ///
+    /// # Panics
+    /// When the folio has none.
+    pub fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
+        self.large_mut().remove_pmd(of, mm)
+    }
+
+    /// Turns a PMD mapping of `mm` into a PTE for each page (F.3.6). The folio's references change
+    /// by `nr_pages - pmd_refs`, which the caller takes before.
+    ///
+    /// # Errors
+    /// When the mappings cannot be counted; nothing has changed.
+    ///
+    /// # Panics
+    /// When the folio has no PMD mapping.
+    pub fn split_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Result<Change, MapcountOverflow> {
+        self.large_mut().split_pmd(of, mm)
+    }
+
+    /// Mappings of the folio (F.2.1).
+    #[must_use]
+    pub fn mapcount(&self) -> u32 {
+        match &self.0 {
+            Repr::Small(count) => *count,
+            Repr::Large(large) => large.owners.mapcount(),
+        }
+    }
+
+    /// Whether anyone maps the folio.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.mapcount() > 0
+    }
+
+    /// PMD entries that map the folio.
+    #[must_use]
+    pub fn entire_mapcount(&self) -> u32 {
+        self.large().map_or(0, |large| large.entire_mapcount)
+    }
+
+    /// Whether the kernel takes the folio for shared: F.2.2 where owners are tracked, the older
+    /// guess F.2.3 where not.
+    #[must_use]
+    pub fn maybe_mapped_shared(&self, of: &Shape) -> bool {
+        let mapcount = self.mapcount();
+        match self.large() {
+            Some(large) if of.is_tracked() => large.owners.maybe_mapped_shared(),
+            Some(large) if of.kind == Kind::Normal && mapcount > 1 => {
+                large.entire_mapcount > 0 || mapcount > of.nr_pages() || large.pages.get(0) > 1
+            }
+            _ => mapcount > 1,
+        }
+    }
+
+    /// Mappings of `page` as `kpagecount` shows them (F.5.4): its own PTEs and the PMD entries, or
+    /// the folio's average.
+    #[must_use]
+    pub fn page_mapcount(&self, of: &Shape, page: u32) -> u32 {
+        match self.large() {
+            Some(large) if of.has_page_counts() => large.pages.get(page) + large.entire_mapcount,
+            Some(_) => self.average_mapcount(of),
+            None => self.mapcount(),
+        }
+    }
+
+    /// Mappings of a page on average, rounded to nearest, at least 1 when mapped (F.5.5).
+    #[must_use]
+    pub fn average_mapcount(&self, of: &Shape) -> u32 {
+        let entire = self.entire_mapcount();
+        let ptes = self.mapcount() - entire * of.pmd_refs();
+        let nr_pages = of.nr_pages();
+        match (ptes, of.kind) {
+            (0, _) | (_, Kind::Hugetlb) => entire,
+            _ => (ptes.saturating_add(nr_pages / 2) / nr_pages + entire).max(1),
+        }
+    }
+
+    /// Whether `page` counts as mapped by one process only: pagemap's exclusive bit and the
+    /// private pages of smaps, USS (F.5.4). A folio with one reference always does (F.5.6), since
+    /// it has at most one mapping.
+    #[must_use]
+    pub fn is_page_exclusive(&self, of: &Shape, page: u32) -> bool {
+        if of.rules.counts == MapcountRule::NoPageMapcount && self.large().is_some() {
+            return self.is_mapped() && !self.maybe_mapped_shared(of);
+        }
+        self.page_mapcount(of, page) == 1
+    }
+
+    /// What smaps divides `page` by for PSS; `numa_maps` shows the largest as `mapmax` (F.5.4).
+    #[must_use]
+    pub fn pss_divisor(&self, of: &Shape, page: u32) -> u32 {
+        self.page_mapcount(of, page).max(1)
+    }
+
+    /// Whether `mm` may write a PTE-mapped large folio in place, which holds `references` (E.3.3).
+    /// A small folio is decided by its references alone (E.3.2), not here.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_exclusive(
+        &self,
+        of: &Shape,
+        mm: MmOwnerId,
+        references: u64,
+    ) -> Result<(), NotExclusive> {
+        match self.large() {
+            Some(large) if of.is_tracked() => large.owners.try_exclusive(mm, || references),
+            _ => Err(NotExclusive::Untracked),
+        }
+    }
+
+    /// The owners of the folio, where they are tracked.
+    #[must_use]
+    pub fn owners(&self, of: &Shape) -> Option<State> {
+        of.is_tracked().then(|| self.large().map_or(State::UNMAPPED, |it| it.owners.snapshot()))
+    }
+
+    /// Checks I1 .. I4.
+    ///
+    /// # Errors
+    /// The first broken one.
+    pub fn validate(&self, of: &Shape) -> Result<(), Violation> {
+        match &self.0 {
+            Repr::Large(large) => large.validate(of),
+            Repr::Small(count) if is_large(of) && *count > 0 => Err(Violation::I4),
+            Repr::Small(_) => Ok(()),
+        }
+    }
+
+    /// The counters, on the heap when the folio is large.
+    fn made(&mut self, of: &Shape) -> &mut Repr<L> {
+        if let Repr::Small(0) = self.0
+            && is_large(of)
+        {
+            self.0 = Repr::Large(Box::new(Large::new(of)));
+        }
+        &mut self.0
+    }
+
+    fn large(&self) -> Option<&Large<L>> {
+        match &self.0 {
+            Repr::Small(_) => None,
+            Repr::Large(large) => Some(large),
+        }
+    }
+
+    fn large_mut(&mut self) -> &mut Large<L> {
+        let Repr::Large(large) = &mut self.0 else { panic!("the folio has no PMD mapping") };
+        large
+    }
+}
+
+fn is_large(of: &Shape) -> bool {
+    of.order.get() > 0
+}
+
+/// Refuses PTEs that cannot be there.
+fn check(of: &Shape, pages: &Range<u32>) {
+    assert!(
+        pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == Kind::Normal,
+        "pages {pages:?} of a folio of {}, {:?}",
+        of.nr_pages(),
+        of.kind
+    );
+}

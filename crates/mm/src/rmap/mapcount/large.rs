@@ -1,0 +1,176 @@
+//! The counters of one large folio and their transitions (BEHAVIOUR.md F.3, F.5).
+
+use std::ops::Range;
+
+use super::page_counts::PageCounts;
+use super::rules::{Kind, Shape};
+use super::{Change, Violation};
+use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
+
+/// Added to `nr_pages_mapped` while a PMD entry maps the folio (BEHAVIOUR.md 0.4).
+pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
+
+/// Counters of a large folio that is or was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Large<L: Layout> {
+    /// All mappings, and whose they are.
+    pub(super) owners: Owners<L>,
+    /// PMD entries that map the folio.
+    pub(super) entire_mapcount: u32,
+    /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 when not kept.
+    pub(super) nr_pages_mapped: u32,
+    /// PTE mappings of each page; zero when not kept.
+    pub(super) pages: PageCounts,
+}
+
+impl<L: Layout> Large<L> {
+    pub(super) fn new(of: &Shape) -> Self {
+        let owners =
+            if of.is_tracked() { Owners::new(of.rules.stop_above) } else { Owners::untracked() };
+        Self { owners, entire_mapcount: 0, nr_pages_mapped: 0, pages: PageCounts::ZERO }
+    }
+
+    /// F.3.1, F.5.2.
+    pub(super) fn add_ptes(
+        &mut self,
+        of: &Shape,
+        mm: MmOwnerId,
+        pages: Range<u32>,
+    ) -> Result<Change, MapcountOverflow> {
+        let nr = pages.end - pages.start;
+        let is_first = self.owners.add_mut(mm, nr)? == nr;
+        Ok(Change::mapped(self.count_ptes(of, pages, is_first)))
+    }
+
+    /// The page counters of new PTEs; how many pages are newly mapped.
+    fn count_ptes(&mut self, of: &Shape, pages: Range<u32>, is_first: bool) -> u32 {
+        if !of.has_page_counts() {
+            return if is_first { of.nr_pages() } else { 0 };
+        }
+        let nr_first = self.pages.add(pages, of.nr_pages());
+        self.nr_pages_mapped += nr_first;
+        if self.nr_pages_mapped < ENTIRELY_MAPPED { nr_first } else { 0 }
+    }
+
+    /// F.3.4, F.5.3.
+    pub(super) fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
+        let left = self.owners.remove_mut(mm, pages.end - pages.start);
+        if !of.has_page_counts() {
+            let is_part = (1..of.nr_pages()).contains(&left) && self.entire_mapcount == 0;
+            return Change::unmapped(if left == 0 { of.nr_pages() } else { 0 }, is_part);
+        }
+        let nr_last = self.pages.remove(pages, of.nr_pages());
+        self.nr_pages_mapped -= nr_last;
+        if self.nr_pages_mapped.is_multiple_of(ENTIRELY_MAPPED) {
+            self.pages = PageCounts::ZERO;
+        }
+        if self.nr_pages_mapped >= ENTIRELY_MAPPED {
+            return Change::NONE;
+        }
+        Change::unmapped(nr_last, nr_last > 0 && self.nr_pages_mapped > 0)
+    }
+
+    /// F.3.2, F.5.2.
+    pub(super) fn add_pmd(
+        &mut self,
+        of: &Shape,
+        mm: MmOwnerId,
+    ) -> Result<Change, MapcountOverflow> {
+        let is_first = self.owners.add_mut(mm, of.pmd_refs())? == of.pmd_refs();
+        Ok(self.count_pmd(of, is_first))
+    }
+
+    fn count_pmd(&mut self, of: &Shape, is_first: bool) -> Change {
+        self.entire_mapcount += 1;
+        let is_first_pmd = self.entire_mapcount == 1;
+        if of.kind == Kind::Hugetlb {
+            return Change::NONE;
+        }
+        let nr_pages = of.nr_pages();
+        let nr_new = match (of.has_page_counts(), is_first_pmd) {
+            (true, true) => {
+                let nr_ptes = self.nr_pages_mapped;
+                self.nr_pages_mapped += ENTIRELY_MAPPED;
+                nr_pages - nr_ptes
+            }
+            (false, _) if is_first => nr_pages,
+            _ => 0,
+        };
+        let pmd_mapped_pages = if is_first_pmd { i64::from(nr_pages) } else { 0 };
+        Change { pmd_mapped_pages, ..Change::mapped(nr_new) }
+    }
+
+    /// F.3.5, F.5.3.
+    pub(super) fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
+        let left = self.owners.remove_mut(mm, of.pmd_refs());
+        self.uncount_pmd(of, left)
+    }
+
+    fn uncount_pmd(&mut self, of: &Shape, left: u32) -> Change {
+        assert!(self.entire_mapcount > 0, "a PMD mapping is removed, and none is there");
+        self.entire_mapcount -= 1;
+        if of.kind == Kind::Hugetlb {
+            return Change::NONE;
+        }
+        let nr_pages = of.nr_pages();
+        let is_last_pmd = self.entire_mapcount == 0;
+        let change = match (of.has_page_counts(), is_last_pmd) {
+            (true, true) => {
+                self.nr_pages_mapped -= ENTIRELY_MAPPED;
+                let nr_last = nr_pages - self.nr_pages_mapped;
+                Change::unmapped(nr_last, (1..nr_pages).contains(&nr_last))
+            }
+            (false, true) if left == 0 => Change::unmapped(nr_pages, false),
+            (false, true) => Change::unmapped(0, left < nr_pages),
+            (_, false) => Change::NONE,
+        };
+        let pmd_mapped_pages = if is_last_pmd { -i64::from(nr_pages) } else { 0 };
+        Change { pmd_mapped_pages, ..change }
+    }
+
+    /// F.3.6: all pages by PTEs first, then without the PMD entry.
+    pub(super) fn split_pmd(
+        &mut self,
+        of: &Shape,
+        mm: MmOwnerId,
+    ) -> Result<Change, MapcountOverflow> {
+        let all = 0..of.nr_pages();
+        if of.pmd_refs() == of.nr_pages() {
+            // The PMD entry counted all pages already: no mapping comes or goes.
+            let mapped = Change::mapped(self.count_ptes(of, all, false));
+            return Ok(mapped + self.uncount_pmd(of, self.owners.mapcount()));
+        }
+        let mapped = self.add_ptes(of, mm, all)?;
+        Ok(mapped + self.remove_pmd(of, mm))
+    }
+
+    /// I1 .. I4 of [`super::Mapcount`].
+    pub(super) fn validate(&self, of: &Shape) -> Result<(), Violation> {
+        self.owners.validate().map_err(Violation::I1)?;
+        let mapcount = self.owners.mapcount();
+        let pmd = u64::from(self.entire_mapcount) * u64::from(of.pmd_refs());
+        if !of.has_page_counts() {
+            let is_clean = self.nr_pages_mapped == 0 && self.pages == PageCounts::ZERO;
+            let fits =
+                pmd <= mapcount.into() && (of.kind == Kind::Normal || pmd == mapcount.into());
+            return if !is_clean {
+                Err(Violation::I4)
+            } else if fits {
+                Ok(())
+            } else {
+                Err(Violation::I2 { mapcount, found: pmd })
+            };
+        }
+        let counts = (0..of.nr_pages()).map(|page| self.pages.get(page));
+        let found = pmd + counts.clone().map(u64::from).sum::<u64>();
+        if found != mapcount.into() {
+            return Err(Violation::I2 { mapcount, found });
+        }
+        let bias = if self.entire_mapcount > 0 { ENTIRELY_MAPPED } else { 0 };
+        let found = bias + counts.map(|count| u32::from(count > 0)).sum::<u32>();
+        if found != self.nr_pages_mapped {
+            return Err(Violation::I3 { nr_pages_mapped: self.nr_pages_mapped, found });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Which counters a kernel keeps and what it reads from them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Order;
+
+/// The three ways in which kernels count the mappings of a large folio (F.1, F.2, F.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapcountRule {
+    /// \[..6.14\] a count per page; sharing is guessed from the first page (F.2.3).
+    PerPageLikely,
+    /// \[6.15+\] a count per page, and two tracked owners (F.4).
+    PerPageTracked,
+    /// \[6.15+\], `NO_PAGE_MAPCOUNT`: tracked owners and no count per page (F.5).
+    NoPageMapcount,
+}
+
+/// What a PMD entry counts in the large mapcount (F.1, K.5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PmdCount {
+    /// One, and one reference, as in every kernel up to 7.2.
+    One,
+    /// As many as the folio has pages, and as many references. Differs: announced by the series,
+    /// in no kernel. Not combined with [`MapcountRule::PerPageLikely`], which keeps [`Self::One`]:
+    /// its guess reads a mapcount of 1 as one PMD entry.
+    AllPages,
+}
+
+/// Whether hugetlb folios have owners (E.3.8, K.5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HugetlbOwners {
+    /// No: shared means mapped more than once.
+    Untracked,
+    /// Yes. Differs: in no kernel, because a shared page table may map through one mm and unmap
+    /// through another. A caller that shares page tables must not use it.
+    Tracked,
+}
+
+/// How mappings are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapcountRules {
+    /// Which counters are kept.
+    pub counts: MapcountRule,
+    /// Owners are forgotten when a folio has more mappings than this (K.5.2). Differs: in no
+    /// kernel. `None` = never.
+    #[serde(default)]
+    pub stop_above: Option<u32>,
+    /// What a PMD entry counts.
+    pub pmd_counts: PmdCount,
+    /// Whether hugetlb folios have owners.
+    pub hugetlb: HugetlbOwners,
+}
+
+impl MapcountRules {
+    /// \[..6.14\].
+    pub const LINUX_6_12: Self = Self::linux(MapcountRule::PerPageLikely);
+    /// \[6.15+\] as distributions build it.
+    pub const LINUX_6_18: Self = Self::linux(MapcountRule::PerPageTracked);
+    /// \[6.15+\] with `NO_PAGE_MAPCOUNT`.
+    pub const NO_PAGE_MAPCOUNT: Self = Self::linux(MapcountRule::NoPageMapcount);
+
+    const fn linux(counts: MapcountRule) -> Self {
+        Self {
+            counts,
+            stop_above: None,
+            pmd_counts: PmdCount::One,
+            hugetlb: HugetlbOwners::Untracked,
+        }
+    }
+}
+
+/// What kind of large folio is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Page cache, shmem or anonymous memory.
+    Normal,
+    /// hugetlb: mapped as a whole only, absent from the mapped statistics (F.1.4).
+    Hugetlb,
+}
+
+/// What the counters need to know of their folio; they keep no copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Size of the folio; does not change while it is mapped.
+    pub order: Order,
+    /// What kind of folio it is.
+    pub kind: Kind,
+    /// The kernel's rules; the same for the life of the folio.
+    pub rules: MapcountRules,
+}
+
+impl Shape {
+    /// A folio of `order` that is not hugetlb.
+    #[must_use]
+    pub const fn new(order: Order, rules: MapcountRules) -> Self {
+        Self { order, kind: Kind::Normal, rules }
+    }
+
+    /// A hugetlb folio.
+    #[must_use]
+    pub const fn hugetlb(order: Order, rules: MapcountRules) -> Self {
+        Self { order, kind: Kind::Hugetlb, rules }
+    }
+
+    /// Pages of the folio.
+    #[must_use]
+    pub const fn nr_pages(&self) -> u32 {
+        1 << self.order.get()
+    }
+
+    /// Mappings that a PMD entry counts, and references that it must hold.
+    ///
+    /// With [`PmdCount::AllPages`] and a single reference, other references could pass for
+    /// mappings: equality of mapcount and references (E.3.7) would prove nothing.
+    #[must_use]
+    pub const fn pmd_refs(&self) -> u32 {
+        match (self.rules.pmd_counts, self.rules.counts, self.kind) {
+            (
+                PmdCount::AllPages,
+                MapcountRule::PerPageTracked | MapcountRule::NoPageMapcount,
+                Kind::Normal,
+            ) => self.nr_pages(),
+            _ => 1,
+        }
+    }
+
+    /// Whether a count per page and `nr_pages_mapped` are kept.
+    pub(super) const fn has_page_counts(&self) -> bool {
+        let by_rule = !matches!(self.rules.counts, MapcountRule::NoPageMapcount);
+        by_rule && matches!(self.kind, Kind::Normal)
+    }
+
+    /// Whether owners are tracked.
+    #[must_use]
+    pub const fn is_tracked(&self) -> bool {
+        match self.kind {
+            _ if matches!(self.rules.counts, MapcountRule::PerPageLikely) => false,
+            Kind::Normal => self.order.get() > 0,
+            Kind::Hugetlb => matches!(self.rules.hugetlb, HugetlbOwners::Tracked),
+        }
+    }
+}

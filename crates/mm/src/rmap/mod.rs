@@ -1,0 +1,46 @@
+//! Reverse map: how often a folio is mapped, and by whom (BEHAVIOUR.md F).
+//!
+//! Owns the counters of a folio. Does not own the folio, its reference count or the statistics of
+//! the machine: an operation returns what changes in them ([`Change`]), the caller adds it up.
+//!
+//! - [`owners`]: the large mapcount and the two owners of a large folio, a concurrent type;
+//! - [`mapcount`]: all counters of one folio, in the three modes that kernels are built with.
+//!
+//! # How a fault, fork and unmap use it
+//!
+//! ```
+//! use largefolio_mm::rmap::mapcount::{Level, Mapcount, MapcountRules, Shape};
+//! use largefolio_mm::rmap::owners::{NotExclusive, OwnerIds, Wide};
+//! use largefolio_mm::units::Order;
+//!
+//! let mut ids = OwnerIds::new::<Wide>();
+//! let (parent, child) = (ids.alloc()?, ids.alloc()?);
+//! let of = Shape::new(Order::new(4), MapcountRules::LINUX_6_18);
+//!
+//! // The first touch of 64 KiB of anonymous memory; the folio holds 16 references.
+//! let (mut folio, change) = Mapcount::<Wide>::new_anon(&of, parent, Level::Ptes);
+//! assert_eq!((folio.mapcount(), change.mapped_pages), (16, 16));
+//!
+//! // fork: 16 references more, then the mappings of the child.
+//! folio.add_ptes(&of, child, 0..16)?;
+//! assert!(folio.maybe_mapped_shared(&of));
+//! assert_eq!(folio.try_exclusive(&of, parent, 32), Err(NotExclusive::Shared));
+//!
+//! // The child exits: first its mappings, then 16 references. The parent may write in place.
+//! folio.remove_ptes(&of, child, 0..16);
+//! assert_eq!(folio.try_exclusive(&of, parent, 16), Ok(()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # References
+//!
+//! The reference count lives in the folio. Mapping takes references first and counts the mapping
+//! then; unmapping drops the mapping first and the references then (E.3.7). So the mapcount never
+//! exceeds the references, and equality means that nobody but mappings holds any. A PTE holds one
+//! reference, a PMD entry [`mapcount::Shape::pmd_refs`].
+
+pub mod mapcount;
+pub mod owners;
+
+pub use mapcount::{Change, Mapcount};
+pub use owners::{MmOwnerId, OwnerIds, Owners};

@@ -1,0 +1,164 @@
+//! The slot machine as a pure function: F.4's transitions over a plain struct.
+//!
+//! Owns the rules. Does not own memory or locks: [`super::Owners`] loads a [`State`], applies one
+//! transition and stores it back.
+
+use super::MapcountOverflow;
+use super::ids::MmOwnerId;
+
+/// One of the two owners a folio remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Who holds the slot; `None` = free.
+    pub owner: Option<MmOwnerId>,
+    /// Mappings recorded for the owner minus one, at most its true number; -1 = free.
+    pub mapcount: i32,
+}
+
+impl Slot {
+    /// A slot nobody holds.
+    pub const FREE: Self = Self { owner: None, mapcount: -1 };
+}
+
+/// What a transition has to respect beside the state itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest slot count, minus one ([`super::Layout::COUNT_MAX`]).
+    pub count_max: i32,
+    /// Tracking stops when the folio has more mappings than this; `u32::MAX` = never.
+    pub stop_above: u32,
+}
+
+/// Large mapcount and owners of one large folio. Counts are minus one, as in F.1.
+///
+/// Invariants ([`State::validate`]; `T`, `c0`, `c1`, `S` as in F.4):
+/// - I1: `T >= -1`; a slot is free, or it has an owner and a count of at least 0; two taken slots
+///   have different owners.
+/// - I2: `(c0 + 1) + (c1 + 1) <= T + 1`: mappings are never over-counted (F.4.1).
+/// - I3: S clear and `T >= 0`: one slot has a count of `T`, so its owner has all mappings.
+/// - I4: `T == -1`: S clear and both slots free.
+/// - I5: stopped: both slots free and S set, whatever `T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// `T`: mappings of the folio minus one.
+    pub large_mapcount: i32,
+    /// `c0` and `c1` with their owners.
+    pub slots: [Slot; 2],
+    /// `S`: more than one mm may map the folio.
+    pub is_shared: bool,
+    /// Tracking has stopped (K.5.2): shared until the folio is freed.
+    pub is_stopped: bool,
+}
+
+/// A broken invariant of a [`State`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{invariant} of owner tracking is broken: {state:?}")]
+pub struct Violation {
+    /// The invariant: `"I1"` to `"I5"` of [`State`].
+    pub invariant: &'static str,
+    /// The state.
+    pub state: State,
+}
+
+impl State {
+    /// Mapped by nobody.
+    pub const UNMAPPED: Self =
+        Self { large_mapcount: -1, slots: [Slot::FREE; 2], is_shared: false, is_stopped: false };
+
+    /// A counter without owners.
+    #[must_use]
+    pub const fn stopped(large_mapcount: i32) -> Self {
+        Self { large_mapcount, slots: [Slot::FREE; 2], is_shared: true, is_stopped: true }
+    }
+
+    /// Mappings of the folio.
+    #[must_use]
+    pub const fn mapcount(&self) -> u32 {
+        self.large_mapcount.wrapping_add(1).cast_unsigned()
+    }
+
+    /// F.4 Add: `nr` mappings by `mm`.
+    ///
+    /// # Errors
+    /// When the large mapcount would overflow; the state is as it was.
+    pub fn add(mut self, mm: MmOwnerId, nr: u32, limits: Limits) -> Result<Self, MapcountOverflow> {
+        self.large_mapcount = sum(self.large_mapcount, nr)?;
+        if self.is_stopped || self.mapcount() > limits.stop_above {
+            return Ok(Self::stopped(self.large_mapcount));
+        }
+        let Some(at) = self.slot_of(Some(mm)).or_else(|| self.slot_of(None)) else {
+            // Case 5: both slots belong to others; S is set already.
+            return Ok(self);
+        };
+        let is_new = self.slots[at].owner.is_none();
+        match sum(self.slots[at].mapcount, nr) {
+            Ok(mapcount) if mapcount <= limits.count_max => {
+                self.slots[at] = Slot { owner: Some(mm), mapcount };
+                self.is_shared |= is_new && mapcount != self.large_mapcount;
+            }
+            // The overflow rule of cases 1 and 2: its mappings become untracked ones.
+            Ok(_) | Err(_) => {
+                self.slots[at] = Slot::FREE;
+                self.is_shared = true;
+            }
+        }
+        Ok(self)
+    }
+
+    /// F.4 Remove: `nr` mappings by `mm`, which are there.
+    #[must_use]
+    pub fn remove(mut self, mm: MmOwnerId, nr: u32) -> Self {
+        self.large_mapcount = self.large_mapcount.wrapping_sub_unsigned(nr);
+        if self.is_stopped {
+            return self;
+        }
+        if let Some(at) = self.slot_of(Some(mm)) {
+            self.slots[at].mapcount = self.slots[at].mapcount.saturating_sub_unsigned(nr);
+            if self.slots[at].mapcount >= 0 {
+                return self;
+            }
+            self.slots[at] = Slot::FREE;
+        }
+        if self.slots.iter().any(|slot| slot.mapcount == self.large_mapcount) {
+            self.is_shared = false;
+        }
+        self
+    }
+
+    /// The slot that `owner` holds; the first free one for `None`.
+    #[must_use]
+    pub fn slot_of(&self, owner: Option<MmOwnerId>) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.owner == owner)
+    }
+
+    /// Checks I1 .. I5.
+    ///
+    /// # Errors
+    /// The first broken one.
+    pub fn validate(&self) -> Result<(), Violation> {
+        let [slot0, slot1] = self.slots;
+        let is_sound = |slot: Slot| (slot.mapcount >= 0) == slot.owner.is_some();
+        let is_free = slot0 == Slot::FREE && slot1 == Slot::FREE;
+        let recorded = i64::from(slot0.mapcount) + i64::from(slot1.mapcount) + 2;
+        let has_all = |slot: Slot| slot.mapcount == self.large_mapcount;
+        let is_unmapped = self.large_mapcount == -1;
+        let all = [
+            ("I1", self.large_mapcount >= -1),
+            ("I1", self.slots.into_iter().all(|slot| is_sound(slot) && slot.mapcount >= -1)),
+            ("I1", slot0.owner.is_none() || slot0.owner != slot1.owner),
+            ("I2", recorded <= i64::from(self.mapcount())),
+            ("I3", self.is_shared || is_unmapped || has_all(slot0) || has_all(slot1)),
+            ("I4", !is_unmapped || self.is_stopped || (is_free && !self.is_shared)),
+            ("I5", !self.is_stopped || (is_free && self.is_shared)),
+        ];
+        match all.into_iter().find(|(_, holds)| !holds) {
+            Some((invariant, _)) => Err(Violation { invariant, state: *self }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `count + nr`.
+pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
+    count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
+}

@@ -1,0 +1,3 @@
+mod golden;
+mod loom;
+mod small_world;

@@ -1,0 +1,517 @@
+//! Every interleaving of the lock protocol, by the model checker loom, in both layouts; and mutants
+//! of the protocol that the same scenarios have to catch.
+//!
+//! The protocol under test is the one that ships: [`Owners`] over loom's atomics. A mutant is a
+//! family of atomics that breaks one promise, or a caller that does.
+//!
+//! What loom leaves out: load buffering (a load that sees a store later in its own past), which
+//! the Acquire of the lock forbids here; and the loser's turns of the spin loop ([`set_bits`],
+//! [`Word`]).
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex};
+
+use loom::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use loom::thread;
+
+use super::super::atomics::{Atomics, CountCell, WordCell};
+use super::super::{Layout, MmOwnerId, Narrow, Owners, Wide};
+
+const A: MmOwnerId = MmOwnerId::new(1).unwrap();
+const B: MmOwnerId = MmOwnerId::new(2).unwrap();
+const C: MmOwnerId = MmOwnerId::new(3).unwrap();
+
+/// `word.fetch_or(bits, order)`, but for the store of an unchanged word. A waiter's `fetch_or`
+/// writes what it read, right behind it in the modification order, so nobody can tell; but loom
+/// would let it read its own stores for ever.
+fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+    // A word that never occurs, one mm in both slots: reads the newest value.
+    let mut expected = 5 << 32 | 5;
+    loop {
+        match word.compare_exchange(expected, expected | bits, order, Relaxed) {
+            Err(now) if now & bits == 0 => expected = now,
+            Ok(old) | Err(old) => return old,
+        }
+    }
+}
+
+/// What a mutant does to the word instead.
+trait Mutation {
+    /// The lock.
+    fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+        set_bits(word, bits, order)
+    }
+    /// The unlocking store.
+    fn store(word: &AtomicU64, value: u64, order: Ordering) {
+        word.store(value, order);
+    }
+}
+
+/// loom's atomics, changed by `M`.
+struct Loom<M>(PhantomData<M>);
+
+/// A word of either width, the narrow layout uses the low half; and who waits for its lock.
+///
+/// A waiter sleeps until the next store instead of spinning: loom would explore every number of
+/// turns. Waking orders what the lock orders anyway, store before the next lock.
+struct Word<M> {
+    cell: AtomicU64,
+    waiting: Mutex<Vec<thread::Thread>>,
+    mutation: PhantomData<M>,
+}
+
+impl<M: Mutation> WordCell for Word<M> {
+    fn new(value: u64) -> Self {
+        let waiting = Mutex::default();
+        Self { cell: AtomicU64::new(value), waiting, mutation: PhantomData }
+    }
+    fn load(&self, order: Ordering) -> u64 {
+        self.cell.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        M::store(&self.cell, value, order);
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
+        waiting.iter().for_each(thread::Thread::unpark);
+    }
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        let old = M::fetch_or(&self.cell, bits, order);
+        if old & bits != 0 {
+            // No other thread runs between the look and this: loom switches at its own operations.
+            self.waiting.lock().unwrap().push(thread::current());
+        }
+        old
+    }
+    fn wait(&self, _: u64) {
+        thread::park();
+    }
+}
+
+struct Count(AtomicI32);
+
+impl CountCell for Count {
+    fn new(value: i32) -> Self {
+        Self(AtomicI32::new(value))
+    }
+    fn load(&self, order: Ordering) -> i32 {
+        self.0.load(order)
+    }
+    fn store(&self, value: i32, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32> {
+        self.0.compare_exchange(current, new, Relaxed, Relaxed)
+    }
+}
+
+impl<M: Mutation> Atomics for Loom<M> {
+    type Wide = Word<M>;
+    type Narrow = Word<M>;
+    type Count = Count;
+}
+
+/// The protocol as it ships.
+struct Sound;
+impl Mutation for Sound {}
+
+/// Takes no lock: looks at the bit and goes on.
+struct NoLock;
+impl Mutation for NoLock {
+    fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+        word.load(order) & !bits
+    }
+}
+
+/// Takes the lock by a load and a store instead of one read-modify-write.
+struct LockInTwoSteps;
+impl Mutation for LockInTwoSteps {
+    fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+        let old = word.load(order);
+        word.store(old | bits, Relaxed);
+        old
+    }
+}
+
+/// Unlocks without Release.
+struct RelaxedUnlock;
+impl Mutation for RelaxedUnlock {
+    fn store(word: &AtomicU64, value: u64, _: Ordering) {
+        word.store(value, Relaxed);
+    }
+}
+
+/// Locks without Acquire.
+struct RelaxedLock;
+impl Mutation for RelaxedLock {
+    fn fetch_or(word: &AtomicU64, bits: u64, _: Ordering) -> u64 {
+        set_bits(word, bits, Relaxed)
+    }
+}
+
+/// Reads the half of slot 1 before it has the lock, and the half of slot 0 with it.
+struct TornRead;
+impl Mutation for TornRead {
+    fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+        let low = 2 * bits - 1;
+        let early = word.load(order);
+        (early & !low) | (set_bits(word, bits, order) & low)
+    }
+}
+
+/// Drops the re-evaluation of S: once set it is never cleared.
+struct StickyShared<L>(PhantomData<L>);
+impl<L: Layout> Mutation for StickyShared<L> {
+    fn store(word: &AtomicU64, value: u64, order: Ordering) {
+        word.store(value | word.load(Relaxed) & L::SHARED, order);
+    }
+}
+
+/// Forgets to unlock.
+struct NeverUnlocks;
+impl Mutation for NeverUnlocks {
+    fn store(_: &AtomicU64, _: u64, _: Ordering) {}
+}
+
+/// A folio and the reference count beside it, in the order of E.3.7.
+struct Folio<L: Layout, M: Mutation> {
+    owners: Owners<L, Loom<M>>,
+    refs: AtomicU32,
+}
+
+impl<L: Layout, M: Mutation> Folio<L, M> {
+    /// Mapped `nr` times by A, with `pins` references beside the mappings.
+    fn new(nr: u32, pins: u32, stop_above: Option<u32>) -> Self {
+        let owners = Owners::new(stop_above);
+        owners.add(A, nr).unwrap();
+        Self { owners, refs: AtomicU32::new(nr + pins) }
+    }
+
+    fn map(&self, mm: MmOwnerId, nr: u32) {
+        self.refs.fetch_add(nr, Relaxed);
+        self.owners.add(mm, nr).unwrap();
+    }
+
+    fn unmap(&self, mm: MmOwnerId, nr: u32) {
+        self.owners.remove(mm, nr);
+        self.refs.fetch_sub(nr, Release);
+    }
+
+    /// E.3.7 the wrong way round.
+    fn unmap_references_first(&self, mm: MmOwnerId, nr: u32) {
+        self.refs.fetch_sub(nr, Release);
+        self.owners.remove(mm, nr);
+    }
+
+    fn references(&self) -> u64 {
+        self.refs.load(Acquire).into()
+    }
+
+    fn is_exclusive(&self, mm: MmOwnerId) -> bool {
+        self.owners.try_exclusive(mm, || self.references()).is_ok()
+    }
+
+    /// Drops the second half of E.3.3: no lock, no second look.
+    fn is_exclusive_at_a_glance(&self) -> bool {
+        !self.owners.maybe_mapped_shared() && u64::from(self.owners.mapcount()) == self.references()
+    }
+
+    /// What holds when all threads are done and A, B and C have `truth` mappings.
+    fn check(&self, truth: [u32; 3]) {
+        let state = self.owners.snapshot();
+        state.validate().unwrap();
+        assert_eq!(state.mapcount(), truth.iter().sum::<u32>());
+        for slot in state.slots {
+            let Some(owner) = slot.owner else { continue };
+            let nr = truth[owner.get() as usize - 1];
+            assert!(slot.mapcount.cast_unsigned() < nr, "over-counted: {state:?}");
+        }
+    }
+}
+
+/// Runs `threads` beside each other from `start` in every interleaving, then `end`.
+fn explore<F: Send + Sync + 'static, const N: usize>(
+    start: fn() -> F,
+    threads: [fn(&F); N],
+    end: fn(&F),
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let folio = Arc::new(start());
+        let [first, others @ ..] = threads.as_slice() else { unreachable!("a thread") };
+        let spawn = |run: &fn(&F)| {
+            let (folio, run) = (Arc::clone(&folio), *run);
+            thread::spawn(move || run(&folio))
+        };
+        let others: Vec<_> = others.iter().map(spawn).collect();
+        first(&folio);
+        for other in others {
+            other.join().unwrap();
+        }
+        end(&folio);
+    });
+}
+
+/// Three mms map and unmap; the counts and the owners are right in the end.
+fn three_mms_come_and_go<L: Layout, M: Mutation>()
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    explore(
+        || Folio::<L, M>::new(2, 0, None),
+        [
+            |folio: &Folio<L, M>| {
+                folio.owners.remove(A, 1);
+            },
+            |folio| {
+                folio.owners.add(B, 2).unwrap();
+            },
+            |folio| {
+                folio.owners.add(C, 1).unwrap();
+            },
+        ],
+        |folio| {
+            folio.check([1, 2, 1]);
+            assert!(folio.owners.maybe_mapped_shared());
+        },
+    );
+}
+
+/// Two mms come at the same time: one gets the free slot.
+fn two_mms_come<L: Layout, M: Mutation>()
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    explore(
+        || Folio::<L, M>::new(1, 0, None),
+        [|folio: &Folio<L, M>| folio.map(B, 1), |folio| folio.map(C, 1)],
+        |folio| {
+            folio.check([1, 1, 1]);
+            assert!(folio.owners.maybe_mapped_shared());
+        },
+    );
+}
+
+/// Two mms: when one has left, the other is known to be alone.
+fn the_survivor_of_two_is_exclusive<L: Layout, M: Mutation>()
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    explore(
+        || Folio::<L, M>::new(1, 0, None),
+        [
+            |folio: &Folio<L, M>| folio.map(A, 1),
+            |folio| {
+                folio.map(B, 1);
+                folio.unmap(B, 1);
+            },
+        ],
+        |folio| {
+            folio.check([2, 0, 0]);
+            assert!(!folio.owners.maybe_mapped_shared());
+            assert!(folio.is_exclusive(A));
+        },
+    );
+}
+
+/// B holds a reference all the time and turns it into a mapping: A never is the only user,
+/// whenever it asks.
+fn a_reference_turned_mapping<L: Layout, M: Mutation>(is_exclusive: fn(&Folio<L, M>) -> bool)
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    let asks = move |folio: &Folio<L, M>| assert!(!is_exclusive(folio), "false exclusive");
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let folio = Arc::new(Folio::<L, M>::new(2, 1, None));
+        let beside = Arc::clone(&folio);
+        let b = thread::spawn(move || {
+            beside.owners.add(B, 1).unwrap();
+        });
+        asks(&folio);
+        b.join().unwrap();
+        asks(&folio);
+        folio.check([2, 1, 0]);
+    });
+}
+
+/// A pinned folio loses a mapping by another thread of A: the pin is never taken for a mapping.
+fn a_pin_is_no_mapping<M: Mutation>(unmap: fn(&Folio<Wide, M>, MmOwnerId, u32))
+where
+    Folio<Wide, M>: Send + Sync + 'static,
+{
+    loom::model(move || {
+        let folio = Arc::new(Folio::<Wide, M>::new(3, 1, None));
+        let beside = Arc::clone(&folio);
+        let other = thread::spawn(move || unmap(&beside, A, 1));
+        assert!(!folio.is_exclusive(A), "false exclusive");
+        other.join().unwrap();
+        folio.check([2, 0, 0]);
+    });
+}
+
+/// A asks while B leaves and C comes: B or C maps the folio at any time, or holds a reference.
+fn three_with_a_query<L: Layout, M: Mutation>()
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    explore(
+        || {
+            let folio = Folio::<L, M>::new(2, 0, None);
+            folio.map(B, 1);
+            folio.refs.fetch_add(1, Relaxed);
+            folio
+        },
+        [
+            |folio: &Folio<L, M>| assert!(!folio.is_exclusive(A), "false exclusive"),
+            |folio| folio.unmap(B, 1),
+            |folio| {
+                folio.owners.add(C, 1).unwrap();
+            },
+        ],
+        |folio| {
+            folio.check([2, 0, 1]);
+            assert!(folio.owners.maybe_mapped_shared());
+        },
+    );
+}
+
+/// Tracking stops in the middle: no mapping is lost between lock and compare-and-exchange.
+fn tracking_stops_beside_others<L: Layout, M: Mutation>()
+where
+    Folio<L, M>: Send + Sync + 'static,
+{
+    explore(
+        || Folio::<L, M>::new(2, 0, Some(2)),
+        [
+            |folio: &Folio<L, M>| {
+                folio.owners.remove(A, 1);
+            },
+            |folio| {
+                folio.owners.add(B, 2).unwrap();
+            },
+        ],
+        |folio| {
+            folio.check([1, 2, 0]);
+            assert!(folio.owners.snapshot().is_stopped);
+        },
+    );
+    explore(
+        || Folio::<L, M>::new(2, 0, Some(2)),
+        [
+            |folio: &Folio<L, M>| {
+                folio.owners.add(B, 1).unwrap();
+            },
+            |folio| {
+                folio.owners.add(C, 2).unwrap();
+                folio.owners.remove(C, 1);
+            },
+        ],
+        |folio| {
+            folio.check([2, 1, 1]);
+            assert!(folio.owners.maybe_mapped_shared());
+        },
+    );
+}
+
+/// What loom says when no thread can go on, and when it has explored too long.
+const DEADLOCK: &str = "deadlock";
+const ENDLESS: &str = "Model exceeded maximum number of branches";
+
+/// A scenario that has to fail by one of its assertions.
+fn is_caught(what: &str, scenario: fn()) {
+    let said = failure(what, scenario);
+    assert!(!said.contains(DEADLOCK) && !said.contains(ENDLESS), "{what}: {said}");
+}
+
+/// What a scenario that has to fail says.
+fn failure(what: &str, scenario: fn()) -> String {
+    let Err(said) = catch_unwind(AssertUnwindSafe(scenario)) else {
+        panic!("the mutant {what} is not caught")
+    };
+    let text = said.downcast_ref::<&str>().map(ToString::to_string);
+    said.downcast_ref::<String>().cloned().or(text).unwrap_or_default()
+}
+
+#[test]
+fn three_mms_keep_the_counts_wide() {
+    three_mms_come_and_go::<Wide, Sound>();
+}
+
+#[test]
+fn three_mms_keep_the_counts_narrow() {
+    three_mms_come_and_go::<Narrow, Sound>();
+}
+
+#[test]
+fn two_mms_are_exact() {
+    two_mms_come::<Wide, Sound>();
+    two_mms_come::<Narrow, Sound>();
+    the_survivor_of_two_is_exclusive::<Wide, Sound>();
+    the_survivor_of_two_is_exclusive::<Narrow, Sound>();
+}
+
+#[test]
+fn no_query_gives_a_false_exclusive() {
+    a_reference_turned_mapping::<Wide, Sound>(|folio| folio.is_exclusive(A));
+    a_reference_turned_mapping::<Narrow, Sound>(|folio| folio.is_exclusive(A));
+    a_pin_is_no_mapping::<Sound>(Folio::unmap);
+}
+
+#[test]
+fn a_query_beside_two_others_gives_no_false_exclusive_wide() {
+    three_with_a_query::<Wide, Sound>();
+}
+
+#[test]
+fn a_query_beside_two_others_gives_no_false_exclusive_narrow() {
+    three_with_a_query::<Narrow, Sound>();
+}
+
+#[test]
+fn stopping_loses_no_mapping() {
+    tracking_stops_beside_others::<Wide, Sound>();
+    tracking_stops_beside_others::<Narrow, Sound>();
+}
+
+#[test]
+fn mutants_of_the_lock_are_caught() {
+    is_caught("missing lock", three_mms_come_and_go::<Wide, NoLock>);
+    is_caught("lock in two steps", three_mms_come_and_go::<Wide, LockInTwoSteps>);
+    assert!(failure("no unlock", three_mms_come_and_go::<Wide, NeverUnlocks>).contains(DEADLOCK));
+    is_caught("missing lock, narrow", three_mms_come_and_go::<Narrow, NoLock>);
+}
+
+#[test]
+fn mutants_of_the_memory_order_are_caught() {
+    is_caught("relaxed unlock", three_mms_come_and_go::<Wide, RelaxedUnlock>);
+    is_caught("relaxed lock", three_mms_come_and_go::<Wide, RelaxedLock>);
+    is_caught("relaxed lock, narrow", three_mms_come_and_go::<Narrow, RelaxedLock>);
+}
+
+#[test]
+fn a_torn_read_is_caught() {
+    is_caught("torn read", two_mms_come::<Wide, TornRead>);
+    is_caught("torn read, narrow", two_mms_come::<Narrow, TornRead>);
+}
+
+#[test]
+fn a_dropped_re_evaluation_is_caught() {
+    is_caught("sticky shared", the_survivor_of_two_is_exclusive::<Wide, StickyShared<Wide>>);
+    is_caught(
+        "sticky shared, narrow",
+        the_survivor_of_two_is_exclusive::<Narrow, StickyShared<Narrow>>,
+    );
+    is_caught("no second look", || {
+        a_reference_turned_mapping::<Wide, Sound>(Folio::is_exclusive_at_a_glance);
+    });
+}
+
+#[test]
+fn references_dropped_before_the_mapping_are_caught() {
+    is_caught("references first", || {
+        a_pin_is_no_mapping::<Sound>(Folio::unmap_references_first);
+    });
+}
