@@ -421,6 +421,8 @@ void start(s64 *stack)
     if (!arg.file || !arg.trace || !arg.pattern) {
         fatal("file=, trace= and", "pattern= are needed", 0);
     }
+    /* PR_SET_PDEATHSIG: whoever started this holds the filesystem and the instance. */
+    sys2(SYS_prctl, 1, 9);
     if (traced.cpu / 64 >= sizeof mask / sizeof *mask) { fatal("no processor", "cpu=", 0); }
     mask[traced.cpu / 64] = 1UL << (traced.cpu % 64);
     must(sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask), "processor of", "cpu=");
