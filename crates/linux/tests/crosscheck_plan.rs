@@ -110,7 +110,8 @@ fn where_thp_is_off_only_workloads_that_ask_for_it_are_skipped() {
         assert!(plan.skipped.iter().any(|one| one.name.contains("huge_stride999")));
         assert!(plan.nr_workloads() > 150, "{}", plan.nr_workloads());
     }
-    let plan = Plan::new(&Selection::default(), &Facts { thp: Thp::Always, ..facts() }, "").unwrap();
+    let plan =
+        Plan::new(&Selection::default(), &Facts { thp: Thp::Always, ..facts() }, "").unwrap();
     assert!(plan.skipped.iter().all(|one| !one.reason.contains("transparent")));
 }
 
@@ -136,7 +137,8 @@ fn a_selection_without_workloads_says_why() {
 
 #[test]
 fn a_workload_of_the_users_is_named_like_the_others() {
-    let custom = Custom::parse(&words("prot=rx advice=huge pattern=stride7 n=100 file=16M")).unwrap();
+    let custom =
+        Custom::parse(&words("prot=rx advice=huge pattern=stride7 n=100 file=16M")).unwrap();
     let selection = Selection { windows_kb: vec![256], ..Selection::default() };
     let plan = Plan::custom(&custom, &selection, &facts(), "").unwrap();
     let names: Vec<_> = plan.groups.iter().map(|group| &group.workloads[0].name).collect();
