@@ -42,7 +42,7 @@ fn left_behind(pid: u32) -> Vec<String> {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
         found.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
     }
-    let own = format!("largefolio-crosscheck-{pid}");
+    let own = format!("folio-crosscheck-{pid}");
     for tracing in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
         let path = format!("{tracing}/instances/{own}");
         found.extend(fs::metadata(&path).is_ok().then_some(path));
@@ -141,7 +141,8 @@ fn recording_in_a_process_of_its_own() {
     let long = workload("pattern=rand n=100000 settle=10000 file=64M");
     println!("\ngo");
     let error = place.record(&long, Pause::Usual).unwrap_err();
-    drop((place, recorder));
+    drop(place);
+    drop(recorder);
     let CrosscheckError::Interrupted(signal) = error else { panic!("{error}") };
     std::process::exit(signal);
 }

@@ -349,7 +349,10 @@ pub(super) fn decisive(page: u64) -> Vec<Row> {
     let pmd = page / 8;
     let nohugepmd = Row::actions("nohugepmd", "r", "huge", "t0,t5/1,p/1")
         .with("also", format!("r,shared,nohuge,0,0,{}", 2 * pmd));
-    vec![backfull, eof_guard(page), nohugepmd, markers(page)]
+    let mut rows = vec![backfull, nohugepmd, markers(page)];
+    // A PMD folio of 64K pages is larger than the file.
+    rows.extend((page <= 16384).then(|| eof_guard(page)));
+    rows
 }
 
 /// B.5.6: sixty misses, the last PMD folio of the file mapped seventy times, sixty misses. If
