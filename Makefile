@@ -22,7 +22,7 @@ test: setup
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 
-## Boots packaged kernels under QEMU and records what they do; kernels already recorded are skipped.
+## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 recordings:
 	scripts/recordings/record.py --all
 

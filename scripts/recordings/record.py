@@ -128,6 +128,8 @@ def main():
     is_complete = True
     for variant in args.variant or packages.FLAVOURS:
         for version in packages.VERSIONS if args.all else args.versions:
+            if args.all and (version, variant) in packages.NOT_PACKAGED:
+                continue
             try:
                 failed = record(work, version, variant, args.out)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
