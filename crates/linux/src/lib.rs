@@ -2,4 +2,5 @@
 //!
 //! Reading order: [`record`] (a program's memory references into a trace file).
 
+pub mod crosscheck;
 pub mod record;

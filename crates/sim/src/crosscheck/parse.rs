@@ -169,6 +169,20 @@ impl Reader {
             ["B", ref at @ ..] => Action::Read(self.file_io(at)?),
             ["X", ref at @ ..] => Action::Write(self.file_io(at)?),
             ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
+            ["V", advice, addr, len] => {
+                Action::AdviseBytes(advice.to_owned(), hex(addr)?, number(len)?)
+            }
+            ["L", advice, open, pos, len] => {
+                let (pos, len_bytes) = (number(pos)?, number(len)?);
+                Action::AdviseFile(advice.to_owned(), FileIo { pos, len_bytes, open: id_of(open)? })
+            }
+            ["Y", area, from, len, to, to_len] => Action::Remap {
+                area: id_of(area)?,
+                from: (hex(from)?, number(len)?),
+                to: (hex(to)?, number(to_len)?),
+            },
+            ["Z", space] => Action::Switch(id_of(space)?),
+            ["Z", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
             ["p", area] => Action::Point(id_of(area)?),
             ["p", _, run] => {
                 let step = self.recording.steps.last_mut().ok_or("a point before any action")?;

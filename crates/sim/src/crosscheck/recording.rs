@@ -127,6 +127,23 @@ pub enum Action {
     Write(FileIo),
     /// `madvise` over a whole mapping.
     Advise(String, u32),
+    /// `madvise` over bytes: advice, first, length.
+    AdviseBytes(String, u64, u64),
+    /// `posix_fadvise` and `readahead`: advice, and the range.
+    AdviseFile(String, FileIo),
+    /// Moved or resized a mapping; its new number.
+    Remap {
+        /// Number it has from here on.
+        area: u32,
+        /// First byte and length before.
+        from: (u64, u64),
+        /// First byte and length after.
+        to: (u64, u64),
+    },
+    /// What follows is done in this address space.
+    Switch(u32),
+    /// The second address space is a copy of the first.
+    Fork(u32, u32),
     /// Looked at what is mapped.
     Point(u32),
 }

@@ -1,0 +1,129 @@
+//! A tracefs instance of our own: the events of one filesystem and one program.
+//!
+//! Invariant I1: the instance is removed when the value is dropped; nothing else of the system's
+//! tracing is touched.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::ProgramError;
+
+const ROOT: &str = "/sys/kernel/tracing";
+/// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
+/// million of them fit.
+const BUFFER_KB: u32 = 256 << 10;
+
+/// Events of files, in the order of the bits of `events=` (`probe/trace.h`).
+const FILE_EVENTS: [&str; 9] = [
+    "filemap/mm_filemap_add_to_page_cache",
+    "filemap/mm_filemap_delete_from_page_cache",
+    "filemap/mm_filemap_fault",
+    "filemap/mm_filemap_map_pages",
+    "filemap/mm_filemap_get_pages",
+    "readahead/page_cache_ra_order",
+    "readahead/page_cache_ra_unbounded",
+    "readahead/page_cache_sync_ra",
+    "readahead/page_cache_async_ra",
+];
+/// Without these there is nothing to compare, or no order to compare it in.
+const NEEDED: [&str; 3] =
+    ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault", FAULTS[0]];
+const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
+
+/// The instance.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    path: PathBuf,
+    /// Bit n: the kernel has event n.
+    pub(crate) events: u64,
+}
+
+impl Instance {
+    /// Sets up an instance for files of the device `s_dev` (the kernel's number).
+    pub(crate) fn new(s_dev: u64, cpu: usize) -> Result<Self, ProgramError> {
+        let root = Path::new(ROOT);
+        if !root.join("instances").is_dir() {
+            return Err(ProgramError::NoTracefs);
+        }
+        let path = root.join("instances").join(format!("largefolio-{}", std::process::id()));
+        fs::create_dir(&path).map_err(ProgramError::os("create a tracefs instance"))?;
+        let mut instance = Self { path, events: 0 };
+        instance.set("tracing_on", "0")?;
+        instance.set("options/overwrite", "0")?;
+        instance.set("options/event-fork", "1")?;
+        instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
+        for (nr, event) in FILE_EVENTS.iter().enumerate() {
+            if instance.enable(event, Some(s_dev)) {
+                instance.events |= 1 << nr;
+            } else if NEEDED.contains(event) {
+                return Err(ProgramError::NoEvent(event));
+            }
+        }
+        for event in FAULTS {
+            if !instance.enable(event, None) {
+                return Err(ProgramError::NoEvent(event));
+            }
+        }
+        Ok(instance)
+    }
+
+    fn enable(&self, event: &str, s_dev: Option<u64>) -> bool {
+        let filter = s_dev.map(|s_dev| format!("s_dev=={s_dev}"));
+        let is_filtered =
+            filter.is_none_or(|filter| self.set(&format!("events/{event}/filter"), &filter).is_ok());
+        is_filtered && self.set(&format!("events/{event}/enable"), "1").is_ok()
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), ProgramError> {
+        fs::write(self.path.join(name), value).map_err(ProgramError::os("set up tracing"))
+    }
+
+    /// Where marks are written.
+    pub(crate) fn marker(&self) -> Result<File, ProgramError> {
+        OpenOptions::new()
+            .write(true)
+            .open(self.path.join("trace_marker"))
+            .map_err(ProgramError::os("open trace_marker"))
+    }
+
+    /// Traces the process `tid` and its children from now on.
+    pub(crate) fn start(&self, tid: i32) -> io::Result<()> {
+        fs::write(self.path.join("set_event_pid"), tid.to_string())?;
+        fs::write(self.path.join("tracing_on"), "1")
+    }
+
+    /// Stops tracing; the trace.
+    pub(crate) fn stop(&self) -> Result<String, ProgramError> {
+        self.set("tracing_on", "0")?;
+        let lost = self.lost();
+        if lost > 0 {
+            return Err(ProgramError::Lost(lost));
+        }
+        fs::read_to_string(self.path.join("trace")).map_err(ProgramError::os("read the trace"))
+    }
+
+    fn lost(&self) -> u64 {
+        let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
+        let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
+        let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
+        stats
+            .flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>())
+            .sum()
+    }
+}
+
+/// Events lost according to one line of `per_cpu/cpuN/stats`.
+fn lost_of(line: &str) -> Option<u64> {
+    let (key, value) = line.split_once(": ")?;
+    let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
+    if is_loss { value.trim().parse().ok() } else { None }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Fails only while somebody reads it.
+        let _ = fs::write(self.path.join("tracing_on"), "0");
+        let _ = fs::remove_dir(&self.path);
+    }
+}
