@@ -212,9 +212,13 @@ fn header(stage: &Stage, plan: &ProgramPlan, events: u64) -> Result<String, Prog
     let release = release.trim();
     let name = Path::new(plan.command.first().map_or(OsStr::new(""), |name| name));
     let name = name.file_name().unwrap_or_default().to_string_lossy().replace(' ', "_");
+    let io = match plan.disk {
+        DiskKind::Synchronous => "within",
+        DiskKind::Loop => "later",
+    };
     Ok(format!(
         "# kernel={release} variant=live arch=x86-64 fs={} page=4096 ra_pages={} \
-         max_sectors_kb={} events={events} lost=0 settle=0 program={name}\n",
+         max_sectors_kb={} events={events} lost=0 settle=0 io={io} program={name}\n",
         plan.filesystem,
         plan.window_kib / 4,
         stage.disk.max_io_kib()?,

@@ -116,6 +116,7 @@ impl Reader {
         header.events = value("events")?;
         header.nr_lost = value("lost")?.unwrap_or(0);
         header.settle_us = value("settle")?.unwrap_or(1500);
+        header.reads_within_call = text("io") == "within";
         // A recording of a self-built kernel describes its one mapping here.
         if header.events.is_none() && text("map") != "none" && header.program.is_none() {
             let area = AreaSpec {

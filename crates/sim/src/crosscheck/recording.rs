@@ -54,6 +54,8 @@ pub struct Header {
     pub nr_lost: u64,
     /// Microseconds between steps; 0 = I/O may be in flight.
     pub settle_us: u64,
+    /// The device reads within the call that asks: nothing is ever in flight.
+    pub reads_within_call: bool,
 }
 
 /// One mapping.
@@ -265,10 +267,12 @@ pub struct AreaEnd {
 
 impl Recording {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
-    /// read" is taken from the recording: real programs, and workloads without a pause.
+    /// read" is taken from the recording: programs and workloads without a pause, on a device
+    /// that reads some time after it was asked.
     #[must_use]
     pub fn takes_io_in_flight(&self) -> bool {
-        self.header.program.is_some() || self.header.settle_us == 0
+        let has_no_pause = self.header.program.is_some() || self.header.settle_us == 0;
+        has_no_pause && !self.header.reads_within_call
     }
 
     /// Version of the kernel: `6.18` for `6.18.15+deb13-cloud-amd64`; `None` when the release does
