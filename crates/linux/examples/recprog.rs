@@ -7,6 +7,6 @@ fn main() {
     let out = args.next().unwrap();
     let plan = ProgramPlan { command: args.collect(), filesystem: fs, window_kib, disk };
     let r = record_program(&plan).unwrap();
-    eprintln!("{:?} files {} unknown {:?}", r.status, r.nr_files, r.unknown);
+    eprintln!("removed {} {:?} files {} unknown {:?}", r.nr_removed, r.status, r.nr_files, r.unknown);
     std::fs::write(out, r.text).unwrap();
 }

@@ -62,9 +62,14 @@ pub struct ProgramRecording {
     pub status: ExitStatus,
     /// Files it used.
     pub nr_files: usize,
+    /// Folios somebody else took out of the page cache meanwhile (reclaim, DAMON, `drop_caches`).
+    pub nr_removed: u64,
     /// Calls that move file pages in ways a recording cannot say, with their number.
     pub unknown: BTreeMap<&'static str, u64>,
 }
+
+/// A run during which reclaim took folios of the program away is recorded again, so often.
+const NR_TRIES: usize = 5;
 
 /// Device, filesystem and the copies on it.
 struct Stage {
@@ -107,8 +112,17 @@ fn record_here(plan: &ProgramPlan) -> Result<ProgramRecording, ProgramError> {
     }
     disk::private_mounts()?;
     let mut stage = Stage::new(plan, &files)?;
-    stage.remount(plan.window_kib)?;
-    run_on(&stage, plan, &program)
+    let mut recording = None;
+    for _ in 0..NR_TRIES {
+        stage.remount(plan.window_kib)?;
+        let made = run_on(&stage, plan, &program)?;
+        if made.nr_removed == 0 {
+            return Ok(made);
+        }
+        recording = Some(made);
+    }
+    let Some(recording) = recording else { unreachable!("it is tried at least once") };
+    Ok(recording)
 }
 
 impl Stage {
@@ -178,8 +192,8 @@ fn run_on(
     let cpu = 0;
     let instance = Instance::new(u64::from(major) << 20 | u64::from(minor), cpu)?;
     let marker = instance.marker()?;
-    let mut starter = |tid| instance.start(tid);
-    let mut marks = Marks::new(marker, found.dev(), &mut starter);
+    let mut follow = |tids: &_| instance.follow(tids);
+    let mut marks = Marks::new(marker, found.dev(), &mut follow);
     let status = tracer::run(program, Some(cpu), &mut marks)
         .map_err(ProgramError::os("run the program"))?;
     let trace = instance.stop()?;
@@ -193,7 +207,6 @@ fn run_on(
         elf::reads(&path, is_interpreter)
     };
     let body = convert::convert(&trace, &Source { exec_reads: &exec_reads })?;
-    eprintln!("nested {} unasked {}", body.nr_nested, body.nr_unasked);
     let mut text = header(stage, plan, instance.events)?;
     for (inode, number) in &body.files {
         let used = files.get(inode);
@@ -203,7 +216,7 @@ fn run_on(
     }
     text.push_str(&body.text);
     text.push_str("E 0\n");
-    Ok(ProgramRecording { text, status, nr_files: body.files.len(), unknown })
+    Ok(ProgramRecording { text, status, nr_files: body.files.len(), nr_removed: body.nr_removed, unknown })
 }
 
 fn header(stage: &Stage, plan: &ProgramPlan, events: u64) -> Result<String, ProgramError> {

@@ -98,6 +98,18 @@ pub struct Step {
     pub hits: Vec<Hit>,
     /// Pages of a mapping present now, for [`Action::Point`].
     pub present: Vec<Run>,
+    /// Model: the touched page was mapped already.
+    pub was_mapped: bool,
+}
+
+impl Step {
+    /// Pages that faulted: none, or the one that was touched.
+    pub(super) fn faults(&self) -> Vec<u64> {
+        match self.action {
+            Action::Touch { index, .. } if !self.was_mapped => vec![index],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What the program did.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use largefolio_mm::fault::Access;
+use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
@@ -145,6 +145,7 @@ impl Replay {
 
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
+        let mut was_mapped = false;
         match &step.action {
             Action::Start | Action::Point(_) => {}
             Action::Open(open, file) => {
@@ -165,7 +166,7 @@ impl Replay {
                 if is_program || self.waits.contains(&nr) {
                     self.lock_cached(*area, PageIndex(*index));
                 }
-                self.touch((*index, *area), *access)?;
+                was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
                 let open = self.open_of(*io)?;
@@ -188,7 +189,7 @@ impl Replay {
                 self.spaces.insert(*to, child);
             }
         }
-        Ok(self.observed())
+        Ok(Step { action: step.action.clone(), was_mapped, ..self.observed() })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -209,7 +210,8 @@ impl Replay {
         self.areas.get(&id).ok_or_else(|| format!("no mapping {id}"))
     }
 
-    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<(), String> {
+    /// Whether the page was mapped already.
+    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<bool, String> {
         let area = self.area(area)?;
         let (first, end) = (area.first, area.first + area.nr_pages);
         if !(first..end).contains(&index) {
@@ -222,7 +224,8 @@ impl Replay {
             Touch::AsMapped => Access::Read,
         };
         let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
-        self.memory.touch(self.mm, addr, access).map(|_| ()).map_err(|e| e.to_string())
+        let touched = self.memory.touch(self.mm, addr, access).map_err(|e| e.to_string())?;
+        Ok(touched.outcome == Outcome::Hit)
     }
 
     /// The folio of a mapping's page, where it is cached.

@@ -21,11 +21,11 @@ pub(crate) struct Source<'a> {
 /// A trace that cannot be a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
-pub(crate) struct ConvertError {
+pub struct ConvertError {
     /// From 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What is wrong.
-    pub(crate) what: String,
+    pub what: String,
 }
 
 /// The body of the recording and the numbers its files have.
@@ -35,10 +35,8 @@ pub(crate) struct Body {
     pub(crate) text: String,
     /// Inode to number of the recording.
     pub(crate) files: BTreeMap<u64, u32>,
-    /// Faults of the kernel on a page of a file while a call was reading or writing.
-    pub(crate) nr_nested: u64,
-    /// Handler passes no fault or call explains.
-    pub(crate) nr_unasked: u64,
+    /// Folios that left the page cache while the program ran.
+    pub(crate) nr_removed: u64,
 }
 
 /// Converts a whole trace.
@@ -183,10 +181,8 @@ impl<'a> Writer<'a> {
             }
             Mark::Done { tid } => {
                 for line in self.busy.remove(&tid).unwrap_or_default() {
-                    if let Event::Fault { address, code } = line.event
-                        && self.fault(tid, address, code)
-                    {
-                        self.body.nr_nested += 1;
+                    if let Event::Fault { address, code } = line.event {
+                        self.fault(tid, address, code);
                     }
                 }
             }
@@ -235,11 +231,11 @@ impl<'a> Writer<'a> {
         );
     }
 
-    /// A page fault; whether it is on a file's page.
-    fn fault(&mut self, tid: i32, address: u64, code: u64) -> bool {
-        let Some(&space) = self.spaces.get(&tid) else { return false };
-        let Some(areas) = self.areas.get(&space) else { return false };
-        let Some((id, index)) = areas.find(address) else { return false };
+    /// A page fault; those on memory of no file are left out.
+    fn fault(&mut self, tid: i32, address: u64, code: u64) {
+        let Some(&space) = self.spaces.get(&tid) else { return };
+        let Some(areas) = self.areas.get(&space) else { return };
+        let Some((id, index)) = areas.find(address) else { return };
         // x86-64: bit 1 a store, bit 4 an instruction fetch.
         let how = match code {
             code if code & 2 != 0 => " w",
@@ -247,7 +243,6 @@ impl<'a> Writer<'a> {
             _ => "",
         };
         self.act_in(space, &format!("T {index} {id}{how}"));
-        true
     }
 
     /// The reads and mappings of `execve`, in their place between the kernel's events.
@@ -308,6 +303,7 @@ impl<'a> Writer<'a> {
             return;
         }
         self.flush();
+        self.body.nr_removed += u64::from(matches!(event, Event::Removed { .. }));
         let at = if file == 0 { String::new() } else { format!("@{file} ") };
         let out = &mut self.body.text;
         let written = match event {

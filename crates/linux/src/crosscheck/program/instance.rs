@@ -3,6 +3,7 @@
 //! Invariant I1: the instance is removed when the value is dropped; nothing else of the system's
 //! tracing is touched.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,28 +52,28 @@ impl Instance {
         let mut instance = Self { path, events: 0 };
         instance.set("tracing_on", "0")?;
         instance.set("options/overwrite", "0")?;
-        instance.set("options/event-fork", "1")?;
         instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
         for (nr, event) in FILE_EVENTS.iter().enumerate() {
-            if instance.enable(event, Some(s_dev)) {
+            if instance.enable(event, s_dev) {
                 instance.events |= 1 << nr;
             } else if NEEDED.contains(event) {
                 return Err(ProgramError::NoEvent(event));
             }
         }
-        for event in FAULTS {
-            if !instance.enable(event, None) {
-                return Err(ProgramError::NoEvent(event));
-            }
+        if let Some(event) = FAULTS.iter().find(|event| !instance.has(event)) {
+            return Err(ProgramError::NoEvent(event));
         }
         Ok(instance)
     }
 
-    fn enable(&self, event: &str, s_dev: Option<u64>) -> bool {
-        let filter = s_dev.map(|s_dev| format!("s_dev=={s_dev}"));
-        let is_filtered =
-            filter.is_none_or(|filter| self.set(&format!("events/{event}/filter"), &filter).is_ok());
-        is_filtered && self.set(&format!("events/{event}/enable"), "1").is_ok()
+    fn has(&self, event: &str) -> bool {
+        self.path.join("events").join(event).is_dir()
+    }
+
+    fn enable(&self, event: &str, s_dev: u64) -> bool {
+        let set = |name: &str, value: &str| self.set(&format!("events/{event}/{name}"), value);
+        self.has(event) && set("filter", &format!("s_dev=={s_dev}")).is_ok()
+            && set("enable", "1").is_ok()
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), ProgramError> {
@@ -87,9 +88,15 @@ impl Instance {
             .map_err(ProgramError::os("open trace_marker"))
     }
 
-    /// Traces the process `tid` and its children from now on.
-    pub(crate) fn start(&self, tid: i32) -> io::Result<()> {
-        fs::write(self.path.join("set_event_pid"), tid.to_string())?;
+    /// Traces the faults of these threads from now on. What happens to the files is traced
+    /// whoever does it: reclaim works in other threads.
+    pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
+        let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
+        for event in FAULTS {
+            let path = self.path.join("events").join(event);
+            fs::write(path.join("filter"), filter.join("||"))?;
+            fs::write(path.join("enable"), "1")?;
+        }
         fs::write(self.path.join("tracing_on"), "1")
     }
 

@@ -15,7 +15,7 @@
 //! | `read TID ID POS LEN`, `write ..`, `done TID` | entry and end |
 //! | `fadvise ID ADVICE POS LEN` | also `readahead` |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use super::descriptors::{Behind, Descriptors, Inode, Open, behind, fdinfo};
 use super::tracer::{Birth, Call, Watch};
 
-/// What the recorder must do when the first process exists and stands still.
-pub(crate) type Starter<'a> = &'a mut dyn FnMut(i32) -> io::Result<()>;
+/// Is told all threads whenever there is a new one, which stands still.
+pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>;
 
 /// A file the program used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) struct Marks<'a> {
     marker: File,
     /// Device of the filesystem, as `stat` gives it.
     device: u64,
-    starter: Starter<'a>,
+    follow: Follow<'a>,
+    threads: BTreeSet<i32>,
     descriptors: Descriptors,
     /// Files of the filesystem.
     pub(crate) files: BTreeMap<Inode, Used>,
@@ -49,9 +50,16 @@ pub(crate) struct Marks<'a> {
 }
 
 impl<'a> Marks<'a> {
-    pub(crate) fn new(marker: File, device: u64, starter: Starter<'a>) -> Self {
-        let (files, unknown) = (BTreeMap::new(), BTreeMap::new());
-        Self { marker, device, starter, descriptors: Descriptors::default(), files, unknown }
+    pub(crate) fn new(marker: File, device: u64, follow: Follow<'a>) -> Self {
+        Self {
+            marker,
+            device,
+            follow,
+            threads: BTreeSet::new(),
+            descriptors: Descriptors::default(),
+            files: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+        }
     }
 
     fn mark(&mut self, text: &str) -> io::Result<()> {
@@ -146,7 +154,8 @@ impl<'a> Marks<'a> {
 impl Watch for Marks<'_> {
     fn starts(&mut self, tid: i32) -> io::Result<()> {
         let space = self.descriptors.start(tid).space;
-        (self.starter)(tid)?;
+        self.threads.insert(tid);
+        (self.follow)(&self.threads)?;
         self.mark(&format!("thread {tid} {space}"))
     }
 
@@ -229,6 +238,8 @@ impl Watch for Marks<'_> {
     }
 
     fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()> {
+        self.threads.insert(child);
+        (self.follow)(&self.threads)?;
         let parent = self.space(tid);
         let Some(process) = self.descriptors.birth(tid, child, how) else { return Ok(()) };
         if process.space != parent {
