@@ -21,11 +21,11 @@ pub(crate) struct Source<'a> {
 /// A trace that cannot be a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
-pub struct ConvertError {
+pub(crate) struct ConvertError {
     /// From 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// What is wrong.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 /// The body of the recording and the numbers its files have.

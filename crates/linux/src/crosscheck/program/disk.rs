@@ -13,96 +13,111 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::error::ProgramError;
+use super::super::CrosscheckError;
+use super::super::device::Device;
+use super::super::facts::formatter;
+use super::super::workloads::Filesystem;
 
-/// Kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskKind {
-    /// zram: reads are done when the call returns.
-    Synchronous,
-    /// Loop device over a file: reads are done some time later.
-    Loop,
+/// What lies below the filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// zram: a read is done when the call that asks returns.
+    Within,
+    /// A loop device: a read is done some time later, as on a real disk.
+    Later,
+    /// zram where the kernel has it, else a loop device.
+    #[default]
+    Best,
 }
 
 /// A block device that ends with its value.
 #[derive(Debug)]
-pub(crate) struct Disk {
-    /// `/dev/NAME`.
-    pub(crate) path: PathBuf,
-    kind: DiskKind,
+pub(crate) enum Block {
+    /// `/dev/zramN`.
+    Zram(u32),
+    /// A loop device over memory.
+    Loop(Device),
 }
 
 const ZRAM: &str = "/sys/class/zram-control";
 
-impl Disk {
-    /// A new device of `bytes`; `image` is where a loop device keeps them.
-    pub(crate) fn new(kind: DiskKind, bytes: u64, image: &Path) -> Result<Self, ProgramError> {
-        let path = match kind {
-            DiskKind::Synchronous => {
-                let number = fs::read_to_string(format!("{ZRAM}/hot_add"))
-                    .map_err(ProgramError::os("add a zram device"))?;
-                PathBuf::from(format!("/dev/zram{}", number.trim()))
-            }
-            DiskKind::Loop => {
-                let file =
-                    fs::File::create(image).map_err(ProgramError::os("create a disk image"))?;
-                file.set_len(bytes).map_err(ProgramError::os("size a disk image"))?;
-                let found = tool("losetup", &["--find".as_ref(), "--show".as_ref(), image])?;
-                PathBuf::from(found.trim())
-            }
-        };
-        let disk = Self { path, kind };
-        if kind == DiskKind::Synchronous {
-            disk.set("disksize", &bytes.to_string())?;
+impl Block {
+    /// A new device of `bytes`.
+    pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
+        let has_zram = Path::new(ZRAM).join("hot_add").exists();
+        if disk == Disk::Later || (disk == Disk::Best && !has_zram) {
+            return Device::new(bytes).map(Self::Loop);
         }
-        Ok(disk)
+        let add = Path::new(ZRAM).join("hot_add");
+        let number = fs::read_to_string(&add).map_err(CrosscheckError::file(&add))?;
+        let number = number.trim().parse().map_err(io::Error::other);
+        let block = Self::Zram(number.map_err(CrosscheckError::file(&add))?);
+        block.set("disksize", bytes)?;
+        Ok(block)
+    }
+
+    /// Whether a read is done when the call that asks returns.
+    pub(crate) fn reads_within_call(&self) -> bool {
+        matches!(self, Self::Zram(_))
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Zram(number) => PathBuf::from(format!("/dev/zram{number}")),
+            Self::Loop(device) => device.path(),
+        }
     }
 
     fn sysfs(&self, name: &str) -> PathBuf {
-        Path::new("/sys/block").join(self.path.file_name().unwrap_or_default()).join(name)
+        Path::new("/sys/block").join(self.path().file_name().unwrap_or_default()).join(name)
     }
 
-    fn set(&self, name: &str, value: &str) -> Result<(), ProgramError> {
-        fs::write(self.sysfs(name), value).map_err(ProgramError::os("set up the device"))
+    fn set(&self, name: &str, value: u64) -> Result<(), CrosscheckError> {
+        let path = self.sysfs(name);
+        fs::write(&path, value.to_string()).map_err(CrosscheckError::file(path))
     }
 
     /// Sets the readahead window of files opened from now on.
-    pub(crate) fn set_window_kib(&self, kib: u64) -> Result<(), ProgramError> {
-        self.set("queue/read_ahead_kb", &kib.to_string())
+    pub(crate) fn set_window_kb(&mut self, kb: u64) -> Result<(), CrosscheckError> {
+        match self {
+            Self::Zram(_) => self.set("queue/read_ahead_kb", kb),
+            Self::Loop(device) => device.set_window_kb(kb),
+        }
     }
 
-    /// Largest I/O in KiB.
-    pub(crate) fn max_io_kib(&self) -> Result<u64, ProgramError> {
-        let text = fs::read_to_string(self.sysfs("queue/max_sectors_kb"))
-            .map_err(ProgramError::os("read the device's limits"))?;
-        text.trim().parse().map_err(|_| ProgramError::Unexpected("queue/max_sectors_kb"))
+    /// Largest request in KiB.
+    pub(crate) fn max_sectors_kb(&self) -> Result<u64, CrosscheckError> {
+        let path = self.sysfs("queue/max_sectors_kb");
+        let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
+        text.trim().parse().map_err(io::Error::other).map_err(CrosscheckError::file(path))
     }
 
     /// Puts an empty filesystem on it.
-    pub(crate) fn format(&self, filesystem: &str) -> Result<(), ProgramError> {
-        let program = format!("mkfs.{filesystem}");
-        let arguments: &[&str] = match filesystem {
-            "ext4" => &["-q", "-F"],
-            _ => &["-q", "-f"],
-        };
-        let arguments: Vec<&Path> = arguments.iter().map(Path::new).chain([&*self.path]).collect();
-        tool(&program, &arguments).map(|_| ())
+    pub(crate) fn format(&self, filesystem: Filesystem, tool: &Path) -> Result<(), CrosscheckError> {
+        if let Self::Loop(device) = self {
+            return device.format(filesystem, tool);
+        }
+        let (name, _, arguments) = formatter(filesystem);
+        let output = Command::new(tool)
+            .args(arguments)
+            .arg(self.path())
+            .output()
+            .map_err(CrosscheckError::file(tool))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let command = format!("{name} {} {}", arguments.join(" "), self.path().display());
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(CrosscheckError::Tool { command, said })
     }
 }
 
-impl Drop for Disk {
+impl Drop for Block {
     fn drop(&mut self) {
-        // A device that is still busy stays; there is nobody left to tell.
-        match self.kind {
-            DiskKind::Synchronous => {
-                let name = self.path.to_string_lossy();
-                let number = name.trim_start_matches("/dev/zram");
-                let _ = fs::write(self.sysfs("reset"), "1");
-                let _ = fs::write(format!("{ZRAM}/hot_remove"), number);
-            }
-            DiskKind::Loop => {
-                let _ = tool("losetup", &["--detach".as_ref(), &*self.path]);
-            }
+        if let Self::Zram(number) = *self {
+            // A device that is still busy stays; there is nobody left to tell.
+            let _ = self.set("reset", 1);
+            let _ = fs::write(Path::new(ZRAM).join("hot_remove"), number.to_string());
         }
     }
 }
@@ -116,15 +131,21 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// Mounts a device.
-    pub(crate) fn device(disk: &Disk, filesystem: &str, at: &Path) -> Result<Self, ProgramError> {
-        mount(&disk.path, at, filesystem, 0).map_err(ProgramError::os("mount the filesystem"))?;
+    pub(crate) fn device(
+        disk: &Block,
+        filesystem: Filesystem,
+        at: &Path,
+    ) -> Result<Self, CrosscheckError> {
+        let filesystem = filesystem.driver();
+        mount(&disk.path(), at, filesystem, 0)
+            .map_err(|source| CrosscheckError::Mount { filesystem, source })?;
         Ok(Self { at: at.to_owned() })
     }
 
     /// Lets `file` appear at `at`.
-    pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, ProgramError> {
+    pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
         mount(file, at, "", libc::MS_BIND)
-            .map_err(ProgramError::os("mount a copy over a file of the program"))?;
+            .map_err(CrosscheckError::os("mount a copy over a file of the program"))?;
         Ok(Self { at: at.to_owned() })
     }
 }
@@ -151,23 +172,12 @@ fn mount(from: &Path, at: &Path, filesystem: &str, flags: libc::c_ulong) -> io::
 }
 
 /// Gives the calling thread mounts of its own, which nobody else sees.
-pub(crate) fn private_mounts() -> Result<(), ProgramError> {
+pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
     // SAFETY: takes a flag and no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         let source = io::Error::last_os_error();
-        return Err(ProgramError::Os { action: "make a private mount namespace", source });
+        return Err(CrosscheckError::Os { action: "make a private mount namespace", source });
     }
     mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE)
-        .map_err(ProgramError::os("make the mounts private"))
-}
-
-fn tool(name: &str, arguments: &[&Path]) -> Result<String, ProgramError> {
-    let output = Command::new(name).args(arguments).output().map_err(|source| {
-        ProgramError::Tool { name: name.to_owned(), what: source.to_string() }
-    })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(ProgramError::Tool { name: name.to_owned(), what })
+        .map_err(CrosscheckError::os("make the mounts private"))
 }

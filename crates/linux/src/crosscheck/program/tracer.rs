@@ -12,6 +12,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,9 +110,22 @@ fn cpu_set(cpu: usize) -> libc::cpu_set_t {
     set
 }
 
+/// The program that is traced now, 0 for none.
+static TRACED: AtomicI32 = AtomicI32::new(0);
+
+/// Sends a signal to the program that is traced now.
+pub(crate) fn pass_on(signal: i32) {
+    let pid = TRACED.load(Relaxed);
+    if pid > 0 {
+        // SAFETY: our own child: its number is cleared when it has been reaped.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
 /// Runs `program` to its end under the eyes of `watch`; how the first process ended.
 pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
     let first = program.spawn(cpu)?;
+    TRACED.store(first, Relaxed);
     let mut tracer = Tracer { first, unborn: BTreeSet::new(), calls: Vec::new() };
     let result = tracer.follow(watch);
     if result.is_err() {
@@ -118,6 +133,7 @@ pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Res
         unsafe { libc::kill(first, libc::SIGKILL) };
         while wait().is_ok() {}
     }
+    TRACED.store(0, Relaxed);
     result
 }
 
@@ -157,6 +173,7 @@ impl Tracer {
             } else {
                 self.calls.retain(|(other, _)| *other != tid);
                 if tid == self.first {
+                    TRACED.store(0, Relaxed);
                     ended = Some(ExitStatus::from_raw(status));
                 }
             }

@@ -1,16 +1,14 @@
-//! A tracefs instance of our own: the events of one filesystem and one program.
+//! What is traced: the events of one filesystem, and the page faults of one program.
 //!
-//! Invariant I1: the instance is removed when the value is dropped; nothing else of the system's
-//! tracing is touched.
+//! The instance itself is [`Instance`]'s; this is what is switched on in it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
 
-use super::error::ProgramError;
+use super::super::CrosscheckError;
+use super::super::tracefs::Instance;
 
-const ROOT: &str = "/sys/kernel/tracing";
 /// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
 /// million of them fit.
 const BUFFER_KB: u32 = 256 << 10;
@@ -32,24 +30,19 @@ const NEEDED: [&str; 3] =
     ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault", FAULTS[0]];
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 
-/// The instance.
+/// The instance, set up.
 #[derive(Debug)]
-pub(crate) struct Instance {
-    path: PathBuf,
+pub(crate) struct Events {
+    instance: Instance,
     /// Bit n: the kernel has event n.
     pub(crate) events: u64,
 }
 
-impl Instance {
-    /// Sets up an instance for files of the device `s_dev` (the kernel's number).
-    pub(crate) fn new(s_dev: u64, cpu: usize) -> Result<Self, ProgramError> {
-        let root = Path::new(ROOT);
-        if !root.join("instances").is_dir() {
-            return Err(ProgramError::NoTracefs);
-        }
-        let path = root.join("instances").join(format!("largefolio-{}", std::process::id()));
-        fs::create_dir(&path).map_err(ProgramError::os("create a tracefs instance"))?;
-        let mut instance = Self { path, events: 0 };
+impl Events {
+    /// Sets up a new instance for files of a device, numbered as `stat` does.
+    pub(crate) fn new(device: u64, cpu: usize) -> Result<Self, CrosscheckError> {
+        let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
+        let mut instance = Self { instance: Instance::new()?, events: 0 };
         instance.set("tracing_on", "0")?;
         instance.set("options/overwrite", "0")?;
         instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
@@ -57,17 +50,17 @@ impl Instance {
             if instance.enable(event, s_dev) {
                 instance.events |= 1 << nr;
             } else if NEEDED.contains(event) {
-                return Err(ProgramError::NoEvent(event));
+                return Err(CrosscheckError::NoEvent(event));
             }
         }
         if let Some(event) = FAULTS.iter().find(|event| !instance.has(event)) {
-            return Err(ProgramError::NoEvent(event));
+            return Err(CrosscheckError::NoEvent(event));
         }
         Ok(instance)
     }
 
     fn has(&self, event: &str) -> bool {
-        self.path.join("events").join(event).is_dir()
+        self.instance.path().join("events").join(event).is_dir()
     }
 
     fn enable(&self, event: &str, s_dev: u64) -> bool {
@@ -76,16 +69,16 @@ impl Instance {
             && set("enable", "1").is_ok()
     }
 
-    fn set(&self, name: &str, value: &str) -> Result<(), ProgramError> {
-        fs::write(self.path.join(name), value).map_err(ProgramError::os("set up tracing"))
+    fn set(&self, name: &str, value: &str) -> Result<(), CrosscheckError> {
+        fs::write(self.instance.path().join(name), value).map_err(CrosscheckError::os("set up tracing"))
     }
 
     /// Where marks are written.
-    pub(crate) fn marker(&self) -> Result<File, ProgramError> {
+    pub(crate) fn marker(&self) -> Result<File, CrosscheckError> {
         OpenOptions::new()
             .write(true)
-            .open(self.path.join("trace_marker"))
-            .map_err(ProgramError::os("open trace_marker"))
+            .open(self.instance.path().join("trace_marker"))
+            .map_err(CrosscheckError::os("open trace_marker"))
     }
 
     /// Traces the faults of these threads from now on. What happens to the files is traced
@@ -93,25 +86,25 @@ impl Instance {
     pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
         let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
         for event in FAULTS {
-            let path = self.path.join("events").join(event);
+            let path = self.instance.path().join("events").join(event);
             fs::write(path.join("filter"), filter.join("||"))?;
             fs::write(path.join("enable"), "1")?;
         }
-        fs::write(self.path.join("tracing_on"), "1")
+        fs::write(self.instance.path().join("tracing_on"), "1")
     }
 
     /// Stops tracing; the trace.
-    pub(crate) fn stop(&self) -> Result<String, ProgramError> {
+    pub(crate) fn stop(&self) -> Result<String, CrosscheckError> {
         self.set("tracing_on", "0")?;
         let lost = self.lost();
         if lost > 0 {
-            return Err(ProgramError::Lost(lost));
+            return Err(CrosscheckError::EventsLost(lost));
         }
-        fs::read_to_string(self.path.join("trace")).map_err(ProgramError::os("read the trace"))
+        fs::read_to_string(self.instance.path().join("trace")).map_err(CrosscheckError::os("read the trace"))
     }
 
     fn lost(&self) -> u64 {
-        let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
+        let Ok(cpus) = fs::read_dir(self.instance.path().join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
         let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
         stats
@@ -125,12 +118,4 @@ fn lost_of(line: &str) -> Option<u64> {
     let (key, value) = line.split_once(": ")?;
     let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
     if is_loss { value.trim().parse().ok() } else { None }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // Fails only while somebody reads it.
-        let _ = fs::write(self.path.join("tracing_on"), "0");
-        let _ = fs::remove_dir(&self.path);
-    }
 }
