@@ -102,7 +102,9 @@ pub enum CrosscheckError {
     #[error("{0} opens no regular file for reading: there is nothing to compare")]
     NoFiles(String),
     /// Events did not fit the buffer.
-    #[error("{0} events were lost: the program is too long for the trace buffer; record a shorter run")]
+    #[error(
+        "{0} events were lost: the program is too long for the trace buffer; record a shorter run"
+    )]
     EventsLost(u64),
     /// The trace is not understood.
     #[error("the kernel's trace is not understood: {0}; please report it")]

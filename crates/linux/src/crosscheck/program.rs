@@ -181,9 +181,8 @@ fn run_on(
 fn with_files(body: &Body, files: &BTreeMap<u64, Used>) -> String {
     let mut text = String::new();
     for (inode, number) in &body.files {
-        let (bytes, path) = files
-            .get(inode)
-            .map_or((0, Path::new("?")), |used| (used.bytes, used.path.as_path()));
+        let (bytes, path) =
+            files.get(inode).map_or((0, Path::new("?")), |used| (used.bytes, used.path.as_path()));
         let _ = writeln!(text, "I {number} {bytes} {}", path.display());
     }
     text + &body.text + "E 0\n"
@@ -221,7 +220,8 @@ fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
     let name = command.first().cloned().unwrap_or_default();
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());
     let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     let path = if name.as_bytes().contains(&b'/') {
         Some(PathBuf::from(&name)).filter(is_program)

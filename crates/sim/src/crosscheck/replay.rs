@@ -115,7 +115,8 @@ impl Replay {
         let takes_io_in_flight = recording.takes_io_in_flight();
         let areas = BTreeMap::new();
         let spaces = BTreeMap::from([(0, mm)]);
-        let mut replay = Self { memory, mm, spaces, files, opens, areas, takes_io_in_flight, waits };
+        let mut replay =
+            Self { memory, mm, spaces, files, opens, areas, takes_io_in_flight, waits };
         replay.delay_reads(recording);
         Ok(replay)
     }

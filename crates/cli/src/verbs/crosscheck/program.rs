@@ -143,7 +143,9 @@ impl ProgramCheck {
             console::warn(&format!("{program} ended with {}", recorded.status));
         }
         for (call, nr) in &recorded.unknown {
-            console::warn(&format!("{nr} calls of {call} on files: what they read is not replayed"));
+            console::warn(&format!(
+                "{nr} calls of {call} on files: what they read is not replayed"
+            ));
         }
         if recorded.nr_removed > 0 {
             row.outcome = Outcome::Failed;

@@ -75,3 +75,31 @@ impl Areas {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn areas() -> Areas {
+        let mut areas = Areas::default();
+        areas.insert(Area { id: 3, start: 0x10000, end: 0x14000, first: 8 });
+        areas
+    }
+
+    #[test]
+    fn a_hole_leaves_both_sides_their_pages() {
+        let mut areas = areas();
+        assert!(areas.remove(0x11000, 0x1000) && !areas.remove(0x11000, 0x1000));
+        let found = [0x10fff, 0x11000, 0x12000, 0x13fff, 0x14000].map(|addr| areas.find(addr));
+        assert_eq!(found, [Some((3, 8)), None, Some((3, 10)), Some((3, 11)), None]);
+    }
+
+    #[test]
+    fn a_moved_mapping_keeps_its_pages_and_gets_a_number() {
+        let mut areas = areas();
+        assert!(areas.remap((0x11000, 0x3000), (0x40000, 0x4000), 7));
+        assert_eq!(areas.find(0x41000), Some((7, 10)));
+        assert_eq!((areas.find(0x11000), areas.find(0x10000)), (None, Some((3, 8))));
+        assert!(!areas.remap((0x90000, 0x1000), (0xa0000, 0x1000), 8));
+    }
+}

@@ -144,7 +144,12 @@ impl<'a> Writer<'a> {
             Mark::Open { id, inode } => self.open(id, inode),
             Mark::Map { space, addr, len, prot, flags, open, pos } => {
                 let is_shared = flags & 1 != 0;
-                self.map(space, (addr, len), (prot, is_shared), open.map(|open| (open, pos / PAGE)));
+                self.map(
+                    space,
+                    (addr, len),
+                    (prot, is_shared),
+                    open.map(|open| (open, pos / PAGE)),
+                );
             }
             Mark::Unmap { space, addr, len } => {
                 if self.areas.entry(space).or_default().remove(addr, len) {
@@ -295,9 +300,10 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What the kernel did to a file of the program; a filesystem has inodes of its own beside.
     fn kernel(&mut self, event: &Event) {
         let Some(inode) = event.inode() else { return };
-        let file = self.number(inode);
+        let Some(&file) = self.body.files.get(&inode) else { return };
         if let Event::Inserted { index, order, .. } = *event {
             self.insertion(file, index, order);
             return;
@@ -400,3 +406,6 @@ fn fadvice_word(advice: u64) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,11 @@ impl Watch for Discover {
         let Some(found) = behind(tid, fd) else { return Ok(()) };
         let mode = fdinfo(tid, fd, "flags")? & 3;
         let is_read = mode == u64::try_from(libc::O_RDONLY).unwrap_or(0);
-        if is_read { self.read.insert(found.path) } else { self.written.insert(found.path) };
+        if is_read {
+            self.read.insert(found.path)
+        } else {
+            self.written.insert(found.path)
+        };
         Ok(())
     }
 

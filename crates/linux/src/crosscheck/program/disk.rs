@@ -93,7 +93,11 @@ impl Block {
     }
 
     /// Puts an empty filesystem on it.
-    pub(crate) fn format(&self, filesystem: Filesystem, tool: &Path) -> Result<(), CrosscheckError> {
+    pub(crate) fn format(
+        &self,
+        filesystem: Filesystem,
+        tool: &Path,
+    ) -> Result<(), CrosscheckError> {
         if let Self::Loop(device) = self {
             return device.format(filesystem, tool);
         }

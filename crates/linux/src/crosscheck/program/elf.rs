@@ -15,10 +15,16 @@ const PT_INTERP: u64 = 3;
 pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
     let first = (0, if is_interpreter { ELF_HEADER } else { HEAD });
     let mut reads = vec![first];
-    reads.extend(headers(path).unwrap_or_default().into_iter().filter(|(kind, _)| {
-        // An interpreter has no interpreter.
-        *kind != PT_INTERP || !is_interpreter
-    }).map(|(_, read)| read));
+    reads.extend(
+        headers(path)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(kind, _)| {
+                // An interpreter has no interpreter.
+                *kind != PT_INTERP || !is_interpreter
+            })
+            .map(|(_, read)| read),
+    );
     reads
 }
 
@@ -30,12 +36,11 @@ fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
     if !head.starts_with(b"\x7fELF\x02") {
         return None;
     }
-    let u16_at = |bytes: &[u8], at: usize| Some(u64::from(u16::from_le_bytes(
-        bytes.get(at..at + 2)?.try_into().ok()?,
-    )));
-    let u64_at = |bytes: &[u8], at: usize| {
-        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    let u16_at = |bytes: &[u8], at: usize| {
+        Some(u64::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
     };
+    let u64_at =
+        |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let (start, size, nr) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
     let mut table = vec![0; usize::try_from(size * nr).ok()?];
     file.read_exact_at(&mut table, start).ok()?;

@@ -65,12 +65,14 @@ impl Events {
 
     fn enable(&self, event: &str, s_dev: u64) -> bool {
         let set = |name: &str, value: &str| self.set(&format!("events/{event}/{name}"), value);
-        self.has(event) && set("filter", &format!("s_dev=={s_dev}")).is_ok()
+        self.has(event)
+            && set("filter", &format!("s_dev=={s_dev}")).is_ok()
             && set("enable", "1").is_ok()
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), CrosscheckError> {
-        fs::write(self.instance.path().join(name), value).map_err(CrosscheckError::os("set up tracing"))
+        fs::write(self.instance.path().join(name), value)
+            .map_err(CrosscheckError::os("set up tracing"))
     }
 
     /// Where marks are written.
@@ -100,16 +102,15 @@ impl Events {
         if lost > 0 {
             return Err(CrosscheckError::EventsLost(lost));
         }
-        fs::read_to_string(self.instance.path().join("trace")).map_err(CrosscheckError::os("read the trace"))
+        fs::read_to_string(self.instance.path().join("trace"))
+            .map_err(CrosscheckError::os("read the trace"))
     }
 
     fn lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.instance.path().join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
         let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
-        stats
-            .flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>())
-            .sum()
+        stats.flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>()).sum()
     }
 }
 

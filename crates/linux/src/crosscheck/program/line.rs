@@ -119,11 +119,12 @@ fn split(text: &str) -> Option<(i32, &str, &str)> {
 fn kernel_event(name: &str, fields: &str) -> Option<Result<Event, ()>> {
     let parsed = match name {
         "page_fault_user" | "page_fault_kernel" => fault(fields),
-        "mm_filemap_add_to_page_cache" => cached(fields).map(|(inode, index, order)| {
-            Event::Inserted { inode, index, order }
-        }),
-        "mm_filemap_delete_from_page_cache" => cached(fields)
-            .map(|(inode, index, order)| Event::Removed { inode, index, order }),
+        "mm_filemap_add_to_page_cache" => {
+            cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
+        }
+        "mm_filemap_delete_from_page_cache" => {
+            cached(fields).map(|(inode, index, order)| Event::Removed { inode, index, order })
+        }
         "mm_filemap_fault" => {
             range(fields).map(|(inode, index, _)| Event::Handler { inode, index })
         }
@@ -192,7 +193,8 @@ fn range(fields: &str) -> Option<(u64, u64, u64)> {
 }
 
 fn readahead(kind: Readahead, fields: &str, keys: &[&str]) -> Option<Event> {
-    let values: Option<Vec<i64>> = keys.iter().map(|key| value(fields, key)?.parse().ok()).collect();
+    let values: Option<Vec<i64>> =
+        keys.iter().map(|key| value(fields, key)?.parse().ok()).collect();
     Some(Event::Readahead { inode: inode(fields)?, kind, fields: values? })
 }
 

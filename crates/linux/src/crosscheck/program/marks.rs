@@ -269,8 +269,10 @@ impl<'a> MapsLine<'a> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let pos = hex(words.next()?)?;
         let (major, minor) = words.next()?.split_once(':')?;
-        let device =
-            libc::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+        let device = libc::makedev(
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        );
         let inode = words.next()?.parse().ok()?;
         let prot = [('r', 1), ('w', 2), ('x', 4), ('s', 8)];
         let prot = prot.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, bit)| bit).sum();

@@ -67,11 +67,7 @@ const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 impl Program {
     /// A program by its path, arguments (the first is its name) and environment (`KEY=VALUE`).
-    pub(crate) fn new(
-        path: CString,
-        arguments: Vec<CString>,
-        environment: Vec<CString>,
-    ) -> Self {
+    pub(crate) fn new(path: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Self {
         Self { path, arguments, environment }
     }
 
