@@ -390,3 +390,6 @@ fn state(start: u64, [size, async_size, miss]: [&str; 3]) -> Parsed<State> {
     let mmap_miss = miss.parse().map_err(|_| not_a_number(miss))?;
     Ok(State { start, size: number(size)?, async_size: number(async_size)?, mmap_miss })
 }
+
+#[cfg(test)]
+mod tests;
