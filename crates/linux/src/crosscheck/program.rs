@@ -167,7 +167,7 @@ fn run_on(
         .map_err(CrosscheckError::os("run the program"))?;
     let (files, unknown) = (std::mem::take(&mut marks.files), std::mem::take(&mut marks.unknown));
     let exec_reads = |inode| {
-        let path = files.get(&inode).map(|used| used.path.as_path()).unwrap_or(Path::new(""));
+        let path = files.get(&inode).map_or(Path::new(""), |used| used.path.as_path());
         elf::reads(path, path.to_string_lossy().contains("/ld-linux"))
     };
     let trace = events.stop()?;

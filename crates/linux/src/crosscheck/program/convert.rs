@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
             return;
         }
         match line.event {
-            Event::Mark(mark) => self.mark(mark),
+            Event::Mark(mark) => self.mark(&mark),
             Event::Fault { .. } if self.busy.contains_key(&line.tid) => {
                 if let Some(inside) = self.busy.get_mut(&line.tid) {
                     inside.push(line);
@@ -126,8 +126,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn mark(&mut self, mark: Mark) {
-        match mark {
+    fn mark(&mut self, mark: &Mark) {
+        match *mark {
             Mark::Thread { tid, space } => {
                 self.spaces.insert(tid, space);
             }
@@ -348,7 +348,8 @@ impl<'a> Writer<'a> {
         let Some((file, index, order, times)) = self.run.take() else { return };
         let at = if file == 0 { String::new() } else { format!("@{file} ") };
         let times = if times > 1 { format!(" x{times}") } else { String::new() };
-        self.body.text.push_str(&format!("{at}A {index} {order}{times}\n"));
+        let written = writeln!(self.body.text, "{at}A {index} {order}{times}");
+        let Ok(()) = written else { unreachable!("writing to a String succeeds") };
     }
 
     fn act(&mut self, line: &str) {

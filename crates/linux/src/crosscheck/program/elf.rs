@@ -7,13 +7,13 @@ use std::path::Path;
 /// First bytes of every program (`BINPRM_BUF_SIZE`).
 const HEAD: u64 = 256;
 /// Length of an ELF64 header; all that is read of an interpreter at first.
-const ELF_HEADER: u64 = 64;
+const ELF_HEADER: usize = 64;
 /// Program header types.
 const PT_INTERP: u64 = 3;
 
 /// Position and length of each read, in order. A file that is not ELF: the head alone.
 pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
-    let first = (0, if is_interpreter { ELF_HEADER } else { HEAD });
+    let first = (0, if is_interpreter { ELF_HEADER as u64 } else { HEAD });
     let mut reads = vec![first];
     reads.extend(
         headers(path)
@@ -31,7 +31,7 @@ pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
 /// The program headers themselves (kind 0), and the name of the interpreter.
 fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
     let file = File::open(path).ok()?;
-    let mut head = [0; ELF_HEADER as usize];
+    let mut head = [0; ELF_HEADER];
     file.read_exact_at(&mut head, 0).ok()?;
     if !head.starts_with(b"\x7fELF\x02") {
         return None;

@@ -153,7 +153,8 @@ impl Tracer {
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACECLONE
             | libc::PTRACE_O_EXITKILL;
-        ptrace(libc::PTRACE_SETOPTIONS, self.first, options as usize)?;
+        let options = usize::try_from(options).unwrap_or(0);
+        ptrace(libc::PTRACE_SETOPTIONS, self.first, options)?;
         watch.starts(self.first)?;
         go_on(self.first, 0)?;
         let mut ended = None;
