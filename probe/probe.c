@@ -20,7 +20,7 @@ struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice;
 
 static u64 page = 4096;
 static struct {
-    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around;
+    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
 } arg;
 static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
 static struct mapping maps[NR_MAPS];
@@ -122,6 +122,39 @@ static void point(u64 map)
     }
 }
 
+/* Asks the cgroup to give back memory: pages leave the cache, and their shadows stay. */
+static void reclaim(u64 bytes)
+{
+    char path[256], value[24];
+    int n = 0, at = 0;
+    char digits[24];
+    put("Y ");
+    put_number(bytes, 10);
+    mark();
+    do { digits[n++] = (char)('0' + bytes % 10); } while ((bytes /= 10));
+    while (n) { value[at++] = digits[--n]; }
+    value[at] = 0;
+    if (!arg.cgroup) { fatal("reclaim needs", "cgroup=", 0); }
+    write_file(path_of(path, arg.cgroup, "memory.reclaim"), value);
+    settle();
+}
+
+/* How many file pages have come back as part of the working set since boot. */
+static void restored(void)
+{
+    static char stat[1 << 14];
+    must(read_file("/proc/vmstat", stat, sizeof stat), "cannot read", "/proc/vmstat");
+    const char *value;
+    for (const char *line = stat; *line;) {
+        if (begins(line, "workingset_restore_file ", &value)) {
+            put("Z ");
+            put_number(as_number(value), 10);
+            mark();
+        }
+        while (*line && *line++ != '\n') { }
+    }
+}
+
 /* --- patterns --------------------------------------------------------------------------------- */
 
 static u64 random_state;
@@ -170,7 +203,8 @@ static void read_pattern(const char *how)
     }
 }
 
-/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0. */
+/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0, m65536
+ * (reclaim), z (refaults). */
 static const char *operation(const char *op)
 {
     char kind = *op++;
@@ -186,7 +220,8 @@ static const char *operation(const char *op)
     if (*op == '+') { op++; len = number(&op, 10); }
     if (*op == 'x') { op++; times = number(&op, 10); }
     if (*op == '/') { op++; which = number(&op, 10); }
-    if (which >= (kind == 'b' || kind == 's' ? num.opens : nr_maps)) {
+    u64 nr = kind == 'b' || kind == 's' ? num.opens : nr_maps;
+    if (kind != 'm' && kind != 'z' && which >= nr) {
         fatal("no such mapping or descriptor before", op, 0);
     }
     for (u64 k = 0; k < times; k++) {
@@ -194,6 +229,8 @@ static const char *operation(const char *op)
         else if (kind == 'b') { file_io('B', index * page + offset + k * len, len, which, 0); }
         else if (kind == 's') { file_io('X', index * page + offset + k * len, len, which, 0); }
         else if (kind == 'p') { point(which); }
+        else if (kind == 'm') { reclaim(index); }
+        else if (kind == 'z') { restored(); }
         else if (kind == 'a') {
             put("V ");
             put(advice);
@@ -396,7 +433,7 @@ void start(s64 *stack)
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
         { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
-        { "prot=", &first.prot },
+        { "cgroup=", &arg.cgroup }, { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };
     struct { const char *key; u64 *value; } numbers[] = {
@@ -421,6 +458,8 @@ void start(s64 *stack)
     if (!arg.file || !arg.trace || !arg.pattern) {
         fatal("file=, trace= and", "pattern= are needed", 0);
     }
+    /* PR_SET_PDEATHSIG: whoever started this holds the filesystem and the instance. */
+    sys2(SYS_prctl, 1, 9);
     if (traced.cpu / 64 >= sizeof mask / sizeof *mask) { fatal("no processor", "cpu=", 0); }
     mask[traced.cpu / 64] = 1UL << (traced.cpu % 64);
     must(sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask), "processor of", "cpu=");

@@ -93,6 +93,7 @@ pub(super) const fn formatter(
 ) -> (&'static str, &'static str, &'static [&'static str]) {
     match filesystem {
         Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+        Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
         Filesystem::Ext4 => ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", "4096"]),
         Filesystem::Ext4Encrypt | Filesystem::Ext4Slow => {
             ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", "4096", "-O", "encrypt"])

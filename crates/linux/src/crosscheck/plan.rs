@@ -188,6 +188,7 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
             Some("needs another fault_around_bytes, a setting of the whole system")
         }
+        _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
         Thp::Never if workload.is_huge() => {
             Some("needs /sys/kernel/mm/transparent_hugepage/enabled at madvise or always")
         }

@@ -31,11 +31,14 @@ pub enum Filesystem {
     /// The same on a device so slow that reads are still in flight at the next touch. Only an
     /// emulator has such a device.
     Ext4Slow,
+    /// btrfs, which takes window and largest request from a device of its own.
+    Btrfs,
 }
 
 impl Filesystem {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Ext4Slow];
+    pub const ALL: [Self; 5] =
+        [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Ext4Slow, Self::Btrfs];
     /// Those that a loop device can hold.
     pub const LIVE: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt];
 
@@ -47,6 +50,7 @@ impl Filesystem {
             Self::Xfs => "xfs",
             Self::Ext4Encrypt => "ext4-encrypt",
             Self::Ext4Slow => "ext4-slow",
+            Self::Btrfs => "btrfs",
         }
     }
 
@@ -55,6 +59,7 @@ impl Filesystem {
     pub const fn driver(self) -> &'static str {
         match self {
             Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
             _ => "ext4",
         }
     }
@@ -167,7 +172,8 @@ impl Workload {
 pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Workload> {
     let rows = match (filesystem, window_kb) {
         (Filesystem::Ext4Slow, _) => vec![rows::in_flight(page)],
-        (Filesystem::Ext4Encrypt, _) => rows::without_large_folios(),
+        (Filesystem::Ext4Encrypt, _) => rows::without_large_folios(page),
+        (Filesystem::Btrfs, _) => rows::on_btrfs(window_kb),
         (_, 0) => rows::no_window(),
         _ => {
             let mut rows = if window_kb >= 8192 { rows::long_window() } else { Vec::new() };
@@ -200,6 +206,10 @@ pub fn packaged(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     match filesystem {
         Filesystem::Ext4Slow => with_window(filesystem, 256, page),
         Filesystem::Ext4Encrypt => with_window(filesystem, 128, page),
+        Filesystem::Btrfs => [128, 4096]
+            .into_iter()
+            .flat_map(|window_kb| with_window(filesystem, window_kb, page))
+            .collect(),
         Filesystem::Ext4 | Filesystem::Xfs => PACKAGED_KB
             .into_iter()
             .flat_map(|window_kb| with_window(filesystem, window_kb, page))

@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::observed::EntryKind;
 
+/// Bits of [`Header::events`], in the order of `probe/trace.h`.
+pub(super) const EVENT_HANDLER: u64 = 1 << 2;
+pub(super) const EVENT_WINDOW: u64 = 1 << 5;
+pub(super) const EVENT_BASE: u64 = 1 << 6;
+pub(super) const EVENT_SYNC: u64 = 1 << 7;
+pub(super) const EVENT_ASYNC: u64 = 1 << 8;
+
 /// One recorded workload.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
@@ -56,6 +63,8 @@ pub struct Header {
     pub settle_us: u64,
     /// The device reads within the call that asks: nothing is ever in flight.
     pub reads_within_call: bool,
+    /// Major faults of the steps; `None` where the recording does not say.
+    pub nr_major: Option<u64>,
 }
 
 /// One mapping.
@@ -86,6 +95,8 @@ pub struct Step {
     pub action: Action,
     /// Folios that entered the page cache: file, index, order.
     pub insertions: Vec<(u32, u64, u8)>,
+    /// Folios that left it: file, first index.
+    pub removals: Vec<(u32, u64)>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
     /// Windows filled with large folios, and base-order reads.
@@ -160,6 +171,10 @@ pub enum Action {
     Fork(u32, u32),
     /// Looked at what is mapped.
     Point(u32),
+    /// Had the kernel reclaim so many bytes.
+    Reclaim(u64),
+    /// Read how many file pages have come back as part of the working set since boot.
+    Restored(u64),
 }
 
 /// How a page was touched.
@@ -279,12 +294,36 @@ pub struct AreaEnd {
 
 impl Recording {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
-    /// read" is taken from the recording: programs and workloads without a pause, on a device
-    /// that reads some time after it was asked.
+    /// read" is taken from the recording: real programs, and disks slowed down on purpose; not on
+    /// a device that reads within the call that asks.
     #[must_use]
     pub fn takes_io_in_flight(&self) -> bool {
-        let has_no_pause = self.header.program.is_some() || self.header.settle_us == 0;
+        let has_no_pause = self.header.program.is_some() || self.is_slow();
         has_no_pause && !self.header.reads_within_call
+    }
+
+    /// Whether the disk was slowed down, so that reads are in flight when their pages are touched.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        let is_paused = self.header.settle_us > 0 || self.header.reads_within_call;
+        self.header.filesystem.ends_with("-slow") || !is_paused
+    }
+
+    /// Whether the kernel shows the passes of its fault handler.
+    #[must_use]
+    pub fn shows_handler(&self) -> bool {
+        self.header.events.is_none_or(|events| events & EVENT_HANDLER != 0)
+    }
+
+    /// Whether pages that were reclaimed came back as part of the working set.
+    #[must_use]
+    pub fn restores_working_set(&self) -> bool {
+        let mut counts = self.steps.iter().filter_map(|step| match step.action {
+            Action::Restored(nr) => Some(nr),
+            _ => None,
+        });
+        let first = counts.next();
+        first.is_some() && counts.next_back() > first
     }
 
     /// Version of the kernel: `6.18` for `6.18.15+deb13-cloud-amd64`; `None` when the release does

@@ -148,7 +148,7 @@ impl World {
         let observed = self.memory.cache_mut().take_observed();
         printed(observed.into_iter().filter_map(|event| match event {
             Observed::Insertion { index, order, .. } => Some((index.0, order.get())),
-            Observed::ColdFault { .. } | Observed::HandlerHit { .. } => None,
+            _ => None,
         }))
     }
 
@@ -157,7 +157,7 @@ impl World {
         let observed = self.memory.cache_mut().take_observed();
         let pages = observed.into_iter().map(|event| match event {
             Observed::Insertion { order, .. } => order.nr_pages(),
-            Observed::ColdFault { .. } | Observed::HandlerHit { .. } => 0,
+            _ => 0,
         });
         pages.sum()
     }

@@ -114,6 +114,7 @@ const fn words(aspect: Aspect) -> &'static str {
         Aspect::Mapped => "mapped pages",
         Aspect::Folios => "runs of large folios",
         Aspect::PmdMapped => "PMD totals",
+        Aspect::MajorFaults => "major faults",
     }
 }
 

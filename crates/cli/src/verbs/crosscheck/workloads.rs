@@ -20,9 +20,9 @@ Examples:
   folio crosscheck workloads | grep rand
   folio crosscheck workloads --fs xfs --page 16K --json")]
 pub(super) struct WorkloadsArgs {
-    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow
+    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs
     #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',',
-        default_value = "ext4,xfs,ext4-encrypt,ext4-slow", value_parser = filesystem)]
+        default_value = "ext4,xfs,ext4-encrypt,ext4-slow,btrfs", value_parser = filesystem)]
     filesystems: Vec<Filesystem>,
     /// Base page
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = page)]

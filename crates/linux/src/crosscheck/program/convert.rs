@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
             Mark::Fork { from, to } => {
                 let areas = self.areas.get(&from).cloned().unwrap_or_default();
                 self.areas.insert(to, areas);
-                self.act(&format!("Z {from} {to}"));
+                self.act(&format!("H {from} {to}"));
             }
             Mark::Execve { tid } => {
                 self.exec = Some(Exec { tid, events: Vec::new(), mappings: Vec::new() });
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
                 let id = self.nr_areas;
                 if self.areas.entry(space).or_default().remap((from, len), (to, to_len), id) {
                     self.nr_areas += 1;
-                    self.act_in(space, &format!("Y {id} {from:x} {len} {to:x} {to_len}"));
+                    self.act_in(space, &format!("J {id} {from:x} {len} {to:x} {to_len}"));
                 }
             }
             Mark::Advise { space, addr, len, advice } => {
@@ -358,11 +358,11 @@ impl<'a> Writer<'a> {
         self.body.text.push('\n');
     }
 
-    /// An action in an address space; `Z n` names the one that acts from here on.
+    /// An action in an address space; `H n` names the one that acts from here on.
     fn act_in(&mut self, space: u32, line: &str) {
         if space != self.current {
             self.current = space;
-            self.act(&format!("Z {space}"));
+            self.act(&format!("H {space}"));
         }
         self.act(line);
     }

@@ -225,7 +225,7 @@ pub(super) fn gates() -> Vec<Row> {
 }
 
 /// On a filesystem whose files have no large folios.
-pub(super) fn without_large_folios() -> Vec<Row> {
+pub(super) fn without_large_folios(page: u64) -> Vec<Row> {
     let of = |prot| {
         [
             Row::touches(prot, "plain", "mid1001", 100),
@@ -239,7 +239,53 @@ pub(super) fn without_large_folios() -> Vec<Row> {
     let mut rows: Vec<Row> = ["r", "rx"].into_iter().flat_map(of).collect();
     rows.extend(ends_in_a_folio());
     rows.extend([Row::reads("read4096", 100), Row::reads("read1048576", 6)]);
+    if page == 4096 {
+        rows.push(refault(page));
+    }
     rows
+}
+
+/// Sixty misses, four fault-arounds over refaulted pages, sixty misses (BEHAVIOUR.md B.5.8).
+///
+/// 256 KiB and then 16 MiB are read twice, so that they are active; the older ones are reclaimed
+/// and read again, by exact reads that leave no marker.
+fn refault(page: u64) -> Row {
+    let of_64k = 65536 / page;
+    let (first, other, big) = (63 * of_64k, 320 * of_64k, 512 * of_64k);
+    let twice = [
+        format!("b{first}.0+131072"),
+        format!("b{other}.0+{page}"),
+        format!("b{}.0+131072", first + 2 * of_64k),
+        format!("b{}.0+{page}", other + 40),
+    ];
+    let actives = format!("b{big}.0+65536x256");
+    let miss = |nr: u64| format!("w{}", 12 * big / 8 + 3 * of_64k + 2 * of_64k * nr);
+    let mut ops = [twice.clone(), twice.clone()].concat();
+    ops.extend([actives.clone(), actives, "z".to_owned(), "m1048576".to_owned()]);
+    ops.extend(twice);
+    ops.push("z".to_owned());
+    ops.extend((0..60).map(miss));
+    ops.extend((0..4).map(|nr| format!("t{}/1", first + of_64k * nr)));
+    ops.extend((60..120).map(miss));
+    Row::actions("refault", "rw", "plain", joined(ops))
+        .with("also", format!("r,shared,plain,0,{first},{}", 4 * of_64k))
+        .with("cgroup", "/cg/a")
+}
+
+/// Which folios btrfs uses (BEHAVIOUR.md A.8).
+pub(super) fn on_btrfs(window_kb: u64) -> Vec<Row> {
+    if window_kb != SHORT_KB {
+        return vec![Row::reads("read1048576", 8), Row::touches("r", "plain", "seq", 40)];
+    }
+    let of = |prot| {
+        [
+            Row::touches(prot, "plain", "seq", 100),
+            Row::touches(prot, "plain", "stride7", 100),
+            Row::touches(prot, "huge", "stride999", 12),
+        ]
+    };
+    let rows = ["r", "rx"].into_iter().flat_map(of);
+    rows.chain([Row::reads("read4096", 100), Row::reads("read1048576", 8)]).collect()
 }
 
 /// read(2): forwards, backwards, at random, two streams on one descriptor and on two.

@@ -16,8 +16,8 @@ fn actions(lines: &str) -> Vec<Action> {
 #[test]
 fn lines_of_programs_are_read() {
     let io = |pos, len_bytes| FileIo { pos, len_bytes, open: 2 };
-    let lines = "Z 3\nZ 3 4\nU 7f00 4096\nQ 7f00 8192 rw\nV random 7f00 4096\nL willneed 2 5 9\n\
-        Y 6 1000 4096 9000 8192\nT 4 1 x\nB 1 7 100 2\n";
+    let lines = "H 3\nH 3 4\nU 7f00 4096\nQ 7f00 8192 rw\nV random 7f00 4096\nL willneed 2 5 9\n\
+        J 6 1000 4096 9000 8192\nT 4 1 x\nB 1 7 100 2\n";
     let expected = [
         Action::Switch(3),
         Action::Fork(3, 4),
@@ -41,7 +41,7 @@ fn only_a_device_that_reads_later_has_io_in_flight() {
 
 #[test]
 fn damaged_lines_are_named() {
-    for line in ["Y 6 1000 4096", "Z x", "L willneed 2 5", "V random zz 1", "U 10", "T 1 0 y"] {
+    for line in ["J 6 1000 4096", "H x", "L willneed 2 5", "V random zz 1", "U 10", "T 1 0 y"] {
         let error = Recording::parse("test", &format!("{HEADER}{line}\n")).unwrap_err();
         assert_eq!(error.line, 2, "{line}: {error}");
     }
@@ -64,7 +64,7 @@ fn a_read_asks_for_what_lies_past_the_end_of_the_file() {
 const MOVED: &str = "I 0 65536 /file\nO 1 0\nB 0 0 65536 1\nS sync 0 16 0 0 0 32 0 -1\n\
     S order 0 0 32 16 32\nA 0 0 x16\nG 0 16\n\
     N 0 open=1 first=4 pages=8 prot=r map=private advice=plain addr=0x100000\n\
-    T 5 0\nY 1 101000 4096 200000 8192\nZ 0 1\nZ 1\nT 6 1\n";
+    T 5 0\nJ 1 101000 4096 200000 8192\nH 0 1\nH 1\nT 6 1\n";
 
 #[test]
 fn a_touch_finds_its_page_after_mremap_and_fork() {
@@ -86,7 +86,7 @@ fn a_touch_of_a_page_the_model_has_mapped_is_a_difference() {
 fn hostile_actions_are_differences_and_no_panic() {
     for line in [
         "U ffffffffffffffff 18446744073709551615",
-        "Y 1 ffffffffffff000 4096 0 4096",
+        "J 1 ffffffffffff000 4096 0 4096",
         "V populate ffff000000000000 4096",
         "L willneed 9 0 0",
         "B 9 0 1 77",

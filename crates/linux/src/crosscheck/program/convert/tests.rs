@@ -46,7 +46,7 @@ fn executed() -> String {
 }
 
 const EXECUTED: &str = "O 32769 0\nB 0 0 256 32769\nA 0 0 x2\nG 0 1\nB 0 64 728 32769\nG 0 1\n\
-    Z 1\nN 0 open=32769 first=0 pages=4 prot=rx map=private advice=plain addr=0x400000\n";
+    H 1\nN 0 open=32769 first=0 pages=4 prot=rx map=private advice=plain addr=0x400000\n";
 
 #[test]
 fn reads_and_mappings_of_execve_stand_in_their_place() {
@@ -82,7 +82,7 @@ fn a_fault_inside_a_read_follows_it() {
 fn a_copied_address_space_has_the_same_mappings() {
     let fork = mark("fork 1 2") + &mark("thread 8 2");
     let trace = executed() + &fork + &fault(0x40_0000, 4).replace("-7 ", "-8 ");
-    assert_eq!(converted(&trace).text, format!("{EXECUTED}Z 1 2\nZ 2\nT 0 0\n"));
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}H 1 2\nH 2\nT 0 0\n"));
 }
 
 #[test]
