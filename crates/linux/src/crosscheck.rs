@@ -1,4 +1,4 @@
-//! `folio crosscheck`: small workloads on the running kernel, recorded as text.
+//! `folio crosscheck`: small workloads and real programs on the running kernel, recorded as text.
 //!
 //! Owns the choice of workloads ([`Plan`]), a filesystem of its own to run them on, a tracefs
 //! instance of its own, and the run of the probe. Does not know the model: a recording is text in
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Files in reading order: [`workloads`], `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
-//! `probe`.
+//! `probe`; [`ProgramRecorder`] (a real program with all its files) stands in `program`.
 //!
 //! Invariants:
 //! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
@@ -36,10 +36,12 @@ mod mount;
 mod place;
 mod plan;
 mod probe;
+mod program;
 mod tracefs;
 
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use place::{Pause, Place, Recorder};
 pub use plan::{Custom, Group, Plan, Selection, Skipped};
+pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
 pub use workloads::{FileSpec, Filesystem, Workload};

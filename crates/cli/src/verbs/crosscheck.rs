@@ -1,6 +1,7 @@
 //! `folio crosscheck`.
 
 mod live;
+mod program;
 mod record;
 mod replay;
 mod report;
@@ -34,6 +35,7 @@ Examples:
   sudo folio crosscheck --fs xfs --window 128K --only '*rand*'
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
+  sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error."
@@ -54,6 +56,7 @@ pub(crate) struct CrosscheckArgs {
 
 #[derive(Debug, Subcommand)]
 enum CrosscheckVerb {
+    Program(program::ProgramArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -82,6 +85,7 @@ impl CrosscheckArgs {
                 let (keep, form) = (self.keep, self.form.form());
                 live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(form, console)
             }
+            Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Record(args)) => args.plan(&command_line)?.run(),
             Some(CrosscheckVerb::Replay(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Workloads(args)) => args.run(console),

@@ -92,6 +92,23 @@ pub enum CrosscheckError {
         /// What the probe said.
         said: String,
     },
+    /// Faults are traced with their addresses on x86-64 only.
+    #[error("this architecture does not trace the addresses of page faults; only x86-64 does")]
+    NoFaultAddresses,
+    /// The command cannot be started.
+    #[error("{0}: not found; name a program in PATH or a path to one after `--`")]
+    NoProgram(String),
+    /// Nothing to compare.
+    #[error("{0} opens no regular file for reading: there is nothing to compare")]
+    NoFiles(String),
+    /// Events did not fit the buffer.
+    #[error(
+        "{0} events were lost: the program is too long for the trace buffer; record a shorter run"
+    )]
+    EventsLost(u64),
+    /// The trace is not understood.
+    #[error("the kernel's trace is not understood: {0}; please report it")]
+    Trace(String),
     /// A signal asked to stop.
     #[error("interrupted; everything is unmounted and removed")]
     Interrupted(i32),

@@ -38,14 +38,14 @@ impl SelectArgs {
     }
 }
 
-fn filesystem(name: &str) -> Result<Filesystem, String> {
+pub(super) fn filesystem(name: &str) -> Result<Filesystem, String> {
     let known = Filesystem::LIVE.map(Filesystem::name);
     Filesystem::named(name)
         .filter(|one| Filesystem::LIVE.contains(one))
         .ok_or_else(|| format!("known: {}", known.join(", ")))
 }
 
-fn window_kb(text: &str) -> Result<u64, String> {
+pub(super) fn window_kb(text: &str) -> Result<u64, String> {
     const KB_MAX: u64 = 1 << 20;
     let bytes = values::size(text)?;
     let kb = Some(bytes >> 10).filter(|&kb| bytes.is_multiple_of(1024) && kb <= KB_MAX);

@@ -109,6 +109,7 @@ const fn words(aspect: Aspect) -> &'static str {
         Aspect::ColdStates => "states at cold faults",
         Aspect::HandlerHits => "hits in the handler",
         Aspect::Handler => "passes of the handler",
+        Aspect::Faults => "touches that faulted",
         Aspect::Points => "pages at marked points",
         Aspect::Mapped => "mapped pages",
         Aspect::Folios => "runs of large folios",
