@@ -31,8 +31,8 @@ fn main() {
     let built =
         Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg("../../probe/probe.c").status();
     if !built.is_ok_and(|status| status.success()) {
-        eprintln!(
-            "cannot build probe/probe.c with {compiler}; install a C compiler: apt-get install gcc"
+        println!(
+            "cargo::error=cannot build probe/probe.c with {compiler}; install a C compiler: apt-get install gcc"
         );
         exit(1);
     }
