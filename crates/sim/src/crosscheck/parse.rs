@@ -183,6 +183,7 @@ impl Reader {
                 from: (hex(from)?, number(len)?),
                 to: (hex(to)?, number(to_len)?),
             },
+            ["a", addr] => Action::Table(hex(addr)?),
             ["H", space] => Action::Switch(id_of(space)?),
             ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
             ["Y", bytes] => Action::Reclaim(number(bytes)?),

@@ -165,6 +165,8 @@ pub enum Action {
         /// First byte and length after.
         to: (u64, u64),
     },
+    /// Touched memory of no file at this address: there is a page table from here on.
+    Table(u64),
     /// What follows is done in this address space.
     Switch(u32),
     /// The second address space is a copy of the first.

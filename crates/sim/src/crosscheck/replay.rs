@@ -231,6 +231,7 @@ impl Replay {
             }
             Action::AdviseFile(advice, io) => self.advise_file(advice, *io)?,
             Action::Remap { area, from, to } => self.remap(*area, *from, *to)?,
+            Action::Table(addr) => self.table(Vaddr(*addr))?,
             Action::Switch(space) => self.mm = self.space(*space),
             Action::Fork(from, to) => {
                 let parent = self.space(*from);
@@ -390,6 +391,18 @@ impl Replay {
             addr: to.0,
         };
         self.areas.insert(id, area);
+        Ok(())
+    }
+
+    /// One page of no file, touched. Fault-around asks whether a page table is there (B.5.6).
+    fn table(&mut self, addr: Vaddr) -> Result<(), String> {
+        let page = self.memory.rules.page;
+        let is_free = self.memory.space(self.mm).vmas.find(addr.vpn(page)).is_none();
+        if is_free {
+            let map = Map::anon(page.bytes(), Prot::READ_WRITE).at(addr);
+            self.memory.mmap(self.mm, map).map_err(|e| e.to_string())?;
+            self.memory.touch(self.mm, addr, Access::Write).map_err(|e| e.to_string())?;
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Owns the meaning of the order: which line is what the program did, and which is the kernel's
 //! answer. Knows nothing of tracefs or ptrace; a trace is text.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use super::areas::{Area, Areas};
@@ -11,6 +11,8 @@ use super::line::{Event, Line, Mark, Readahead, parse};
 
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
+/// log2 of the bytes one page table maps.
+const TABLE_SHIFT: u32 = 21;
 
 /// What the conversion knows from elsewhere.
 pub(crate) struct Source<'a> {
@@ -66,6 +68,8 @@ struct Writer<'a> {
     spaces: BTreeMap<i32, u32>,
     areas: BTreeMap<u32, Areas>,
     opens: BTreeMap<u32, u64>,
+    /// Page tables that memory of no file has: address space and number.
+    tables: BTreeSet<(u32, u64)>,
     /// Open files made by `execve`: numbers from the top, so that they meet none of the marks'.
     nr_kernel_opens: u32,
     nr_areas: u32,
@@ -89,6 +93,7 @@ impl<'a> Writer<'a> {
             spaces: BTreeMap::new(),
             areas: BTreeMap::new(),
             opens: BTreeMap::new(),
+            tables: BTreeSet::new(),
             nr_kernel_opens: 0,
             nr_areas: 0,
             current: 0,
@@ -236,11 +241,17 @@ impl<'a> Writer<'a> {
         );
     }
 
-    /// A page fault; those on memory of no file are left out.
+    /// A page fault; of those on memory of no file the first in each page table.
     fn fault(&mut self, tid: i32, address: u64, code: u64) {
         let Some(&space) = self.spaces.get(&tid) else { return };
         let Some(areas) = self.areas.get(&space) else { return };
-        let Some((id, index)) = areas.find(address) else { return };
+        let Some((id, index)) = areas.find(address) else {
+            // Only that there is a page table matters to the files around.
+            if self.tables.insert((space, address >> TABLE_SHIFT)) {
+                self.act_in(space, &format!("a {:x}", address / PAGE * PAGE));
+            }
+            return;
+        };
         // x86-64: bit 1 a store, bit 4 an instruction fetch.
         let how = match code {
             code if code & 2 != 0 => " w",

@@ -55,15 +55,20 @@ fn reads_and_mappings_of_execve_stand_in_their_place() {
 
 #[test]
 fn faults_become_touches_of_the_mapping_that_holds_the_address() {
-    let trace = executed() + &fault(0x40_2123, 0x14) + &inserted(20, 2) + &fault(0x7000, 4);
-    assert_eq!(converted(&trace).text, format!("{EXECUTED}T 2 0 x\nA 2 0\n"));
+    let trace = executed()
+        + &fault(0x40_2123, 0x14)
+        + &inserted(20, 2)
+        + &fault(0x7008, 4)
+        + &fault(0x8000, 4);
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}T 2 0 x\nA 2 0\na 7000\n"));
 }
 
 #[test]
 fn what_was_mapped_before_is_replaced() {
     let anonymous = mark("map 1 401000 4096 3 32 - 0");
     let trace = executed() + &anonymous + &fault(0x40_1000, 6) + &fault(0x40_2000, 6);
-    assert_eq!(converted(&trace).text, format!("{EXECUTED}U 401000 4096\nT 2 0 w\n"));
+    let expected = format!("{EXECUTED}U 401000 4096\na 401000\nT 2 0 w\n");
+    assert_eq!(converted(&trace).text, expected);
 }
 
 #[test]
