@@ -325,7 +325,10 @@ impl Replay {
             "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
             "dontneed" => &[Madvice::Dontneed],
             "populate" => &[Madvice::PopulateRead],
-            "willneed" => return self.will_need(addr, len),
+            "willneed" => {
+                self.will_need(addr, len);
+                return Ok(());
+            }
             other => return Err(format!("unknown advice {other:?}")),
         };
         for &advice in advices {
@@ -335,7 +338,7 @@ impl Replay {
     }
 
     /// `MADV_WILLNEED`: the file pages behind the range, area by area.
-    fn will_need(&mut self, addr: Vaddr, len: u64) -> Result<(), String> {
+    fn will_need(&mut self, addr: Vaddr, len: u64) {
         let page = self.memory.rules.page;
         let start = addr.vpn(page);
         let end = start.plus(page.pages_in(len));
@@ -344,7 +347,6 @@ impl Replay {
             let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
             self.memory.fadvise(open, range, Fadvice::Willneed);
         }
-        Ok(())
     }
 
     fn advise_file(&mut self, advice: &str, io: FileIo) -> Result<(), String> {
@@ -408,14 +410,7 @@ impl Replay {
 
     /// The address space with this number; a new one is empty.
     fn space(&mut self, number: u32) -> MmId {
-        match self.spaces.get(&number) {
-            Some(mm) => *mm,
-            None => {
-                let mm = self.memory.new_space();
-                self.spaces.insert(number, mm);
-                mm
-            }
-        }
+        *self.spaces.entry(number).or_insert_with(|| self.memory.new_space())
     }
 
     fn number_of(&self, mapping: MappingId) -> u32 {
