@@ -21,6 +21,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// A reason to skip, told loudly; else the turn of this test.
 fn turn(test: &str) -> Option<(MutexGuard<'static, ()>, Facts)> {
+    // Before anything else: an instance made by a test that checks would be another test's.
+    let turn = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let facts = Facts::of_host();
     let reason = if !facts.is_root {
         "needs root".to_owned()
@@ -29,7 +31,7 @@ fn turn(test: &str) -> Option<(MutexGuard<'static, ()>, Facts)> {
     } else if let Err(error) = Recorder::new(facts.clone()) {
         error.to_string()
     } else {
-        return Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), facts));
+        return Some((turn, facts));
     };
     eprintln!("SKIPPED {test}: {reason}");
     None
