@@ -23,7 +23,7 @@ bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
-recordings:
+recordings: build
 	scripts/recordings/record.py --all
 
 build: setup

@@ -11,6 +11,8 @@ need python3 python3
 need xz xz-utils
 need qemu-x86_64 qemu-user
 need valgrind valgrind
+PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs
+PATH=$PATH:/usr/sbin:/sbin need mkfs.xfs xfsprogs
 
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

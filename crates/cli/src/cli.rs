@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::bench::BenchArgs;
+use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::trace::TraceArgs;
@@ -52,6 +53,7 @@ enum Verb {
     Predict(PredictArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
+    Crosscheck(CrosscheckArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -71,6 +73,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
+        Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The verbs: each has `Args` (what was typed), `Plan` (checked, nothing done yet) and `run`.
 
 pub(crate) mod bench;
+pub(crate) mod crosscheck;
 pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod trace;

@@ -30,6 +30,9 @@ pub enum Fadvice {
     Dontneed,
 }
 
+/// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
+const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
 /// No page is free for a read or write call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory at byte {pos} of a file: give the model more memory")]
@@ -46,11 +49,13 @@ impl<R: Ram> Memory<R> {
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
         let file = self.open_file(open).mapping;
         let size = self.cache.mapping(file).size_bytes;
-        let end = pos.saturating_add(len_bytes).min(size);
+        // The request is what the call asks for, also past the end of the file.
+        let asked = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let end = asked.min(size);
         let shift = self.rules.page.shift();
+        let last = self.cache.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
         let mut at = pos;
         while at < end {
-            let last = self.cache.mapping(file).orders.min.round_up(self.rules.page.pages_in(end));
             let index = at >> shift;
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
             if self.cache.folios.get(entry.folio).is_marked {

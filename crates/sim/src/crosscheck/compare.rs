@@ -33,6 +33,8 @@ pub enum Aspect {
     HandlerHits,
     /// Passes of the fault handler; those not listed were served by fault-around or mapped.
     Handler,
+    /// Touches of a recorded program: each faulted in the kernel, so none may find its page mapped.
+    Faults,
     /// Pages present at a marked point.
     Points,
     /// Pages present at the end.
@@ -221,6 +223,9 @@ impl<'a> Check<'a> {
                     self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
                 }
             }
+        }
+        if self.recording.header.program.is_some() && !self.recording.takes_io_in_flight() {
+            self.list(&at, Aspect::Faults, &kernel.faults(), &model.faults());
         }
         if let Action::Point(area) = kernel.action {
             let ours = self.replay.present(area);

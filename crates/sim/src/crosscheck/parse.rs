@@ -116,6 +116,7 @@ impl Reader {
         header.events = value("events")?;
         header.nr_lost = value("lost")?.unwrap_or(0);
         header.settle_us = value("settle")?.unwrap_or(1500);
+        header.reads_within_call = text("io") == "within";
         header.nr_major = value("majflt")?;
         // A recording of a self-built kernel describes its one mapping here.
         if header.events.is_none() && text("map") != "none" && header.program.is_none() {
@@ -170,6 +171,21 @@ impl Reader {
             ["B", ref at @ ..] => Action::Read(self.file_io(at)?),
             ["X", ref at @ ..] => Action::Write(self.file_io(at)?),
             ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
+            ["V", advice, addr, len] => {
+                Action::AdviseBytes(advice.to_owned(), hex(addr)?, number(len)?)
+            }
+            ["L", advice, open, pos, len] => {
+                let (pos, len_bytes) = (number(pos)?, number(len)?);
+                Action::AdviseFile(advice.to_owned(), FileIo { pos, len_bytes, open: id_of(open)? })
+            }
+            ["J", area, from, len, to, to_len] => Action::Remap {
+                area: id_of(area)?,
+                from: (hex(from)?, number(len)?),
+                to: (hex(to)?, number(to_len)?),
+            },
+            ["a", addr] => Action::Table(hex(addr)?),
+            ["H", space] => Action::Switch(id_of(space)?),
+            ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
             ["Y", bytes] => Action::Reclaim(number(bytes)?),
             ["Z", nr] => Action::Restored(number(nr)?),
             ["p", area] => Action::Point(id_of(area)?),
@@ -389,3 +405,6 @@ fn state(start: u64, [size, async_size, miss]: [&str; 3]) -> Parsed<State> {
     let mmap_miss = miss.parse().map_err(|_| not_a_number(miss))?;
     Ok(State { start, size: number(size)?, async_size: number(async_size)?, mmap_miss })
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,8 @@ pub struct Header {
     pub nr_lost: u64,
     /// Microseconds between steps; 0 = I/O may be in flight.
     pub settle_us: u64,
+    /// The device reads within the call that asks: nothing is ever in flight.
+    pub reads_within_call: bool,
     /// Major faults of the steps; `None` where the recording does not say.
     pub nr_major: Option<u64>,
 }
@@ -107,6 +109,18 @@ pub struct Step {
     pub hits: Vec<Hit>,
     /// Pages of a mapping present now, for [`Action::Point`].
     pub present: Vec<Run>,
+    /// Model: the touched page was mapped already.
+    pub was_mapped: bool,
+}
+
+impl Step {
+    /// Pages that faulted: none, or the one that was touched.
+    pub(super) fn faults(&self) -> Vec<u64> {
+        match self.action {
+            Action::Touch { index, .. } if !self.was_mapped => vec![index],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What the program did.
@@ -138,6 +152,25 @@ pub enum Action {
     Write(FileIo),
     /// `madvise` over a whole mapping.
     Advise(String, u32),
+    /// `madvise` over bytes: advice, first, length.
+    AdviseBytes(String, u64, u64),
+    /// `posix_fadvise` and `readahead`: advice, and the range.
+    AdviseFile(String, FileIo),
+    /// Moved or resized a mapping; its new number.
+    Remap {
+        /// Number it has from here on.
+        area: u32,
+        /// First byte and length before.
+        from: (u64, u64),
+        /// First byte and length after.
+        to: (u64, u64),
+    },
+    /// Touched memory of no file at this address: there is a page table from here on.
+    Table(u64),
+    /// What follows is done in this address space.
+    Switch(u32),
+    /// The second address space is a copy of the first.
+    Fork(u32, u32),
     /// Looked at what is mapped.
     Point(u32),
     /// Had the kernel reclaim so many bytes.
@@ -263,16 +296,19 @@ pub struct AreaEnd {
 
 impl Recording {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
-    /// read" is taken from the recording: real programs, and disks slowed down on purpose.
+    /// read" is taken from the recording: real programs, and disks slowed down on purpose; not on
+    /// a device that reads within the call that asks.
     #[must_use]
     pub fn takes_io_in_flight(&self) -> bool {
-        self.header.program.is_some() || self.is_slow()
+        let has_no_pause = self.header.program.is_some() || self.is_slow();
+        has_no_pause && !self.header.reads_within_call
     }
 
     /// Whether the disk was slowed down, so that reads are in flight when their pages are touched.
     #[must_use]
     pub fn is_slow(&self) -> bool {
-        self.header.filesystem.ends_with("-slow") || self.header.settle_us == 0
+        let is_paused = self.header.settle_us > 0 || self.header.reads_within_call;
+        self.header.filesystem.ends_with("-slow") || !is_paused
     }
 
     /// Whether the kernel shows the passes of its fault handler.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use largefolio_mm::fault::Access;
+use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
@@ -13,7 +13,7 @@ use largefolio_mm::readahead::RaState;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Order, PageIndex, Pfn, Vaddr, Vpn};
-use largefolio_mm::vma::{OpenId, Prot};
+use largefolio_mm::vma::{Backing, OpenId, Prot};
 
 use super::recording::{
     Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
@@ -69,7 +69,9 @@ pub fn kernel_of(recording: &Recording) -> Result<Kernel, ReplayError> {
 /// The model in the middle of a recording.
 pub(super) struct Replay {
     memory: Memory,
+    /// Address space that acts, and all by their numbers.
     mm: MmId,
+    spaces: BTreeMap<u32, MmId>,
     files: BTreeMap<u32, MappingId>,
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
@@ -117,10 +119,12 @@ impl Replay {
         let mut replay = Self {
             memory,
             mm,
+            spaces: BTreeMap::from([(0, mm)]),
             files,
             opens,
             areas: BTreeMap::new(),
-            takes_io_in_flight: recording.header.program.is_some(),
+            takes_io_in_flight: recording.header.program.is_some()
+                && recording.takes_io_in_flight(),
             restores: recording.restores_working_set(),
             reclaimed: BTreeSet::new(),
             waits,
@@ -190,6 +194,7 @@ impl Replay {
 
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
+        let mut was_mapped = false;
         match &step.action {
             Action::Start | Action::Point(_) | Action::Reclaim(_) | Action::Restored(_) => {}
             Action::Open(open, file) => {
@@ -210,7 +215,7 @@ impl Replay {
                 if is_program || self.waits.contains(&nr) {
                     self.lock_cached(*area, PageIndex(*index));
                 }
-                self.touch((*index, *area), *access)?;
+                was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
                 let open = self.open_of(*io)?;
@@ -221,8 +226,20 @@ impl Replay {
                 self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
             }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
+            Action::AdviseBytes(advice, addr, len) => {
+                self.advise_bytes(advice, Vaddr(*addr), *len)?;
+            }
+            Action::AdviseFile(advice, io) => self.advise_file(advice, *io)?,
+            Action::Remap { area, from, to } => self.remap(*area, *from, *to)?,
+            Action::Table(addr) => self.table(Vaddr(*addr))?,
+            Action::Switch(space) => self.mm = self.space(*space),
+            Action::Fork(from, to) => {
+                let parent = self.space(*from);
+                let child = self.memory.fork(parent);
+                self.spaces.insert(*to, child);
+            }
         }
-        Ok(self.observed())
+        Ok(Step { action: step.action.clone(), was_mapped, ..self.observed() })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -243,7 +260,8 @@ impl Replay {
         self.areas.get(&id).ok_or_else(|| format!("no mapping {id}"))
     }
 
-    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<(), String> {
+    /// Whether the page was mapped already.
+    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<bool, String> {
         let area = self.area(area)?;
         let (first, end) = (area.first, area.first + area.nr_pages);
         if !(first..end).contains(&index) {
@@ -256,7 +274,8 @@ impl Replay {
             Touch::AsMapped => Access::Read,
         };
         let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
-        self.memory.touch(self.mm, addr, access).map(|_| ()).map_err(|e| e.to_string())
+        let touched = self.memory.touch(self.mm, addr, access).map_err(|e| e.to_string())?;
+        Ok(touched.outcome == Outcome::Hit)
     }
 
     /// The folio of a mapping's page, where it is cached.
@@ -286,6 +305,15 @@ impl Replay {
         let area = self.area(area)?;
         let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
         let range = (area.first * self.page_bytes(), len);
+        if advice == "willneed" {
+            let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
+            self.memory.fadvise(open, range, Fadvice::Willneed);
+            return Ok(());
+        }
+        self.advise_bytes(advice, addr, len)
+    }
+
+    fn advise_bytes(&mut self, advice: &str, addr: Vaddr, len: u64) -> Result<(), String> {
         let advices: &[Madvice] = match advice {
             "plain" | "-" => &[],
             "normal" => &[Madvice::Normal],
@@ -296,9 +324,9 @@ impl Replay {
             "hugerandom" => &[Madvice::Hugepage, Madvice::Random],
             "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
             "dontneed" => &[Madvice::Dontneed],
+            "populate" => &[Madvice::PopulateRead],
             "willneed" => {
-                let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
-                self.memory.fadvise(open, range, Fadvice::Willneed);
+                self.will_need(addr, len);
                 return Ok(());
             }
             other => return Err(format!("unknown advice {other:?}")),
@@ -307,6 +335,82 @@ impl Replay {
             self.memory.madvise(self.mm, addr, len, advice).map_err(|e| e.to_string())?;
         }
         Ok(())
+    }
+
+    /// `MADV_WILLNEED`: the file pages behind the range, area by area.
+    fn will_need(&mut self, addr: Vaddr, len: u64) {
+        let page = self.memory.rules.page;
+        let start = addr.vpn(page);
+        let end = start.plus(page.pages_in(len));
+        for part in self.memory.space(self.mm).vmas.overlapping(start, end) {
+            let Backing::File { open, pgoff } = part.backing else { continue };
+            let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
+            self.memory.fadvise(open, range, Fadvice::Willneed);
+        }
+    }
+
+    fn advise_file(&mut self, advice: &str, io: FileIo) -> Result<(), String> {
+        let open = self.open_of(io)?;
+        let advice = match advice {
+            "normal" => Fadvice::Normal,
+            "random" => Fadvice::Random,
+            "seq" => Fadvice::Sequential,
+            "willneed" => Fadvice::Willneed,
+            "dontneed" => Fadvice::Dontneed,
+            other => return Err(format!("unknown advice {other:?}")),
+        };
+        self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
+        Ok(())
+    }
+
+    /// The mapping at `from` becomes mapping `id` at `to`.
+    fn remap(&mut self, id: u32, from: (u64, u64), to: (u64, u64)) -> Result<(), String> {
+        let of = |(addr, len): (u64, u64)| (Vaddr(addr), len);
+        self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
+        let page = self.memory.rules.page;
+        let vpn = Vaddr(to.0).vpn(page);
+        let vma = self.memory.space(self.mm).vmas.find(vpn).copied();
+        let Some(Backing::File { open, .. }) = vma.map(|vma| vma.backing) else {
+            return Err(format!("no file is mapped at {:#x}", to.0));
+        };
+        let number = self.opens.iter().find(|(_, known)| **known == open);
+        let (Some(vma), Some((&open, _))) = (vma, number) else {
+            return Err(format!("no descriptor of the mapping at {:#x}", to.0));
+        };
+        let prot = match (vma.prot.can_exec, vma.prot.can_write) {
+            (true, _) => "rx",
+            (false, true) => "rw",
+            (false, false) => "r",
+        };
+        let area = AreaSpec {
+            id,
+            open,
+            first: vma.index_of(vpn),
+            nr_pages: page.pages_in(to.1),
+            prot: prot.to_owned(),
+            is_shared: false,
+            advice: "plain".to_owned(),
+            addr: to.0,
+        };
+        self.areas.insert(id, area);
+        Ok(())
+    }
+
+    /// One page of no file, touched. Fault-around asks whether a page table is there (B.5.6).
+    fn table(&mut self, addr: Vaddr) -> Result<(), String> {
+        let page = self.memory.rules.page;
+        let is_free = self.memory.space(self.mm).vmas.find(addr.vpn(page)).is_none();
+        if is_free {
+            let map = Map::anon(page.bytes(), Prot::READ_WRITE).at(addr);
+            self.memory.mmap(self.mm, map).map_err(|e| e.to_string())?;
+            self.memory.touch(self.mm, addr, Access::Write).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The address space with this number; a new one is empty.
+    fn space(&mut self, number: u32) -> MmId {
+        *self.spaces.entry(number).or_insert_with(|| self.memory.new_space())
     }
 
     fn number_of(&self, mapping: MappingId) -> u32 {
@@ -432,6 +536,7 @@ fn prot_of(prot: &str) -> Prot {
     match prot {
         "r" => Prot::READ,
         "rw" => Prot::READ_WRITE,
+        "rwx" => Prot { can_exec: true, ..Prot::READ_WRITE },
         "-" => Prot { can_read: false, can_write: false, can_exec: false },
         _ => Prot::READ_EXEC,
     }

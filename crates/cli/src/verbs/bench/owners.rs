@@ -15,7 +15,8 @@ use crate::errors::Exit;
 use crate::verbs::values::FormArgs;
 
 /// What series 004 says (BEHAVIOUR.md J.5).
-const PUBLISHED: [&str; 1] = ["two processes mapping and unmapping one folio, or folios of their own: no change"];
+const PUBLISHED: [&str; 1] =
+    ["two processes mapping and unmapping one folio, or folios of their own: no change"];
 /// Folios that two threads share when each has its own.
 const NR_FOLIOS: usize = 1024;
 /// Mappings a call adds: those of a 64 KiB folio.

@@ -1,0 +1,162 @@
+//! `folio crosscheck program`: a real program with all its files.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use largefolio_linux::crosscheck::{
+    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, ProgramRecording,
+};
+use largefolio_sim::crosscheck::{Recording, check};
+use largefolio_sim::kernel::Kernel;
+
+use super::RulesArgs;
+use super::live::{interrupted, keep_text};
+use super::report::{Outcome, Report, Row};
+use super::select::{as_root, filesystem, window_kb};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::{Form, FormArgs};
+
+/// Check the model with a real program: its binary, libraries and data
+///
+/// Runs the program once to find the files it reads, puts copies of them on a filesystem in memory
+/// where only the program sees them in place of its own, runs it again with every file cold, and
+/// replays its page faults, mappings and reads in the model: the folios of every file must be the
+/// kernel's. The program's processes and threads are followed. What it writes, it writes twice.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio crosscheck program -- python3 -c 'import json'
+  sudo folio crosscheck program --fs xfs --window 2560K -- cc1 -quiet big.i -o /dev/null
+  sudo folio crosscheck program --disk later --keep here -- ls -l
+
+Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+pub(super) struct ProgramArgs {
+    /// Filesystems: ext4, xfs, ext4-encrypt (no large folios)
+    #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', default_value = "ext4,xfs",
+        value_parser = filesystem)]
+    filesystems: Vec<Filesystem>,
+    /// Readahead windows
+    #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',',
+        default_value = "128K,2560K", value_parser = window_kb)]
+    windows_kb: Vec<u64>,
+    /// Device below the filesystem
+    #[arg(long, value_enum, default_value_t = DiskArg::Auto)]
+    disk: DiskArg,
+    #[command(flatten)]
+    rules: RulesArgs,
+    /// Directory to keep the recordings in
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    #[command(flatten)]
+    form: FormArgs,
+    /// Program and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DiskArg {
+    /// zram where the kernel has it, else a loop device
+    Auto,
+    /// zram: a read is done when the call returns, nothing depends on time
+    Within,
+    /// Loop device: a read is done some time later, as on a real disk
+    Later,
+}
+
+impl From<DiskArg> for Disk {
+    fn from(disk: DiskArg) -> Self {
+        match disk {
+            DiskArg::Auto => Self::Best,
+            DiskArg::Within => Self::Within,
+            DiskArg::Later => Self::Later,
+        }
+    }
+}
+
+/// A check that can be made.
+pub(super) struct ProgramCheck {
+    plans: Vec<ProgramPlan>,
+    facts: Facts,
+    kernel: Option<Kernel>,
+    keep: Option<PathBuf>,
+    form: Form,
+    command_line: Vec<String>,
+}
+
+impl ProgramArgs {
+    /// Checks rules and directory.
+    pub(super) fn plan(self, command_line: Vec<String>) -> Result<ProgramCheck> {
+        let (kernel, form) = (self.rules.kernel()?, self.form.form());
+        if let Some(keep) = &self.keep {
+            fs::create_dir_all(keep).with_context(|| {
+                format!("cannot make {}; choose another --keep", keep.display())
+            })?;
+        }
+        let (command, disk) = (&self.command, self.disk.into());
+        let plans = self.filesystems.iter().flat_map(|&filesystem| {
+            let plan = move |&window_kb: &u64| {
+                let command = command.clone();
+                ProgramPlan { command, filesystem, window_kb, disk }
+            };
+            self.windows_kb.iter().map(plan)
+        });
+        let (plans, facts) = (plans.collect(), Facts::of_host());
+        Ok(ProgramCheck { plans, facts, kernel, keep: self.keep, form, command_line })
+    }
+}
+
+impl ProgramCheck {
+    /// Records, replays, reports.
+    pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
+        let recorder = ProgramRecorder::new(self.facts.clone(), &as_root(&self.command_line))?;
+        let mut report = Report::new(&self.facts.release, self.command_line.clone());
+        report.kept = self.keep.as_ref().map(|keep| keep.display().to_string());
+        for plan in &self.plans {
+            match recorder.record(plan) {
+                Ok(recording) => report.rows.push(self.row(plan, &recording)?),
+                Err(error) => return interrupted(error.into()),
+            }
+        }
+        report.deliver(self.form, console)
+    }
+
+    fn row(&self, plan: &ProgramPlan, recorded: &ProgramRecording) -> Result<Row> {
+        let name = plan.command.first().map(PathBuf::from).unwrap_or_default();
+        let program = name.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{}_ra{}_program_{program}", plan.filesystem, plan.window_kb);
+        if let Some(keep) = &self.keep {
+            keep_text(keep, &name, &recorded.text)?;
+        }
+        let mut row = Row {
+            name,
+            variant: self.facts.variant(),
+            filesystem: plan.filesystem.name().to_owned(),
+            window_kb: plan.window_kb,
+            ..Row::default()
+        };
+        if !recorded.status.success() {
+            console::warn(&format!("{program} ended with {}", recorded.status));
+        }
+        for (call, nr) in &recorded.unknown {
+            console::warn(&format!(
+                "{nr} calls of {call} on files: what they read is not replayed"
+            ));
+        }
+        if recorded.nr_removed > 0 {
+            row.outcome = Outcome::Failed;
+            row.reason = Some(format!(
+                "{} folios were reclaimed while it ran; free memory or stop DAMON, and try again",
+                recorded.nr_removed
+            ));
+            return Ok(row);
+        }
+        let recording = Recording::parse(&row.name, &recorded.text)?;
+        row.take(check(&recording, self.kernel.as_ref())?);
+        Ok(row)
+    }
+}

@@ -1,0 +1,243 @@
+//! A real program on the running kernel, recorded with all its files.
+//!
+//! ```text
+//!   first run: which files does it read?          (discover)
+//!   copies of them on a fresh filesystem,
+//!   mounted over the originals where only the program sees it   (disk)
+//!   second run, every file cold, under ptrace: faults and page cache from tracefs,
+//!   system calls as marks in the same buffer      (tracer, marks, events)
+//!   the trace written as a recording              (line, areas, convert)
+//! ```
+//!
+//! Owns the recording. Replay and comparison are `largefolio_sim::crosscheck`'s.
+
+mod areas;
+mod convert;
+mod descriptors;
+mod discover;
+mod disk;
+mod elf;
+mod events;
+mod line;
+mod marks;
+mod stage;
+mod tracer;
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::thread;
+use std::time::Duration;
+
+pub use disk::Disk;
+
+use super::facts::Facts;
+use super::place::DEFAULT_AROUND_BYTES;
+use super::workloads::Filesystem;
+use super::{CrosscheckError, facts};
+use crate::signals::Signals;
+use convert::{Body, Source};
+use discover::Discover;
+use events::Events;
+use marks::{Marks, Used};
+use stage::Stage;
+use tracer::Program;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct ProgramPlan {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Filesystem for its files.
+    pub filesystem: Filesystem,
+    /// Readahead window in KiB.
+    pub window_kb: u64,
+    /// Device below the filesystem.
+    pub disk: Disk,
+}
+
+/// A recording of a program.
+#[derive(Clone, Debug)]
+pub struct ProgramRecording {
+    /// The recording (`recordings/README.md`).
+    pub text: String,
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// Files it used.
+    pub nr_files: usize,
+    /// Folios somebody else took out of the page cache meanwhile (reclaim, DAMON, `drop_caches`).
+    pub nr_removed: u64,
+    /// Calls that move file pages in ways a recording cannot say, with their number.
+    pub unknown: BTreeMap<&'static str, u64>,
+}
+
+/// A run during which folios were taken away is recorded again, so often.
+const NR_TRIES: usize = 5;
+/// How often a waiting thread looks for signals to pass on.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Records programs.
+#[derive(Debug)]
+pub struct ProgramRecorder {
+    facts: Facts,
+    signals: Signals,
+}
+
+impl ProgramRecorder {
+    /// Checks what every recording needs and watches signals.
+    ///
+    /// # Errors
+    /// The refusal, with its remedy. `as_root` is the command line that would work.
+    pub fn new(facts: Facts, as_root: &str) -> Result<Self, CrosscheckError> {
+        if !facts.is_root {
+            return Err(CrosscheckError::NotRoot(as_root.to_owned()));
+        }
+        if !cfg!(target_arch = "x86_64") {
+            return Err(CrosscheckError::NoFaultAddresses);
+        }
+        let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
+        Ok(Self { facts, signals })
+    }
+
+    /// Records a program: a first run finds its files, the second is recorded.
+    ///
+    /// # Errors
+    /// The refusal, with its remedy; nothing is left behind. A program that fails is no error.
+    pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
+        if self.facts.formatter(plan.filesystem).is_none() {
+            return Err(CrosscheckError::NoFilesystem(facts::missing(plan.filesystem)));
+        }
+        // Mounts are private to a thread, and so is the parenthood of a traced process.
+        thread::scope(|scope| {
+            let recording = scope.spawn(|| record_here(plan, &self.facts));
+            while !recording.is_finished() {
+                thread::sleep(LOOK);
+                if let Some(signal) = self.signals.take() {
+                    tracer::pass_on(signal);
+                }
+            }
+            let result = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match self.signals.seen() {
+                Some(signal) => Err(CrosscheckError::Interrupted(signal)),
+                None => result,
+            }
+        })
+    }
+}
+
+fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, CrosscheckError> {
+    let program = program_of(&plan.command)?;
+    let mut discover = Discover::default();
+    tracer::run(&program, None, &mut discover).map_err(CrosscheckError::os("run the program"))?;
+    let files = discover.files();
+    if files.is_empty() {
+        return Err(CrosscheckError::NoFiles(name_of(plan)));
+    }
+    disk::private_mounts()?;
+    let mut stage = Stage::new(plan, facts, &files)?;
+    let mut nr_tries = 0;
+    loop {
+        stage.remount(plan.window_kb)?;
+        let recording = run_on(&stage, plan, facts, &program)?;
+        nr_tries += 1;
+        if recording.nr_removed == 0 || nr_tries == NR_TRIES {
+            return Ok(recording);
+        }
+    }
+}
+
+fn run_on(
+    stage: &Stage,
+    plan: &ProgramPlan,
+    facts: &Facts,
+    program: &Program,
+) -> Result<ProgramRecording, CrosscheckError> {
+    let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
+    let allowed = rustix::thread::sched_getaffinity(None)
+        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
+    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap_or(0);
+    let events = Events::new(found.dev(), cpu)?;
+    let mut follow = |tids: &_| events.follow(tids);
+    let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);
+    let status = tracer::run(program, Some(cpu), &mut marks)
+        .map_err(CrosscheckError::os("run the program"))?;
+    let (files, unknown) = (std::mem::take(&mut marks.files), std::mem::take(&mut marks.unknown));
+    let exec_reads = |inode| {
+        let path = files.get(&inode).map_or(Path::new(""), |used| used.path.as_path());
+        elf::reads(path, path.to_string_lossy().contains("/ld-linux"))
+    };
+    let trace = events.stop()?;
+    let body = convert::convert(&trace, &Source { exec_reads: &exec_reads })
+        .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
+    let text = header(stage, plan, facts, events.events)? + &with_files(&body, &files);
+    let (nr_files, nr_removed) = (body.files.len(), body.nr_removed);
+    Ok(ProgramRecording { text, status, nr_files, nr_removed, unknown })
+}
+
+fn with_files(body: &Body, files: &BTreeMap<u64, Used>) -> String {
+    let mut text = String::new();
+    for (inode, number) in &body.files {
+        let (bytes, path) =
+            files.get(inode).map_or((0, Path::new("?")), |used| (used.bytes, used.path.as_path()));
+        let _ = writeln!(text, "I {number} {bytes} {}", path.display());
+    }
+    text + &body.text + "E 0\n"
+}
+
+fn header(
+    stage: &Stage,
+    plan: &ProgramPlan,
+    facts: &Facts,
+    events: u64,
+) -> Result<String, CrosscheckError> {
+    Ok(format!(
+        "# kernel={} variant={} arch=x86-64 fs={} page=4096 ra_pages={} max_sectors_kb={} \
+         fault_around_bytes={} events={events} lost=0 settle=0 io={} program={}\n",
+        facts.release,
+        facts.variant(),
+        plan.filesystem,
+        plan.window_kb / 4,
+        stage.block.max_sectors_kb()?,
+        facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES),
+        if stage.block.reads_within_call() { "within" } else { "later" },
+        name_of(plan),
+    ))
+}
+
+/// Name of the program, as one word.
+fn name_of(plan: &ProgramPlan) -> String {
+    let name = Path::new(plan.command.first().map_or(OsStr::new("-"), |name| name));
+    let name = name.file_name().unwrap_or_default().to_string_lossy();
+    name.replace(|c: char| c.is_whitespace(), "_")
+}
+
+/// Finds the program as a shell would.
+fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
+    let name = command.first().cloned().unwrap_or_default();
+    let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());
+    let is_program = |path: &PathBuf| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let path = if name.as_bytes().contains(&b'/') {
+        Some(PathBuf::from(&name)).filter(is_program)
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|dir| dir.join(&name)).find(is_program)
+    };
+    let path = path.ok_or_else(missing)?;
+    let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| missing());
+    let arguments: Result<_, _> = command.iter().map(|word| text(word)).collect();
+    let environment: Vec<CString> = std::env::vars_os()
+        .filter_map(|(mut key, value)| {
+            key.push("=");
+            key.push(value);
+            CString::new(key.as_bytes()).ok()
+        })
+        .collect();
+    Ok(Program::new(text(path.as_os_str())?, arguments?, environment))
+}

@@ -1,0 +1,143 @@
+//! Which open file each descriptor of each process stands for.
+//!
+//! Readahead state belongs to the open file: descriptors made by `dup` or inherited share it, two
+//! opens of one path do not (BEHAVIOUR.md B.7.1).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::tracer::Birth;
+
+/// A regular file by its inode on the filesystem that is watched.
+pub(crate) type Inode = u64;
+
+/// One open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    /// Number in the recording.
+    pub(crate) id: u32,
+    /// File.
+    pub(crate) inode: Inode,
+}
+
+/// A thread's process: its address space and its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// Number of the address space.
+    pub(crate) space: u32,
+    table: usize,
+}
+
+/// Descriptors of all processes of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    processes: BTreeMap<i32, Process>,
+    tables: Vec<BTreeMap<i32, Open>>,
+    nr_spaces: u32,
+    nr_opens: u32,
+}
+
+impl Descriptors {
+    /// The first process.
+    pub(crate) fn start(&mut self, tid: i32) -> Process {
+        self.tables.push(BTreeMap::new());
+        let process = Process { space: self.new_space(), table: self.tables.len() - 1 };
+        self.processes.insert(tid, process);
+        process
+    }
+
+    /// A number for a new address space.
+    pub(crate) fn new_space(&mut self) -> u32 {
+        self.nr_spaces += 1;
+        self.nr_spaces - 1
+    }
+
+    /// A number for a new open file.
+    pub(crate) fn new_open(&mut self, inode: Inode) -> Open {
+        self.nr_opens += 1;
+        Open { id: self.nr_opens - 1, inode }
+    }
+
+    /// The process of a thread.
+    pub(crate) fn process(&self, tid: i32) -> Option<Process> {
+        self.processes.get(&tid).copied()
+    }
+
+    /// A child: a thread shares everything, `vfork` the address space.
+    pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<Process> {
+        let parent = self.process(tid)?;
+        let process = if is_thread_of(child, tid) {
+            parent
+        } else {
+            self.tables.push(self.tables[parent.table].clone());
+            let space = if how == Birth::Vfork { parent.space } else { self.new_space() };
+            Process { space, table: self.tables.len() - 1 }
+        };
+        self.processes.insert(child, process);
+        Some(process)
+    }
+
+    /// A process executed a program: a new address space.
+    pub(crate) fn execute(&mut self, tid: i32) -> Option<Process> {
+        let space = self.new_space();
+        let process = self.processes.get_mut(&tid)?;
+        process.space = space;
+        Some(*process)
+    }
+
+    /// The open file behind a descriptor that was seen to be opened.
+    pub(crate) fn get(&self, tid: i32, fd: i32) -> Option<Open> {
+        self.tables[self.process(tid)?.table].get(&fd).copied()
+    }
+
+    /// Notes what a descriptor stands for now; `None` = nothing of interest.
+    pub(crate) fn set(&mut self, tid: i32, fd: i32, open: Option<Open>) {
+        let Some(process) = self.process(tid) else { return };
+        let table = &mut self.tables[process.table];
+        match open {
+            Some(open) => table.insert(fd, open),
+            None => table.remove(&fd),
+        };
+    }
+}
+
+fn is_thread_of(child: i32, parent: i32) -> bool {
+    let group = |tid: i32| -> Option<String> {
+        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+        status.lines().find(|line| line.starts_with("Tgid:")).map(ToOwned::to_owned)
+    };
+    group(child).is_some_and(|own| Some(own) == group(parent))
+}
+
+/// What `/proc` says about a descriptor.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    /// Device number as `stat` gives it.
+    pub(crate) device: u64,
+    /// Inode.
+    pub(crate) inode: Inode,
+    /// Size in bytes.
+    pub(crate) bytes: u64,
+    /// Path.
+    pub(crate) path: PathBuf,
+}
+
+/// The regular file behind descriptor `fd` of a stopped thread; `None` for anything else.
+pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
+    let link = format!("/proc/{tid}/fd/{fd}");
+    let found = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
+    let path = std::fs::read_link(&link).ok()?;
+    Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
+}
+
+/// A field of `/proc/TID/fdinfo/FD`: `pos` (decimal) or `flags` (octal).
+pub(crate) fn fdinfo(tid: i32, fd: i32, field: &str) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}"))?;
+    let radix = if field == "flags" { 8 } else { 10 };
+    text.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .and_then(|value| u64::from_str_radix(value.trim(), radix).ok())
+        .ok_or_else(|| io::Error::other(format!("no {field} in /proc/{tid}/fdinfo/{fd}")))
+}

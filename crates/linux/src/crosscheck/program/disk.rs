@@ -1,0 +1,187 @@
+//! A small filesystem of our own, cold after every mount.
+//!
+//! A compressed RAM disk (zram) reads within the call that asks: nothing is ever in flight, and
+//! what a program does follows from its touches alone. A loop device reads in another thread, as
+//! a real disk does.
+//!
+//! Invariant D1: what was made is removed when the value is dropped: mount, device, image.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::CrosscheckError;
+use super::super::device::Device;
+use super::super::facts::formatter;
+use super::super::workloads::Filesystem;
+
+/// What lies below the filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// zram: a read is done when the call that asks returns.
+    Within,
+    /// A loop device: a read is done some time later, as on a real disk.
+    Later,
+    /// zram where the kernel has it, else a loop device.
+    #[default]
+    Best,
+}
+
+/// A block device that ends with its value.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// `/dev/zramN`.
+    Zram(u32),
+    /// A loop device over memory.
+    Loop(Device),
+}
+
+const ZRAM: &str = "/sys/class/zram-control";
+
+impl Block {
+    /// A new device of `bytes`.
+    pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
+        let has_zram = Path::new(ZRAM).join("hot_add").exists();
+        if disk == Disk::Later || (disk == Disk::Best && !has_zram) {
+            return Device::new(bytes).map(Self::Loop);
+        }
+        let add = Path::new(ZRAM).join("hot_add");
+        let number = fs::read_to_string(&add).map_err(CrosscheckError::file(&add))?;
+        let number = number.trim().parse().map_err(io::Error::other);
+        let block = Self::Zram(number.map_err(CrosscheckError::file(&add))?);
+        block.set("disksize", bytes)?;
+        Ok(block)
+    }
+
+    /// Whether a read is done when the call that asks returns.
+    pub(crate) fn reads_within_call(&self) -> bool {
+        matches!(self, Self::Zram(_))
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Zram(number) => PathBuf::from(format!("/dev/zram{number}")),
+            Self::Loop(device) => device.path(),
+        }
+    }
+
+    fn sysfs(&self, name: &str) -> PathBuf {
+        Path::new("/sys/block").join(self.path().file_name().unwrap_or_default()).join(name)
+    }
+
+    fn set(&self, name: &str, value: u64) -> Result<(), CrosscheckError> {
+        let path = self.sysfs(name);
+        fs::write(&path, value.to_string()).map_err(CrosscheckError::file(path))
+    }
+
+    /// Sets the readahead window of files opened from now on.
+    pub(crate) fn set_window_kb(&mut self, kb: u64) -> Result<(), CrosscheckError> {
+        match self {
+            Self::Zram(_) => self.set("queue/read_ahead_kb", kb),
+            Self::Loop(device) => device.set_window_kb(kb),
+        }
+    }
+
+    /// Largest request in KiB.
+    pub(crate) fn max_sectors_kb(&self) -> Result<u64, CrosscheckError> {
+        let path = self.sysfs("queue/max_sectors_kb");
+        let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
+        text.trim().parse().map_err(io::Error::other).map_err(CrosscheckError::file(path))
+    }
+
+    /// Puts an empty filesystem on it.
+    pub(crate) fn format(
+        &self,
+        filesystem: Filesystem,
+        tool: &Path,
+    ) -> Result<(), CrosscheckError> {
+        if let Self::Loop(device) = self {
+            return device.format(filesystem, tool);
+        }
+        let (name, _, arguments) = formatter(filesystem);
+        let output = Command::new(tool)
+            .args(arguments)
+            .arg(self.path())
+            .output()
+            .map_err(CrosscheckError::file(tool))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let command = format!("{name} {} {}", arguments.join(" "), self.path().display());
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(CrosscheckError::Tool { command, said })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Self::Zram(number) = *self {
+            // A device that is still busy stays; there is nobody left to tell.
+            let _ = self.set("reset", 1);
+            let _ = fs::write(Path::new(ZRAM).join("hot_remove"), number.to_string());
+        }
+    }
+}
+
+/// A mount that ends with its value.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    /// Where.
+    pub(crate) at: PathBuf,
+}
+
+impl Mount {
+    /// Mounts a device.
+    pub(crate) fn device(
+        disk: &Block,
+        filesystem: Filesystem,
+        at: &Path,
+    ) -> Result<Self, CrosscheckError> {
+        let filesystem = filesystem.driver();
+        mount(&disk.path(), at, filesystem, 0)
+            .map_err(|source| CrosscheckError::Mount { filesystem, source })?;
+        Ok(Self { at: at.to_owned() })
+    }
+
+    /// Lets `file` appear at `at`.
+    pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
+        mount(file, at, "", libc::MS_BIND)
+            .map_err(CrosscheckError::os("mount a copy over a file of the program"))?;
+        Ok(Self { at: at.to_owned() })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Ok(at) = CString::new(self.at.as_os_str().as_bytes()) {
+            // SAFETY: a terminated path. A mount that is busy stays; it is private to this thread
+            // and goes with it.
+            unsafe { libc::umount2(at.as_ptr(), 0) };
+        }
+    }
+}
+
+fn mount(from: &Path, at: &Path, filesystem: &str, flags: libc::c_ulong) -> io::Result<()> {
+    let from = CString::new(from.as_os_str().as_bytes())?;
+    let at = CString::new(at.as_os_str().as_bytes())?;
+    let filesystem = CString::new(filesystem)?;
+    // SAFETY: terminated strings, and no data.
+    let result = unsafe {
+        libc::mount(from.as_ptr(), at.as_ptr(), filesystem.as_ptr(), flags, std::ptr::null())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives the calling thread mounts of its own, which nobody else sees.
+pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
+    // SAFETY: takes a flag and no pointers.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        let source = io::Error::last_os_error();
+        return Err(CrosscheckError::Os { action: "make a private mount namespace", source });
+    }
+    mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE)
+        .map_err(CrosscheckError::os("make the mounts private"))
+}

@@ -1,0 +1,55 @@
+//! What `execve` reads of a program file before it maps it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// First bytes of every program (`BINPRM_BUF_SIZE`).
+const HEAD: u64 = 256;
+/// Length of an ELF64 header; all that is read of an interpreter at first.
+const ELF_HEADER: usize = 64;
+/// Program header types.
+const PT_INTERP: u64 = 3;
+
+/// Position and length of each read, in order. A file that is not ELF: the head alone.
+pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
+    let first = (0, if is_interpreter { ELF_HEADER as u64 } else { HEAD });
+    let mut reads = vec![first];
+    reads.extend(
+        headers(path)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(kind, _)| {
+                // An interpreter has no interpreter.
+                *kind != PT_INTERP || !is_interpreter
+            })
+            .map(|(_, read)| read),
+    );
+    reads
+}
+
+/// The program headers themselves (kind 0), and the name of the interpreter.
+fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
+    let file = File::open(path).ok()?;
+    let mut head = [0; ELF_HEADER];
+    file.read_exact_at(&mut head, 0).ok()?;
+    if !head.starts_with(b"\x7fELF\x02") {
+        return None;
+    }
+    let u16_at = |bytes: &[u8], at: usize| {
+        Some(u64::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+    };
+    let u64_at =
+        |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let (start, size, nr) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
+    let mut table = vec![0; usize::try_from(size * nr).ok()?];
+    file.read_exact_at(&mut table, start).ok()?;
+    let mut reads = vec![(0, (start, size * nr))];
+    for entry in table.chunks_exact(usize::try_from(size.max(56)).ok()?) {
+        let kind = u64::from(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
+        if kind == PT_INTERP {
+            reads.push((kind, (u64_at(entry, 8)?, u64_at(entry, 32)?)));
+        }
+    }
+    Some(reads)
+}

@@ -1,0 +1,122 @@
+//! What is traced: the events of one filesystem, and the page faults of one program.
+//!
+//! The instance itself is [`Instance`]'s; this is what is switched on in it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+
+use super::super::CrosscheckError;
+use super::super::tracefs::Instance;
+
+/// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
+/// million of them fit.
+const BUFFER_KB: u32 = 256 << 10;
+
+/// Events of files, in the order of the bits of `events=` (`probe/trace.h`).
+const FILE_EVENTS: [&str; 9] = [
+    "filemap/mm_filemap_add_to_page_cache",
+    "filemap/mm_filemap_delete_from_page_cache",
+    "filemap/mm_filemap_fault",
+    "filemap/mm_filemap_map_pages",
+    "filemap/mm_filemap_get_pages",
+    "readahead/page_cache_ra_order",
+    "readahead/page_cache_ra_unbounded",
+    "readahead/page_cache_sync_ra",
+    "readahead/page_cache_async_ra",
+];
+/// Without these there is nothing to compare, or no order to compare it in.
+const NEEDED: [&str; 3] =
+    ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault", FAULTS[0]];
+const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
+
+/// The instance, set up.
+#[derive(Debug)]
+pub(crate) struct Events {
+    instance: Instance,
+    /// Bit n: the kernel has event n.
+    pub(crate) events: u64,
+}
+
+impl Events {
+    /// Sets up a new instance for files of a device, numbered as `stat` does.
+    pub(crate) fn new(device: u64, cpu: usize) -> Result<Self, CrosscheckError> {
+        let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
+        let mut instance = Self { instance: Instance::new()?, events: 0 };
+        instance.set("tracing_on", "0")?;
+        instance.set("options/overwrite", "0")?;
+        instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
+        for (nr, event) in FILE_EVENTS.iter().enumerate() {
+            if instance.enable(event, s_dev) {
+                instance.events |= 1 << nr;
+            } else if NEEDED.contains(event) {
+                return Err(CrosscheckError::NoEvent(event));
+            }
+        }
+        if let Some(event) = FAULTS.iter().find(|event| !instance.has(event)) {
+            return Err(CrosscheckError::NoEvent(event));
+        }
+        Ok(instance)
+    }
+
+    fn has(&self, event: &str) -> bool {
+        self.instance.path().join("events").join(event).is_dir()
+    }
+
+    fn enable(&self, event: &str, s_dev: u64) -> bool {
+        let set = |name: &str, value: &str| self.set(&format!("events/{event}/{name}"), value);
+        self.has(event)
+            && set("filter", &format!("s_dev=={s_dev}")).is_ok()
+            && set("enable", "1").is_ok()
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), CrosscheckError> {
+        fs::write(self.instance.path().join(name), value)
+            .map_err(CrosscheckError::os("set up tracing"))
+    }
+
+    /// Where marks are written.
+    pub(crate) fn marker(&self) -> Result<File, CrosscheckError> {
+        OpenOptions::new()
+            .write(true)
+            .open(self.instance.path().join("trace_marker"))
+            .map_err(CrosscheckError::os("open trace_marker"))
+    }
+
+    /// Traces the faults of these threads from now on. What happens to the files is traced
+    /// whoever does it: reclaim works in other threads.
+    pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
+        let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
+        for event in FAULTS {
+            let path = self.instance.path().join("events").join(event);
+            fs::write(path.join("filter"), filter.join("||"))?;
+            fs::write(path.join("enable"), "1")?;
+        }
+        fs::write(self.instance.path().join("tracing_on"), "1")
+    }
+
+    /// Stops tracing; the trace.
+    pub(crate) fn stop(&self) -> Result<String, CrosscheckError> {
+        self.set("tracing_on", "0")?;
+        let lost = self.lost();
+        if lost > 0 {
+            return Err(CrosscheckError::EventsLost(lost));
+        }
+        fs::read_to_string(self.instance.path().join("trace"))
+            .map_err(CrosscheckError::os("read the trace"))
+    }
+
+    fn lost(&self) -> u64 {
+        let Ok(cpus) = fs::read_dir(self.instance.path().join("per_cpu")) else { return 0 };
+        let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
+        let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
+        stats.flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>()).sum()
+    }
+}
+
+/// Events lost according to one line of `per_cpu/cpuN/stats`.
+fn lost_of(line: &str) -> Option<u64> {
+    let (key, value) = line.split_once(": ")?;
+    let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
+    if is_loss { value.trim().parse().ok() } else { None }
+}

@@ -1,0 +1,267 @@
+//! One line of a trace.
+
+/// What a thread did or the kernel answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Thread in whose context it happened; of a mark, the recorder's.
+    pub(crate) tid: i32,
+    /// What.
+    pub(crate) event: Event,
+}
+
+/// An event. Indices and runs are in pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Written by the recorder.
+    Mark(Mark),
+    /// `exceptions:page_fault_*`.
+    Fault { address: u64, code: u64 },
+    /// `mm_filemap_add_to_page_cache`.
+    Inserted { inode: u64, index: u64, order: u8 },
+    /// `mm_filemap_delete_from_page_cache`.
+    Removed { inode: u64, index: u64, order: u8 },
+    /// `mm_filemap_fault`.
+    Handler { inode: u64, index: u64 },
+    /// `mm_filemap_map_pages`.
+    Around { inode: u64, first: u64, last: u64 },
+    /// `mm_filemap_get_pages`.
+    Collected { inode: u64, first: u64, last: u64 },
+    /// `page_cache_*`, the values in the order of `recordings/README.md`.
+    Readahead { inode: u64, kind: Readahead, fields: Vec<i64> },
+}
+
+/// Which readahead event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readahead {
+    Order,
+    Unbounded,
+    Sync,
+    Async,
+}
+
+/// A mark; `marks` says when each is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Thread { tid: i32, space: u32 },
+    Fork { from: u32, to: u32 },
+    Execve { tid: i32 },
+    Exec { tid: i32, space: u32 },
+    KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, page: u64 },
+    Open { id: u32, inode: u64 },
+    Map { space: u32, addr: u64, len: u64, prot: u64, flags: u64, open: Option<u32>, pos: u64 },
+    Unmap { space: u32, addr: u64, len: u64 },
+    Protect { space: u32, addr: u64, len: u64, prot: u64 },
+    Remap { space: u32, from: u64, len: u64, to: u64, to_len: u64 },
+    Advise { space: u32, addr: u64, len: u64, advice: u64 },
+    Io { is_write: bool, tid: i32, open: u32, pos: u64, len: u64 },
+    Done { tid: i32 },
+    Fadvise { open: u32, advice: u64, pos: u64, len: u64 },
+}
+
+impl Event {
+    /// File of a kernel's event.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        match *self {
+            Self::Mark(_) | Self::Fault { .. } => None,
+            Self::Inserted { inode, .. }
+            | Self::Removed { inode, .. }
+            | Self::Handler { inode, .. }
+            | Self::Around { inode, .. }
+            | Self::Collected { inode, .. }
+            | Self::Readahead { inode, .. } => Some(inode),
+        }
+    }
+
+    /// Bytes of a collected run: position and length; of anything else, the first page.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        match *self {
+            Self::Collected { first, last, .. } => (first << 12, last.saturating_sub(first) << 12),
+            _ => (0, 4096),
+        }
+    }
+}
+
+/// Parses a line; `None` for comments and events of no interest.
+pub(crate) fn parse(text: &str) -> Result<Option<Line>, String> {
+    if text.starts_with('#') || text.trim().is_empty() {
+        return Ok(None);
+    }
+    if text.contains("LOST") && text.contains("EVENTS") {
+        return Err("events were lost".to_owned());
+    }
+    // `    comm-TID   [CPU] flags time: name: fields`; comm may hold anything.
+    let Some((tid, name, fields)) = split(text) else {
+        return Err(format!("not a trace line: {text:?}"));
+    };
+    let event = match name {
+        "tracing_mark_write" => match fields.strip_prefix("lf ") {
+            Some(mark) => Event::Mark(self::mark(mark).ok_or_else(|| format!("mark {mark:?}"))?),
+            None => return Ok(None),
+        },
+        _ => match kernel_event(name, fields) {
+            Some(Ok(event)) => event,
+            Some(Err(())) => return Err(format!("event {name}: {fields:?}")),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Line { tid, event }))
+}
+
+fn split(text: &str) -> Option<(i32, &str, &str)> {
+    let (head, rest) = text.split_once("] ")?;
+    let (task, _) = head.rsplit_once('[')?;
+    let tid = task.trim_end().rsplit('-').next()?.parse().ok()?;
+    let (_, rest) = rest.split_once(": ")?;
+    let (name, fields) = rest.split_once(':')?;
+    Some((tid, name, fields.trim()))
+}
+
+fn kernel_event(name: &str, fields: &str) -> Option<Result<Event, ()>> {
+    let parsed = match name {
+        "page_fault_user" | "page_fault_kernel" => fault(fields),
+        "mm_filemap_add_to_page_cache" => {
+            cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
+        }
+        "mm_filemap_delete_from_page_cache" => {
+            cached(fields).map(|(inode, index, order)| Event::Removed { inode, index, order })
+        }
+        "mm_filemap_fault" => {
+            range(fields).map(|(inode, index, _)| Event::Handler { inode, index })
+        }
+        "mm_filemap_map_pages" => {
+            range(fields).map(|(inode, first, last)| Event::Around { inode, first, last })
+        }
+        "mm_filemap_get_pages" => {
+            range(fields).map(|(inode, first, last)| Event::Collected { inode, first, last })
+        }
+        "page_cache_ra_order" => readahead(
+            Readahead::Order,
+            fields,
+            &["index", "order", "size", "async_size", "ra_pages"],
+        ),
+        "page_cache_ra_unbounded" => {
+            readahead(Readahead::Unbounded, fields, &["index", "nr_to_read", "lookahead_size"])
+        }
+        "page_cache_sync_ra" => readahead(Readahead::Sync, fields, &ENTRY),
+        "page_cache_async_ra" => readahead(Readahead::Async, fields, &ENTRY),
+        _ => return None,
+    };
+    Some(parsed.ok_or(()))
+}
+
+const ENTRY: [&str; 8] =
+    ["index", "req_count", "order", "size", "async_size", "ra_pages", "mmap_miss", "prev_pos"];
+
+/// Value of `key=` (or, for an inode, `key `).
+fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
+    let mut words = fields.split(' ');
+    while let Some(word) = words.next() {
+        if let Some(value) = word.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')) {
+            return Some(value);
+        }
+        if word == key {
+            return words.next();
+        }
+    }
+    None
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+fn inode(fields: &str) -> Option<u64> {
+    hex(value(fields, "ino")?)
+}
+
+fn fault(fields: &str) -> Option<Event> {
+    let address = hex(value(fields, "address")?)?;
+    Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
+}
+
+fn cached(fields: &str) -> Option<(u64, u64, u8)> {
+    let pos: u64 = value(fields, "ofs")?.parse().ok()?;
+    Some((inode(fields)?, pos >> 12, value(fields, "order")?.parse().ok()?))
+}
+
+/// `ofs=FIRST` or `ofs=FIRST-LAST`, in bytes.
+fn range(fields: &str) -> Option<(u64, u64, u64)> {
+    let pos = value(fields, "ofs")?;
+    let (first, last) = pos.split_once('-').unwrap_or((pos, pos));
+    let page = |text: &str| text.parse::<u64>().ok().map(|pos| pos >> 12);
+    Some((inode(fields)?, page(first)?, page(last)?))
+}
+
+fn readahead(kind: Readahead, fields: &str, keys: &[&str]) -> Option<Event> {
+    let values: Option<Vec<i64>> =
+        keys.iter().map(|key| value(fields, key)?.parse().ok()).collect();
+    Some(Event::Readahead { inode: inode(fields)?, kind, fields: values? })
+}
+
+fn mark(text: &str) -> Option<Mark> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let number = |word: &str| word.parse::<u64>().ok();
+    let id = |word: &str| word.parse::<u32>().ok();
+    let thread = |word: &str| word.parse::<i32>().ok();
+    Some(match *words {
+        ["thread", tid, space] => Mark::Thread { tid: thread(tid)?, space: id(space)? },
+        ["fork", from, to] => Mark::Fork { from: id(from)?, to: id(to)? },
+        ["execve", tid] => Mark::Execve { tid: thread(tid)? },
+        ["exec", tid, space] => Mark::Exec { tid: thread(tid)?, space: id(space)? },
+        ["kmap", space, addr, len, prot, inode, page] => Mark::KernelMap {
+            space: id(space)?,
+            addr: hex(addr)?,
+            len: number(len)?,
+            prot: number(prot)?,
+            inode: number(inode)?,
+            page: number(page)?,
+        },
+        ["open", open, inode] => Mark::Open { id: id(open)?, inode: number(inode)? },
+        ["map", space, addr, len, prot, flags, open, pos] => Mark::Map {
+            space: id(space)?,
+            addr: hex(addr)?,
+            len: number(len)?,
+            prot: number(prot)?,
+            flags: hex(flags)?,
+            open: if open == "-" { None } else { Some(id(open)?) },
+            pos: number(pos)?,
+        },
+        ["unmap", space, addr, len] => {
+            Mark::Unmap { space: id(space)?, addr: hex(addr)?, len: number(len)? }
+        }
+        ["protect", space, addr, len, prot] => Mark::Protect {
+            space: id(space)?,
+            addr: hex(addr)?,
+            len: number(len)?,
+            prot: number(prot)?,
+        },
+        ["remap", space, from, len, to, to_len] => Mark::Remap {
+            space: id(space)?,
+            from: hex(from)?,
+            len: number(len)?,
+            to: hex(to)?,
+            to_len: number(to_len)?,
+        },
+        ["advise", space, addr, len, advice] => Mark::Advise {
+            space: id(space)?,
+            addr: hex(addr)?,
+            len: number(len)?,
+            advice: number(advice)?,
+        },
+        [kind @ ("read" | "write"), tid, open, pos, len] => Mark::Io {
+            is_write: kind == "write",
+            tid: thread(tid)?,
+            open: id(open)?,
+            pos: number(pos)?,
+            len: number(len)?,
+        },
+        ["done", tid] => Mark::Done { tid: thread(tid)? },
+        ["fadvise", open, advice, pos, len] => Mark::Fadvise {
+            open: id(open)?,
+            advice: number(advice)?,
+            pos: number(pos)?,
+            len: number(len)?,
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,88 @@
+//! Copies of a program's files on a cold filesystem, mounted over the originals.
+//!
+//! Invariant S1: the mounts are seen by the calling thread and its children alone, and end with
+//! the value.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::super::CrosscheckError;
+use super::super::facts::{Facts, missing};
+use super::super::workloads::Filesystem;
+use super::ProgramPlan;
+use super::disk::{Block, Mount};
+
+/// Room beside the files; XFS takes nothing below 300 MiB.
+const ROOM_BYTES: u64 = 512 << 20;
+
+/// Device, filesystem and copies.
+#[derive(Debug)]
+pub(super) struct Stage {
+    // In the order in which they must end.
+    binds: Vec<Mount>,
+    mount: Option<Mount>,
+    /// The device.
+    pub(super) block: Block,
+    /// Where the filesystem is mounted.
+    pub(super) files: PathBuf,
+    filesystem: Filesystem,
+    /// Copy and original.
+    copies: Vec<(PathBuf, PathBuf)>,
+    _directory: TempDir,
+}
+
+impl Stage {
+    /// Makes the filesystem and copies `files` to it.
+    pub(super) fn new(
+        plan: &ProgramPlan,
+        facts: &Facts,
+        files: &[PathBuf],
+    ) -> Result<Self, CrosscheckError> {
+        let filesystem = plan.filesystem;
+        let tool = facts.formatter(filesystem);
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(missing(filesystem)))?;
+        let directory = tempfile::Builder::new()
+            .prefix("largefolio-")
+            .tempdir()
+            .map_err(CrosscheckError::os("make a directory"))?;
+        let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
+        let bytes = (sizes.sum::<u64>() * 2 + ROOM_BYTES).next_multiple_of(1 << 20);
+        let block = Block::new(plan.disk, bytes)?;
+        block.format(filesystem, tool)?;
+        let at = directory.path().join("files");
+        fs::create_dir(&at).map_err(CrosscheckError::file(&at))?;
+        let mount = Some(Mount::device(&block, filesystem, &at)?);
+        let mut copies = Vec::new();
+        for (nr, file) in files.iter().enumerate() {
+            let copy = at.join(nr.to_string());
+            copy_file(file, &copy)?;
+            copies.push((copy, file.clone()));
+        }
+        let (binds, files) = (Vec::new(), at);
+        Ok(Self { binds, mount, block, files, filesystem, copies, _directory: directory })
+    }
+
+    /// Mounts the filesystem again, which empties its page cache, and the copies over the files.
+    pub(super) fn remount(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
+        self.binds.clear();
+        self.mount = None;
+        self.block.set_window_kb(window_kb)?;
+        self.mount = Some(Mount::device(&self.block, self.filesystem, &self.files)?);
+        for (copy, file) in &self.copies {
+            self.binds.push(Mount::bind(copy, file)?);
+        }
+        Ok(())
+    }
+}
+
+/// Copies content, mode and time of change: Python compares the time with that in its caches.
+fn copy_file(from: &Path, to: &Path) -> Result<(), CrosscheckError> {
+    fs::copy(from, to).map_err(CrosscheckError::file(from))?;
+    let found = from.metadata().map_err(CrosscheckError::file(from))?;
+    let file = fs::File::open(to).map_err(CrosscheckError::file(to))?;
+    let time = found.modified().map_err(CrosscheckError::file(from))?;
+    file.set_times(fs::FileTimes::new().set_modified(time)).map_err(CrosscheckError::file(to))?;
+    file.sync_all().map_err(CrosscheckError::file(to))
+}

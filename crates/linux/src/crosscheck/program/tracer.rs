@@ -1,0 +1,303 @@
+//! A program and its children under ptrace, stopped at every system call.
+//!
+//! Owns the stops: who stopped and where. What a call means is the [`Watch`]er's business. While
+//! a watcher is asked, the thread it is asked about stands still.
+//!
+//! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A system call at its entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// `SYS_*`.
+    pub(crate) nr: i64,
+    /// Arguments.
+    pub(crate) args: [u64; 6],
+}
+
+/// How a process or thread came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// `fork`: a copy of the address space.
+    Fork,
+    /// `vfork`: the parent's address space, until it executes a program.
+    Vfork,
+    /// `clone`: a thread, or a process with the flags of its choice.
+    Clone,
+}
+
+/// Is asked at every stop.
+pub(crate) trait Watch {
+    /// The first process stands before its `execve`.
+    fn starts(&mut self, tid: i32) -> io::Result<()>;
+    /// A call begins.
+    fn enters(&mut self, tid: i32, call: &Call) -> io::Result<()>;
+    /// A call has ended.
+    fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()>;
+    /// A new program is mapped and has not run yet.
+    fn executes(&mut self, tid: i32) -> io::Result<()>;
+    /// A child exists and has not run yet.
+    fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()>;
+}
+
+/// What to run; prepared before the fork, after which nothing may allocate.
+#[derive(Debug)]
+pub(crate) struct Program {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+/// Where the program runs: CPU number, `None` = any.
+pub(crate) type Cpu = Option<usize>;
+
+/// What `execve` gets when it fails: the shell's "found but not executable".
+const EXIT_NOT_EXECUTED: i32 = 126;
+/// Set in the signal of a stop at a system call (`PTRACE_O_TRACESYSGOOD`).
+const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
+
+impl Program {
+    /// A program by its path, arguments (the first is its name) and environment (`KEY=VALUE`).
+    pub(crate) fn new(path: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Self {
+        Self { path, arguments, environment }
+    }
+
+    /// Starts it; it stops before its `execve`.
+    fn spawn(&self, cpu: Cpu) -> io::Result<i32> {
+        let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+            texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+        };
+        let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
+        let set = cpu.map(cpu_set);
+        // SAFETY: the child calls only async-signal-safe functions and never returns.
+        let pid = unsafe { libc::fork() };
+        if pid != 0 {
+            return if pid > 0 { Ok(pid) } else { Err(io::Error::last_os_error()) };
+        }
+        if let Some(set) = &set {
+            // SAFETY: the set is a whole cpu_set_t; failure leaves the program on any CPU.
+            unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
+        }
+        // SAFETY: PTRACE_TRACEME has no further arguments.
+        unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+        // SAFETY: stops this process until its tracer goes on.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        // SAFETY: path and both lists are terminated and live until the call replaces them.
+        unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        // SAFETY: ends the child without running the parent's handlers.
+        unsafe { libc::_exit(EXIT_NOT_EXECUTED) }
+    }
+}
+
+fn cpu_set(cpu: usize) -> libc::cpu_set_t {
+    // SAFETY: an all-zero set is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: CPU_SET checks the number against the size of the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    set
+}
+
+/// The program that is traced now, 0 for none.
+static TRACED: AtomicI32 = AtomicI32::new(0);
+
+/// Sends a signal to the program that is traced now.
+pub(crate) fn pass_on(signal: i32) {
+    let pid = TRACED.load(Relaxed);
+    if pid > 0 {
+        // SAFETY: our own child: its number is cleared when it has been reaped.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Runs `program` to its end under the eyes of `watch`; how the first process ended.
+pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+    let first = program.spawn(cpu)?;
+    TRACED.store(first, Relaxed);
+    let mut tracer = Tracer { first, unborn: BTreeSet::new(), calls: Vec::new() };
+    let result = tracer.follow(watch);
+    if result.is_err() {
+        // SAFETY: our own child; it may have ended already.
+        unsafe { libc::kill(first, libc::SIGKILL) };
+        while wait().is_ok() {}
+    }
+    TRACED.store(0, Relaxed);
+    result
+}
+
+struct Tracer {
+    first: i32,
+    /// Threads seen by their first stop before their parent's report, or the reverse.
+    unborn: BTreeSet<i32>,
+    /// The call each thread is in.
+    calls: Vec<(i32, Call)>,
+}
+
+impl Tracer {
+    fn follow(&mut self, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+        let (_, status) = wait()?;
+        if !libc::WIFSTOPPED(status) {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let options = libc::PTRACE_O_TRACESYSGOOD
+            | libc::PTRACE_O_TRACEEXEC
+            | libc::PTRACE_O_TRACEFORK
+            | libc::PTRACE_O_TRACEVFORK
+            | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_EXITKILL;
+        let options = usize::try_from(options).unwrap_or(0);
+        ptrace(libc::PTRACE_SETOPTIONS, self.first, options)?;
+        watch.starts(self.first)?;
+        go_on(self.first, 0)?;
+        let mut ended = None;
+        loop {
+            let (tid, status) = match wait() {
+                Ok(found) => found,
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
+                Err(error) => return Err(error),
+            };
+            if libc::WIFSTOPPED(status) {
+                let signal = self.stopped(tid, status, watch)?;
+                go_on(tid, signal)?;
+            } else {
+                self.calls.retain(|(other, _)| *other != tid);
+                if tid == self.first {
+                    TRACED.store(0, Relaxed);
+                    ended = Some(ExitStatus::from_raw(status));
+                }
+            }
+        }
+        ended.ok_or_else(|| io::Error::other("the program's end was not reported"))
+    }
+
+    /// One stop; the signal to pass on.
+    fn stopped(&mut self, tid: i32, status: i32, watch: &mut dyn Watch) -> io::Result<i32> {
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 {
+            0 if signal == SYSCALL_STOP => self.call(tid, watch).map(|()| 0),
+            0 if signal == libc::SIGSTOP && self.unborn.remove(&tid) => Ok(0),
+            0 if signal == libc::SIGSTOP && tid != self.first && !self.is_known(tid) => {
+                self.unborn.insert(tid);
+                Ok(0)
+            }
+            0 => Ok(signal),
+            libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| 0),
+            event => {
+                let how = match event {
+                    libc::PTRACE_EVENT_FORK => Birth::Fork,
+                    libc::PTRACE_EVENT_VFORK => Birth::Vfork,
+                    libc::PTRACE_EVENT_CLONE => Birth::Clone,
+                    _ => return Ok(0),
+                };
+                let child = event_message(tid)?;
+                // Its first stop is still to come, or has been seen.
+                if !self.unborn.remove(&child) {
+                    self.unborn.insert(child);
+                }
+                watch.births(tid, child, how).map(|()| 0)
+            }
+        }
+    }
+
+    fn is_known(&self, tid: i32) -> bool {
+        self.calls.iter().any(|(other, _)| *other == tid)
+    }
+
+    fn call(&mut self, tid: i32, watch: &mut dyn Watch) -> io::Result<()> {
+        match syscall_info(tid)? {
+            Info::Entry(call) => {
+                self.calls.retain(|(other, _)| *other != tid);
+                self.calls.push((tid, call));
+                watch.enters(tid, &call)
+            }
+            Info::Exit(result) => {
+                let call = self.calls.iter().find(|(other, _)| *other == tid);
+                match call.map(|(_, call)| *call) {
+                    Some(call) => watch.leaves(tid, &call, result),
+                    None => Ok(()),
+                }
+            }
+            Info::Other => Ok(()),
+        }
+    }
+}
+
+enum Info {
+    Entry(Call),
+    Exit(i64),
+    Other,
+}
+
+fn syscall_info(tid: i32) -> io::Result<Info> {
+    let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+    let size = size_of::<libc::ptrace_syscall_info>();
+    // SAFETY: the kernel writes at most `size` bytes to the structure.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, tid, size, info.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed before the call, and all its fields are plain numbers.
+    let info = unsafe { info.assume_init() };
+    Ok(match info.op {
+        libc::PTRACE_SYSCALL_INFO_ENTRY => {
+            // SAFETY: `op` says which part of the union was written.
+            let entry = unsafe { info.u.entry };
+            Info::Entry(Call { nr: i64::try_from(entry.nr).unwrap_or(-1), args: entry.args })
+        }
+        // SAFETY: as above.
+        libc::PTRACE_SYSCALL_INFO_EXIT => Info::Exit(unsafe { info.u.exit }.sval),
+        _ => Info::Other,
+    })
+}
+
+fn event_message(tid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    let to: *mut libc::c_ulong = &raw mut message;
+    // SAFETY: the kernel writes one unsigned long.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, to) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(message).map_err(io::Error::other)
+}
+
+fn ptrace(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+    // SAFETY: only requests whose data is a number.
+    let result = unsafe { libc::ptrace(request, tid, 0, data) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Lets a thread run to its next stop. One that was killed meanwhile is gone: its end is reported
+/// by the next wait.
+fn go_on(tid: i32, signal: i32) -> io::Result<()> {
+    let signal = usize::try_from(signal).unwrap_or(0);
+    match ptrace(libc::PTRACE_SYSCALL, tid, signal) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        result => result,
+    }
+}
+
+/// The next stop or end among this thread's own children.
+fn wait() -> io::Result<(i32, i32)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one int.
+        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        if tid > 0 {
+            return Ok((tid, status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
