@@ -235,7 +235,7 @@ impl Replay {
             Action::Switch(space) => self.mm = self.space(*space),
             Action::Fork(from, to) => {
                 let parent = self.space(*from);
-                let child = self.memory.fork(parent);
+                let child = self.memory.fork(parent).map_err(|e| e.to_string())?;
                 self.spaces.insert(*to, child);
             }
         }

@@ -1,6 +1,5 @@
 //! `folio bench anon`: first touch, fork, munmap and copy-on-write by folio size (series 004).
 
-use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -31,6 +30,9 @@ const PUBLISHED: [&str; 1] =
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
 /// Base page of the machines this is compared with.
 const BASE_BYTES: u64 = 4096;
+
+/// Takes one round's time.
+type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
 /// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
@@ -107,21 +109,20 @@ impl AnonPlan<'_> {
     }
 
     fn measure(&self, operation: Operation, name: &str, bytes: u64) -> Result<Vec<Row>> {
-        type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
         let region = self.args.region;
         let len = usize::try_from(region).context("--region")?;
-        let mut names = Vec::new();
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
         // Held over all rounds: changing settings is no part of the benchmark.
         let host = if self.args.model_only {
             None
         } else {
             let folio = usize::try_from(bytes).context("--size")?;
-            Some(RefCell::new(FolioSize::enable(folio)?))
+            Some(FolioSize::enable(folio)?)
         };
+        let mut names = Vec::new();
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
         if let Some(host) = &host {
             names.push("this kernel".to_owned());
-            subjects.push(Box::new(move || Ok(host.borrow().time(operation, len)?)));
+            subjects.push(Box::new(move || Ok(host.time(operation, len)?)));
         }
         for kernel in &self.kernels {
             names.push(kernel.name.trim_end_matches("+page=4K").to_owned());

@@ -41,6 +41,9 @@ pub(crate) struct OwnersArgs {
     form: FormArgs,
 }
 
+/// Takes one round's time.
+type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
+
 /// What the threads work on.
 trait Folio: Sync {
     fn add(&self, mm: MmOwnerId);
@@ -81,7 +84,6 @@ impl OwnersArgs {
         for (name, nr_folios) in [("one folio", 1), ("many folios", NR_FOLIOS)] {
             let plain: Vec<Plain> = (0..nr_folios).map(|_| Plain(AtomicI32::new(0))).collect();
             let tracked: Vec<Owners<Wide>> = (0..nr_folios).map(|_| Owners::new(None)).collect();
-            type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
             let mut subjects: [Subject<'_>; 2] = [
                 Box::new(|| Ok(self.time(&plain, &mms))),
                 Box::new(|| Ok(self.time(&tracked, &mms))),
