@@ -220,7 +220,7 @@ void start(s64 *stack)
     sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
     text = shared(TEXT_ROOM);
     must(read_file(argv[1], text, TEXT_ROOM), "cannot read", argv[1]);
-    make_file(256 * page);
+    make_file(FILE_PAGES * page);
     make_pipes();
     catch_faults();
     keep_khugepaged_busy();

@@ -4,6 +4,7 @@
 #include "sys.h"
 
 #define NR_SLOTS 4
+#define FILE_PAGES 256UL
 #define BASE 0x400000000000UL
 #define SIGKILL 9
 #define SIGSEGV 11
@@ -88,7 +89,7 @@ static s64 do_map(const struct command *c)
     s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
                    PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_FIXED_NOREPLACE | (is_file ? 0 : MAP_ANONYMOUS),
-                   is_file ? file_fd : -1, is_file ? (s64)(c->first * page) : 0);
+                   is_file ? file_fd : -1, is_file ? (s64)(c->first % (FILE_PAGES / 2) * page) : 0);
     if (FAIL(at)) { return at; }
     int advice = has_letter(c->how, 'h') ? MADV_HUGEPAGE
         : has_letter(c->how, 'n') ? MADV_NOHUGEPAGE : -1;
