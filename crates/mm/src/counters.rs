@@ -1,5 +1,6 @@
 //! What happened: exact counts, with the names of vmstat where it has one.
 
+use crate::split::Refusal;
 use crate::units::Order;
 
 /// Number of orders a folio can have (0 ..= 13).
@@ -18,14 +19,38 @@ pub struct Counters {
     pub nr_around: u64,
     /// Faults ended by the finishing step for a page-cache page (B.6).
     pub nr_finish: u64,
-    /// First touches of anonymous memory that got a page.
-    pub nr_anon: u64,
-    /// First reads of anonymous memory, served by the shared zero page.
+    /// First touches of anonymous memory that got a folio.
+    pub nr_anon_faults: u64,
+    /// First reads of anonymous memory, served by the shared zero page or the huge zero folio.
     pub nr_zero_page: u64,
     /// Writes that copied a page (private file pages, shared anonymous pages).
     pub nr_cow: u64,
     /// Writes that made an existing page writable.
     pub nr_wp_reuse: u64,
+    /// Writes that copied a page of a large anonymous folio.
+    pub nr_cow_large: u64,
+    /// PTEs and PMD entries that fork copied.
+    pub nr_forked: u64,
+    /// Pinned pages that fork copied for the child at once (E.1.3).
+    pub nr_fork_copied: u64,
+    /// PMD folios that faults got.
+    pub thp_fault_alloc: u64,
+    /// PMD folios that faults wanted and did not get (D.3.2).
+    pub thp_fault_fallback: u64,
+    /// Huge zero folios made.
+    pub thp_zero_page_alloc: u64,
+    /// Huge zero folios that could not be made.
+    pub thp_zero_page_alloc_failed: u64,
+    /// PMD mappings of anonymous memory that became PTEs.
+    pub thp_split_pmd: u64,
+    /// Under-used folios that the shrinker split (G.2.4).
+    pub thp_underused_split_page: u64,
+    /// Zero-filled pages that gave way to the shared zero page when their folio was split.
+    pub nr_split_zero_pages: u64,
+    /// Anonymous memory by order of its folios.
+    pub sizes: [SizeCounters; NR_ORDERS],
+    /// Splits that were refused, by [`crate::split::Refusal`].
+    pub split_refused: [u64; Refusal::ALL.len()],
     /// Times a fault dropped its lock for I/O and was repeated (B.2.5).
     pub nr_retry: u64,
     /// PTEs set for page-cache pages.
@@ -48,7 +73,36 @@ pub struct Counters {
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
 }
 
+/// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeCounters {
+    /// Faults that got a folio of this size.
+    pub anon_fault_alloc: u64,
+    /// Faults that found none free and went on with a smaller size (D.2.5).
+    pub anon_fault_fallback: u64,
+    /// Folios that were split.
+    pub split: u64,
+    /// Folios that could not be split.
+    pub split_failed: u64,
+    /// Folios that became partially mapped and were queued (G.2.1).
+    pub split_deferred: u64,
+    /// Anonymous folios that exist now.
+    pub nr_anon: u64,
+    /// Those of them that are partially mapped.
+    pub nr_anon_partially_mapped: u64,
+}
+
 impl Counters {
+    /// The counts of one size.
+    #[must_use]
+    pub fn size(&self, order: Order) -> &SizeCounters {
+        &self.sizes[usize::from(order.get())]
+    }
+
+    pub(crate) fn size_mut(&mut self, order: Order) -> &mut SizeCounters {
+        &mut self.sizes[usize::from(order.get())]
+    }
+
     /// Counts one insertion.
     pub(crate) fn count_inserted(&mut self, order: Order) {
         self.nr_inserted[usize::from(order.get())] += 1;

@@ -1,18 +1,25 @@
 //! Folios: `2^order` naturally aligned base pages that are managed as one.
 //!
-//! Owns the table of folios and the map from page frame to folio. Does not allocate frames
-//! ([`crate::buddy`]) and knows no page table.
+//! Owns the table of folios and, through it, what each page of one has of its own (`frames`). Does
+//! not allocate frames ([`crate::buddy`]), counts no mapping itself ([`crate::mapped`]) and knows
+//! no page table.
 //!
 //! | state | owner | refs | maps | flags |
 //! |---|---|---|---|---|
-//! | in the page cache, unmapped | `File` | `2^order` | 0 | maybe marker |
-//! | in the page cache, mapped | `File` | `2^order + maps` | > 0 | no marker once hit |
-//! | anonymous | `Anon` | `maps` | > 0 | - |
+//! | in the page cache, unmapped | `File` | `2^order + pins` | 0 | maybe marker |
+//! | in the page cache, mapped | `File` | `2^order + maps + pins` | > 0 | no marker once hit |
+//! | dropped from the cache, pinned | `Detached` | `pins` | 0 | - |
+//! | anonymous | `Anon` | `maps + pins` | > 0, or 0 and pinned | maybe partially mapped |
 //!
-//! Invariants (BEHAVIOUR.md L.5):
-//! - I1: `refs == maps + 2^order` in the page cache, `refs == maps` for anonymous memory.
+//! Invariants (BEHAVIOUR.md L.5, F.1):
+//! - I1: `refs == maps + pins + 2^order` in the page cache, `refs == maps + pins > 0` elsewhere.
 //! - I2: every frame of a live folio names it in the frame map, no other frame does.
+//! - I3: `maps == pmd_maps + PTEs that map the folio`.
 
+use std::num::NonZeroU64;
+
+use crate::frames::{Flag, Frames, NO_FOLIO};
+use crate::owners::Owners;
 use crate::pgtable::FolioSpan;
 use crate::units::{Order, PageIndex, Pfn};
 
@@ -34,8 +41,15 @@ pub enum Owner {
         /// Page offset of the folio's first page.
         index: PageIndex,
     },
-    /// Private memory of processes.
-    Anon,
+    /// Private memory of processes, the first page at `index` of the areas that map it: for
+    /// anonymous areas the page number at which it was first touched, for private files the
+    /// page of the file. mremap does not change it.
+    Anon {
+        /// Index of the folio's first page.
+        index: PageIndex,
+    },
+    /// A page of a file that has left the page cache while it was pinned.
+    Detached,
 }
 
 /// One folio.
@@ -56,35 +70,107 @@ pub struct Folio {
     pub is_locked: bool,
     /// Differs from the file.
     pub is_dirty: bool,
+    /// Some of its pages are mapped by nobody (G.2.1): stays set until it is split or freed.
+    pub is_partially_mapped: bool,
+    /// Clean since `MADV_FREE`: its content may be thrown away.
+    pub is_lazyfree: bool,
+    /// Place in the deferred-split queue; `None` = not queued.
+    pub deferred: Option<NonZeroU64>,
     /// References, see the table of the module.
     pub refs: u64,
     /// Mappings: one per PTE and one per PMD entry (F.1 `large_mapcount`, here without the -1).
     pub maps: u64,
+    /// PMD entries (F.1 `entire_mapcount`, without the -1).
+    pub pmd_maps: u64,
+    /// Pages that a PTE maps (F.1 `nr_pages_mapped` without its bias); 0 where pages have no
+    /// count of their own.
+    pub nr_pages_mapped: u64,
+    /// References of devices and the like (GUP).
+    pub pins: u64,
+    /// Whose the mappings of a large folio are (F.4).
+    pub owners: Owners,
 }
 
 impl Folio {
+    /// A folio with no reference, not mapped.
+    #[must_use]
+    pub const fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
+        Self {
+            pfn,
+            order,
+            owner,
+            is_marked: false,
+            is_workingset: false,
+            is_locked: false,
+            is_dirty: false,
+            is_partially_mapped: false,
+            is_lazyfree: false,
+            deferred: None,
+            refs: 0,
+            maps: 0,
+            pmd_maps: 0,
+            nr_pages_mapped: 0,
+            pins: 0,
+            owners: Owners::NONE,
+        }
+    }
+
     /// The frame of the folio's page at file position `index`.
     #[must_use]
     pub fn pfn_at(&self, index: PageIndex) -> Pfn {
         match self.owner {
             Owner::File { index: first, .. } => self.pfn.plus(index.0 - first.0),
-            Owner::Anon => self.pfn,
+            Owner::Anon { index: first } => self.pfn.plus(index.0 - first.0),
+            Owner::Detached => self.pfn,
         }
     }
-}
 
-/// log2 of the frames in one leaf of the frame map.
-const LEAF_SHIFT: u32 = 9;
-/// No folio has this frame.
-const NO_FOLIO: u32 = u32::MAX;
+    /// Number of pages.
+    #[must_use]
+    pub const fn nr_pages(&self) -> u64 {
+        self.order.nr_pages()
+    }
+
+    /// The frame after the last.
+    #[must_use]
+    pub const fn end_pfn(&self) -> Pfn {
+        Pfn(self.pfn.0 + self.order.nr_pages())
+    }
+
+    /// Whether it has more than one page.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        self.order.get() > 0
+    }
+
+    /// Whether it is private memory.
+    #[must_use]
+    pub const fn is_anon(&self) -> bool {
+        matches!(self.owner, Owner::Anon { .. })
+    }
+
+    /// References of the page cache: one for each page.
+    #[must_use]
+    pub const fn cache_refs(&self) -> u64 {
+        match self.owner {
+            Owner::File { .. } => self.order.nr_pages(),
+            Owner::Anon { .. } | Owner::Detached => 0,
+        }
+    }
+
+    /// The folio as the page table wants to hear of it.
+    #[must_use]
+    pub const fn span(&self) -> FolioSpan {
+        FolioSpan::new(self.pfn, self.order)
+    }
+}
 
 /// All folios, and which one holds a frame.
 #[derive(Clone, Debug, Default)]
 pub struct FolioTable {
     folios: Vec<Option<Folio>>,
     free: Vec<u32>,
-    /// Frame map: leaves of `2^LEAF_SHIFT` frames, made when first used.
-    leaves: Vec<Option<Box<[u32]>>>,
+    frames: Frames,
 }
 
 impl FolioTable {
@@ -108,7 +194,7 @@ impl FolioTable {
             assert!(id != NO_FOLIO, "folio ids exhausted");
             id
         };
-        self.name_frames(folio, id);
+        self.frames.set_folio(folio.pfn, folio.nr_pages(), id);
         FolioId(id)
     }
 
@@ -118,7 +204,7 @@ impl FolioTable {
             unreachable!("folio id used after its folio was freed")
         };
         self.free.push(id.0);
-        self.name_frames(folio, NO_FOLIO);
+        self.frames.set_folio(folio.pfn, folio.nr_pages(), NO_FOLIO);
         folio
     }
 
@@ -129,6 +215,12 @@ impl FolioTable {
             unreachable!("folio id used after its folio was freed")
         };
         folio
+    }
+
+    /// The folio `id`, if it is alive.
+    #[must_use]
+    pub fn try_get(&self, id: FolioId) -> Option<&Folio> {
+        self.folios.get(id.0 as usize)?.as_ref()
     }
 
     /// The folio `id`, to change.
@@ -142,8 +234,7 @@ impl FolioTable {
     /// The folio that holds `pfn`.
     #[must_use]
     pub fn of_pfn(&self, pfn: Pfn) -> Option<FolioId> {
-        let leaf = self.leaves.get((pfn.0 >> LEAF_SHIFT) as usize)?.as_ref()?;
-        let id = leaf[(pfn.0 & ((1 << LEAF_SHIFT) - 1)) as usize];
+        let id = self.frames.folio(pfn);
         (id != NO_FOLIO).then_some(FolioId(id))
     }
 
@@ -151,10 +242,50 @@ impl FolioTable {
     /// no folio (the zero page) stands alone.
     #[must_use]
     pub fn span_of(&self, pfn: Pfn) -> FolioSpan {
-        self.of_pfn(pfn).map_or(FolioSpan::single(pfn), |id| {
-            let folio = self.get(id);
-            FolioSpan::new(folio.pfn, folio.order)
-        })
+        self.of_pfn(pfn).map_or(FolioSpan::single(pfn), |id| self.get(id).span())
+    }
+
+    /// Whether no other process sees the page `pfn` (`AnonExclusive`, L.8).
+    #[must_use]
+    pub fn is_exclusive(&self, pfn: Pfn) -> bool {
+        self.frames.get(Flag::Exclusive, pfn)
+    }
+
+    /// Whether a store to the page `pfn` of an anonymous folio was seen since it was zeroed.
+    #[must_use]
+    pub fn is_written(&self, pfn: Pfn) -> bool {
+        self.frames.get(Flag::Written, pfn)
+    }
+
+    /// Mappings of one page by PTEs and PMD entries; where pages of large folios have no count of
+    /// their own, PMD entries only.
+    #[must_use]
+    pub fn page_maps(&self, pfn: Pfn) -> u64 {
+        let Some(id) = self.of_pfn(pfn) else { return 0 };
+        let folio = self.get(id);
+        if folio.is_large() {
+            u64::from(self.frames.maps(pfn)) + folio.pmd_maps
+        } else {
+            folio.maps
+        }
+    }
+
+    /// A store to the page `pfn` was seen.
+    pub(crate) fn note_write(&mut self, pfn: Pfn) {
+        self.frames.set(Flag::Written, pfn, 1);
+    }
+
+    /// The pages were zeroed.
+    pub(crate) fn forget_writes(&mut self, pfn: Pfn, nr: u64) {
+        self.frames.clear(Flag::Written, pfn, nr);
+    }
+
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    pub(crate) fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.frames
     }
 
     /// Live folios in the order of their ids.
@@ -178,20 +309,7 @@ impl FolioTable {
                 return Err(Pfn(pfn));
             }
         }
-        let named = self.leaves.iter().flatten().flat_map(|leaf| leaf.iter());
-        let nr_named = named.filter(|&&id| id != NO_FOLIO).count() as u64;
+        let nr_named = self.frames.nr_named();
         if nr_named == nr_pages { Ok(()) } else { Err(Pfn(nr_named)) }
-    }
-
-    fn name_frames(&mut self, folio: Folio, id: u32) {
-        for pfn in folio.pfn.0..folio.pfn.0 + folio.order.nr_pages() {
-            let leaf = (pfn >> LEAF_SHIFT) as usize;
-            if leaf >= self.leaves.len() {
-                self.leaves.resize(leaf + 1, None);
-            }
-            let leaf = self.leaves[leaf]
-                .get_or_insert_with(|| vec![NO_FOLIO; 1 << LEAF_SHIFT].into_boxed_slice());
-            leaf[(pfn & ((1 << LEAF_SHIFT) - 1)) as usize] = id;
-        }
     }
 }

@@ -1,52 +1,152 @@
-//! fork: a copy of an address space (BEHAVIOUR.md E.1, for base pages).
+//! fork: a copy of an address space (BEHAVIOUR.md E.1, E.2).
 //!
 //! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
-//! child faults the others in again.
+//! child faults the others in again. Pages go in batches, one folio at a time; a page that is
+//! pinned is copied for the child at once, so that what the device writes stays the parent's
+//! (E.1.3).
 
+use crate::folio::{FolioId, FolioTable};
+use crate::frames::Flag;
+use crate::mapped::Level;
 use crate::memory::Memory;
-use crate::pgtable::{Batch, Leaf, LeafKind, PteFlags};
+use crate::page_cache::PageCache;
+use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
 use crate::ram::Ram;
+use crate::rules::anon::Batching;
 use crate::space::MmId;
+use crate::units::{Order, Pfn};
 use crate::vma::{Sharing, Vma};
+
+/// Why a process could not be forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForkError {
+    /// A pinned page could not be copied.
+    #[error("out of memory while fork copies a pinned page: give the model more memory")]
+    OutOfMemory,
+}
 
 impl<R: Ram> Memory<R> {
     /// Copies the address space of `parent`; both sides keep their anonymous pages read-only.
-    pub fn fork(&mut self, parent: MmId) -> MmId {
+    ///
+    /// # Errors
+    /// When a pinned page cannot be copied; there is no child then, and the parent's pages hold
+    /// what they held.
+    pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
+        loop {
+            match self.try_fork(parent) {
+                Err(ForkError::OutOfMemory) if self.reclaim() > 0 => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn try_fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         let child = self.new_space();
         let vmas = self.space(parent).vmas.clone();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
         self.space_mut(child).vmas = vmas;
-        for vma in areas.iter().filter(|vma| vma.has_anon) {
-            self.copy_area(parent, child, vma);
+        let copied = areas
+            .iter()
+            .filter(|vma| vma.has_anon && vma.sharing == Sharing::Private)
+            .try_for_each(|vma| self.copy_area(parent, child, vma));
+        if let Err(error) = copied {
+            self.exit(child);
+            return Err(error);
         }
-        child
+        Ok(child)
     }
 
-    fn copy_area(&mut self, parent: MmId, child: MmId, vma: &Vma) {
-        let nr_pages = vma.nr_pages();
-        let leaves: Vec<Leaf> = self.space(parent).table.leaves(vma.start, nr_pages).collect();
-        if vma.sharing == Sharing::Private {
-            self.space_mut(parent).table.wrprotect_range(vma.start, nr_pages);
-            self.flush(parent, vma.start, nr_pages);
-        }
-        for leaf in leaves.into_iter().filter(|leaf| leaf.kind != LeafKind::Pmd) {
-            self.copy_leaf(child, vma, leaf);
-        }
+    fn copy_area(&mut self, parent: MmId, child: MmId, vma: &Vma) -> Result<(), ForkError> {
+        self.flush(parent, vma.start, vma.nr_pages());
+        let batching = self.rules.anon.batching;
+        let (of_parent, of_child, cache) = self.two_spaces(parent, child);
+        of_child.uses_huge_zero |= of_parent.uses_huge_zero;
+        let has_pinned = of_parent.has_pinned;
+        let mut copy = ForkCopy { cache, parent, child, batching, has_pinned, last: None };
+        let range = (vma.start, vma.nr_pages());
+        of_parent.table.copy_range(&mut of_child.table, range, &mut copy)
+    }
+}
+
+/// The counting side of a fork.
+struct ForkCopy<'a, R> {
+    cache: &'a mut PageCache<R>,
+    parent: MmId,
+    child: MmId,
+    batching: Batching,
+    has_pinned: bool,
+    /// The folio asked for last.
+    last: Option<FolioId>,
+}
+
+impl<R: Ram> ForkCopy<'_, R> {
+    /// E.1.2: whether pages may not be shared because a device writes to them.
+    fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
+        let folios: &FolioTable = &self.cache.folios;
+        self.has_pinned
+            && folios.get(id).pins > 0
+            && folios.frames().count(Flag::Exclusive, pfn, nr) > 0
     }
 
-    fn copy_leaf(&mut self, child: MmId, vma: &Vma, leaf: Leaf) {
-        let vpn = leaf.first_vpn.max(vma.start);
-        let nr = leaf.end_vpn().min(vma.end).0 - vpn.0;
-        let pfn = leaf.pfn_of(vpn);
-        let dropped = match vma.sharing {
-            Sharing::Private => PteFlags::YOUNG | PteFlags::WRITABLE,
-            Sharing::Shared => PteFlags::YOUNG | PteFlags::DIRTY,
+    /// E.1.3: a page of the child's own.
+    fn copy_pinned(&mut self, id: FolioId, batch: Batch) -> Result<Copied, ForkError> {
+        let folio = self.cache.folios.get(id);
+        let crate::folio::Owner::Anon { index } = folio.owner else {
+            unreachable!("only anonymous pages are exclusive")
         };
-        let batch = Batch { vpn, pfn, nr, flags: leaf.flags.without(dropped) };
-        let span = self.cache.folios.span_of(pfn);
-        self.space_mut(child).table.map_ptes(batch, span);
-        if let Some(id) = self.cache.folios.of_pfn(pfn) {
-            self.cache.add_maps(id, nr);
+        let index = index.plus(batch.pfn.0 - folio.pfn.0);
+        let own = self.cache.alloc_anon(Order::ZERO, index).ok_or(ForkError::OutOfMemory)?;
+        let pfn = self.cache.folios.get(own).pfn;
+        self.cache.ram.copy_page(batch.pfn, pfn);
+        self.cache.map_new_anon(own, self.child, Level::Ptes);
+        self.cache.counters.nr_fork_copied += 1;
+        Ok(Copied::Own(pfn))
+    }
+}
+
+impl<R: Ram> Copier for ForkCopy<'_, R> {
+    type Error = ForkError;
+
+    fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
+        self.last = self.cache.folios.of_pfn(pfn);
+        let (Some(id), Batching::Folio) = (self.last, self.batching) else {
+            return FolioSpan::single(pfn);
+        };
+        self.cache.folios.get(id).span()
+    }
+
+    fn batch(&mut self, batch: Batch) -> Result<Copied, ForkError> {
+        let Batch { pfn, nr, .. } = batch;
+        let Some(id) = self.last else { unreachable!("I3: a PTE maps a folio or is special") };
+        if self.cache.folios.get(id).is_anon() {
+            if self.is_pinned(id, pfn, nr) {
+                return if nr > 1 { Ok(Copied::OneByOne) } else { self.copy_pinned(id, batch) };
+            }
+            self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
         }
+        self.cache.add_ptes(id, self.child, pfn, nr);
+        self.cache.counters.nr_forked += nr;
+        Ok(Copied::Shared)
+    }
+
+    fn pmd(&mut self, pfn: Pfn, flags: PteFlags) -> CopiedPmd {
+        if flags.contains(PteFlags::SPECIAL) {
+            return CopiedPmd::Shared;
+        }
+        let Some(id) = self.cache.folios.of_pfn(pfn) else {
+            unreachable!("I3: an entry maps a folio or is special")
+        };
+        if !self.cache.folios.get(id).is_anon() {
+            return CopiedPmd::Skipped;
+        }
+        if self.is_pinned(id, pfn, 1) {
+            self.cache.counters.thp_split_pmd += 1;
+            self.cache.pmd_to_ptes(id, self.parent);
+            return CopiedPmd::Split;
+        }
+        self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, 1);
+        self.cache.add_pmd(id, self.child);
+        self.cache.counters.nr_forked += 1;
+        CopiedPmd::Shared
     }
 }

@@ -1,4 +1,5 @@
-//! System calls on files: read, write, truncate, fadvise, dropped caches.
+//! System calls on files: read, write, fadvise, dropped caches. Truncation and hole punch stand in
+//! [`crate::split`].
 
 use crate::folio::MappingId;
 use crate::mapping::tree::Entry;
@@ -10,9 +11,8 @@ use crate::readahead::issue;
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::rules::WriteFolios;
-use crate::space::MmId;
-use crate::units::{Order, PageIndex, Vpn};
-use crate::vma::{Backing, OpenId};
+use crate::units::{Order, PageIndex};
+use crate::vma::OpenId;
 
 /// `posix_fadvise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,62 +168,6 @@ impl<R: Ram> Memory<R> {
                 Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
                     order = order.lower().filter(|&lower| lower >= orders.min)?;
                 }
-            }
-        }
-    }
-
-    /// Sets a file's size. What lies beyond is unmapped and dropped.
-    ///
-    /// Differs: a large folio that the new end cuts is dropped whole, not split (G.3).
-    pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
-        self.cache.mapping_mut(file).size_bytes = size_bytes;
-        let first = self.rules.page.pages_in(size_bytes);
-        // Private copies beyond the end go too; those before it stay, also where the end cuts the
-        // folio they were copied from.
-        for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
-            self.zap(mm, start, end);
-        }
-        while let Some(entry) =
-            self.cache.mapping(file).tree.first_in(PageIndex(first), PageIndex(u64::MAX))
-        {
-            if self.cache.folios.get(entry.folio).maps > 0 {
-                self.unmap_file_pages(file, entry);
-            }
-            if self.cache.remove_unmapped(file, entry.index).is_none() {
-                unreachable!("the folio was unmapped everywhere")
-            }
-        }
-    }
-
-    /// Where pages `[first, end)` of a file would be mapped, in every process.
-    fn mapped_ranges(&self, file: MappingId, (first, end): (u64, u64)) -> Vec<(MmId, Vpn, Vpn)> {
-        let mut ranges = Vec::new();
-        for (mm, space) in self.spaces() {
-            for vma in space.vmas.iter() {
-                let Backing::File { open, .. } = vma.backing else { continue };
-                let (area_first, area_end) = vma.file_range();
-                let (from, to) = (area_first.max(first), area_end.min(end));
-                if self.open_file(open).mapping == file && from < to {
-                    let start = vma.start.plus(from - area_first);
-                    ranges.push((mm, start, start.plus(to - from)));
-                }
-            }
-        }
-        ranges
-    }
-
-    /// Unmaps a folio's pages in every process; private copies of them stay.
-    fn unmap_file_pages(&mut self, file: MappingId, entry: Entry) {
-        for (mm, start, end) in self.mapped_ranges(file, (entry.index.0, entry.end())) {
-            let folios = &self.cache.folios;
-            let leaves = self.space(mm).table.leaves(start, end.0 - start.0);
-            let own = leaves.filter(|leaf| {
-                folios.of_pfn(leaf.pfn_of(leaf.first_vpn.max(start))) == Some(entry.folio)
-            });
-            let parts: Vec<_> =
-                own.map(|leaf| (leaf.first_vpn.max(start), leaf.end_vpn().min(end))).collect();
-            for (from, to) in parts {
-                self.zap(mm, from, to);
             }
         }
     }

@@ -6,9 +6,10 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] [`folio`] [`mapping`] [`observed`] [`page_cache`]
-//! [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`] [`unmap`] [`fork`] [`io`]
-//! [`memory`] [`validate`].
+//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`owners`] `mapped`
+//! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`validate`].
 //!
 //! # Words
 //!
@@ -25,26 +26,36 @@
 //! | marker | flag on the folio whose reach starts the next window |
 //! | fault-around | mapping what is cached around a fault |
 //! | contpte | a folded block of page-table entries that takes one TLB entry (arm64) |
+//! | exclusive | an anonymous page that no other process sees: a store needs no copy |
+//! | partially mapped | a large folio with pages that nobody maps: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
+mod access;
 pub mod buddy;
 pub mod counters;
 pub mod fault;
 pub mod folio;
 pub mod fork;
+mod frames;
 pub mod io;
+mod lazyfree;
 pub mod map;
+mod mapped;
 pub mod mapping;
 pub mod memory;
 pub mod observed;
+pub mod owners;
 pub mod page_cache;
 pub mod pgtable;
+pub mod pin;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
 pub mod rules;
 pub mod space;
+pub mod split;
 pub mod units;
 pub mod unmap;
 pub mod validate;
+pub mod view;
 pub mod vma;

@@ -84,6 +84,9 @@ pub enum MapError {
         /// Pages mapped.
         nr_pages: u64,
     },
+    /// Only private anonymous memory takes this advice (`EINVAL`).
+    #[error("address {0:#x} is not private anonymous memory")]
+    NotAnonymous(u64),
     /// A mapping would move onto itself.
     #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
     Overlap {
@@ -109,6 +112,8 @@ pub enum Madvice {
     Nohugepage,
     /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
     Dontneed,
+    /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
+    Free,
     /// `MADV_POPULATE_READ`: every page is touched.
     PopulateRead,
 }
@@ -140,9 +145,14 @@ impl<R: Ram> Memory<R> {
         }
         self.check_offset(map.backing, nr_pages)?;
         self.unmap_pages(mm, start, end);
-        let Map { prot, sharing, backing, .. } = map;
+        let Map { prot, sharing, mut backing, .. } = map;
+        if backing == Backing::Anon && sharing == Sharing::Shared {
+            let open = self.add_anon_shared(nr_pages << page.shift());
+            backing = Backing::File { open, pgoff: 0 };
+        }
         let advice = Advice::default();
-        let vma = Vma { start, end, prot, sharing, backing, advice, has_anon: false };
+        let (has_anon, moved_by, is_armed) = (false, 0, false);
+        let vma = Vma { start, end, prot, sharing, backing, advice, has_anon, moved_by, is_armed };
         self.space_mut(mm).vmas.insert(vma);
         Ok(start.vaddr(page))
     }
@@ -202,13 +212,41 @@ impl<R: Ram> Memory<R> {
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
             Madvice::Dontneed => self.zap(mm, start, end),
+            Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
     }
 
+    /// Marks the pages of a range lazy-free.
+    fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
+        let areas = self.space(mm).vmas.overlapping(start, end);
+        for vma in areas {
+            if vma.backing != Backing::Anon {
+                return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
+            }
+            self.free_lazily(mm, vma.start, vma.end);
+        }
+        Ok(())
+    }
+
+    /// Registers a range with `userfaultfd` for missing pages: they come one by one (D.2.3).
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space.
+    pub fn arm_userfaultfd(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+    ) -> Result<(), MapError> {
+        let range = self.checked_range(addr, len_bytes)?;
+        self.change_areas(mm, range, |vma| vma.is_armed = true);
+        Ok(())
+    }
+
     /// Changes the areas of a range. A PMD entry never spans two areas: where a new border cuts
-    /// one, it is dropped.
+    /// one, it is split.
     fn change_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), change: impl FnMut(&mut Vma)) {
         self.space_mut(mm).vmas.change(start, end, change);
         for edge in [start, end] {
@@ -242,6 +280,11 @@ impl<R: Ram> Memory<R> {
         }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
+        if vma.backing == Backing::Anon {
+            // Pages keep the index they were made at; an area without any starts anew.
+            let by = old_start.0.wrapping_sub(new_start.0);
+            moved.moved_by = if vma.has_anon { vma.moved_by.wrapping_add(by) } else { 0 };
+        }
         if let Backing::File { open, .. } = vma.backing {
             moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
         }
@@ -270,7 +313,7 @@ impl<R: Ram> Memory<R> {
         self.cut_pmds(mm, from, from.plus(nr_pages));
         let pmd = self.rules.page.pmd_order();
         if !pmd.is_aligned(from.0 ^ to.0) {
-            self.drop_pmds(mm, from, nr_pages);
+            self.split_pmds(mm, from, nr_pages);
         }
         self.flush(mm, from, nr_pages);
         let (space, folios) = self.space_and_folios(mm);

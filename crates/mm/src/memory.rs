@@ -12,7 +12,7 @@ use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
 use crate::readahead::{Issue, RaState, issue};
-use crate::rules::{Arch, ContpteRule, Rules};
+use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::space::{Flush, MmId, Space};
 use crate::units::{Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
@@ -92,6 +92,8 @@ pub struct Memory<R = Counted> {
     pub(crate) arch: Arch,
     pub(crate) cache: PageCache<R>,
     pub(crate) zero_pfn: Pfn,
+    /// First frame of the huge zero folio, while somebody uses it (D.3.1).
+    pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
     opens: Vec<OpenFile>,
@@ -122,9 +124,19 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let cache = PageCache::new(buddy, ram);
+        let cache = PageCache::new(buddy, ram, rules.anon.mapcount);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { rules, arch: config.arch, cache, zero_pfn, nr_pinned, opens, spaces, flushes })
+        Ok(Self {
+            rules,
+            arch: config.arch,
+            cache,
+            zero_pfn,
+            huge_zero: None,
+            nr_pinned,
+            opens,
+            spaces,
+            flushes,
+        })
     }
 
     /// Adds a file of `size_bytes` on filesystem `filesystem` (`ext4`, `xfs`, ..).
@@ -133,6 +145,14 @@ impl<R: Ram> Memory<R> {
         mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
         self.cache.add_mapping(mapping)
+    }
+
+    /// The memory behind a shared anonymous mapping (`shmem_enabled` = never: base pages).
+    pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
+        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
+        (mapping.is_shmem, mapping.is_anon_shared) = (true, true);
+        let file = self.cache.add_mapping(mapping);
+        self.open(file)
     }
 
     /// Opens a file; its readahead window is the device's.
@@ -154,7 +174,13 @@ impl<R: Ram> Memory<R> {
         let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
         let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
         let table = PageTable::new(self.rules.page, contpte);
-        self.add_space(Space { vmas: VmaTree::new(), table, is_dead: false })
+        self.add_space(Space {
+            vmas: VmaTree::new(),
+            table,
+            is_dead: false,
+            has_pinned: false,
+            uses_huge_zero: false,
+        })
     }
 
     pub(crate) fn add_space(&mut self, space: Space) -> MmId {
@@ -239,7 +265,7 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get(id);
         let span = FolioSpan::new(folio.pfn, folio.order);
         self.space_mut(mm).table.map_ptes(batch, span);
-        self.cache.add_maps(id, batch.nr);
+        self.cache.add_ptes(id, mm, batch.pfn, batch.nr);
         self.cache.counters.nr_file_ptes += batch.nr;
     }
 
@@ -253,7 +279,29 @@ impl<R: Ram> Memory<R> {
         (&mut self.spaces[mm.0 as usize], &self.cache.folios)
     }
 
-    /// The file and order of the folio behind `pfn`; `None` for the zero page.
+    /// A process, and the folios it maps.
+    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut PageCache<R>) {
+        (&mut self.spaces[mm.0 as usize], &mut self.cache)
+    }
+
+    /// Two processes, and the folios they map.
+    ///
+    /// # Panics
+    /// When both are the same.
+    pub(crate) fn two_spaces(
+        &mut self,
+        first: MmId,
+        second: MmId,
+    ) -> (&mut Space, &mut Space, &mut PageCache<R>) {
+        let Ok([first, second]) =
+            self.spaces.get_disjoint_mut([first.0 as usize, second.0 as usize])
+        else {
+            panic!("{first:?} and {second:?} are not two processes")
+        };
+        (first, second, &mut self.cache)
+    }
+
+    /// The owner and order of the folio behind `pfn`; `None` for pages of zeroes.
     #[must_use]
     pub fn owner_of(&self, pfn: Pfn) -> Option<(Owner, Order)> {
         let folio = self.cache.folios.get(self.cache.folios.of_pfn(pfn)?);

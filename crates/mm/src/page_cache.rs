@@ -15,8 +15,10 @@ use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::observed::Observed;
-use crate::ram::Ram;
-use crate::units::{Order, PageIndex, Pfn};
+use crate::ram::{FilePages, Ram};
+use crate::rules::anon::Mapcount;
+use crate::split::deferred::Deferred;
+use crate::units::{Order, PageIndex};
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,10 @@ pub struct PageCache<R> {
     pub ram: R,
     /// What happened.
     pub counters: Counters,
+    /// Folios that the deferred-split shrinker will look at.
+    pub deferred: Deferred,
+    /// Whether pages of large folios have mapping counts of their own.
+    pub(crate) mapcount: Mapcount,
     mappings: Vec<Mapping>,
     watched: Option<Vec<Observed>>,
     /// Pages whose read is slow; see [`PageCache::delay_read`].
@@ -46,12 +52,14 @@ pub struct PageCache<R> {
 
 impl<R: Ram> PageCache<R> {
     /// No files, all memory free.
-    pub fn new(buddy: Buddy, ram: R) -> Self {
+    pub fn new(buddy: Buddy, ram: R, mapcount: Mapcount) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
             ram,
             counters: Counters::default(),
+            deferred: Deferred::default(),
+            mapcount,
             mappings: Vec::new(),
             watched: None,
             slow: BTreeSet::new(),
@@ -64,6 +72,7 @@ impl<R: Ram> PageCache<R> {
     /// At the 2^32nd file.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
+        self.ram.add_file(MappingId(id), mapping.size_bytes);
         self.mappings.push(mapping);
         MappingId(id)
     }
@@ -134,7 +143,7 @@ impl<R: Ram> PageCache<R> {
             }
             return Err(InsertRefusal::NoMemory);
         };
-        let mut folio = new_folio(pfn, order, Owner::File { mapping: file, index });
+        let mut folio = Folio::new(pfn, order, Owner::File { mapping: file, index });
         folio.is_marked = is_marked;
         folio.is_locked = self.slow.range((file, index)..=(file, last)).next().is_some();
         folio.refs = order.nr_pages();
@@ -142,62 +151,46 @@ impl<R: Ram> PageCache<R> {
         let Ok(()) = self.mapping_mut(file).tree.insert(index, order, id) else {
             unreachable!("the range was checked to be free")
         };
-        self.ram.read_in(pfn, order.nr_pages());
-        self.counters.nr_read += order.nr_pages();
+        self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
+        if !self.mapping(file).is_anon_shared {
+            self.counters.nr_read += order.nr_pages();
+        }
         self.counters.count_inserted(order);
         self.observe(Observed::Insertion { mapping: file, index, order });
         Ok(id)
     }
 
-    /// Takes the unmapped folio at `index` out of the cache and frees it; `None` when there is
-    /// none or it is mapped.
+    /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or
+    /// somebody maps or pins it.
     pub fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
-        if self.folios.get(entry.folio).maps > 0 {
+        let folio = self.folios.get(entry.folio);
+        if folio.refs > folio.cache_refs() {
             return None;
         }
-        self.mapping_mut(file).tree.remove(index);
-        let folio = self.folios.remove(entry.folio);
-        self.buddy.free(folio.pfn, folio.order);
+        self.remove(file, entry);
         Some(entry)
     }
 
-    /// A new anonymous page, not mapped yet; `None` when memory is exhausted.
-    pub fn alloc_anon(&mut self) -> Option<(FolioId, Pfn)> {
-        let pfn = self.buddy.alloc(Order::ZERO, MigrateType::Movable)?;
-        let id = self.folios.insert(new_folio(pfn, Order::ZERO, Owner::Anon));
-        Some((id, pfn))
+    /// Takes an unmapped folio out of the cache; it lives on while it is pinned.
+    ///
+    /// # Panics
+    /// When it is mapped.
+    pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
+        self.mapping_mut(file).tree.remove(entry.index);
+        let folio = self.folios.get_mut(entry.folio);
+        assert_eq!(folio.maps, 0, "a mapped folio leaves the cache");
+        let cache_refs = folio.cache_refs();
+        folio.owner = Owner::Detached;
+        self.put(entry.folio, cache_refs);
     }
 
-    /// Adds `nr` mappings to a folio, each with its reference.
-    pub fn add_maps(&mut self, id: FolioId, nr: u64) {
-        let folio = self.folios.get_mut(id);
-        folio.maps += nr;
-        folio.refs += nr;
-    }
-
-    /// Drops `nr` mappings of a folio; an anonymous folio is freed with its last one.
-    pub fn drop_maps(&mut self, id: FolioId, nr: u64) {
-        let folio = self.folios.get_mut(id);
-        folio.maps -= nr;
-        folio.refs -= nr;
-        if folio.owner == Owner::Anon && folio.refs == 0 {
-            let folio = self.folios.remove(id);
-            self.buddy.free(folio.pfn, folio.order);
-        }
-    }
-}
-
-fn new_folio(pfn: Pfn, order: Order, owner: Owner) -> Folio {
-    Folio {
-        pfn,
-        order,
-        owner,
-        is_marked: false,
-        is_workingset: false,
-        is_locked: false,
-        is_dirty: false,
-        refs: 0,
-        maps: 0,
+    /// A new anonymous folio that nobody maps yet; `None` when no block is free. Its pages hold
+    /// what they held before.
+    pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
+        let pfn = self.buddy.alloc(order, MigrateType::Movable)?;
+        let id = self.folios.insert(Folio::new(pfn, order, Owner::Anon { index }));
+        self.counters.sizes[usize::from(order.get())].nr_anon += 1;
+        Some(id)
     }
 }

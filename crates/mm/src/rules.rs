@@ -8,17 +8,20 @@
 //! - I1: `fault_around_bytes` is a power of two of at least one base page.
 //! - I2: an exec order is at most [`Rules::max_pagecache_order`].
 
+pub mod anon;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Order, PageSize};
+use anon::AnonRules;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
 /// `MAX_XAS_ORDER`).
 const MAX_XAS_ORDER: Order = Order::new(11);
 
-/// Everything in which the modelled kernels differ, for file-backed memory.
+/// Everything in which the modelled kernels differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
@@ -43,6 +46,8 @@ pub struct Rules {
     pub placement: Placement,
     /// Whether the kernel folds PTEs where the machine can (C.1).
     pub contpte: ContpteRule,
+    /// Anonymous memory, fork, copy-on-write, unmap and split.
+    pub anon: AnonRules,
 }
 
 /// C.1: contpte folding.
@@ -407,6 +412,7 @@ impl Rules {
             min_folio_bytes: 0,
             placement: Placement::LargeFilesAndAnon,
             contpte: ContpteRule::OnArm64,
+            anon: AnonRules::stock(),
         }
     }
 

@@ -17,6 +17,10 @@ pub struct Space {
     pub table: PageTable,
     /// Whether the process has ended; its id is not used again.
     pub is_dead: bool,
+    /// Whether a page of it was ever pinned (E.1.2).
+    pub has_pinned: bool,
+    /// Whether it holds a reference to the huge zero folio (D.3.1).
+    pub uses_huge_zero: bool,
 }
 
 /// Translations of one address space that must leave the TLBs.

@@ -1,10 +1,17 @@
 //! Taking mappings away: munmap, `MADV_DONTNEED`, exit (BEHAVIOUR.md G.1).
+//!
+//! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
+//! ([`crate::mapped`]).
 
+use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::pgtable::{Cleared, LeafKind, PageTable};
+use crate::page_cache::PageCache;
+use crate::pgtable::{Cleared, FolioSpan, LeafKind, PageTable, PteFlags, Zap};
 use crate::ram::Ram;
+use crate::rules::anon::Batching;
 use crate::space::MmId;
-use crate::units::Vpn;
+use crate::units::{Pfn, Vpn};
+use crate::vma::{Backing, Vma};
 
 impl<R: Ram> Memory<R> {
     /// Ends a process: everything it maps is unmapped.
@@ -13,7 +20,9 @@ impl<R: Ram> Memory<R> {
         for (start, end) in areas {
             self.unmap_pages(mm, start, end);
         }
-        self.space_mut(mm).is_dead = true;
+        let space = self.space_mut(mm);
+        space.is_dead = true;
+        space.uses_huge_zero = false;
     }
 
     /// Removes areas and pages of `[start, end)`.
@@ -21,10 +30,27 @@ impl<R: Ram> Memory<R> {
         if start >= end {
             return;
         }
-        let is_mapped = !self.space_mut(mm).vmas.remove(start, end).is_empty();
-        if is_mapped {
-            self.zap(mm, start, end);
-            self.free_tables(mm, start, end);
+        let removed = self.space_mut(mm).vmas.remove(start, end);
+        if removed.is_empty() {
+            return;
+        }
+        for vma in &removed {
+            self.zap(mm, vma.start, vma.end);
+        }
+        self.free_tables(mm, start, end);
+        for vma in removed {
+            self.release_anon_shared(&vma);
+        }
+    }
+
+    /// The memory behind a shared anonymous mapping goes with its last mapping.
+    fn release_anon_shared(&mut self, vma: &Vma) {
+        let Backing::File { open, .. } = vma.backing else { return };
+        let file = self.open_file(open).mapping;
+        if self.cache.mapping(file).is_anon_shared
+            && self.mapped_ranges(file, (0, u64::MAX)).is_empty()
+        {
+            self.truncate(file, 0);
         }
     }
 
@@ -41,29 +67,18 @@ impl<R: Ram> Memory<R> {
 
     /// Removes the pages of `[start, end)`, the areas stay.
     pub(crate) fn zap(&mut self, mm: MmId, start: Vpn, end: Vpn) {
-        let nr_pages = end.0 - start.0;
         self.cut_pmds(mm, start, end);
-        let mut cleared = Vec::new();
-        let (space, folios) = self.space_and_folios(mm);
-        space.table.clear_range(start, nr_pages, |pfn| folios.span_of(pfn), |c| cleared.push(c));
-        if cleared.is_empty() {
-            return;
-        }
-        self.flush(mm, start, nr_pages);
-        for part in cleared {
-            self.drop_cleared(part);
+        let nr_pages = end.0 - start.0;
+        let batching = self.rules.anon.batching;
+        let (space, cache) = self.space_and_cache(mm);
+        let mut zapping = Zapping { cache, mm, batching, last: None, has_cleared: false };
+        space.table.zap_range(start, nr_pages, &mut zapping);
+        if zapping.has_cleared {
+            self.flush(mm, start, nr_pages);
         }
     }
 
-    fn drop_cleared(&mut self, part: Cleared) {
-        // The zero page belongs to no folio.
-        let Some(id) = self.cache.folios.of_pfn(part.pfn) else { return };
-        let nr = if part.kind == LeafKind::Pmd { 1 } else { part.nr };
-        self.cache.drop_maps(id, nr);
-    }
-
-    /// Drops PMD entries that an edge of `[start, end)` cuts. Only files are mapped by PMD entries
-    /// here, and a file's PMD entry is not split but dropped: its pages fault again.
+    /// Splits PMD entries that an edge of `[start, end)` cuts.
     pub(crate) fn cut_pmds(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         for edge in [start, end] {
             let leaf = self.space(mm).table.leaf(edge);
@@ -71,32 +86,81 @@ impl<R: Ram> Memory<R> {
                 && leaf.kind == LeafKind::Pmd
                 && leaf.first_vpn != edge
             {
-                self.drop_pmd(mm, edge);
+                self.split_pmd(mm, edge);
             }
         }
     }
 
-    /// Drops every PMD entry of the range.
-    pub(crate) fn drop_pmds(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
+    /// Splits every PMD entry of the range.
+    pub(crate) fn split_pmds(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
         let leaves = self.space(mm).table.leaves(start, nr_pages);
         let pmds: Vec<_> =
             leaves.filter(|leaf| leaf.kind == LeafKind::Pmd).map(|leaf| leaf.first_vpn).collect();
         for vpn in pmds {
-            self.drop_pmd(mm, vpn);
+            self.split_pmd(mm, vpn);
         }
     }
 
-    /// Drops the PMD entry that maps `vpn`, if one does.
-    pub(crate) fn drop_pmd(&mut self, mm: MmId, vpn: Vpn) {
+    /// Splits the PMD entry that maps `vpn`, if one does: an anonymous one becomes PTEs, one of
+    /// the huge zero folio PTEs of the zero page, one of a file is dropped and its pages fault
+    /// again.
+    pub(crate) fn split_pmd(&mut self, mm: MmId, vpn: Vpn) {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
         if leaf.kind != LeafKind::Pmd {
             return;
         }
         self.flush(mm, leaf.first_vpn, leaf.order.nr_pages());
-        self.space_mut(mm).table.clear_pmd(vpn);
+        if leaf.flags.contains(PteFlags::SPECIAL) {
+            let zero = self.zero_pfn;
+            self.space_mut(mm).table.split_zero_pmd(vpn, zero);
+            return;
+        }
         let Some(id) = self.cache.folios.of_pfn(leaf.pfn) else {
-            unreachable!("a PMD entry maps a folio")
+            unreachable!("I3: an entry maps a folio or is special")
         };
-        self.cache.drop_maps(id, 1);
+        if self.cache.folios.get(id).is_anon() {
+            self.cache.counters.thp_split_pmd += 1;
+            self.cache.pmd_to_ptes(id, mm);
+            self.space_mut(mm).table.split_pmd(vpn);
+        } else {
+            self.space_mut(mm).table.clear_pmd(vpn);
+            self.cache.remove_pmd(id, mm);
+        }
+    }
+}
+
+/// The counting side of a zap.
+struct Zapping<'a, R> {
+    cache: &'a mut PageCache<R>,
+    mm: MmId,
+    batching: Batching,
+    /// The folio asked for last.
+    last: Option<FolioId>,
+    has_cleared: bool,
+}
+
+impl<R: Ram> Zap for Zapping<'_, R> {
+    fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
+        self.last = self.cache.folios.of_pfn(pfn);
+        let (Some(id), Batching::Folio) = (self.last, self.batching) else {
+            return FolioSpan::single(pfn);
+        };
+        self.cache.folios.get(id).span()
+    }
+
+    fn cleared(&mut self, part: Cleared) {
+        self.has_cleared = true;
+        if part.flags.contains(PteFlags::SPECIAL) {
+            return;
+        }
+        match (part.kind, self.last) {
+            (LeafKind::Pmd, _) => {
+                if let Some(id) = self.cache.folios.of_pfn(part.pfn) {
+                    self.cache.remove_pmd(id, self.mm);
+                }
+            }
+            (_, Some(id)) => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
+            (_, None) => unreachable!("I3: a PTE maps a folio or is special"),
+        }
     }
 }

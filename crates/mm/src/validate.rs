@@ -4,8 +4,8 @@
 //! [`crate::pgtable`], [`crate::vma`], [`crate::mapping`]).
 //!
 //! Invariants:
-//! - I1: `refs == maps + 2^order` for a folio in the page cache, `refs == maps > 0` for an
-//!   anonymous one (BEHAVIOUR.md L.5).
+//! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`
+//!   for others (BEHAVIOUR.md L.5).
 //! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
 //! - I3: an entry maps a live folio, or the zero page and is special.
 //! - I4: an entry of a file folio maps the page its area expects there, a page of the file.
@@ -13,10 +13,15 @@
 //! - I6: trees and folio table agree, and every tree keeps L.1.
 //! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
 //! - I8: a miss counter is at most 1000 (L.4).
-//! - I9: a private area maps only anonymous pages writable, each mapped once (L.8 at order 0).
+//! - I9: a private area maps only anonymous pages writable, each of them exclusive (L.8).
 //! - I10: an area that maps anonymous pages says so, else fork would forget them (E.1.5).
+//! - I11: the counts of a folio agree with the page tables: PMD entries, mapped pages, the mappings
+//!   of each page; an exclusive page is anonymous and mapped at most once (F.1, L.8).
+//! - I12: owner tracking never says too much (L.6, F.4.2).
+//! - I13: the deferred-split queue holds what its folios say, every partially mapped one included,
+//!   and the counters of sizes count the folios there are (G.2).
 
-use std::collections::BTreeMap;
+mod counts;
 
 use crate::folio::{FolioId, MappingId, Owner};
 use crate::memory::Memory;
@@ -26,6 +31,7 @@ use crate::space::{MmId, Space};
 use crate::units::{PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable};
+use counts::Found;
 
 /// Limit of the miss counter (BEHAVIOUR.md 0.4).
 const MISS_LIMIT: u32 = 1000;
@@ -34,7 +40,7 @@ const MISS_LIMIT: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// References that do not add up.
-    #[error("I1: folio {folio:?} has {refs} references and {maps} mappings")]
+    #[error("I1: folio {folio:?} has {refs} references, {maps} mappings and {pins} pins")]
     I1 {
         /// The folio.
         folio: FolioId,
@@ -42,6 +48,8 @@ pub enum Violation {
         refs: u64,
         /// Its mappings.
         maps: u64,
+        /// Its pins.
+        pins: u64,
     },
     /// A mapping count that disagrees with the page tables.
     #[error("I2: folio {folio:?} counts {maps} mappings, the page tables have {found}")]
@@ -121,6 +129,36 @@ pub enum Violation {
         /// Page.
         vpn: Vpn,
     },
+    /// A count of a folio that disagrees with the page tables.
+    #[error("I11: {what} of folio {folio:?} is {counted}, the page tables have {found}")]
+    I11 {
+        /// The folio.
+        folio: FolioId,
+        /// The count.
+        what: &'static str,
+        /// What it says.
+        counted: u64,
+        /// What the tables hold.
+        found: u64,
+    },
+    /// Owner tracking that claims what is not so.
+    #[error("I12: owner tracking of folio {folio:?}: {what}")]
+    I12 {
+        /// The folio.
+        folio: FolioId,
+        /// The claim.
+        what: &'static str,
+    },
+    /// A queue or counter that disagrees with the folios.
+    #[error("I13: {what} is {counted}, the folios say {found}")]
+    I13 {
+        /// The queue or counter.
+        what: &'static str,
+        /// What it says.
+        counted: u64,
+        /// What the folios say.
+        found: u64,
+    },
     /// Frames that name another folio than the one they are in.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
@@ -137,9 +175,6 @@ pub enum Violation {
     #[error(transparent)]
     Mapping(#[from] mapping::Violation),
 }
-
-/// Entries found per folio.
-type Found = BTreeMap<FolioId, u64>;
 
 /// The pages `[vpn, end)` of a leaf, all in one area.
 struct Part<'a> {
@@ -158,13 +193,14 @@ impl<R: Ram> Memory<R> {
     pub fn validate(&self) -> Result<(), Violation> {
         self.cache.buddy.validate()?;
         self.cache.folios.validate().map_err(Violation::Folios)?;
-        let mut found = Found::new();
+        let mut found = Found::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
             space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
             self.check_space(mm, space, &mut found)?;
         }
         self.check_folios(&found)?;
+        self.check_sizes()?;
         self.check_trees()?;
         self.check_opens()
     }
@@ -190,14 +226,23 @@ impl<R: Ram> Memory<R> {
         let Part { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
         let Some(id) = self.cache.folios.of_pfn(pfn) else {
-            let is_zero = pfn == self.zero_pfn && leaf.flags.contains(PteFlags::SPECIAL);
+            let zeroes = if leaf.kind == LeafKind::Pmd {
+                self.huge_zero.map(|first| first.plus(vpn.0 - leaf.first_vpn.0))
+            } else {
+                Some(self.zero_pfn)
+            };
+            let is_zero = zeroes == Some(pfn) && leaf.flags.contains(PteFlags::SPECIAL);
             return if is_zero { Ok(()) } else { Err(Violation::I3 { mm, vpn, pfn }) };
         };
         let nr = end.0 - vpn.0;
         if self.cache.folios.of_pfn(pfn.plus(nr - 1)) != Some(id) {
             return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
         }
-        *found.entry(id).or_default() += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
+        if leaf.kind == LeafKind::Pmd {
+            found.add_pmd(id, mm);
+        } else {
+            found.add_ptes(id, mm, (pfn, nr));
+        }
         self.check_owner(part, id)
     }
 
@@ -206,15 +251,31 @@ impl<R: Ram> Memory<R> {
         let Part { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.cache.folios.get(id);
         let pfn = leaf.pfn_of(vpn);
+        // A PMD entry maps exclusively by its head, a folded block page by page.
+        let leaf_pfn = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let is_own = leaf.flags.contains(PteFlags::WRITABLE) && vma.sharing == Sharing::Private;
         match folio.owner {
             Owner::File { .. } if !self.is_page_of(part, pfn) => {
                 Err(Violation::I4 { mm, vpn, pfn })
             }
             Owner::File { .. } if is_own => Err(Violation::I9 { mm, vpn }),
-            Owner::Anon if is_own && folio.maps != 1 => Err(Violation::I9 { mm, vpn }),
-            Owner::Anon if !vma.has_anon => Err(Violation::I10 { mm, vpn }),
-            Owner::File { .. } | Owner::Anon => Ok(()),
+            Owner::Anon { .. } if is_own && !self.cache.folios.is_exclusive(leaf_pfn) => {
+                Err(Violation::I9 { mm, vpn })
+            }
+            Owner::Anon { .. } if !vma.has_anon => Err(Violation::I10 { mm, vpn }),
+            Owner::Anon { index } => {
+                let expected = vma.index_of(vpn);
+                let found = index.0 + (pfn.0 - folio.pfn.0);
+                let folio = id;
+                let what = "index";
+                if expected == found {
+                    Ok(())
+                } else {
+                    Err(Violation::I11 { folio, what, counted: found, found: expected })
+                }
+            }
+            Owner::Detached => Err(Violation::I3 { mm, vpn, pfn }),
+            Owner::File { .. } => Ok(()),
         }
     }
 
@@ -231,22 +292,21 @@ impl<R: Ram> Memory<R> {
             && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
-    /// I1, I2, I7.
+    /// I1, I2, I7, I11, I12.
     fn check_folios(&self, found: &Found) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
+        used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.cache.folios.iter() {
-            let (refs, maps) = (data.refs, data.maps);
-            let is_sound = match data.owner {
-                Owner::File { .. } => refs == maps + data.order.nr_pages(),
-                Owner::Anon => refs == maps && maps > 0,
-            };
-            if !is_sound {
-                return Err(Violation::I1 { folio, refs, maps });
+            let (refs, maps, pins) = (data.refs, data.maps, data.pins);
+            if refs != maps + pins + data.cache_refs() || refs == 0 {
+                return Err(Violation::I1 { folio, refs, maps, pins });
             }
-            let found = found.get(&folio).copied().unwrap_or(0);
-            if found != maps {
-                return Err(Violation::I2 { folio, maps, found });
+            let nr_found = found.nr_entries(folio);
+            if nr_found != maps {
+                return Err(Violation::I2 { folio, maps, found: nr_found });
             }
+            self.check_counts(folio, found)?;
+            self.check_owners(folio, found)?;
             used += data.order.nr_pages();
         }
         let allocated = self.cache.buddy.nr_allocated_pages();

@@ -108,6 +108,11 @@ pub struct Vma {
     pub advice: Advice,
     /// Whether a store has made anonymous pages here (`anon_vma`): decides what fork copies.
     pub has_anon: bool,
+    /// Page number at which an anonymous area was made less the one it has now, wrapping: mremap
+    /// moves pages, their index stays.
+    pub moved_by: u64,
+    /// `userfaultfd` is told of absent pages: they come one by one (D.2.3).
+    pub is_armed: bool,
 }
 
 impl Vma {
@@ -123,12 +128,12 @@ impl Vma {
         self.start <= vpn && vpn < self.end
     }
 
-    /// File index of `vpn`, 0 for anonymous memory. `vpn` may lie before the area's start as far
-    /// as the file does.
+    /// File index of `vpn`; for anonymous memory the page number it was made at. `vpn` may lie
+    /// before the area's start as far as the file does.
     #[must_use]
     pub fn index_of(&self, vpn: Vpn) -> u64 {
         match self.backing {
-            Backing::Anon => 0,
+            Backing::Anon => vpn.0.wrapping_add(self.moved_by),
             Backing::File { pgoff, .. } => (pgoff + vpn.0).wrapping_sub(self.start.0),
         }
     }
@@ -151,7 +156,7 @@ impl Vma {
     /// Whether `next` starts where this one ends and continues it in every respect (I2).
     fn is_continued_by(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
-            (Backing::Anon, Backing::Anon) => true,
+            (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,
             (Backing::File { open, .. }, Backing::File { open: next_open, pgoff }) => {
                 open == next_open && pgoff == self.index_of(self.end)
             }
@@ -163,6 +168,7 @@ impl Vma {
             && self.sharing == next.sharing
             && self.advice == next.advice
             && self.has_anon == next.has_anon
+            && self.is_armed == next.is_armed
     }
 }
 

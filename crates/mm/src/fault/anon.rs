@@ -1,33 +1,79 @@
-//! First touches of anonymous memory, in base pages (BEHAVIOUR.md D.2.2, D.2.8 at order 0).
+//! First touches of private anonymous memory (BEHAVIOUR.md D.2).
+//!
+//! ```text
+//!   PMD slot empty, PMD order allowed --> huge: PMD folio or huge zero folio
+//!     | no, or none free
+//!     v
+//!   read --> shared zero page, one PTE
+//!   write -> largest enabled, suitable order whose PTEs are all none and that is free;
+//!            at last one base page
+//! ```
 
 use super::{Access, Fault, FaultError, Outcome};
+use crate::folio::FolioId;
+use crate::mapped::Level;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
+use crate::rules::anon::Effort;
+use crate::units::{Order, PageIndex, Vpn};
 
 impl<R: Ram> Memory<R> {
-    /// Maps the shared zero page for a read, a zeroed page for a write.
-    pub(super) fn anon_fault(&mut self, fault: Fault) -> Result<Outcome, FaultError> {
-        let vpn = fault.vpn;
-        if fault.access != Access::Write {
-            let pfn = self.zero_pfn;
-            let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
-            let batch = Batch { vpn, pfn, nr: 1, flags };
-            self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-            self.cache.counters.nr_zero_page += 1;
+    /// Maps zeroes for a read, a new folio for a write.
+    pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
+        let orders = self.suitable_orders(fault);
+        let pmd = self.rules.page.pmd_order();
+        if orders.contains(pmd) && self.is_pmd_empty(fault) && self.huge_fault(fault) {
             return Ok(Outcome::Minor);
         }
-        let (id, pfn) = self
-            .cache
-            .alloc_anon()
-            .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
-        self.cache.ram.zero(pfn, 1);
-        self.cache.add_maps(id, 1);
-        let flags = PteFlags::YOUNG | PteFlags::WRITABLE | PteFlags::DIRTY;
-        let batch = Batch { vpn, pfn, nr: 1, flags };
-        self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-        self.mark_anon(fault.mm, vpn);
-        self.cache.counters.nr_anon += 1;
+        if fault.access != Access::Write {
+            self.map_zero_page(fault);
+            return Ok(Outcome::Minor);
+        }
+        let orders = self.empty_orders(fault, orders.below(pmd));
+        let id = match self.alloc_large(fault, orders) {
+            Some(id) => id,
+            None => self.alloc_base_page(fault)?,
+        };
+        self.map_anon(fault, id);
+        self.cache.counters.nr_anon_faults += 1;
         Ok(Outcome::Minor)
     }
+
+    /// D.2.2: one PTE of the shared zero page, never a large folio.
+    fn map_zero_page(&mut self, fault: &Fault) {
+        let pfn = self.zero_pfn;
+        let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
+        let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags };
+        self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
+        self.cache.counters.nr_zero_page += 1;
+    }
+
+    /// A zeroed base page for the fault.
+    pub(super) fn alloc_base_page(&mut self, fault: &Fault) -> Result<FolioId, FaultError> {
+        let index = PageIndex(fault.index());
+        self.alloc_zeroed(Order::ZERO, Effort::None, index)
+            .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
+    }
+
+    /// D.2.8: a PTE for each page, all of them the process's own.
+    pub(super) fn map_anon(&mut self, fault: &Fault, id: FolioId) {
+        self.cache.map_new_anon(id, fault.mm, Level::Ptes);
+        let folio = self.cache.folios.get(id);
+        let span = folio.span();
+        let vpn = Vpn(folio.order.round_down(fault.vpn.0));
+        let batch = Batch { vpn, pfn: folio.pfn, nr: folio.nr_pages(), flags: new_flags(fault) };
+        self.space_mut(fault.mm).table.map_ptes(batch, span);
+        self.mark_anon(fault.mm, fault.vpn);
+        if fault.access == Access::Write {
+            let pfn = self.space(fault.mm).table.pte(fault.vpn).pfn();
+            self.cache.folios.note_write(pfn);
+        }
+    }
+}
+
+/// Flags of a new page of the area.
+pub(super) fn new_flags(fault: &Fault) -> PteFlags {
+    let writable = if fault.vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
+    PteFlags::YOUNG | PteFlags::DIRTY | writable
 }

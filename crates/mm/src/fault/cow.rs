@@ -1,12 +1,24 @@
-//! Stores that need a page of their own (BEHAVIOUR.md B.1.2, B.6.1, E.3 for base pages).
+//! Stores that need a page of their own (BEHAVIOUR.md B.1.2, B.6.1, E.3).
+//!
+//! ```text
+//!   read-only PMD entry --> reuse it (E.3.6), or split it and go on:
+//!   read-only PTE ---> exclusive page ------------------------> reuse
+//!                      small folio, one reference ------------> reuse, exclusive
+//!                      large folio, all mappings one process's> reuse, this page exclusive (E.3.3)
+//!                      else: copy one base page, map it, drop the old mapping
+//! ```
 
+use super::huge::HugeWrite;
 use super::{Fault, FaultError, Outcome};
 use crate::folio::{FolioId, Owner};
+use crate::frames::Flag;
+use crate::mapped::Level;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::pgtable::{Batch, FolioSpan, PteFlags};
+use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
 use crate::ram::Ram;
-use crate::units::{PageIndex, Pfn};
+use crate::rules::anon::{Effort, Reuse};
+use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::Sharing;
 
 /// Flags of a page its process may store to.
@@ -16,76 +28,118 @@ impl<R: Ram> Memory<R> {
     /// First store to a page of a private file mapping: a copy, one PTE.
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
         let from = self.cache.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
-        let (id, pfn) = self.own_copy(fault, Some(from))?;
-        self.cache.add_maps(id, 1);
-        let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags: OWN_PAGE };
-        self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-        self.mark_anon(fault.mm, fault.vpn);
+        let id = self.own_copy(fault, Some(from))?;
+        self.map_own(fault, id);
         self.cache.counters.nr_cow += 1;
         Ok(())
     }
 
     /// A store to a page that is mapped read-only.
-    pub(super) fn write_protect_fault(&mut self, fault: Fault) -> Result<Outcome, FaultError> {
-        let vpn = fault.vpn;
-        let pte = self.space(fault.mm).table.pte(vpn);
+    pub(crate) fn write_protect_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
+        let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
+            unreachable!("the page of a write-protect fault is mapped")
+        };
+        let is_file = self.is_file_page(leaf.pfn);
+        if leaf.kind == LeafKind::Pmd && !is_file {
+            match self.huge_write(fault, &leaf) {
+                HugeWrite::Done => return Ok(Outcome::Minor),
+                HugeWrite::Split => {}
+            }
+        }
+        let pte = self.space(fault.mm).table.pte(fault.vpn);
         let pfn = pte.pfn();
         let is_zero = pte.flags().contains(PteFlags::SPECIAL);
         let holder = (!is_zero).then(|| self.cache.folios.of_pfn(pfn)).flatten();
         if let Some(id) = holder
-            && self.may_reuse(&fault, id)
+            && self.may_reuse(fault, id, pfn)
         {
-            if matches!(self.cache.folios.get(id).owner, Owner::File { .. }) {
-                self.cache.folios.get_mut(id).is_dirty = true;
-            }
-            self.flush(fault.mm, vpn, 1);
-            self.space_mut(fault.mm).table.add_flags(vpn, OWN_PAGE);
-            self.cache.counters.nr_wp_reuse += 1;
+            self.reuse(fault, id, pfn);
             return Ok(Outcome::Minor);
         }
-        // Its other pages fault again.
-        self.drop_pmd(fault.mm, vpn);
-        let (id, own) = self.own_copy(&fault, holder.map(|_| pfn))?;
-        self.cache.add_maps(id, 1);
-        self.flush(fault.mm, vpn, 1);
-        let table = &mut self.space_mut(fault.mm).table;
-        if table.pte(vpn).is_present() {
-            table.replace_pte(vpn, own, OWN_PAGE, FolioSpan::single(own));
-            if let Some(old) = holder {
-                self.cache.drop_maps(old, 1);
-            }
+        let own = self.own_copy(fault, holder.map(|_| pfn))?;
+        self.flush(fault.mm, fault.vpn, 1);
+        if leaf.kind == LeafKind::Pmd && is_file {
+            // Its other pages fault again.
+            self.split_pmd(fault.mm, fault.vpn);
+            self.map_own(fault, own);
         } else {
-            let batch = Batch { vpn, pfn: own, nr: 1, flags: OWN_PAGE };
-            table.map_ptes(batch, FolioSpan::single(own));
+            self.replace_by_own(fault, own, holder);
         }
-        self.mark_anon(fault.mm, vpn);
         if is_zero {
-            self.cache.counters.nr_anon += 1;
+            self.cache.counters.nr_anon_faults += 1;
         } else {
             self.cache.counters.nr_cow += 1;
         }
         Ok(Outcome::Minor)
     }
 
-    /// A page of a shared mapping, or an anonymous page nobody else refers to (E.3.2).
-    fn may_reuse(&self, fault: &Fault, id: FolioId) -> bool {
-        let folio = self.cache.folios.get(id);
-        match folio.owner {
-            Owner::File { .. } => fault.vma.sharing == Sharing::Shared,
-            Owner::Anon => folio.refs == 1,
+    /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).
+    fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {
+        self.cache.map_new_anon(own, fault.mm, Level::Ptes);
+        let pfn = self.cache.folios.get(own).pfn;
+        let table = &mut self.space_mut(fault.mm).table;
+        let before = table.replace_pte(fault.vpn, pfn, OWN_PAGE, FolioSpan::single(pfn));
+        self.mark_anon(fault.mm, fault.vpn);
+        if let Some(old) = old {
+            let folio = self.cache.folios.get(old);
+            self.cache.counters.nr_cow_large += u64::from(folio.is_anon() && folio.is_large());
+            self.cache.remove_ptes(old, fault.mm, before.pfn(), 1);
         }
     }
 
-    /// A new anonymous page with the content of `from`, or zeroes.
-    fn own_copy(&mut self, fault: &Fault, from: Option<Pfn>) -> Result<(FolioId, Pfn), FaultError> {
-        let (id, pfn) = self
-            .cache
-            .alloc_anon()
-            .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
-        match from {
-            Some(from) => self.cache.ram.copy_page(from, pfn),
-            None => self.cache.ram.zero(pfn, 1),
+    /// Maps the process's own page where no PTE is.
+    fn map_own(&mut self, fault: &Fault, own: FolioId) {
+        self.cache.map_new_anon(own, fault.mm, Level::Ptes);
+        let pfn = self.cache.folios.get(own).pfn;
+        let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags: OWN_PAGE };
+        self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
+        self.mark_anon(fault.mm, fault.vpn);
+    }
+
+    /// Whether the store may go to the page that is mapped: a shared mapping's, the process's own,
+    /// or an anonymous page that nobody else refers to (E.3.1 .. E.3.3).
+    pub(crate) fn may_reuse(&self, fault: &Fault, id: FolioId, pfn: Pfn) -> bool {
+        let folio = self.cache.folios.get(id);
+        match folio.owner {
+            Owner::File { .. } | Owner::Detached => fault.vma.sharing == Sharing::Shared,
+            Owner::Anon { .. } if self.cache.folios.is_exclusive(pfn) => true,
+            Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
+            Owner::Anon { .. } => match self.rules.anon.reuse {
+                Reuse::SmallOnly => false,
+                Reuse::Tracked => {
+                    folio.maps > 1 && !folio.owners.is_shared() && folio.maps == folio.refs
+                }
+            },
         }
-        Ok((id, pfn))
+    }
+
+    fn reuse(&mut self, fault: &Fault, id: FolioId, pfn: Pfn) {
+        let folio = self.cache.folios.get_mut(id);
+        folio.is_lazyfree = false;
+        if folio.is_anon() {
+            self.cache.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
+        } else {
+            folio.is_dirty = true;
+        }
+        self.flush(fault.mm, fault.vpn, 1);
+        self.space_mut(fault.mm).table.add_flags(fault.vpn, OWN_PAGE);
+        self.cache.counters.nr_wp_reuse += 1;
+    }
+
+    /// A new base page with the content of `from`, or zeroes.
+    fn own_copy(&mut self, fault: &Fault, from: Option<Pfn>) -> Result<FolioId, FaultError> {
+        let Some(from) = from else { return self.alloc_base_page(fault) };
+        let index = PageIndex(fault.index());
+        let id = self
+            .alloc_anon(Order::ZERO, Effort::None, index)
+            .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
+        self.cache.ram.copy_page(from, self.cache.folios.get(id).pfn);
+        Ok(id)
+    }
+
+    /// Whether `pfn` is a page of a file.
+    pub(crate) fn is_file_page(&self, pfn: Pfn) -> bool {
+        let id = self.cache.folios.of_pfn(pfn);
+        id.is_some_and(|id| matches!(self.cache.folios.get(id).owner, Owner::File { .. }))
     }
 }

@@ -1,13 +1,14 @@
 //! The fault handler: the page-cache lookup of one pass (BEHAVIOUR.md B.2, B.3).
 
 use super::{Fault, FaultError, Pass, Retry};
+use crate::folio::MappingId;
 use crate::mapping::tree::Entry;
 use crate::memory::{Memory, OpenFile};
 use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
 use crate::readahead::marker::{self, Hit};
 use crate::rules::{ExecMiss, HitCredit};
-use crate::units::PageIndex;
+use crate::units::{Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 /// Answer of one lookup.
@@ -36,6 +37,9 @@ impl<R: Ram> Memory<R> {
             return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
         }
         self.cache.observe(Observed::Handler { mapping: file, index });
+        if self.cache.mapping(file).is_anon_shared {
+            return self.find_or_zero(fault, file);
+        }
         let Some(entry) = self.cache.find(file, index) else {
             self.cache.counters.nr_cold += 1;
             let state = self.open_file(fault.open()).state;
@@ -63,6 +67,20 @@ impl<R: Ram> Memory<R> {
         if step == AsyncStep::Dropped || had_to_wait {
             return Ok(Found::Retry(Retry::Minor));
         }
+        Ok(Found::Cached(entry))
+    }
+
+    /// Shared anonymous memory: an absent page is a zeroed one, without readahead.
+    fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Found, FaultError> {
+        let index = PageIndex(fault.index());
+        if self.cache.find(file, index).is_none() {
+            self.cache
+                .insert(file, index, Order::ZERO, false)
+                .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
+        }
+        let Some(entry) = self.cache.find(file, index) else {
+            unreachable!("the page was just inserted")
+        };
         Ok(Found::Cached(entry))
     }
 

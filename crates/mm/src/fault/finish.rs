@@ -68,7 +68,7 @@ impl<R: Ram> Memory<R> {
             self.cache.folios.get_mut(entry.folio).is_dirty = true;
         }
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
-        self.cache.add_maps(entry.folio, 1);
+        self.cache.add_pmd(entry.folio, fault.mm);
         self.cache.counters.nr_file_pmds += 1;
         true
     }

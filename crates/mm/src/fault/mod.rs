@@ -4,7 +4,8 @@
 //!   touch -> PTE allows it? -- yes --> done
 //!              | no
 //!              v
-//!            VMA --- anonymous ----------------------------> anon
+//!            VMA --- anonymous ----------------------------> anon, huge
+//!              |--- mapped read-only, store ---------------> cow
 //!              |
 //!              | file, read: fault-around (around) --mapped--> done
 //!              |                 | not mapped
@@ -27,6 +28,8 @@ mod around;
 mod cow;
 mod file;
 mod finish;
+mod huge;
+mod orders;
 mod sync;
 
 use crate::memory::Memory;
@@ -177,9 +180,32 @@ impl<R: Ram> Memory<R> {
         if let Some(leaf) = self.space(mm).table.leaf(vpn)
             && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
         {
+            let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
         }
-        self.fault(mm, vpn, access)
+        let touched = loop {
+            match self.fault(mm, vpn, access) {
+                Err(FaultError::OutOfMemory(_)) if self.reclaim() > 0 => {}
+                Err(error) => return Err(error),
+                Ok(touched) => break touched,
+            }
+        };
+        if access == Access::Write {
+            self.cache.folios.note_write(touched.leaf.pfn_of(vpn));
+        }
+        Ok(touched)
+    }
+
+    /// What a processor does when it stores through a writable entry.
+    fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
+        self.cache.folios.note_write(leaf.pfn_of(vpn));
+        let marks = PteFlags::YOUNG | PteFlags::DIRTY;
+        if leaf.flags.contains(PteFlags::DIRTY) {
+            return leaf;
+        }
+        let table = &mut self.space_mut(mm).table;
+        table.add_flags(vpn, marks);
+        table.leaf(vpn).unwrap_or(leaf)
     }
 
     fn fault(&mut self, mm: MmId, vpn: Vpn, access: Access) -> Result<Touched, FaultError> {
@@ -200,8 +226,8 @@ impl<R: Ram> Memory<R> {
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let outcome = match vma.backing {
-            _ if is_present => self.write_protect_fault(fault)?,
-            Backing::Anon => self.anon_fault(fault)?,
+            _ if is_present => self.write_protect_fault(&fault)?,
+            Backing::Anon => self.anon_fault(&fault)?,
             Backing::File { .. } => self.file_fault(fault)?,
         };
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {

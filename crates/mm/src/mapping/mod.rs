@@ -35,14 +35,17 @@ pub struct Mapping {
     pub places_aligned: bool,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
+    /// Whether it is the memory behind a shared anonymous mapping: filled with zeroes, in base
+    /// pages (`shmem_enabled` = never), gone with its last mapping.
+    pub is_anon_shared: bool,
 }
 
 impl Mapping {
     /// A file of `size_bytes` with nothing cached.
     #[must_use]
     pub fn new(size_bytes: u64, orders: OrderRange) -> Self {
-        let (tree, places_aligned, is_shmem) = (Tree::new(), false, false);
-        Self { tree, size_bytes, orders, places_aligned, is_shmem }
+        let (places_aligned, is_shmem, is_anon_shared) = (false, false, false);
+        Self { tree: Tree::new(), size_bytes, orders, places_aligned, is_shmem, is_anon_shared }
     }
 
     /// Number of pages of the file, the last one maybe in part.

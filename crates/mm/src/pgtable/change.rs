@@ -32,6 +32,27 @@ pub struct Cleared {
     pub flags: PteFlags,
 }
 
+/// Hears what a range loses, in address order.
+pub trait Zap {
+    /// The folio of a page, as far as a batch may reach; not asked about special PTEs.
+    fn folio_of(&mut self, pfn: Pfn) -> FolioSpan;
+    /// A batch of PTEs of the folio asked for last, a special PTE, or a PMD leaf is gone.
+    fn cleared(&mut self, part: Cleared);
+}
+
+/// Two closures as a [`Zap`].
+struct Closures<F, C>(F, C);
+
+impl<F: FnMut(Pfn) -> FolioSpan, C: FnMut(Cleared)> Zap for Closures<F, C> {
+    fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
+        (self.0)(pfn)
+    }
+
+    fn cleared(&mut self, part: Cleared) {
+        (self.1)(part);
+    }
+}
+
 impl PageTable {
     /// Clears the `nr` pages from `vpn` and reports what was there, in address order.
     ///
@@ -47,15 +68,34 @@ impl PageTable {
         &mut self,
         vpn: Vpn,
         nr: u64,
-        mut folio_of: impl FnMut(Pfn) -> FolioSpan,
-        mut cleared: impl FnMut(Cleared),
+        folio_of: impl FnMut(Pfn) -> FolioSpan,
+        cleared: impl FnMut(Cleared),
     ) {
+        self.zap_range(vpn, nr, &mut Closures(folio_of, cleared));
+    }
+
+    /// [`PageTable::clear_range`] with one listener that may change while it hears.
+    ///
+    /// # Panics
+    /// When a PMD leaf is cut by the range.
+    pub fn zap_range(&mut self, vpn: Vpn, nr: u64, zap: &mut impl Zap) {
         self.unfold_edges(vpn, nr);
         self.for_each_part(vpn, nr, |table, part| match part.slot {
-            Slot::Table(id) => table.clear_in_table(id, part, &mut folio_of, &mut cleared),
-            Slot::Leaf(pte) => cleared(table.clear_leaf(part, pte)),
+            Slot::Table(id) => table.clear_in_table(id, part, zap),
+            Slot::Leaf(pte) => zap.cleared(table.clear_leaf(part, pte)),
             Slot::Empty => {}
         });
+    }
+
+    /// Makes ordinary PTEs of every contpte block that overlaps the range, as a split of the folio
+    /// behind it does.
+    pub fn unfold_range(&mut self, vpn: Vpn, nr: u64) {
+        let Some(order) = self.contpte_order else { return };
+        let mut at = order.round_down(vpn.0);
+        while at < end_of(vpn, nr).0 {
+            self.unfold_around(Vpn(at));
+            at += order.nr_pages();
+        }
     }
 
     /// Makes the pages of the range read-only, as fork does: whole blocks stay folded, blocks cut
@@ -142,24 +182,20 @@ impl PageTable {
         Cleared { kind: LeafKind::Pmd, vpn, pfn: pte.pfn(), nr, flags: pte.flags() }
     }
 
-    fn clear_in_table(
-        &mut self,
-        id: u32,
-        part: Part,
-        folio_of: &mut impl FnMut(Pfn) -> FolioSpan,
-        cleared: &mut impl FnMut(Cleared),
-    ) {
+    fn clear_in_table(&mut self, id: u32, part: Part, zap: &mut impl Zap) {
         let mut at = self.position(part.vpn);
         let first = at;
         let end = at + part.nr() as usize;
         while let Some(ptes) = next_present(self.tables.ptes(id), &mut at, end) {
             let pfn = ptes[0].pfn();
-            let nr_max = folio_at(ptes[0], folio_of).nr_from(pfn).max(1) as usize;
+            let is_special = ptes[0].flags().contains(PteFlags::SPECIAL);
+            let span = if is_special { FolioSpan::single(pfn) } else { zap.folio_of(pfn) };
+            let nr_max = span.nr_from(pfn).max(1) as usize;
             let nr = batch_len(&ptes[..nr_max.min(ptes.len())], PteFlags::NONE);
             let flags = ptes[..nr].iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());
             self.clear_present(id, at, nr);
             let vpn = part.vpn.plus((at - first) as u64);
-            cleared(Cleared { kind: LeafKind::Pte, vpn, pfn, nr: nr as u64, flags });
+            zap.cleared(Cleared { kind: LeafKind::Pte, vpn, pfn, nr: nr as u64, flags });
             at += nr;
         }
     }

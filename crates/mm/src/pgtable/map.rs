@@ -122,7 +122,7 @@ impl PageTable {
     }
 
     /// Id of the PTE table of `vpn`, allocated when its slot is empty.
-    fn table_for(&mut self, vpn: Vpn) -> u32 {
+    pub(super) fn table_for(&mut self, vpn: Vpn) -> u32 {
         match self.slot(vpn) {
             Slot::Table(id) => id,
             Slot::Leaf(_) => panic!("{vpn} is mapped by a PMD leaf"),

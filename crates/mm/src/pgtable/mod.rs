@@ -12,7 +12,7 @@
 //!  PTE table             | pte | pte | .. | c c c c c c c c | .. |        Tables (one arena)
 //!                                           contpte block: C PTEs, aligned in VA and PFN
 //! ```
-//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `pmd`,
+//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `copy`, `pmd`,
 //! `validate`.
 //!
 //! Invariants:
@@ -35,6 +35,7 @@
 
 mod change;
 mod contpte;
+mod copy;
 mod directory;
 mod leaf;
 mod map;
@@ -47,7 +48,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Cleared, Protection};
+pub use change::{Cleared, Protection, Zap};
+pub use copy::{Copied, CopiedPmd, Copier};
 pub use leaf::{AccessBits, Leaf, LeafKind};
 pub use pmd::PmdState;
 pub use pte::{FolioSpan, Pte, PteFlags};

@@ -1,9 +1,10 @@
 //! Whole PMD slots: their state, splitting a leaf, removing a leaf, freeing tables.
 
-use crate::units::Vpn;
+use crate::units::{Pfn, Vpn};
 
 use super::directory::Slot;
 use super::leaf::{Leaf, LeafKind};
+use super::pte::{Pte, PteFlags};
 use super::{PageTable, end_of};
 
 /// What the PMD slot of a page holds.
@@ -46,6 +47,19 @@ impl PageTable {
         self.stats.nr_ptes += nr;
         self.fold_whole_blocks(Vpn(self.pmd_order.round_down(vpn.0)), nr);
         true
+    }
+
+    /// Replaces the PMD leaf of the huge zero folio by PTEs of the shared zero page `zero`.
+    pub fn split_zero_pmd(&mut self, vpn: Vpn, zero: Pfn) {
+        if self.clear_pmd(vpn).is_none() {
+            return;
+        }
+        let nr = self.pmd_order.nr_pages();
+        let id = self.tables.alloc();
+        self.directory.set(self.slot_nr(vpn), Slot::Table(id));
+        let pte = Pte::new(zero, PteFlags::YOUNG | PteFlags::SPECIAL);
+        self.tables.fill(id, 0, (0..nr).map(|_| pte));
+        self.stats.nr_ptes += nr;
     }
 
     /// Removes the PMD leaf of `vpn`, which leaves the slot empty; `None` when there is no leaf.

@@ -15,6 +15,8 @@ fn area(start: u64, end: u64) -> Vma {
         backing: Backing::Anon,
         advice: Advice::default(),
         has_anon: false,
+        moved_by: 0,
+        is_armed: false,
     }
 }
 

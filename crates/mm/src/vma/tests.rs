@@ -118,6 +118,8 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         backing,
         advice: Advice::default(),
         has_anon: false,
+        moved_by: 0,
+        is_armed: false,
     }
 }
 

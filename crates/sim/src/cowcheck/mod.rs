@@ -25,6 +25,6 @@ mod world;
 pub use compare::{Aspect, CheckError, Difference, Verdict, arch_of, check, kernel_of};
 pub use generate::{Options, generate};
 pub use parse::ParseError;
-pub use program::{Access, Advice, Op, Program, Range, Source, Step};
+pub use program::{NR_PAGES_MAX, NR_SLOTS, Access, Advice, Op, Program, Range, Source, Step};
 pub use recording::{Answer, Change, Header, Recording, Run};
 pub use world::{Page, PageState, World};

@@ -92,7 +92,7 @@ pub enum Source {
 }
 
 /// Pages of the file.
-pub const FILE_PAGES: u64 = 256;
+pub(super) const FILE_PAGES: u64 = 256;
 
 impl Source {
     /// Page of the file behind the first page of an area that is mapped at `first`.

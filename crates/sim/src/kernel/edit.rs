@@ -1,5 +1,8 @@
 //! Edits of a kernel: `+exec-block=64K`.
 
+use largefolio_mm::rules::anon::{
+    Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
+};
 use largefolio_mm::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use largefolio_mm::units::PageSize;
 
@@ -137,7 +140,134 @@ pub const EDITS: &[EditHelp] = &[
             Some(())
         },
     },
+    EditHelp {
+        name: "thp",
+        value: "always, madvise or never",
+        help: "transparent_hugepage/enabled: anonymous folios of sizes that inherit it",
+        apply: |kernel, value| {
+            kernel.rules.anon.thp = match value {
+                "always" => Enabled::Always,
+                "madvise" => Enabled::Madvise,
+                "never" => Enabled::Never,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "anon-SIZE",
+        value: "always, madvise, inherit or never, for a SIZE of at least 16K from 6.8 on",
+        help: "hugepages-SIZE/enabled: anonymous folios of that size, such as anon-64K=always",
+        apply: |_, _| None,
+    },
+    EditHelp {
+        name: "defrag",
+        value: "always, defer, defer-madvise, madvise or never",
+        help: "transparent_hugepage/defrag: how hard a fault tries",
+        apply: |kernel, value| {
+            kernel.rules.anon.defrag = match value {
+                "always" => Defrag::Always,
+                "defer" => Defrag::Defer,
+                "defer-madvise" => Defrag::DeferMadvise,
+                "madvise" => Defrag::Madvise,
+                "never" => Defrag::Never,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "huge-zero",
+        value: "on or off",
+        help: "transparent_hugepage/use_zero_page: first reads share the huge zero folio",
+        apply: |kernel, value| {
+            kernel.rules.anon.use_zero_page = switch(value)?;
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "shrink-underused",
+        value: "on or off",
+        help: "whether nearly empty PMD folios are split under memory pressure",
+        apply: |kernel, value| {
+            let is_on = switch(value)?;
+            kernel.rules.anon.shrink_underused =
+                if is_on { Underused::Queued } else { Underused::Ignored };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "max-ptes-none",
+        value: "a number of pages",
+        help: "khugepaged/max_ptes_none: empty pages above which a folio is under-used",
+        apply: |kernel, value| {
+            kernel.rules.anon.max_ptes_none = NonePtes::Exactly(value.parse().ok()?);
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "reuse",
+        value: "small or tracked",
+        help: "series 004: stores may keep a large folio that one process has to itself",
+        apply: |kernel, value| {
+            kernel.rules.anon.reuse = match value {
+                "small" => Reuse::SmallOnly,
+                "tracked" => Reuse::Tracked,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "mapcount",
+        value: "page or folio",
+        help: "series 004: `folio` is NO_PAGE_MAPCOUNT",
+        apply: |kernel, value| {
+            kernel.rules.anon.mapcount = match value {
+                "page" => Mapcount::PerPage,
+                "folio" => Mapcount::PerFolio,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "truncate-split",
+        value: "uniform or non-uniform",
+        help: "how truncation and hole punch split a folio",
+        apply: |kernel, value| {
+            kernel.rules.anon.truncate_split = match value {
+                "uniform" => TruncateSplit::Uniform,
+                "non-uniform" => TruncateSplit::NonUniform,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
 ];
+
+/// What the names of controls of one size of anonymous folios begin with.
+const ANON: &str = "anon-";
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// `anon-64K=always`.
+fn set_anon_size(kernel: &mut Kernel, size: &str, value: &str) -> Option<()> {
+    let mode = match value {
+        "always" => SizeMode::Always,
+        "madvise" => SizeMode::Madvise,
+        "inherit" => SizeMode::Inherit,
+        "never" => SizeMode::Never,
+        _ => return None,
+    };
+    kernel.rules.anon.set_size(parse_bytes(size)?, mode)
+}
 
 fn power_of_two(value: &str) -> Option<u64> {
     parse_bytes(value).filter(|bytes| bytes.is_power_of_two())
@@ -146,7 +276,12 @@ fn power_of_two(value: &str) -> Option<u64> {
 /// Applies one `name=value`.
 pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
-    let Some(known) = EDITS.iter().find(|known| known.name == name) else {
+    let size = name.strip_prefix(ANON);
+    let is_known = |known: &&EditHelp| match size {
+        Some(_) => known.name.starts_with(ANON),
+        None => known.name == name,
+    };
+    let Some(known) = EDITS.iter().find(is_known) else {
         let hint = nearest(name, EDITS.iter().map(|known| known.name));
         let (name, edit) = (name.to_owned(), edit.to_owned());
         return Err(KernelError::UnknownEdit { name, edit, hint });
@@ -156,6 +291,10 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
         edit: edit.to_owned(),
         expected,
     };
-    (known.apply)(kernel, value).ok_or_else(|| bad(known.value.to_owned()))?;
+    let applied = match size {
+        Some(size) => set_anon_size(kernel, size, value),
+        None => (known.apply)(kernel, value),
+    };
+    applied.ok_or_else(|| bad(known.value.to_owned()))?;
     check(&kernel.rules).map_err(bad)
 }

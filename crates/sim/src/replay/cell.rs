@@ -13,6 +13,7 @@ use largefolio_mm::buddy::Fragmentation;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::folio::MappingId;
+use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
@@ -99,6 +100,9 @@ pub enum CellError {
     /// A fault found no free page.
     #[error(transparent)]
     Fault(#[from] FaultError),
+    /// A fork found no page for what it must copy.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     /// A read or write call found no free page.
     #[error(transparent)]
     Io(#[from] OutOfMemory),

@@ -56,7 +56,7 @@ impl Cell {
             major: now.pgmajfault - base.pgmajfault,
             around: now.nr_around - base.nr_around,
             finish: now.nr_finish - base.nr_finish,
-            anon: now.nr_anon - base.nr_anon,
+            anon: now.nr_anon_faults - base.nr_anon_faults,
             zero_page: now.nr_zero_page - base.nr_zero_page,
             cow: now.nr_cow - base.nr_cow,
             wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,

@@ -270,6 +270,7 @@ impl Cell {
             1 => Madvice::Random,
             2 => Madvice::Sequential,
             4 => Madvice::Dontneed,
+            8 => Madvice::Free,
             14 => Madvice::Hugepage,
             15 => Madvice::Nohugepage,
             22 => Madvice::PopulateRead,
@@ -280,8 +281,9 @@ impl Cell {
         for part in self.processes[process].segments.overlapping(event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.memory.madvise(mm, start, len_bytes, advice) {
-                // A populate that met a hole or a guard page ended there, as in the kernel.
-                Ok(()) | Err(MapError::NotMapped(_)) => {}
+                // A populate that met a hole or a guard page ended there, as in the kernel; advice
+                // for another kind of memory was refused.
+                Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -314,7 +316,7 @@ impl Cell {
             if self.processes.len() >= NR_PROCESSES_MAX {
                 return Err(CellError::TooManyProcesses);
             }
-            let mm = self.memory.fork(self.processes[process].mm);
+            let mm = self.memory.fork(self.processes[process].mm)?;
             let forked = self.processes[process].forked(mm);
             self.processes.push(forked);
             of_child = self.processes.len() - 1;

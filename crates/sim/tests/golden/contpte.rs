@@ -116,7 +116,7 @@ fn fork_keeps_whole_blocks_and_the_child_gets_them() {
     world.cache(32, 4);
     world.touch(37);
     world.store(100);
-    let child = world.memory.fork(world.mm);
+    let child = world.memory.fork(world.mm).unwrap();
     assert_eq!(nr_folded(&world), 1);
     let stats = world.memory.space(child).table.stats();
     assert_eq!((stats.nr_contpte_blocks, stats.nr_ptes), (1, 17));

@@ -203,7 +203,7 @@ fn exhausted_memory_leaves_a_private_store_undone() {
     assert_eq!(failed, Some(63), "64 pages, one of them the zero page");
     let error = store(&mut world, 99).unwrap_err();
     assert_eq!(error, FaultError::OutOfMemory(at(99).0));
-    let child = world.memory.fork(world.mm);
+    let child = world.memory.fork(world.mm).unwrap();
     assert!(store(&mut world, 0).is_err(), "the page is shared with the child now");
     world.validate();
     world.memory.exit(child);

@@ -178,7 +178,7 @@ impl Machine {
                 let open = self.memory.open(self.files[file]);
                 self.opens.push(open);
             }
-            Step::Fork if self.mms.len() < 3 => self.mms.push(self.memory.fork(mm)),
+            Step::Fork if self.mms.len() < 3 => self.mms.extend(self.memory.fork(mm).ok()),
             Step::Exit if self.mms.len() > 1 => {
                 self.memory.exit(mm);
                 self.mms.remove(self.current);

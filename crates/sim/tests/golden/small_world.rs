@@ -26,7 +26,7 @@ const OPERATIONS: [Operation; 10] = [
     |world| world.advise(Madvice::Hugepage),
     |world| world.memory.truncate(world.file, 6 * world.page_bytes()),
     |world| may_fail(world.memory.pwrite(world.open, 0, 16 * world.page_bytes())),
-    |world| world.mm = world.memory.fork(world.mm),
+    |world| world.mm = world.memory.fork(world.mm).unwrap(),
     |world| world.memory.drop_cache(world.file),
 ];
 

@@ -8,17 +8,7 @@ use crate::units::Pfn;
 /// Ids to store, one for each number.
 pub(in crate::mapping) fn ids(nr: u32) -> Vec<FolioId> {
     let mut table = FolioTable::new();
-    let folio = |pfn| Folio {
-        pfn: Pfn(pfn),
-        order: Order::ZERO,
-        owner: Owner::Anon,
-        is_marked: false,
-        is_workingset: false,
-        is_locked: false,
-        is_dirty: false,
-        refs: 0,
-        maps: 0,
-    };
+    let folio = |pfn| Folio::new(Pfn(pfn), Order::ZERO, Owner::Detached);
     (0..u64::from(nr)).map(|pfn| table.insert(folio(pfn))).collect()
 }
 

@@ -1,0 +1,121 @@
+//! Loads and stores of real bytes, by processes and by file calls.
+//!
+//! Owns the split of a byte range into pages. A touch comes first, as a processor faults first; the
+//! bytes are those of the frame that is mapped then.
+
+use crate::fault::{Access, FaultError};
+use crate::io::OutOfMemory;
+use crate::memory::Memory;
+use crate::ram::Bytes;
+use crate::space::MmId;
+use crate::units::{PageIndex, Pfn, Vaddr};
+use crate::vma::OpenId;
+
+impl Memory<Bytes> {
+    /// Loads bytes from a process's memory.
+    ///
+    /// # Errors
+    /// When a page cannot be touched; `into` is filled up to there.
+    pub fn load(&mut self, mm: MmId, addr: Vaddr, into: &mut [u8]) -> Result<(), FaultError> {
+        for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
+            self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
+            let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
+            let frame = self.cache.ram.frame(pfn);
+            into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
+        }
+        Ok(())
+    }
+
+    /// Stores bytes to a process's memory.
+    ///
+    /// # Errors
+    /// When a page cannot be touched; the bytes before it are stored.
+    pub fn store(&mut self, mm: MmId, addr: Vaddr, bytes: &[u8]) -> Result<(), FaultError> {
+        for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
+            self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
+            let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
+            let frame = self.cache.ram.frame_mut(pfn);
+            frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of a file as `pread` does; how many there are.
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn read_file(
+        &mut self,
+        open: OpenId,
+        pos: u64,
+        into: &mut [u8],
+    ) -> Result<usize, OutOfMemory> {
+        let nr = self.pread(open, pos, into.len() as u64)? as usize;
+        for piece in pieces(self.rules.page.bytes(), pos, nr) {
+            let Some(pfn) = self.frame_of_file(open, pos + piece.from as u64) else {
+                return Err(OutOfMemory { pos });
+            };
+            let frame = self.cache.ram.frame(pfn);
+            into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
+        }
+        Ok(nr)
+    }
+
+    /// Writes bytes to a file as `pwrite` does.
+    ///
+    /// # Errors
+    /// When no page is free; the bytes before are written.
+    pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
+        let written = self.pwrite(open, pos, bytes.len() as u64);
+        let nr = match written {
+            Ok(()) => bytes.len(),
+            Err(OutOfMemory { pos: at }) => (at - pos) as usize,
+        };
+        for piece in pieces(self.rules.page.bytes(), pos, nr) {
+            let Some(pfn) = self.frame_of_file(open, pos + piece.from as u64) else { continue };
+            let frame = self.cache.ram.frame_mut(pfn);
+            frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
+        }
+        written
+    }
+
+    fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {
+        self.space(mm).table.pte(addr.vpn(self.rules.page)).pfn()
+    }
+
+    fn frame_of_file(&self, open: OpenId, pos: u64) -> Option<Pfn> {
+        let file = self.open_file(open).mapping;
+        let index = PageIndex(pos >> self.rules.page.shift());
+        let entry = self.cache.find(file, index)?;
+        Some(self.cache.folios.get(entry.folio).pfn_at(index))
+    }
+}
+
+/// Part of a byte range that lies in one page.
+struct Piece {
+    /// Positions in the buffer.
+    from: usize,
+    to: usize,
+    /// Position of `from` in its page.
+    at: usize,
+}
+
+impl Piece {
+    fn in_page(&self) -> std::ops::Range<usize> {
+        self.at..self.at + (self.to - self.from)
+    }
+}
+
+fn pieces(page_bytes: u64, start: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        if from >= len {
+            return None;
+        }
+        let at = ((start + from as u64) % page_bytes) as usize;
+        let to = len.min(from + page_bytes as usize - at);
+        let piece = Piece { from, to, at };
+        from = to;
+        Some(piece)
+    })
+}

@@ -1,0 +1,147 @@
+//! PMD-sized anonymous folios and the huge zero folio (BEHAVIOUR.md D.3, E.3.6).
+//!
+//! Owns the first touch of an empty PMD slot, stores to what a PMD entry maps, and the one folio of
+//! zeroes that reads share. Does not own what happens after a PMD entry was split ([`super::cow`]).
+//!
+//! Invariants:
+//! - I1: the huge zero folio exists while a process uses it; it belongs to no folio of the table,
+//!   its PMD entries are special.
+
+use super::anon::new_flags;
+use super::{Access, Fault};
+use crate::buddy::MigrateType;
+use crate::folio::FolioId;
+use crate::frames::Flag;
+use crate::mapped::Level;
+use crate::memory::Memory;
+use crate::pgtable::{Leaf, PteFlags};
+use crate::ram::Ram;
+use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
+use crate::space::MmId;
+use crate::units::{Pfn, Vpn};
+
+/// What a store to a PMD entry came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HugeWrite {
+    /// The entry may be stored to.
+    Done,
+    /// The entry became PTEs: go on with the one of the fault.
+    Split,
+}
+
+impl<R: Ram> Memory<R> {
+    /// D.3.1 .. D.3.3: one PMD entry; `false` = fall back to PTEs.
+    pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
+        let pmd = self.rules.page.pmd_order();
+        if fault.access != Access::Write && self.rules.anon.use_zero_page {
+            return self.map_huge_zero(fault);
+        }
+        let Some(id) = self.alloc_large(fault, Orders::NONE.with(pmd)) else {
+            self.cache.counters.thp_fault_fallback += 1;
+            return false;
+        };
+        self.map_huge(fault, id);
+        self.cache.counters.nr_anon_faults += 1;
+        true
+    }
+
+    /// Maps a new PMD folio, exclusive to the process.
+    fn map_huge(&mut self, fault: &Fault, id: FolioId) {
+        self.cache.counters.thp_fault_alloc += 1;
+        self.cache.map_new_anon(id, fault.mm, Level::Pmd);
+        let folio = self.cache.folios.get_mut(id);
+        let pfn = folio.pfn;
+        // G.2.2: so that the shrinker can find it should it stay nearly empty.
+        if self.rules.anon.shrink_underused == Underused::Queued {
+            self.cache.deferred.push(id, folio);
+        }
+        let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
+        self.space_mut(fault.mm).table.map_pmd(first, pfn, new_flags(fault));
+        self.mark_anon(fault.mm, fault.vpn);
+        if fault.access == Access::Write {
+            self.cache.folios.note_write(pfn.plus(fault.vpn.0 - first.0));
+        }
+    }
+
+    fn map_huge_zero(&mut self, fault: &Fault) -> bool {
+        let Some(pfn) = self.get_huge_zero(fault.mm) else {
+            self.cache.counters.thp_fault_fallback += 1;
+            return false;
+        };
+        let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
+        let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
+        self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
+        self.cache.counters.nr_zero_page += 1;
+        true
+    }
+
+    /// The huge zero folio, made when first used; the process keeps a reference until it ends.
+    fn get_huge_zero(&mut self, mm: MmId) -> Option<Pfn> {
+        let pfn = if let Some(pfn) = self.huge_zero {
+            pfn
+        } else {
+            let order = self.rules.page.pmd_order();
+            let Some(pfn) = self.cache.buddy.alloc(order, MigrateType::Movable) else {
+                self.cache.counters.thp_zero_page_alloc_failed += 1;
+                return None;
+            };
+            self.cache.ram.zero(pfn, order.nr_pages());
+            self.cache.counters.thp_zero_page_alloc += 1;
+            self.huge_zero = Some(pfn);
+            pfn
+        };
+        self.space_mut(mm).uses_huge_zero = true;
+        Some(pfn)
+    }
+
+    /// Frees the huge zero folio when no process uses it; the pages freed.
+    pub(crate) fn shrink_huge_zero(&mut self) -> u64 {
+        if self.huge_zero.is_none() || self.spaces().any(|(_, space)| space.uses_huge_zero) {
+            return 0;
+        }
+        let Some(pfn) = self.huge_zero.take() else { return 0 };
+        let order = self.rules.page.pmd_order();
+        self.cache.buddy.free(pfn, order);
+        order.nr_pages()
+    }
+
+    /// A store to anonymous memory that a read-only PMD entry maps (E.3.6, D.3.4).
+    pub(super) fn huge_write(&mut self, fault: &Fault, leaf: &Leaf) -> HugeWrite {
+        if leaf.flags.contains(PteFlags::SPECIAL) {
+            return self.huge_zero_write(fault);
+        }
+        let Some(id) = self.cache.folios.of_pfn(leaf.pfn) else {
+            unreachable!("I3: an entry maps a folio or is special")
+        };
+        let is_own = self.cache.folios.is_exclusive(leaf.pfn);
+        if is_own || self.cache.folios.get(id).refs == 1 {
+            self.cache.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
+            self.cache.folios.get_mut(id).is_lazyfree = false;
+            self.flush(fault.mm, leaf.first_vpn, leaf.order.nr_pages());
+            let flags = PteFlags::YOUNG | PteFlags::WRITABLE | PteFlags::DIRTY;
+            self.space_mut(fault.mm).table.add_flags(fault.vpn, flags);
+            self.cache.counters.nr_wp_reuse += 1;
+            return HugeWrite::Done;
+        }
+        self.split_pmd(fault.mm, fault.vpn);
+        HugeWrite::Split
+    }
+
+    fn huge_zero_write(&mut self, fault: &Fault) -> HugeWrite {
+        let pmd = self.rules.page.pmd_order();
+        let is_allowed = self.suitable_orders(fault).contains(pmd);
+        if self.rules.anon.huge_zero_write == HugeZeroWrite::Replace && is_allowed {
+            if let Some(id) = self.alloc_large(fault, Orders::NONE.with(pmd)) {
+                let first = Vpn(pmd.round_down(fault.vpn.0));
+                self.flush(fault.mm, first, pmd.nr_pages());
+                self.space_mut(fault.mm).table.clear_pmd(fault.vpn);
+                self.map_huge(fault, id);
+                self.cache.counters.nr_anon_faults += 1;
+                return HugeWrite::Done;
+            }
+            self.cache.counters.thp_fault_fallback += 1;
+        }
+        self.split_pmd(fault.mm, fault.vpn);
+        HugeWrite::Split
+    }
+}

@@ -1,0 +1,89 @@
+//! Which folio sizes a fault on anonymous memory may try (BEHAVIOUR.md D.1, D.2.3 .. D.2.5).
+//!
+//! Owns suitability, the reduction to empty PTEs and the fallback from size to size. Does not own
+//! which sizes are enabled ([`crate::rules::anon`]).
+
+use super::Fault;
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::{Effort, Orders};
+use crate::units::{Order, PageIndex, Vpn};
+
+impl<R: Ram> Memory<R> {
+    /// Orders that are enabled for the area and that a block around the fault fits (D.1.5).
+    pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
+        let vma = &fault.vma;
+        if vma.is_armed {
+            return Orders::NONE;
+        }
+        let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
+        let fits = |order: &Order| {
+            let first = order.round_down(fault.vpn.0);
+            *order <= self.cache.buddy.max_order()
+                && vma.start.0 <= first
+                && first + order.nr_pages() <= vma.end.0
+        };
+        enabled.descending().filter(fits).fold(Orders::NONE, Orders::with)
+    }
+
+    /// From the first order down whose whole block of PTEs is empty (D.2.4); the blocks of lower
+    /// orders lie inside.
+    pub(super) fn empty_orders(&self, fault: &Fault, orders: Orders) -> Orders {
+        let table = &self.space(fault.mm).table;
+        let is_empty =
+            |order: &Order| table.is_none(Vpn(order.round_down(fault.vpn.0)), order.nr_pages());
+        orders
+            .descending()
+            .find(is_empty)
+            .map_or(Orders::NONE, |order| orders.below(order).with(order))
+    }
+
+    /// A zeroed folio of the largest order that is free (D.2.5, D.2.6); `None` when none is, and
+    /// the fault goes on with a base page.
+    pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
+        let effort = self.rules.anon.effort(fault.vma.advice.huge);
+        for order in orders.descending() {
+            let first = Vpn(order.round_down(fault.vpn.0));
+            let index = PageIndex(fault.vma.index_of(first));
+            if let Some(id) = self.alloc_zeroed(order, effort, index) {
+                self.cache.counters.size_mut(order).anon_fault_alloc += 1;
+                return Some(id);
+            }
+            self.cache.counters.size_mut(order).anon_fault_fallback += 1;
+        }
+        None
+    }
+
+    /// A zeroed anonymous folio.
+    pub(super) fn alloc_zeroed(
+        &mut self,
+        order: Order,
+        effort: Effort,
+        index: PageIndex,
+    ) -> Option<FolioId> {
+        let id = self.alloc_anon(order, effort, index)?;
+        let folio = self.cache.folios.get(id);
+        let (pfn, nr) = (folio.pfn, folio.nr_pages());
+        self.cache.ram.zero(pfn, nr);
+        self.cache.folios.forget_writes(pfn, nr);
+        Some(id)
+    }
+
+    /// An anonymous folio with whatever its pages held; reclaims first where the effort allows.
+    pub(super) fn alloc_anon(
+        &mut self,
+        order: Order,
+        effort: Effort,
+        index: PageIndex,
+    ) -> Option<FolioId> {
+        loop {
+            if let Some(id) = self.cache.alloc_anon(order, index) {
+                return Some(id);
+            }
+            if effort != Effort::Direct || self.reclaim() == 0 {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is known about each page frame: its folio, and what a page of a folio has of its own.
+//!
+//! Owns the folio's id, the mapping count, `AnonExclusive` and "stored to" of each frame, in leaves
+//! that exist where memory was used. Does not own the folios ([`crate::folio`]).
+//!
+//! | state | meaning |
+//! |---|---|
+//! | mapping count | PTEs that map the page; kept for large folios only, where rules ask for it (F.1) |
+//! | exclusive | no other process sees the page: a store needs no copy (L.8) |
+//! | written | a store was seen since the page was filled with zeroes |
+
+use crate::units::Pfn;
+
+/// log2 of the frames in one leaf.
+const LEAF_SHIFT: u32 = 9;
+/// Frames in one leaf.
+const LEAF: usize = 1 << LEAF_SHIFT;
+const WORDS: usize = LEAF / 64;
+/// No folio has this frame.
+pub(crate) const NO_FOLIO: u32 = u32::MAX;
+
+/// One bit of each frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flag {
+    /// `AnonExclusive`.
+    Exclusive = 0,
+    /// Stored to since it was zeroed.
+    Written = 1,
+}
+
+#[derive(Clone, Debug)]
+struct Leaf {
+    folio: [u32; LEAF],
+    maps: [u32; LEAF],
+    flags: [[u64; WORDS]; 2],
+}
+
+const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], maps: [0; LEAF], flags: [[0; WORDS]; 2] };
+
+/// All frames.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frames {
+    leaves: Vec<Option<Box<Leaf>>>,
+}
+
+/// Positions of a range of frames in one leaf.
+struct Part {
+    leaf: usize,
+    first: usize,
+    end: usize,
+}
+
+/// Splits `nr` frames from `pfn` at the borders of leaves.
+fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = Part> {
+    let (mut at, end) = (pfn.0, pfn.0 + nr);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let leaf = (at >> LEAF_SHIFT) as usize;
+        let first = at as usize & (LEAF - 1);
+        let nr = (LEAF - first).min((end - at) as usize);
+        at += nr as u64;
+        Some(Part { leaf, first, end: first + nr })
+    })
+}
+
+/// The words of `part` and the bits in each that belong to it.
+fn words(part: &Part) -> impl Iterator<Item = (usize, u64)> + use<> {
+    let (first, end) = (part.first, part.end);
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let low = first.saturating_sub(word * 64).min(64);
+        let high = (end - word * 64).min(64);
+        let upto = |bits: usize| if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+        (word, upto(high) & !upto(low))
+    })
+}
+
+impl Frames {
+    fn leaf_mut(&mut self, leaf: usize) -> &mut Leaf {
+        if leaf >= self.leaves.len() {
+            self.leaves.resize(leaf + 1, None);
+        }
+        self.leaves[leaf].get_or_insert_with(|| Box::new(EMPTY))
+    }
+
+    #[inline]
+    fn leaf(&self, pfn: Pfn) -> Option<(&Leaf, usize)> {
+        let leaf = self.leaves.get((pfn.0 >> LEAF_SHIFT) as usize)?.as_ref()?;
+        Some((leaf, pfn.0 as usize & (LEAF - 1)))
+    }
+
+    /// Id of the folio of `pfn`; [`NO_FOLIO`] when it has none.
+    #[inline]
+    pub(crate) fn folio(&self, pfn: Pfn) -> u32 {
+        self.leaf(pfn).map_or(NO_FOLIO, |(leaf, at)| leaf.folio[at])
+    }
+
+    /// Names the folio of `nr` frames.
+    pub(crate) fn set_folio(&mut self, pfn: Pfn, nr: u64, id: u32) {
+        for part in parts(pfn, nr) {
+            self.leaf_mut(part.leaf).folio[part.first..part.end].fill(id);
+        }
+    }
+
+    /// Frames that name a folio.
+    pub(crate) fn nr_named(&self) -> u64 {
+        let ids = self.leaves.iter().flatten().flat_map(|leaf| leaf.folio);
+        ids.filter(|&id| id != NO_FOLIO).count() as u64
+    }
+
+    pub(crate) fn set(&mut self, flag: Flag, pfn: Pfn, nr: u64) {
+        for part in parts(pfn, nr) {
+            let bits = &mut self.leaf_mut(part.leaf).flags[flag as usize];
+            words(&part).for_each(|(word, mask)| bits[word] |= mask);
+        }
+    }
+
+    pub(crate) fn clear(&mut self, flag: Flag, pfn: Pfn, nr: u64) {
+        for part in parts(pfn, nr) {
+            let bits = &mut self.leaf_mut(part.leaf).flags[flag as usize];
+            words(&part).for_each(|(word, mask)| bits[word] &= !mask);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, flag: Flag, pfn: Pfn) -> bool {
+        self.leaf(pfn)
+            .is_some_and(|(leaf, at)| leaf.flags[flag as usize][at / 64] >> (at % 64) & 1 == 1)
+    }
+
+    /// Frames of the range with `flag`.
+    pub(crate) fn count(&self, flag: Flag, pfn: Pfn, nr: u64) -> u64 {
+        let count = |part: Part| -> u64 {
+            let Some(Some(leaf)) = self.leaves.get(part.leaf) else { return 0 };
+            let bits = &leaf.flags[flag as usize];
+            words(&part).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum()
+        };
+        parts(pfn, nr).map(count).sum()
+    }
+
+    /// Mapping count of one page of a large folio.
+    #[inline]
+    pub(crate) fn maps(&self, pfn: Pfn) -> u32 {
+        self.leaf(pfn).map_or(0, |(leaf, at)| leaf.maps[at])
+    }
+
+    /// Counts one more mapping of each page; how many had none.
+    pub(crate) fn add_maps(&mut self, pfn: Pfn, nr: u64) -> u64 {
+        let mut nr_first = 0;
+        for part in parts(pfn, nr) {
+            for maps in &mut self.leaf_mut(part.leaf).maps[part.first..part.end] {
+                nr_first += u64::from(*maps == 0);
+                *maps += 1;
+            }
+        }
+        nr_first
+    }
+
+    /// Counts one mapping less of each page; how many have none now.
+    pub(crate) fn drop_maps(&mut self, pfn: Pfn, nr: u64) -> u64 {
+        let mut nr_last = 0;
+        for part in parts(pfn, nr) {
+            for maps in &mut self.leaf_mut(part.leaf).maps[part.first..part.end] {
+                *maps -= 1;
+                nr_last += u64::from(*maps == 0);
+            }
+        }
+        nr_last
+    }
+
+    /// Forgets the counts of a range.
+    pub(crate) fn clear_maps(&mut self, pfn: Pfn, nr: u64) {
+        for part in parts(pfn, nr) {
+            self.leaf_mut(part.leaf).maps[part.first..part.end].fill(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_and_counts_of_a_range_that_crosses_words_and_leaves() {
+        let mut frames = Frames::default();
+        frames.set(Flag::Exclusive, Pfn(500), 600);
+        assert_eq!(frames.count(Flag::Exclusive, Pfn(0), 2048), 600);
+        assert_eq!(frames.count(Flag::Written, Pfn(0), 2048), 0);
+        frames.clear(Flag::Exclusive, Pfn(510), 4);
+        let kept = [499, 500, 509, 510, 513, 514, 1099, 1100];
+        let is_set = kept.map(|pfn| frames.get(Flag::Exclusive, Pfn(pfn)));
+        assert_eq!(is_set, [false, true, true, false, false, true, true, false]);
+        assert_eq!(frames.add_maps(Pfn(1000), 100), 100);
+        assert_eq!(frames.add_maps(Pfn(1050), 100), 50);
+        assert_eq!(frames.drop_maps(Pfn(1000), 100), 50);
+        assert_eq!((frames.maps(Pfn(1049)), frames.maps(Pfn(1050))), (0, 1));
+    }
+}

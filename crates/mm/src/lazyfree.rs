@@ -1,0 +1,61 @@
+//! `MADV_FREE`: pages whose content may be thrown away (BEHAVIOUR.md G.2.5).
+//!
+//! Owns which folios become lazy-free and which are split for it. Reclaim does not take them here:
+//! they keep their content until they are stored to, unmapped or advised otherwise.
+
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::pgtable::{LeafKind, Protection, PteFlags};
+use crate::ram::Ram;
+use crate::space::MmId;
+use crate::units::{Order, Vpn};
+
+impl<R: Ram> Memory<R> {
+    /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio
+    /// that the range covers in part is split, unless others may map it.
+    pub(crate) fn free_lazily(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let mut at = start;
+        while at < end
+            && let Some(vpn) = self.space(mm).table.first_set_in(at, end.0 - at.0)
+        {
+            at = self.free_lazily_at(mm, vpn, end);
+        }
+    }
+
+    /// Handles what maps `vpn`; the page to go on with.
+    fn free_lazily_at(&mut self, mm: MmId, vpn: Vpn, end: Vpn) -> Vpn {
+        let Some(leaf) = self.space(mm).table.leaf(vpn) else { return vpn.plus(1) };
+        let is_pmd = leaf.kind == LeafKind::Pmd;
+        let id = match self.cache.folios.of_pfn(leaf.pfn_of(vpn)) {
+            Some(id) if self.cache.folios.get(id).is_anon() => id,
+            _ => return if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(1) },
+        };
+        let folio = *self.cache.folios.get(id);
+        let nr = if is_pmd {
+            if leaf.first_vpn == vpn { folio.nr_pages().min(end.0 - vpn.0) } else { 1 }
+        } else {
+            let table = &self.space(mm).table;
+            table.batch(vpn, end.0 - vpn.0, folio.span(), PteFlags::NONE).nr
+        };
+        let is_whole = nr == folio.nr_pages();
+        if !is_whole {
+            let next = if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(nr) };
+            let is_split = !self.maybe_mapped_shared(id) && self.split(id, Order::ZERO).is_ok();
+            // The parts are small: the same page again.
+            return if is_split { vpn } else { next };
+        }
+        let nr_entries = if is_pmd { 1 } else { nr };
+        if folio.maps == nr_entries {
+            self.mark_lazyfree(mm, (vpn, nr), id);
+        }
+        vpn.plus(nr)
+    }
+
+    fn mark_lazyfree(&mut self, mm: MmId, (vpn, nr): (Vpn, u64), id: FolioId) {
+        self.cache.folios.get_mut(id).is_lazyfree = true;
+        self.flush(mm, vpn, nr);
+        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.protect_range(vpn, nr, protection, |pfn| folios.span_of(pfn));
+    }
+}

@@ -1,0 +1,192 @@
+//! Copying a range into another page table, as fork does (BEHAVIOUR.md E.1, E.2).
+//!
+//! Owns the walk, the batches and the flags of both sides. Does not own what is counted for a
+//! batch: a [`Copier`] decides and counts.
+
+use crate::units::{Pfn, Vpn};
+
+use super::directory::Slot;
+use super::pte::{FolioSpan, Pte, PteFlags};
+use super::walk::{Batch, Part, batch_len};
+use super::{PageTable, end_of};
+
+/// What fork does with a batch of PTEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// Both sides map it, and neither may store to it.
+    Shared,
+    /// The child maps this page of its own instead, the parent keeps its own: batches of one page
+    /// only.
+    Own(Pfn),
+    /// The batch cannot be shared as a whole: offer its pages one by one.
+    OneByOne,
+}
+
+/// What fork does with a PMD entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiedPmd {
+    /// Both sides map it, and neither may store to it.
+    Shared,
+    /// The child does not map it.
+    Skipped,
+    /// It is split first; its PTEs are offered then.
+    Split,
+}
+
+/// Decides about batches and counts them; the copy follows.
+pub trait Copier {
+    /// Why the copy cannot go on.
+    type Error;
+    /// The folio of a page that is not special, as far as a batch may reach.
+    fn folio_of(&mut self, pfn: Pfn) -> FolioSpan;
+    /// A batch of PTEs of the folio asked for last.
+    ///
+    /// # Errors
+    /// Ends the copy; what was copied before stays.
+    fn batch(&mut self, batch: Batch) -> Result<Copied, Self::Error>;
+    /// A PMD entry.
+    fn pmd(&mut self, pfn: Pfn, flags: PteFlags) -> CopiedPmd;
+}
+
+impl PageTable {
+    /// Copies the entries of `nr` pages from `vpn` into `child`, which maps none of them.
+    ///
+    /// PTEs of one folio with consecutive page frames and equal dirty bits go in one batch (E.1.1).
+    /// The child's entries are read-only and old, the parent's become read-only where they are
+    /// shared; whole contpte blocks stay folded (E.1.4).
+    ///
+    /// # Errors
+    /// What the copier answered; the pages before are copied.
+    ///
+    /// # Panics
+    /// When a PMD leaf is cut by the range.
+    pub fn copy_range<C: Copier>(
+        &mut self,
+        child: &mut Self,
+        (vpn, nr): (Vpn, u64),
+        copier: &mut C,
+    ) -> Result<(), C::Error> {
+        let end = end_of(vpn, nr);
+        let mut at = vpn;
+        while let Some(part) = self.next_part(at, end) {
+            at = part.end;
+            match part.slot {
+                Slot::Table(id) => self.copy_table(child, (id, part), copier)?,
+                Slot::Leaf(pte) => self.copy_leaf(child, (pte, part), copier)?,
+                Slot::Empty => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_leaf<C: Copier>(
+        &mut self,
+        child: &mut Self,
+        (pte, part): (Pte, Part),
+        copier: &mut C,
+    ) -> Result<(), C::Error> {
+        assert!(part.is_whole(self.pmd_order), "PMD leaf cut at {}..{}", part.vpn, part.end);
+        match copier.pmd(pte.pfn(), pte.flags()) {
+            CopiedPmd::Skipped => Ok(()),
+            CopiedPmd::Shared => {
+                let read_only = pte.with_flags(pte.flags().without(PteFlags::WRITABLE));
+                self.directory.set(self.slot_nr(part.vpn), Slot::Leaf(read_only));
+                child.map_pmd(part.vpn, pte.pfn(), pte.flags().without(DROPPED));
+                Ok(())
+            }
+            CopiedPmd::Split => {
+                self.split_pmd(part.vpn);
+                let Slot::Table(id) = self.slot(part.vpn) else { unreachable!("just split") };
+                self.copy_table(child, (id, part), copier)
+            }
+        }
+    }
+
+    fn copy_table<C: Copier>(
+        &mut self,
+        child: &mut Self,
+        (id, part): (u32, Part),
+        copier: &mut C,
+    ) -> Result<(), C::Error> {
+        if self.tables.nr_present(id) == 0 {
+            return Ok(());
+        }
+        let child_id = child.table_for(part.vpn);
+        let first = self.position(part.vpn);
+        let end = first + part.nr() as usize;
+        let mut at = first;
+        let mut limit = usize::MAX;
+        // Up to here pages are offered one by one.
+        let mut single_until = 0;
+        while at < end {
+            let ptes = &self.tables.ptes(id)[at..end];
+            let pte = ptes[0];
+            if !pte.is_present() {
+                at += 1;
+                continue;
+            }
+            let vpn = part.vpn.plus((at - first) as u64);
+            if pte.flags().contains(PteFlags::SPECIAL) {
+                child.copy_pte(child_id, at, pte.with_flags(pte.flags().without(DROPPED)));
+                at += 1;
+                continue;
+            }
+            let span = copier.folio_of(pte.pfn());
+            if at >= single_until {
+                limit = usize::MAX;
+            }
+            let max = (span.nr_from(pte.pfn()) as usize).min(ptes.len()).min(limit);
+            let nr = batch_len(&ptes[..max], PteFlags::DIRTY);
+            let flags = ptes[..nr].iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());
+            let batch = Batch { vpn, pfn: pte.pfn(), nr: nr as u64, flags };
+            match copier.batch(batch)? {
+                Copied::Shared => {
+                    if flags.contains(PteFlags::WRITABLE) {
+                        self.write_protect(id, at, batch);
+                    }
+                    child.copy_batch(child_id, at, batch, span);
+                }
+                Copied::Own(pfn) => {
+                    let flags = flags.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
+                    child.copy_pte(child_id, at, Pte::new(pfn, flags.without(PteFlags::YOUNG)));
+                }
+                Copied::OneByOne => {
+                    assert!(nr > 1, "a single page is shared or copied");
+                    (limit, single_until) = (1, at + nr);
+                    continue;
+                }
+            }
+            at += nr;
+        }
+        Ok(())
+    }
+
+    fn copy_pte(&mut self, id: u32, position: usize, pte: Pte) {
+        self.tables.fill(id, position, std::iter::once(pte));
+        self.stats.nr_ptes += 1;
+    }
+
+    fn copy_batch(&mut self, id: u32, position: usize, batch: Batch, span: FolioSpan) {
+        let first = Pte::new(batch.pfn, batch.flags.without(DROPPED));
+        self.tables.fill(id, position, (0..batch.nr).map(|by| first.advanced(by)));
+        self.stats.nr_ptes += batch.nr;
+        if self.contpte_order.is_none() {
+            return;
+        }
+        if batch.nr == 1 {
+            self.try_fold_last(batch.vpn, span);
+        } else {
+            self.fold_whole_blocks(batch.vpn, batch.nr);
+        }
+    }
+
+    fn write_protect(&mut self, id: u32, position: usize, batch: Batch) {
+        self.unfold_edges(batch.vpn, batch.nr);
+        for pte in &mut self.tables.ptes_mut(id)[position..position + batch.nr as usize] {
+            *pte = pte.with_flags(pte.flags().without(PteFlags::WRITABLE));
+        }
+    }
+}
+
+/// What the child's entries do not inherit.
+const DROPPED: PteFlags = PteFlags::WRITABLE.with(PteFlags::YOUNG);

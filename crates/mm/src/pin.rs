@@ -1,0 +1,79 @@
+//! Pins: references that devices and the like hold on a page (GUP; BEHAVIOUR.md E.1.2, E.3.5).
+//!
+//! Owns taking and giving back. A pinned anonymous page is exclusive to its process when the pin is
+//! taken, so that later copies go to others and never away from the device.
+
+use crate::fault::{Access, Fault, FaultError, Pass};
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::pgtable::{LeafKind, Protection, PteFlags};
+use crate::ram::Ram;
+use crate::space::MmId;
+use crate::units::{Pfn, Vaddr, Vpn};
+use crate::vma::Sharing;
+
+/// A pinned page, to be given back by [`Memory::unpin`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a pin that is not given back holds its page for ever"]
+pub struct Pin {
+    /// The page.
+    pub pfn: Pfn,
+    /// Its folio; `None` for the zero page, which needs no pin.
+    folio: Option<FolioId>,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Pins the page at `addr` for a device that reads it (`Read`) or stores to it (`Write`).
+    ///
+    /// # Errors
+    /// What a touch of that kind is refused with.
+    pub fn pin(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Pin, FaultError> {
+        let vpn = addr.vpn(self.rules.page);
+        self.touch(mm, addr, access)?;
+        if access != Access::Write {
+            self.unshare(mm, vpn)?;
+        }
+        let pfn = self.space(mm).table.pte(vpn).pfn();
+        let folio = self.cache.folios.of_pfn(pfn);
+        if let Some(id) = folio {
+            let folio = self.cache.folios.get_mut(id);
+            folio.pins += 1;
+            folio.refs += 1;
+            self.space_mut(mm).has_pinned = true;
+        }
+        Ok(Pin { pfn, folio })
+    }
+
+    /// Gives a pin back; the last reference frees the page.
+    pub fn unpin(&mut self, pin: Pin) {
+        let Some(id) = pin.folio else { return };
+        self.cache.folios.get_mut(id).pins -= 1;
+        self.cache.put(id, 1);
+    }
+
+    /// E.3.5: makes the page of a private mapping the process's own without making it writable.
+    fn unshare(&mut self, mm: MmId, vpn: Vpn) -> Result<(), FaultError> {
+        let Some(&vma) = self.space(mm).vmas.find(vpn) else { return Ok(()) };
+        let Some(leaf) = self.space(mm).table.leaf(vpn) else { return Ok(()) };
+        let pfn = leaf.pfn_of(vpn);
+        let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
+        let is_own = self.cache.folios.is_exclusive(head);
+        let is_zero = leaf.flags.contains(PteFlags::SPECIAL);
+        if vma.sharing == Sharing::Shared || is_own || is_zero {
+            return Ok(());
+        }
+        let fault = Fault { mm, vpn, access: Access::Write, vma, pass: Pass::First };
+        self.write_protect_fault(&fault)?;
+        let Some(leaf) = self.space(mm).table.leaf(vpn) else {
+            unreachable!("a fault that succeeds maps its page")
+        };
+        let (first, nr) = match leaf.kind {
+            LeafKind::Pmd => (leaf.first_vpn, leaf.order.nr_pages()),
+            LeafKind::Pte | LeafKind::Contpte => (vpn, 1),
+        };
+        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.protect_range(first, nr, protection, |pfn| folios.span_of(pfn));
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Memory that holds its bytes, and the storage behind files.
+//!
+//! Owns one buffer for all frames and, for each file, which of its bytes storage still holds. What
+//! storage holds is a pattern of file and position ([`stored_byte`]), so that any byte of any file
+//! can be checked without keeping a copy.
+
+use std::collections::BTreeMap;
+
+use super::{Counted, FilePages, Ram};
+use crate::folio::MappingId;
+use crate::units::{PageSize, Pfn};
+
+/// Real memory: what is stored is read back.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    page: PageSize,
+    memory: Vec<u8>,
+    files: BTreeMap<MappingId, Stored>,
+    /// The same counts as without bytes.
+    pub counted: Counted,
+}
+
+/// What storage holds of a file.
+#[derive(Clone, Debug, Default)]
+struct Stored {
+    size_bytes: u64,
+    /// Ranges that were punched or truncated away.
+    holes: Vec<(u64, u64)>,
+}
+
+/// The byte that storage holds at `pos` of a file: never 0, so that a byte that should have been
+/// zeroed is seen.
+#[must_use]
+pub const fn stored_byte(file: MappingId, pos: u64) -> u8 {
+    let mixed = (pos ^ ((file.0 as u64) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8 | 1
+}
+
+impl Bytes {
+    /// `ram_bytes` of memory in frames of `page`; backed by the host where it is used.
+    #[must_use]
+    pub fn new(page: PageSize, ram_bytes: u64) -> Self {
+        let memory = vec![0; ram_bytes as usize];
+        Self { page, memory, files: BTreeMap::new(), counted: Counted::default() }
+    }
+
+    /// The bytes of one frame.
+    #[must_use]
+    pub fn frame(&self, pfn: Pfn) -> &[u8] {
+        &self.memory[self.range(pfn, 0, self.page.bytes())]
+    }
+
+    /// The bytes of one frame, to store to.
+    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
+        let range = self.range(pfn, 0, self.page.bytes());
+        &mut self.memory[range]
+    }
+
+    /// Bytes `from .. to` from the start of frame `pfn`.
+    fn range(&self, pfn: Pfn, from: u64, to: u64) -> std::ops::Range<usize> {
+        let first = pfn.0 << self.page.shift();
+        (first + from) as usize..(first + to) as usize
+    }
+}
+
+impl Ram for Bytes {
+    fn zero(&mut self, pfn: Pfn, nr_pages: u64) {
+        self.counted.zero(pfn, nr_pages);
+        let range = self.range(pfn, 0, nr_pages << self.page.shift());
+        self.memory[range].fill(0);
+    }
+
+    fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64) {
+        let range = self.range(pfn, from, to);
+        self.memory[range].fill(0);
+    }
+
+    fn copy_page(&mut self, from: Pfn, to: Pfn) {
+        self.counted.copy_page(from, to);
+        let source = self.range(from, 0, self.page.bytes());
+        let target = self.range(to, 0, 0).start;
+        self.memory.copy_within(source, target);
+    }
+
+    fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
+        self.counted.read_in(pfn, nr_pages, pages);
+        let FilePages { file, index } = pages;
+        let first = index.0 << self.page.shift();
+        let end = first + (nr_pages << self.page.shift());
+        let range = self.range(pfn, 0, nr_pages << self.page.shift());
+        let target = &mut self.memory[range];
+        target.fill(0);
+        let Some(stored) = self.files.get(&file) else { return };
+        for (byte, pos) in target.iter_mut().zip(first..end.min(stored.size_bytes)) {
+            *byte = stored_byte(file, pos);
+        }
+        for &(from, to) in &stored.holes {
+            let (from, to) = (from.max(first), to.min(end));
+            if from < to {
+                target[(from - first) as usize..(to - first) as usize].fill(0);
+            }
+        }
+    }
+
+    fn add_file(&mut self, file: MappingId, size_bytes: u64) {
+        self.files.insert(file, Stored { size_bytes, holes: Vec::new() });
+    }
+
+    fn punch(&mut self, file: MappingId, from: u64, to: u64) {
+        let Some(stored) = self.files.get_mut(&file) else { return };
+        // A file that is cut at its end does not get a hole each time.
+        if to >= stored.size_bytes {
+            stored.size_bytes = stored.size_bytes.min(from);
+        } else {
+            stored.holes.push((from, to));
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Rules of anonymous memory: which folio sizes a fault may use, what fork, copy-on-write, unmap
+//! and split do (BEHAVIOUR.md D, E, F.5, G).
+//!
+//! Owns the values and the set of orders they enable (D.1). The code that follows them stands in
+//! `fault/{anon,orders,huge,cow}.rs`, `fork.rs`, `unmap.rs` and `split/`.
+//!
+//! Invariants:
+//! - I1: a size is named at most once, is a power of two of bytes and of at least two base pages.
+//! - I2: a kernel with [`Sizes::PmdOnly`] names no size.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Order, PageSize};
+use crate::vma::HugeAdvice;
+
+/// Smallest order of a large anonymous folio: order 1 has no room for the deferred-split list
+/// (D.1.3).
+pub const MIN_LARGE_ORDER: Order = Order::new(2);
+
+/// Everything in which kernels differ for anonymous memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnonRules {
+    /// `transparent_hugepage/enabled`.
+    pub thp: Enabled,
+    /// Which sizes have a control of their own.
+    pub sizes: Sizes,
+    /// `hugepages-<kB>kB/enabled` of the PMD size.
+    pub pmd: SizeMode,
+    /// `hugepages-<kB>kB/enabled` of other sizes, by size in KiB; a size not named is `never`.
+    #[serde(default)]
+    pub size_kib: BTreeMap<String, SizeMode>,
+    /// `transparent_hugepage/defrag`.
+    pub defrag: Defrag,
+    /// `transparent_hugepage/use_zero_page`: a first read maps the huge zero folio.
+    pub use_zero_page: bool,
+    /// What a store to the huge zero folio does.
+    pub huge_zero_write: HugeZeroWrite,
+    /// Whether fully mapped PMD folios are looked at by the deferred-split shrinker.
+    pub shrink_underused: Underused,
+    /// `khugepaged/max_ptes_none`.
+    pub max_ptes_none: NonePtes,
+    /// When a store may keep a large folio that was shared.
+    pub reuse: Reuse,
+    /// How many PTEs fork and unmap handle at once.
+    pub batching: Batching,
+    /// Whether a page of a large folio has a mapping count of its own.
+    pub mapcount: Mapcount,
+    /// How truncation and hole punch split a folio.
+    pub truncate_split: TruncateSplit,
+    /// What truncation does with a folio that cannot be split.
+    pub unsplittable: Unsplittable,
+    /// What becomes of zero-filled pages when an anonymous folio is split.
+    pub split_zero_pages: SplitZeroPages,
+}
+
+/// D.1.2: the global setting, for sizes that inherit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Enabled {
+    /// Everywhere.
+    Always,
+    /// Where `MADV_HUGEPAGE` was given.
+    Madvise,
+    /// Nowhere.
+    Never,
+}
+
+/// D.1.1: the control of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizeMode {
+    /// In every area.
+    Always,
+    /// In areas with `MADV_HUGEPAGE`.
+    Madvise,
+    /// As the global setting says.
+    Inherit,
+    /// Never.
+    Never,
+}
+
+/// D.1.1: which sizes anonymous folios may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizes {
+    /// \[..6.7\] base pages and the PMD size.
+    PmdOnly,
+    /// \[6.8+\] every order from 2 to the PMD order.
+    PerSize,
+}
+
+/// D.5: how hard a fault tries to get a large folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Defrag {
+    /// Direct reclaim and compaction everywhere.
+    Always,
+    /// Background reclaim everywhere.
+    Defer,
+    /// Direct where advised, else background.
+    #[serde(rename = "defer+madvise")]
+    DeferMadvise,
+    /// Direct where advised, else none.
+    Madvise,
+    /// Only what is free.
+    Never,
+}
+
+/// D.5: the effort of one allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Only what is free now.
+    None,
+    /// What is free now; background reclaim is woken.
+    Wake,
+    /// Reclaim runs before the allocation fails.
+    Direct,
+}
+
+/// D.3.4: a store to an address that the huge zero folio maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HugeZeroWrite {
+    /// \[..6.12\] the mapping is split into zero pages, one base page is allocated.
+    Split,
+    /// \[6.13+\] a PMD folio takes its place.
+    Replace,
+}
+
+/// G.2.2: under-used PMD folios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Underused {
+    /// \[..6.11\] only partially mapped folios are queued; or `shrink_underused` = 0.
+    Ignored,
+    /// \[6.12+\] PMD folios are queued when they are made.
+    Queued,
+}
+
+/// `max_ptes_none`: how many pages of a block may be empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NonePtes {
+    /// All but one: the default, which switches the under-use test off.
+    AllButOne,
+    /// This many.
+    Exactly(u64),
+}
+
+/// E.3.3: reuse of a large folio whose other mappings went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reuse {
+    /// \[..6.14\] only small folios: a page of a large one is copied.
+    SmallOnly,
+    /// \[6.15+\] where owner tracking proves that one process has all mappings.
+    Tracked,
+}
+
+/// E.1.1, G.1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Batching {
+    /// \[..6.8\] page by page.
+    PageByPage,
+    /// \[6.9+\] consecutive PTEs of a folio together.
+    Folio,
+}
+
+/// F.5: mapping counts of the pages of a large folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapcount {
+    /// Each page has one.
+    PerPage,
+    /// `NO_PAGE_MAPCOUNT`: only the folio has one.
+    PerFolio,
+}
+
+/// G.3: how a folio is split that truncation or a hole cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TruncateSplit {
+    /// \[..6.14\] into folios of the smallest order.
+    Uniform,
+    /// \[6.15+\] into halves around the cut.
+    NonUniform,
+}
+
+/// G.3.2, G.3.3: a folio that cannot be split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unsplittable {
+    /// \[..6.17\] dirty: kept; clean: leaves the cache.
+    Kept,
+    /// \[6.18+\] the same, and a kept one is unmapped everywhere (not shared memory).
+    KeptUnmapped,
+}
+
+/// G.4.2: zero-filled pages of a split anonymous folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SplitZeroPages {
+    /// \[..6.11\] they stay.
+    Kept,
+    /// \[6.12+\] the shared zero page takes their place.
+    Replaced,
+}
+
+/// Orders as a bit mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Orders(u32);
+
+impl Orders {
+    /// No order.
+    pub const NONE: Self = Self(0);
+
+    /// Whether `order` is in the set.
+    #[must_use]
+    pub const fn contains(self, order: Order) -> bool {
+        self.0 >> order.get() & 1 == 1
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set with `order`.
+    #[must_use]
+    pub const fn with(self, order: Order) -> Self {
+        Self(self.0 | 1 << order.get())
+    }
+
+    /// The orders below `order`.
+    #[must_use]
+    pub const fn below(self, order: Order) -> Self {
+        Self(self.0 & ((1 << order.get()) - 1))
+    }
+
+    /// The largest order.
+    #[must_use]
+    pub const fn highest(self) -> Option<Order> {
+        match self.0.checked_ilog2() {
+            Some(order) => Some(Order::new(order as u8)),
+            None => None,
+        }
+    }
+
+    /// Every order, largest first.
+    pub fn descending(self) -> impl Iterator<Item = Order> {
+        let mut rest = self;
+        std::iter::from_fn(move || {
+            let order = rest.highest()?;
+            rest = rest.below(order);
+            Some(order)
+        })
+    }
+}
+
+impl AnonRules {
+    /// Linux 6.18 as it boots: the PMD size inherits `madvise`, no other size is used.
+    #[must_use]
+    pub fn stock() -> Self {
+        Self {
+            thp: Enabled::Madvise,
+            sizes: Sizes::PerSize,
+            pmd: SizeMode::Inherit,
+            size_kib: BTreeMap::new(),
+            defrag: Defrag::Madvise,
+            use_zero_page: true,
+            huge_zero_write: HugeZeroWrite::Replace,
+            shrink_underused: Underused::Queued,
+            max_ptes_none: NonePtes::AllButOne,
+            reuse: Reuse::Tracked,
+            batching: Batching::Folio,
+            mapcount: Mapcount::PerPage,
+            truncate_split: TruncateSplit::NonUniform,
+            unsplittable: Unsplittable::KeptUnmapped,
+            split_zero_pages: SplitZeroPages::Replaced,
+        }
+    }
+
+    /// Sets the control of one size in bytes on a machine with `page`; `None` for a size that no
+    /// folio can have.
+    pub fn set_size(&mut self, bytes: u64, mode: SizeMode) -> Option<()> {
+        let is_size = bytes.is_power_of_two() && bytes >= PageSize::K4.bytes() << 2;
+        if !is_size || self.sizes == Sizes::PmdOnly {
+            return None;
+        }
+        self.size_kib.insert((bytes >> 10).to_string(), mode);
+        Some(())
+    }
+
+    /// The control of `order` (D.1.1).
+    #[must_use]
+    pub fn mode_of(&self, order: Order, page: PageSize) -> SizeMode {
+        let kib = (page.bytes() << order.get()) >> 10;
+        let otherwise = if order == page.pmd_order() { self.pmd } else { SizeMode::Never };
+        self.size_kib.get(&kib.to_string()).copied().unwrap_or(otherwise)
+    }
+
+    /// Orders a fault in an area with this advice may use (D.1.2 .. D.1.4).
+    ///
+    /// ```
+    /// use largefolio_mm::rules::anon::AnonRules;
+    /// use largefolio_mm::units::{Order, PageSize};
+    /// use largefolio_mm::vma::HugeAdvice;
+    ///
+    /// let rules = AnonRules::stock();
+    /// let enabled = |advice| rules.enabled(PageSize::K4, advice).highest();
+    /// assert_eq!(enabled(HugeAdvice::Default), None);
+    /// assert_eq!(enabled(HugeAdvice::Huge), Some(Order::new(9)));
+    /// ```
+    #[must_use]
+    pub fn enabled(&self, page: PageSize, advice: HugeAdvice) -> Orders {
+        if advice == HugeAdvice::Nohuge {
+            return Orders::NONE;
+        }
+        let is_advised = advice == HugeAdvice::Huge;
+        let inherits = match self.thp {
+            Enabled::Always => true,
+            Enabled::Madvise => is_advised,
+            Enabled::Never => false,
+        };
+        let first = match self.sizes {
+            Sizes::PmdOnly => page.pmd_order(),
+            Sizes::PerSize => MIN_LARGE_ORDER,
+        };
+        // Without a size of its own to look up, only the PMD order can be enabled.
+        let first = if self.size_kib.is_empty() { page.pmd_order() } else { first };
+        let orders = (first.get()..=page.pmd_order().get()).map(Order::new);
+        let is_enabled = |order: &Order| match self.mode_of(*order, page) {
+            SizeMode::Always => true,
+            SizeMode::Madvise => is_advised,
+            SizeMode::Inherit => inherits,
+            SizeMode::Never => false,
+        };
+        orders.filter(is_enabled).fold(Orders::NONE, Orders::with)
+    }
+
+    /// Effort of an allocation for an area with this advice (D.5).
+    #[must_use]
+    pub fn effort(&self, advice: HugeAdvice) -> Effort {
+        let is_advised = advice == HugeAdvice::Huge;
+        match self.defrag {
+            Defrag::Always => Effort::Direct,
+            Defrag::Defer => Effort::Wake,
+            Defrag::DeferMadvise | Defrag::Madvise if is_advised => Effort::Direct,
+            Defrag::DeferMadvise => Effort::Wake,
+            Defrag::Madvise | Defrag::Never => Effort::None,
+        }
+    }
+
+    /// Zero-filled pages above which a folio of `order` is under-used (G.2.4).
+    #[must_use]
+    pub fn none_limit(&self, page: PageSize) -> u64 {
+        match self.max_ptes_none {
+            NonePtes::AllButOne => page.pmd_order().nr_pages() - 1,
+            NonePtes::Exactly(nr) => nr,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enabled(rules: &AnonRules, advice: HugeAdvice) -> Vec<u8> {
+        rules.enabled(PageSize::K4, advice).descending().map(Order::get).collect()
+    }
+
+    #[test]
+    fn a_size_is_enabled_by_its_own_control_or_by_the_global_one_d_1_2() {
+        let mut rules = AnonRules::stock();
+        for (kib, mode) in [
+            ("16", SizeMode::Always),
+            ("64", SizeMode::Madvise),
+            ("128", SizeMode::Inherit),
+            ("256", SizeMode::Never),
+            ("8", SizeMode::Always),
+        ] {
+            rules.size_kib.insert(kib.to_owned(), mode);
+        }
+        assert_eq!(enabled(&rules, HugeAdvice::Default), [2]);
+        assert_eq!(enabled(&rules, HugeAdvice::Huge), [9, 5, 4, 2]);
+        assert_eq!(enabled(&rules, HugeAdvice::Nohuge), []);
+        rules.thp = Enabled::Always;
+        assert_eq!(enabled(&rules, HugeAdvice::Default), [9, 5, 2]);
+        rules.thp = Enabled::Never;
+        assert_eq!(enabled(&rules, HugeAdvice::Huge), [4, 2]);
+        rules.sizes = Sizes::PmdOnly;
+        assert_eq!(enabled(&rules, HugeAdvice::Huge), []);
+    }
+
+    #[test]
+    fn effort_is_the_table_of_d_5() {
+        let table = [
+            (Defrag::Always, Effort::Direct, Effort::Direct),
+            (Defrag::Defer, Effort::Wake, Effort::Wake),
+            (Defrag::DeferMadvise, Effort::Wake, Effort::Direct),
+            (Defrag::Madvise, Effort::None, Effort::Direct),
+            (Defrag::Never, Effort::None, Effort::None),
+        ];
+        for (defrag, plain, advised) in table {
+            let rules = AnonRules { defrag, ..AnonRules::stock() };
+            let efforts = [HugeAdvice::Default, HugeAdvice::Huge].map(|a| rules.effort(a));
+            assert_eq!(efforts, [plain, advised], "{defrag:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Splitting an anonymous folio (BEHAVIOUR.md G.4.2, G.4.3).
+//!
+//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
+//! maps are freed; pages that were never stored to give way to the shared zero page.
+
+use super::sites::Site;
+use crate::folio::{Folio, FolioId, Owner};
+use crate::frames::Flag;
+use crate::memory::Memory;
+use crate::owners::Owners;
+use crate::pgtable::{FolioSpan, Protection, PteFlags};
+use crate::ram::Ram;
+use crate::rules::anon::{Mapcount, SplitZeroPages};
+use crate::units::{Order, PageIndex, Pfn};
+
+impl<R: Ram> Memory<R> {
+    /// Splits an anonymous folio that nobody but mappings refers to into folios of order `to`.
+    pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
+        for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
+            self.split_pmd(site.mm, site.vpn);
+        }
+        let sites = self.sites_of(id);
+        for site in &sites {
+            self.flush(site.mm, site.vpn, site.nr);
+            self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
+        }
+        let whole = self.take_whole(id);
+        if to == Order::ZERO {
+            // Pages of small folios have no count beside the folio's.
+            self.cache.folios.frames_mut().clear_maps(whole.pfn, whole.nr_pages());
+        }
+        let parts = parts_of(&whole, to, &sites);
+        let drops_zeroes =
+            to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
+        for part in parts {
+            let is_zero = drops_zeroes && !self.cache.folios.is_written(part.pfn);
+            if is_zero && part.maps > 0 {
+                self.map_zero_pages(part.pfn, &sites);
+                self.cache.counters.nr_split_zero_pages += 1;
+            }
+            if is_zero || part.maps == 0 {
+                let (pfn, nr) = (part.pfn, to.nr_pages());
+                self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
+                self.cache.buddy.free(pfn, to);
+            } else {
+                self.insert_part(&whole, &part, to);
+            }
+        }
+        self.refold(&sites, to);
+    }
+
+    /// Takes the folio out of table and queue; the state of its pages stays.
+    fn take_whole(&mut self, id: FolioId) -> Folio {
+        let mut whole = self.cache.folios.remove(id);
+        self.cache.deferred.remove(&mut whole);
+        let size = self.cache.counters.size_mut(whole.order);
+        size.nr_anon -= 1;
+        size.nr_anon_partially_mapped -= u64::from(whole.is_partially_mapped);
+        whole
+    }
+
+    fn insert_part(&mut self, whole: &Folio, part: &Part, to: Order) {
+        let Owner::Anon { index } = whole.owner else { unreachable!("an anonymous folio") };
+        let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
+        let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
+        folio.is_dirty = whole.is_dirty;
+        folio.is_lazyfree = whole.is_lazyfree;
+        (folio.refs, folio.maps) = (part.maps, part.maps);
+        let pages = part.pfn.0..part.pfn.0 + to.nr_pages();
+        if to > Order::ZERO {
+            folio.owners = part.owners;
+            if self.cache.mapcount == Mapcount::PerPage {
+                let frames = self.cache.folios.frames();
+                let is_mapped = |pfn: &u64| frames.maps(Pfn(*pfn)) > 0;
+                folio.nr_pages_mapped = pages.filter(is_mapped).count() as u64;
+            }
+        }
+        self.cache.folios.insert(folio);
+        self.cache.counters.size_mut(to).nr_anon += 1;
+    }
+
+    /// Points every PTE of a page at the shared zero page.
+    fn map_zero_pages(&mut self, pfn: Pfn, sites: &[Site]) {
+        let zero = self.zero_pfn;
+        for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
+            let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
+            let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
+            let table = &mut self.space_mut(site.mm).table;
+            table.replace_pte(vpn, zero, flags, FolioSpan::single(zero));
+        }
+    }
+
+    /// Contpte blocks that the parts still cover are folded as their PTEs are set again.
+    fn refold(&mut self, sites: &[Site], to: Order) {
+        if to == Order::ZERO {
+            return;
+        }
+        for site in sites {
+            let (space, folios) = self.space_and_folios(site.mm);
+            let span_of = |pfn| folios.span_of(pfn);
+            space.table.protect_range(site.vpn, site.nr, Protection::default(), span_of);
+        }
+    }
+}
+
+/// One part of a split folio and who maps it.
+struct Part {
+    pfn: Pfn,
+    maps: u64,
+    owners: Owners,
+}
+
+/// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
+fn parts_of(whole: &Folio, to: Order, sites: &[Site]) -> Vec<Part> {
+    let nr_parts = whole.nr_pages() >> to.get();
+    let part =
+        |by: u64| Part { pfn: whole.pfn.plus(by << to.get()), maps: 0, owners: Owners::NONE };
+    let mut parts: Vec<Part> = (0..nr_parts).map(part).collect();
+    for site in sites {
+        let first = site.pfn.0 - whole.pfn.0;
+        for by in first..first + site.nr {
+            let part = &mut parts[(by >> to.get()) as usize];
+            part.maps += 1;
+            part.owners.add(site.mm, 1, part.maps);
+        }
+    }
+    parts
+}

@@ -1,0 +1,124 @@
+//! Splitting a page-cache folio (BEHAVIOUR.md G.3.2, G.3.3, G.4.2).
+//!
+//! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
+
+use crate::folio::{Folio, MappingId, Owner};
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::units::{Order, PageIndex};
+
+/// How a folio is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Into folios of one order.
+    Uniform(Order),
+    /// Into halves, and the half that holds page `at` again, down to `to`.
+    Around {
+        /// Page of the folio.
+        at: u64,
+        /// Order of the part that holds it.
+        to: Order,
+    },
+}
+
+impl Cut {
+    /// Smallest order of the parts.
+    pub(crate) const fn smallest(self) -> Order {
+        match self {
+            Self::Uniform(to) | Self::Around { to, .. } => to,
+        }
+    }
+
+    /// First page and order of each part of a folio of `order`, in ascending order.
+    fn parts(self, order: Order) -> Vec<(u64, Order)> {
+        match self {
+            Self::Uniform(to) => {
+                let nr_parts = order.nr_pages() >> to.get();
+                (0..nr_parts).map(|by| (by << to.get(), to)).collect()
+            }
+            Self::Around { at, to } => parts_around(order, at, to),
+        }
+    }
+}
+
+fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
+    let (mut first, mut parts) = (0, Vec::new());
+    for half in (to.get()..order.get()).rev().map(Order::new) {
+        let upper = first + half.nr_pages();
+        if at < upper {
+            parts.push((upper, half));
+        } else {
+            parts.push((first, half));
+            first = upper;
+        }
+    }
+    parts.push((first, to));
+    parts.sort_unstable();
+    parts
+}
+
+impl<R: Ram> Memory<R> {
+    /// Splits the folio at `index`, to which only mappings and the page cache refer.
+    pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
+        let Some(entry) = self.cache.find(file, index) else {
+            unreachable!("the page cache holds what it owns")
+        };
+        self.unmap_file_pages(file, entry);
+        self.cache.mapping_mut(file).tree.remove(index);
+        let whole = self.cache.folios.remove(entry.folio);
+        for (by, order) in cut.parts(whole.order) {
+            let index = PageIndex(index.0 + by);
+            let mut folio =
+                Folio::new(whole.pfn.plus(by), order, Owner::File { mapping: file, index });
+            folio.is_marked = whole.is_marked && by == 0;
+            folio.is_workingset = whole.is_workingset;
+            folio.is_locked = whole.is_locked;
+            folio.is_dirty = whole.is_dirty;
+            folio.refs = order.nr_pages();
+            let id = self.cache.folios.insert(folio);
+            let Ok(()) = self.cache.mapping_mut(file).tree.insert(index, order, id) else {
+                unreachable!("the place of the whole folio is free")
+            };
+        }
+    }
+
+    /// Unmaps a folio's pages in every process; private copies of them stay.
+    pub(crate) fn unmap_file_pages(&mut self, _file: MappingId, entry: Entry) {
+        if self.cache.folios.get(entry.folio).maps == 0 {
+            return;
+        }
+        for site in self.sites_of(entry.folio) {
+            self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_at_page_100_leaves_the_folios_of_n_28() {
+        let parts = Cut::Around { at: 100, to: Order::ZERO }.parts(Order::new(9));
+        let shown: Vec<_> = parts.iter().map(|(at, order)| format!("{order}@{at}")).collect();
+        let expected = "o6@0 o5@64 o2@96 o0@100 o0@101 o1@102 o3@104 o4@112 o7@128 o8@256";
+        assert_eq!(shown.join(" "), expected);
+    }
+
+    #[test]
+    fn parts_cover_the_folio_without_overlap() {
+        for at in 0..64 {
+            for to in 0..6 {
+                let parts = Cut::Around { at, to: Order::new(to) }.parts(Order::new(6));
+                let mut next = 0;
+                for (first, order) in parts {
+                    assert_eq!(first, next);
+                    assert!(order.is_aligned(first));
+                    next += order.nr_pages();
+                }
+                assert_eq!(next, 64);
+            }
+        }
+    }
+}

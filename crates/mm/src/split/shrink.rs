@@ -1,0 +1,53 @@
+//! The deferred-split shrinker: what memory pressure does to queued folios (BEHAVIOUR.md G.2.4).
+//!
+//! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
+//! looks at its bytes, which not every memory here has. A store of zeroes makes the difference.
+
+use crate::folio::{Folio, FolioId};
+use crate::frames::Flag;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::units::Order;
+
+impl<R: Ram> Memory<R> {
+    /// Looks at the first `nr_to_scan` queued folios: splits those that are partially mapped or
+    /// under-used, forgets the others; a partially mapped one that cannot be split stays queued.
+    /// Returns the pages freed.
+    pub fn shrink_deferred(&mut self, nr_to_scan: usize) -> u64 {
+        let before = self.cache.buddy.nr_free_pages();
+        let queued: Vec<FolioId> =
+            self.cache.deferred.iter().take(nr_to_scan).map(|(_, id)| id).collect();
+        for id in queued {
+            self.shrink_one(id);
+        }
+        self.cache.buddy.nr_free_pages() - before
+    }
+
+    fn shrink_one(&mut self, id: FolioId) {
+        let folio = *self.cache.folios.get(id);
+        if !folio.is_partially_mapped && !self.is_underused(&folio) {
+            self.cache.deferred.remove(self.cache.folios.get_mut(id));
+            return;
+        }
+        if self.split(id, Order::ZERO).is_ok() {
+            self.cache.counters.thp_underused_split_page += u64::from(!folio.is_partially_mapped);
+        } else if !folio.is_partially_mapped {
+            self.cache.deferred.remove(self.cache.folios.get_mut(id));
+        }
+    }
+
+    fn is_underused(&self, folio: &Folio) -> bool {
+        let limit = self.rules.anon.none_limit(self.rules.page);
+        let nr_pages = folio.nr_pages();
+        if limit >= self.rules.page.pmd_order().nr_pages() - 1 {
+            return false;
+        }
+        let nr_written = self.cache.folios.frames().count(Flag::Written, folio.pfn, nr_pages);
+        nr_pages - nr_written > limit
+    }
+
+    /// Frees what can be freed without asking anybody; the pages freed.
+    pub(crate) fn reclaim(&mut self) -> u64 {
+        self.shrink_deferred(usize::MAX) + self.shrink_huge_zero()
+    }
+}

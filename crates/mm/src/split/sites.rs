@@ -1,0 +1,98 @@
+//! Who maps a folio: the reverse map, found through areas (BEHAVIOUR.md G.4.2).
+//!
+//! An area knows which index each of its pages has, a folio knows its own: so the pages that can
+//! map it follow, and the page table says whether they do.
+
+use crate::folio::{FolioId, MappingId, Owner};
+use crate::memory::Memory;
+use crate::pgtable::LeafKind;
+use crate::ram::Ram;
+use crate::space::MmId;
+use crate::units::{Pfn, Vpn};
+use crate::vma::{Backing, Vma};
+
+/// Consecutive pages of a folio that a process maps one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) mm: MmId,
+    pub(crate) vpn: Vpn,
+    pub(crate) pfn: Pfn,
+    pub(crate) nr: u64,
+    pub(crate) is_pmd: bool,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Every mapping of a folio, by process and address.
+    pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
+        let folio = self.cache.folios.get(id);
+        let (first, file) = match folio.owner {
+            Owner::Anon { index } => (index.0, None),
+            Owner::File { mapping, index } => (index.0, Some(mapping)),
+            Owner::Detached => return Vec::new(),
+        };
+        let mut sites = Vec::new();
+        let mut nr_left = folio.maps;
+        for (mm, space) in self.spaces() {
+            for vma in space.vmas.iter().filter(|vma| self.can_map(vma, file)) {
+                if nr_left == 0 {
+                    return sites;
+                }
+                let Some((from, to)) = overlap(vma, first, folio.nr_pages()) else { continue };
+                nr_left -= self.add_sites(id, mm, (from, to), &mut sites);
+            }
+        }
+        sites
+    }
+
+    /// Whether an area can map pages of `file`, or anonymous pages.
+    fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
+        match (file, vma.backing) {
+            (None, _) => vma.has_anon,
+            (Some(_), Backing::Anon) => false,
+            (Some(file), Backing::File { open, .. }) => self.open_file(open).mapping == file,
+        }
+    }
+
+    /// Adds what `[from, to)` maps of the folio; the number of entries.
+    fn add_sites(
+        &self,
+        id: FolioId,
+        mm: MmId,
+        (from, to): (Vpn, Vpn),
+        sites: &mut Vec<Site>,
+    ) -> u64 {
+        let folio = self.cache.folios.get(id);
+        let mut nr_entries = 0;
+        for leaf in self.space(mm).table.leaves(from, to.0 - from.0) {
+            let vpn = leaf.first_vpn.max(from);
+            let nr = leaf.end_vpn().min(to).0 - vpn.0;
+            let pfn = leaf.pfn_of(vpn);
+            if !folio.span().covers(pfn, 1) {
+                continue;
+            }
+            let is_pmd = leaf.kind == LeafKind::Pmd;
+            nr_entries += if is_pmd { 1 } else { nr };
+            match sites.last_mut() {
+                Some(last)
+                    if last.mm == mm
+                        && !last.is_pmd
+                        && !is_pmd
+                        && last.vpn.plus(last.nr) == vpn
+                        && last.pfn.plus(last.nr) == pfn =>
+                {
+                    last.nr += nr;
+                }
+                _ => sites.push(Site { mm, vpn, pfn, nr, is_pmd }),
+            }
+        }
+        nr_entries
+    }
+}
+
+/// The pages of `vma` whose index lies in `[first, first + nr)`.
+fn overlap(vma: &Vma, first: u64, nr: u64) -> Option<(Vpn, Vpn)> {
+    let start = vma.index_of(vma.start);
+    let from = start.max(first);
+    let to = start.checked_add(vma.nr_pages())?.min(first + nr);
+    (from < to).then(|| (vma.start.plus(from - start), vma.start.plus(to - start)))
+}

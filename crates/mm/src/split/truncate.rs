@@ -1,0 +1,175 @@
+//! Truncation and hole punch (BEHAVIOUR.md G.3).
+//!
+//! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
+//! are zeroed and the folio is split, so that the memory behind them can go.
+
+use super::Cut;
+use crate::folio::MappingId;
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::{TruncateSplit, Unsplittable};
+use crate::space::MmId;
+use crate::units::{PageIndex, Vpn};
+use crate::vma::Backing;
+
+/// What became of a folio that the range covers in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Partial {
+    /// It is split, or small; what the range covers wholly can leave the cache.
+    Split,
+    /// It stays whole.
+    Kept,
+}
+
+/// Bytes of a file that go.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    file: MappingId,
+    from: u64,
+    to: u64,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Sets a file's size. What lies beyond is unmapped, private copies included, and dropped.
+    pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
+        let old_bytes = std::mem::replace(&mut self.cache.mapping_mut(file).size_bytes, size_bytes);
+        let first = self.rules.page.pages_in(size_bytes);
+        for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
+            self.zap(mm, start, end);
+        }
+        if size_bytes < old_bytes {
+            self.cache.ram.punch(file, size_bytes, u64::MAX);
+        }
+        self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
+    }
+
+    /// Punches a hole of `len_bytes` at `pos` into a file (`FALLOC_FL_PUNCH_HOLE`): it reads as
+    /// zeroes afterwards. Private copies of its pages stay.
+    pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
+        let page = self.rules.page;
+        let size_bytes = self.cache.mapping(file).size_bytes;
+        // As far as the last page of the file.
+        let end = pos.saturating_add(len_bytes).min(page.pages_in(size_bytes) << page.shift());
+        if pos >= end {
+            return;
+        }
+        let (first, last) = (page.pages_in(pos), end >> page.shift());
+        if first < last {
+            let entries: Vec<_> = self.entries_in(file, first, last);
+            for entry in entries {
+                self.unmap_pages_of(entry, (first, last));
+            }
+        }
+        self.cache.ram.punch(file, pos, end.min(size_bytes));
+        self.drop_bytes(Gone { file, from: pos, to: end });
+    }
+
+    /// Folios that hold pages `[first, end)`.
+    fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
+        let tree = &self.cache.mapping(file).tree;
+        let (mut entries, mut at) = (Vec::new(), first);
+        while at < end
+            && let Some(entry) = tree.first_in(PageIndex(at), PageIndex(end - 1))
+        {
+            at = entry.end();
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// Unmaps the pages `[first, end)` of a folio in every process.
+    fn unmap_pages_of(&mut self, entry: Entry, (first, end): (u64, u64)) {
+        let pfn = self.cache.folios.get(entry.folio).pfn;
+        for site in self.sites_of(entry.folio) {
+            let index = entry.index.0 + (site.pfn.0 - pfn.0);
+            let (from, to) = (index.max(first), (index + site.nr).min(end));
+            if from < to {
+                let vpn = site.vpn.plus(from - index);
+                self.zap(site.mm, vpn, vpn.plus(to - from));
+            }
+        }
+    }
+
+    fn drop_bytes(&mut self, gone: Gone) {
+        let shift = self.rules.page.shift();
+        let mut kept = Vec::new();
+        let edges = [gone.from, gone.to.saturating_sub(1)];
+        for edge in edges {
+            let Some(entry) = self.cache.find(gone.file, PageIndex(edge >> shift)) else {
+                continue;
+            };
+            if !kept.contains(&entry) && self.drop_partial(gone, entry, edge) == Partial::Kept {
+                kept.push(entry);
+            }
+        }
+        let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
+        for entry in self.entries_in(gone.file, first, end) {
+            let is_covered = entry.index.0 >= first && entry.end() <= end;
+            if is_covered && !kept.contains(&entry) {
+                self.unmap_file_pages(gone.file, entry);
+                self.cache.remove(gone.file, entry);
+            }
+        }
+    }
+
+    /// A folio that holds an edge of the range: zeroed where covered, and split (G.3.1 .. G.3.3).
+    fn drop_partial(&mut self, gone: Gone, entry: Entry, edge: u64) -> Partial {
+        let shift = self.rules.page.shift();
+        let start = entry.index.0 << shift;
+        let end = entry.end().checked_mul(1 << shift).unwrap_or(u64::MAX);
+        let (from, to) = (gone.from.max(start), gone.to.min(end));
+        if (from, to) == (start, end) {
+            return Partial::Split;
+        }
+        let folio = *self.cache.folios.get(entry.folio);
+        self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
+        let min = self.cache.mapping(gone.file).orders.min;
+        if folio.order <= min {
+            return Partial::Split;
+        }
+        let cut = match self.rules.anon.truncate_split {
+            TruncateSplit::Uniform => Cut::Uniform(min),
+            TruncateSplit::NonUniform => {
+                // The first edge is cut at its first covered page, the second behind the last.
+                let at = if edge == gone.from { from } else { to };
+                let at = (at >> shift).min(entry.end() - 1) - entry.index.0;
+                Cut::Around { at, to: min }
+            }
+        };
+        if self.split_as(entry.folio, cut).is_ok() {
+            return Partial::Split;
+        }
+        if !folio.is_dirty {
+            self.unmap_file_pages(gone.file, entry);
+            self.cache.remove(gone.file, entry);
+            return Partial::Split;
+        }
+        let is_shmem = self.cache.mapping(gone.file).is_shmem;
+        if self.rules.anon.unsplittable == Unsplittable::KeptUnmapped && !is_shmem {
+            self.unmap_file_pages(gone.file, entry);
+        }
+        Partial::Kept
+    }
+
+    /// Where pages `[first, end)` of a file would be mapped, in every process.
+    pub(crate) fn mapped_ranges(
+        &self,
+        file: MappingId,
+        (first, end): (u64, u64),
+    ) -> Vec<(MmId, Vpn, Vpn)> {
+        let mut ranges = Vec::new();
+        for (mm, space) in self.spaces() {
+            for vma in space.vmas.iter() {
+                let Backing::File { open, .. } = vma.backing else { continue };
+                let (area_first, area_end) = vma.file_range();
+                let (from, to) = (area_first.max(first), area_end.min(end));
+                if self.open_file(open).mapping == file && from < to {
+                    let start = vma.start.plus(from - area_first);
+                    ranges.push((mm, start, start.plus(to - from)));
+                }
+            }
+        }
+        ranges
+    }
+}

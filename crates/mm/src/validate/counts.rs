@@ -1,0 +1,159 @@
+//! The counts of folios against what the page tables hold: I11 .. I13.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::counters::NR_ORDERS;
+use crate::folio::FolioId;
+use crate::frames::Flag;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::Mapcount;
+use crate::space::MmId;
+use crate::units::{Order, Pfn};
+
+/// Entries of one folio.
+#[derive(Default)]
+struct OfFolio {
+    nr_pmds: u64,
+    /// PTEs by page.
+    ptes: BTreeMap<Pfn, u64>,
+    /// Entries by process.
+    by_mm: BTreeMap<MmId, u64>,
+}
+
+/// Entries found, by folio.
+#[derive(Default)]
+pub(super) struct Found {
+    folios: BTreeMap<FolioId, OfFolio>,
+}
+
+impl Found {
+    pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
+        let of = self.folios.entry(id).or_default();
+        of.nr_pmds += 1;
+        *of.by_mm.entry(mm).or_default() += 1;
+    }
+
+    pub(super) fn add_ptes(&mut self, id: FolioId, mm: MmId, (pfn, nr): (Pfn, u64)) {
+        let of = self.folios.entry(id).or_default();
+        for pfn in pfn.0..pfn.0 + nr {
+            *of.ptes.entry(Pfn(pfn)).or_default() += 1;
+        }
+        *of.by_mm.entry(mm).or_default() += nr;
+    }
+
+    pub(super) fn nr_entries(&self, id: FolioId) -> u64 {
+        self.folios.get(&id).map_or(0, |of| of.nr_pmds + of.ptes.values().sum::<u64>())
+    }
+
+    fn nr_pmds(&self, id: FolioId) -> u64 {
+        self.folios.get(&id).map_or(0, |of| of.nr_pmds)
+    }
+
+    fn nr_ptes_of(&self, id: FolioId, pfn: Pfn) -> u64 {
+        self.folios.get(&id).and_then(|of| of.ptes.get(&pfn)).copied().unwrap_or(0)
+    }
+
+    fn by_mm(&self, id: FolioId) -> BTreeMap<MmId, u64> {
+        self.folios.get(&id).map(|of| of.by_mm.clone()).unwrap_or_default()
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// I11.
+    pub(super) fn check_counts(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+        let folio = self.cache.folios.get(id);
+        let frames = self.cache.folios.frames();
+        let nr_pmds = found.nr_pmds(id);
+        let agree = |what, counted, found| {
+            if counted == found {
+                Ok(())
+            } else {
+                Err(Violation::I11 { folio: id, what, counted, found })
+            }
+        };
+        agree("PMD entries", folio.pmd_maps, nr_pmds)?;
+        let has_page_maps = folio.is_large() && self.cache.mapcount == Mapcount::PerPage;
+        let mut nr_mapped = 0;
+        for pfn in (folio.pfn.0..folio.end_pfn().0).map(Pfn) {
+            let nr_ptes = found.nr_ptes_of(id, pfn);
+            nr_mapped += u64::from(nr_ptes > 0);
+            agree(
+                "mappings of a page",
+                frames.maps(pfn).into(),
+                has_page_maps.then_some(nr_ptes).unwrap_or(0),
+            )?;
+            if frames.get(Flag::Exclusive, pfn) {
+                let nr_maps = nr_ptes + nr_pmds;
+                let is_sound = folio.is_anon() && nr_maps <= 1;
+                agree("exclusive page's mappings", u64::from(is_sound), 1)?;
+            }
+        }
+        agree("mapped pages", folio.nr_pages_mapped, if has_page_maps { nr_mapped } else { 0 })?;
+        // Without counts of pages partial mappings may be missed, never invented (L.11).
+        let must_be_partial = folio.is_anon()
+            && folio.order.get() > 1
+            && has_page_maps
+            && nr_pmds == 0
+            && nr_mapped > 0
+            && nr_mapped < folio.nr_pages();
+        agree("partially mapped", u64::from(must_be_partial && !folio.is_partially_mapped), 0)
+    }
+
+    /// I12 (L.6).
+    pub(super) fn check_owners(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+        let folio = self.cache.folios.get(id);
+        if !folio.is_large() {
+            return Ok(());
+        }
+        let by_mm = found.by_mm(id);
+        let nr_of = |mm| by_mm.get(&mm).copied().unwrap_or(0);
+        let claim = |what| Err(Violation::I12 { folio: id, what });
+        if folio.owners.tracked().any(|(mm, maps)| maps > nr_of(mm)) {
+            return claim("a slot counts more than its process maps");
+        }
+        if !folio.owners.is_shared() && by_mm.len() > 1 {
+            return claim("it is called exclusive and two processes map it");
+        }
+        Ok(())
+    }
+
+    /// I13.
+    pub(super) fn check_sizes(&self) -> Result<(), Violation> {
+        let (mut nr_queued, mut nr_exclusive) = (0, 0);
+        let mut nr_anon = [0; NR_ORDERS];
+        let mut nr_partial = [0; NR_ORDERS];
+        for (id, folio) in self.cache.folios.iter() {
+            let order = usize::from(folio.order.get());
+            nr_queued += u64::from(folio.deferred.is_some());
+            nr_anon[order] += u64::from(folio.is_anon());
+            nr_partial[order] += u64::from(folio.is_partially_mapped);
+            let nr_pages = folio.nr_pages();
+            nr_exclusive += self.cache.folios.frames().count(Flag::Exclusive, folio.pfn, nr_pages);
+            if folio.is_partially_mapped && folio.deferred.is_none() {
+                let what = "partially mapped folio queued";
+                return Err(Violation::I11 { folio: id, what, counted: 1, found: 0 });
+            }
+        }
+        let agree = |what, counted, found| {
+            if counted == found { Ok(()) } else { Err(Violation::I13 { what, counted, found }) }
+        };
+        let is_known = |(number, id): (_, FolioId)| {
+            self.cache.folios.try_get(id).is_some_and(|folio| folio.deferred == Some(number))
+        };
+        let nr_known = self.cache.deferred.iter().filter(|&entry| is_known(entry)).count() as u64;
+        agree("deferred-split queue", self.cache.deferred.len() as u64, nr_queued)?;
+        agree("deferred-split queue's folios", nr_known, nr_queued)?;
+        let nr_pages = self.cache.buddy.nr_pages();
+        let all_exclusive = self.cache.folios.frames().count(Flag::Exclusive, Pfn(0), nr_pages);
+        agree("exclusive pages", all_exclusive, nr_exclusive)?;
+        for order in (0..NR_ORDERS as u8).map(Order::new) {
+            let size = self.cache.counters.size(order);
+            let nr = usize::from(order.get());
+            agree("nr_anon", size.nr_anon, nr_anon[nr])?;
+            agree("nr_anon_partially_mapped", size.nr_anon_partially_mapped, nr_partial[nr])?;
+        }
+        Ok(())
+    }
+}
