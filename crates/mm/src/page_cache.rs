@@ -72,7 +72,8 @@ impl<R: Ram> PageCache<R> {
     /// At the 2^32nd file.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
-        self.ram.add_file(MappingId(id), mapping.size_bytes);
+        let stored_bytes = if mapping.is_anon_shared { 0 } else { mapping.size_bytes };
+        self.ram.add_file(MappingId(id), stored_bytes);
         self.mappings.push(mapping);
         MappingId(id)
     }

@@ -142,10 +142,10 @@ struct Zapping<'a, R> {
 impl<R: Ram> Zap for Zapping<'_, R> {
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
         self.last = self.cache.folios.of_pfn(pfn);
-        let (Some(id), Batching::Folio) = (self.last, self.batching) else {
-            return FolioSpan::single(pfn);
-        };
-        self.cache.folios.get(id).span()
+        match self.last {
+            Some(id) => self.cache.folios.get(id).span(),
+            None => FolioSpan::single(pfn),
+        }
     }
 
     fn cleared(&mut self, part: Cleared) {
@@ -159,7 +159,14 @@ impl<R: Ram> Zap for Zapping<'_, R> {
                     self.cache.remove_pmd(id, self.mm);
                 }
             }
-            (_, Some(id)) => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
+            (_, Some(id)) => match self.batching {
+                Batching::Folio => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
+                Batching::PageByPage => {
+                    for by in 0..part.nr {
+                        self.cache.remove_ptes(id, self.mm, part.pfn.plus(by), 1);
+                    }
+                }
+            },
             (_, None) => unreachable!("I3: a PTE maps a folio or is special"),
         }
     }

@@ -90,15 +90,7 @@ impl<R: Ram> Memory<R> {
                 agree("exclusive page's mappings", u64::from(is_sound), 1)?;
             }
         }
-        agree("mapped pages", folio.nr_pages_mapped, if has_page_maps { nr_mapped } else { 0 })?;
-        // Without counts of pages partial mappings may be missed, never invented (L.11).
-        let must_be_partial = folio.is_anon()
-            && folio.order.get() > 1
-            && has_page_maps
-            && nr_pmds == 0
-            && nr_mapped > 0
-            && nr_mapped < folio.nr_pages();
-        agree("partially mapped", u64::from(must_be_partial && !folio.is_partially_mapped), 0)
+        agree("mapped pages", folio.nr_pages_mapped, if has_page_maps { nr_mapped } else { 0 })
     }
 
     /// I12 (L.6).

@@ -1,0 +1,13 @@
+//! Anonymous memory, fork, copy-on-write, unmap and split: vectors of BEHAVIOUR.md D, E, F, G and
+//! L, and random programs whose every byte is compared with a naive model.
+
+#![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
+#![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
+
+mod faults;
+mod forks;
+mod naive;
+mod program;
+mod random;
+mod splits;
+mod world;

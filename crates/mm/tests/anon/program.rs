@@ -1,0 +1,322 @@
+//! Steps of a random program, and how a machine runs them.
+
+use largefolio_mm::fault::Access;
+use largefolio_mm::folio::MappingId;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::pin::Pin;
+use largefolio_mm::ram::Ram;
+use largefolio_mm::rules::Arch;
+use largefolio_mm::rules::Rules;
+use largefolio_mm::rules::anon::{
+    AnonRules, Batching, Defrag, Enabled, HugeZeroWrite, Mapcount, NonePtes, Reuse, SizeMode,
+    Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
+};
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::Vaddr;
+use largefolio_mm::vma::{OpenId, Prot};
+
+use crate::world::{BASE, PAGE};
+
+/// Pages before [`BASE`] that programs use: so that a PMD border lies inside.
+const BEFORE: u64 = 100;
+/// Pages of the range everything happens in.
+pub(crate) const NR_PAGES: u64 = 1300;
+/// Files and their sizes in bytes.
+pub(crate) const FILES: [(&str, u64); 2] = [("xfs", 700 * PAGE), ("vfat", 40 * PAGE + 100)];
+
+/// A source of numbers: splitmix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    fn pages(&mut self) -> u64 {
+        match self.below(4) {
+            0 => 1,
+            1 => 1 + self.below(20),
+            2 => 1 + self.below(600),
+            _ => self.pick(&[4, 16, 64, 512]),
+        }
+    }
+
+    /// A page; often one at which folios begin.
+    fn at(&mut self) -> u64 {
+        let at = self.below(NR_PAGES);
+        match self.below(4) {
+            0 => (at + BEFORE) / 512 * 512 + 512 - BEFORE,
+            1 => at / 16 * 16 + 16 - BEFORE % 16,
+            _ => at,
+        }
+    }
+}
+
+/// What is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Anon,
+    SharedAnon,
+    Private { file: usize, pgoff: u64 },
+    Shared { file: usize, pgoff: u64 },
+}
+
+/// One step; `of` is a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Map { of: usize, at: u64, nr: u64, what: What, can_write: bool },
+    Unmap { of: usize, at: u64, nr: u64 },
+    Protect { of: usize, at: u64, nr: u64, can_write: bool },
+    Advise { of: usize, at: u64, nr: u64, advice: Madvice },
+    Arm { of: usize, at: u64, nr: u64 },
+    Remap { of: usize, at: u64, nr: u64, to: u64, nr_new: u64 },
+    Load { of: usize, at: u64 },
+    Store { of: usize, at: u64, from: usize, len: usize, seed: u8 },
+    Pin { of: usize, at: u64, access: Access },
+    Unpin { pin: usize },
+    Device { pin: usize, from: usize, seed: u8 },
+    Fork { of: usize },
+    Exit { of: usize },
+    Write { file: usize, pos: u64, len: u64, seed: u8 },
+    Truncate { file: usize, size: u64 },
+    Punch { file: usize, pos: u64, len: u64 },
+    DropCache { file: usize },
+    Shrink { nr: usize },
+}
+
+impl Step {
+    /// A step for `nr_processes` processes and `nr_pins` pins.
+    pub(crate) fn random(numbers: &mut Numbers, nr_processes: usize, nr_pins: usize) -> Self {
+        let of = numbers.below(nr_processes as u64) as usize;
+        let (at, nr) = (numbers.at(), numbers.pages());
+        let file = numbers.below(4).min(1) as usize ^ 1;
+        let size = FILES[file].1 + 20 * PAGE;
+        let pin = numbers.below(nr_pins.max(1) as u64) as usize;
+        let seed = numbers.next() as u8;
+        let can_write = numbers.below(4) > 0;
+        match numbers.below(100) {
+            0..6 => Self::Map {
+                of,
+                at,
+                nr: numbers.pick(&[nr, 512, 1024]),
+                what: what(numbers),
+                can_write,
+            },
+            6..10 => Self::Unmap { of, at, nr },
+            10..15 => Self::Protect { of, at, nr, can_write },
+            15..24 => Self::Advise { of, at, nr, advice: numbers.pick(&ADVICE) },
+            24 => Self::Arm { of, at, nr },
+            25..28 => {
+                let (to, nr_new) = (numbers.at(), numbers.pick(&[nr, numbers.clone().pages()]));
+                Self::Remap { of, at, nr, to, nr_new }
+            }
+            28..36 => Self::Load { of, at },
+            36..72 => {
+                let from = numbers.below(PAGE - 64) as usize;
+                let len = 1 + numbers.below(64) as usize;
+                Self::Store { of, at, from, len, seed }
+            }
+            72..75 => Self::Pin { of, at, access: numbers.pick(&[Access::Read, Access::Write]) },
+            75..78 => Self::Unpin { pin },
+            78..81 => Self::Device { pin, from: numbers.below(PAGE - 8) as usize, seed },
+            81..85 => Self::Fork { of },
+            85..87 => Self::Exit { of },
+            87..90 => Self::Write {
+                file,
+                pos: numbers.below(size),
+                len: numbers.pick(&[1, 100, PAGE, 20 * PAGE]),
+                seed,
+            },
+            90..92 => Self::Truncate { file, size: numbers.below(size) },
+            92..95 => {
+                let len = numbers.pick(&[1, PAGE, 3 * PAGE + 17, 200 * PAGE]);
+                let pos = numbers.below(size);
+                Self::Punch { file, pos: numbers.pick(&[pos, pos / PAGE * PAGE]), len }
+            }
+            95..97 => Self::DropCache { file },
+            _ => Self::Shrink { nr: numbers.pick(&[1, 4, 1000]) },
+        }
+    }
+}
+
+fn what(numbers: &mut Numbers) -> What {
+    let file = numbers.below(3).min(1) as usize ^ 1;
+    let pgoff = numbers.pick(&[0, 512 - BEFORE, numbers.clone().below(60)]);
+    match numbers.below(10) {
+        0..6 => What::Anon,
+        6 => What::SharedAnon,
+        7 | 8 => What::Private { file, pgoff },
+        _ => What::Shared { file, pgoff },
+    }
+}
+
+const ADVICE: [Madvice; 7] = [
+    Madvice::Hugepage,
+    Madvice::Hugepage,
+    Madvice::Nohugepage,
+    Madvice::Dontneed,
+    Madvice::Dontneed,
+    Madvice::Free,
+    Madvice::PopulateRead,
+];
+
+/// Rules of anonymous memory, each value possible.
+pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
+    use SizeMode::{Always, Inherit, Madvise, Never};
+    let mut anon = AnonRules::stock();
+    anon.thp = numbers.pick(&[Enabled::Always, Enabled::Madvise, Enabled::Never]);
+    anon.pmd = numbers.pick(&[Always, Inherit, Inherit, Never]);
+    for kib in [16, 32, 64, 128, 512, 1024] {
+        if numbers.below(3) == 0 {
+            anon.set_size(kib << 10, numbers.pick(&[Always, Always, Madvise, Inherit])).unwrap();
+        }
+    }
+    if numbers.below(8) == 0 {
+        (anon.sizes, anon.size_kib) = (Sizes::PmdOnly, std::collections::BTreeMap::new());
+    }
+    anon.defrag = numbers.pick(&[Defrag::Always, Defrag::Defer, Defrag::Madvise, Defrag::Never]);
+    anon.use_zero_page = numbers.below(2) == 0;
+    anon.huge_zero_write = numbers.pick(&[HugeZeroWrite::Split, HugeZeroWrite::Replace]);
+    anon.shrink_underused = numbers.pick(&[Underused::Queued, Underused::Ignored]);
+    anon.max_ptes_none =
+        numbers.pick(&[NonePtes::AllButOne, NonePtes::Exactly(0), NonePtes::Exactly(400)]);
+    anon.reuse = numbers.pick(&[Reuse::Tracked, Reuse::Tracked, Reuse::SmallOnly]);
+    anon.batching = numbers.pick(&[Batching::Folio, Batching::Folio, Batching::PageByPage]);
+    anon.mapcount = numbers.pick(&[Mapcount::PerPage, Mapcount::PerFolio]);
+    anon.truncate_split = numbers.pick(&[TruncateSplit::Uniform, TruncateSplit::NonUniform]);
+    anon.unsplittable = numbers.pick(&[Unsplittable::Kept, Unsplittable::KeptUnmapped]);
+    anon.split_zero_pages = numbers.pick(&[SplitZeroPages::Kept, SplitZeroPages::Replaced]);
+    anon
+}
+
+pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
+    let anon = random_rules(numbers);
+    let arch = numbers.pick(&[Arch::X86_64, Arch::Arm64]);
+    let nr_pages = numbers.pick(&[600, 2500, 9000, 9000]);
+    (anon, Config { ram_bytes: nr_pages * PAGE, ..Config::new(arch) })
+}
+
+/// A machine that runs steps.
+pub(crate) struct Machine<R> {
+    pub(crate) memory: Memory<R>,
+    pub(crate) mms: Vec<Option<MmId>>,
+    pub(crate) files: Vec<MappingId>,
+    pub(crate) opens: Vec<OpenId>,
+    pub(crate) pins: Vec<Option<Pin>>,
+}
+
+pub(crate) fn addr(at: u64) -> Vaddr {
+    Vaddr(BASE + at * PAGE - BEFORE * PAGE)
+}
+
+pub(crate) fn prot(can_write: bool) -> Prot {
+    if can_write { Prot::READ_WRITE } else { Prot::READ }
+}
+
+impl<R: Ram> Machine<R> {
+    pub(crate) fn new(anon: &AnonRules, config: &Config, ram: R) -> Self {
+        let rules = Rules { anon: anon.clone(), ..Rules::example() };
+        let mut memory = Memory::with_ram(rules, config, ram).unwrap();
+        let files: Vec<_> = FILES.map(|(fs, size)| memory.add_file(size, fs)).into();
+        let opens = files.iter().map(|&file| memory.open(file)).collect();
+        let mms = vec![Some(memory.new_space())];
+        Self { memory, mms, files, opens, pins: Vec::new() }
+    }
+
+    fn mm(&self, of: usize) -> MmId {
+        self.mms[of].unwrap()
+    }
+
+    /// Runs a step, stores and file writes without their bytes; whether it happened.
+    pub(crate) fn run(&mut self, step: Step) -> bool {
+        match step {
+            Step::Map { of, at, nr, what, can_write } => self.map(of, (at, nr), what, can_write),
+            Step::Unmap { of, at, nr } => {
+                self.memory.munmap(self.mm(of), addr(at), nr * PAGE).is_ok()
+            }
+            Step::Protect { of, at, nr, can_write } => {
+                self.memory.mprotect(self.mm(of), addr(at), nr * PAGE, prot(can_write)).is_ok()
+            }
+            Step::Advise { of, at, nr, advice } => {
+                self.memory.madvise(self.mm(of), addr(at), nr * PAGE, advice).is_ok()
+            }
+            Step::Arm { of, at, nr } => {
+                self.memory.arm_userfaultfd(self.mm(of), addr(at), nr * PAGE).is_ok()
+            }
+            Step::Remap { of, at, nr, to, nr_new } => {
+                let (from, to) = ((addr(at), nr * PAGE), (addr(to), nr_new * PAGE));
+                self.memory.mremap(self.mm(of), from, to).is_ok()
+            }
+            Step::Load { of, at } => self.touch(of, at, Access::Read),
+            Step::Store { of, at, .. } => self.touch(of, at, Access::Write),
+            Step::Pin { of, at, access } => {
+                let Ok(pin) = self.memory.pin(self.mm(of), addr(at), access) else { return false };
+                self.pins.push(Some(pin));
+                true
+            }
+            Step::Unpin { pin } => {
+                let pin = self.pins.get_mut(pin).and_then(Option::take);
+                pin.map(|pin| self.memory.unpin(pin)).is_some()
+            }
+            Step::Device { pin, .. } => self.pins.get(pin).is_some_and(Option::is_some),
+            Step::Fork { of } => {
+                let Ok(child) = self.memory.fork(self.mm(of)) else { return false };
+                self.mms.push(Some(child));
+                true
+            }
+            Step::Exit { of } => {
+                self.memory.exit(self.mm(of));
+                self.mms[of] = None;
+                true
+            }
+            Step::Write { file, pos, len, .. } => {
+                self.memory.pwrite(self.opens[file], pos, len).is_ok()
+            }
+            Step::Truncate { file, size } => {
+                self.memory.truncate(self.files[file], size);
+                true
+            }
+            Step::Punch { file, pos, len } => {
+                self.memory.punch_hole(self.files[file], pos, len);
+                true
+            }
+            Step::DropCache { file } => {
+                self.memory.drop_cache(self.files[file]);
+                true
+            }
+            Step::Shrink { nr } => {
+                self.memory.shrink_deferred(nr);
+                true
+            }
+        }
+    }
+
+    fn touch(&mut self, of: usize, at: u64, access: Access) -> bool {
+        self.memory.touch(self.mm(of), addr(at), access).is_ok()
+    }
+
+    fn map(&mut self, of: usize, (at, nr): (u64, u64), what: What, can_write: bool) -> bool {
+        let (len, prot) = (nr * PAGE, prot(can_write));
+        let map = match what {
+            What::Anon => Map::anon(len, prot),
+            What::SharedAnon => Map::anon(len, prot).shared(),
+            What::Private { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot),
+            What::Shared { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot).shared(),
+        };
+        self.memory.mmap(self.mm(of), map.at(addr(at))).is_ok()
+    }
+}

@@ -1,0 +1,323 @@
+//! Random programs of up to four processes under random rules: every invariant after every step,
+//! every byte of every process and file against the naive model, and the same decisions without
+//! bytes.
+//!
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set how long and from which seed; a failure prints the
+//! seed and the step of its program.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use largefolio_mm::fault::Access;
+use largefolio_mm::map::Madvice;
+use largefolio_mm::ram::{Bytes, Counted, Ram};
+use largefolio_mm::units::{PageIndex, PageSize};
+
+use crate::naive::{File, Naive, Page, Source};
+use crate::program::{FILES, Machine, NR_PAGES, Numbers, Step, What, addr, random_config};
+use crate::world::PAGE;
+
+/// Steps of one program.
+const NR_STEPS: u64 = 250;
+/// Processes alive at a time.
+const NR_PROCESSES: usize = 4;
+/// Steps between two comparisons of every byte.
+const FULL_CHECK: u64 = 50;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().unwrap())
+}
+
+#[test]
+fn random_programs_see_their_own_bytes() {
+    let nr_steps = setting("LARGEFOLIO_STEPS", 20_000);
+    let first = setting("LARGEFOLIO_SEED", 1);
+    for seed in first..first + nr_steps.div_ceil(NR_STEPS) {
+        let run = catch_unwind(AssertUnwindSafe(|| Trio::new(seed).run()));
+        if let Err(panic) = run {
+            eprintln!("LARGEFOLIO_SEED={seed} LARGEFOLIO_STEPS={NR_STEPS} shows it again");
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// The machine, its twin without bytes, and the naive model.
+struct Trio {
+    machine: Machine<Bytes>,
+    twin: Machine<Counted>,
+    naive: Naive,
+    numbers: Numbers,
+}
+
+/// Bytes of a store.
+fn text(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|by| seed.wrapping_add(by as u8).wrapping_mul(31)).collect()
+}
+
+impl Trio {
+    fn new(seed: u64) -> Self {
+        let mut numbers = Numbers(seed.wrapping_mul(0x1234_5678_9abc_def1));
+        let (anon, config) = random_config(&mut numbers);
+        let machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
+        let twin = Machine::new(&anon, &config, Counted::default());
+        let files = machine.files.iter().zip(FILES);
+        let files = files.map(|(&id, (_, size))| File::stored(id, size)).collect();
+        let naive = Naive { processes: vec![Some(std::collections::BTreeMap::new())], files };
+        Self { machine, twin, naive, numbers }
+    }
+
+    fn run(mut self) {
+        for number in 0..NR_STEPS {
+            let Some(step) = self.choose() else { continue };
+            let told = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
+            if let Err(panic) = told {
+                eprintln!("step {number}: {step:?}");
+                eprintln!("{:?}", self.machine.memory.rules.anon);
+                resume_unwind(panic);
+            }
+        }
+        self.end();
+    }
+
+    /// A step that means the same to all three.
+    fn choose(&mut self) -> Option<Step> {
+        let nr = self.naive.processes.len();
+        let step = Step::random(&mut self.numbers, nr, self.machine.pins.len());
+        let alive = self.naive.processes.iter().flatten().count();
+        let of = match step {
+            Step::Map { of, .. }
+            | Step::Unmap { of, .. }
+            | Step::Protect { of, .. }
+            | Step::Advise { of, .. }
+            | Step::Arm { of, .. }
+            | Step::Remap { of, .. }
+            | Step::Load { of, .. }
+            | Step::Store { of, .. }
+            | Step::Pin { of, .. }
+            | Step::Fork { of }
+            | Step::Exit { of } => Some(of),
+            _ => None,
+        };
+        if of.is_some_and(|of| self.naive.processes[of].is_none()) {
+            return None;
+        }
+        match step {
+            Step::Fork { .. } if alive >= NR_PROCESSES => None,
+            Step::Exit { .. } if alive < 2 => None,
+            // What a store beyond the end of a file leaves in its last page is nobody's business.
+            Step::Store { of, at, from, len, .. } => {
+                let page = self.naive.page(of, at);
+                let is_beyond = page.is_some_and(|page| match page.source {
+                    Source::File { file, index } if page.is_shared => {
+                        index * PAGE + (from + len) as u64 > self.naive.files[file].size
+                    }
+                    _ => false,
+                });
+                (!is_beyond).then_some(step)
+            }
+            _ => Some(step),
+        }
+    }
+
+    fn step(&mut self, step: Step, number: u64) {
+        let is_done = self.machine.run(step);
+        assert_eq!(is_done, self.twin.run(step), "with and without bytes");
+        self.follow(step, is_done);
+        self.machine.memory.validate().unwrap();
+        self.check_partial();
+        self.compare_twins();
+        if number % FULL_CHECK == FULL_CHECK - 1 {
+            self.compare_bytes();
+        }
+        self.compare_around(step);
+    }
+
+    /// Does to the naive model, and to the bytes, what the step did.
+    fn follow(&mut self, step: Step, is_done: bool) {
+        match step {
+            Step::Store { of, at, from, len, seed } => {
+                let can_write = self.naive.page(of, at).is_some_and(|page| page.can_write);
+                assert!(!is_done || can_write, "a store to a page that may not be stored to");
+                if is_done {
+                    let bytes = text(seed, len);
+                    let mm = self.machine.mms[of].unwrap();
+                    let at_byte = largefolio_mm::units::Vaddr(addr(at).0 + from as u64);
+                    self.machine.memory.store(mm, at_byte, &bytes).unwrap();
+                    self.naive.store(of, at, (from, &bytes));
+                }
+            }
+            Step::Write { file, pos, len, seed } => self.follow_write(file, pos, (len, seed)),
+            Step::Pin { of, at, access } if is_done => self.follow_pin(of, at, access),
+            Step::Unpin { pin } if is_done => {
+                if let Some(page) = self.naive.pinned(pin) {
+                    page.pin = None;
+                }
+            }
+            Step::Device { pin, from, seed } if is_done => self.follow_device(pin, from, seed),
+            Step::Advise { of, at, nr, advice: Madvice::Dontneed } if is_done => {
+                self.naive.forget(of, at, nr);
+            }
+            Step::Map { of, at, nr, what, can_write } if is_done => {
+                self.follow_map(of, (at, nr), what, can_write);
+            }
+            Step::Unmap { of, at, nr } if is_done => self.naive.unmap(of, at, nr),
+            Step::Protect { of, at, nr, can_write } if is_done => {
+                self.naive.protect(of, at, nr, can_write);
+            }
+            Step::Remap { of, at, nr, to, nr_new } if is_done => {
+                self.naive.remap(of, (at, nr), (to, nr_new));
+            }
+            Step::Fork { of } if is_done => self.naive.fork(of),
+            Step::Exit { of } => self.naive.processes[of] = None,
+            Step::Truncate { file, size } => self.naive.truncate(file, size),
+            Step::Punch { file, pos, len } => self.naive.punch(file, pos, len),
+            _ => {}
+        }
+    }
+
+    fn follow_map(&mut self, of: usize, range: (u64, u64), what: What, can_write: bool) {
+        let (source, is_shared) = match what {
+            What::Anon => (Source::Anon, false),
+            What::SharedAnon => {
+                self.naive.files.push(File::zeroes(range.1 * PAGE));
+                (Source::File { file: self.naive.files.len() - 1, index: 0 }, true)
+            }
+            What::Private { file, pgoff } => (Source::File { file, index: pgoff }, false),
+            What::Shared { file, pgoff } => (Source::File { file, index: pgoff }, true),
+        };
+        self.naive.map(of, range, &Page { source, is_shared, can_write, own: None, pin: None });
+    }
+
+    fn follow_write(&mut self, file: usize, pos: u64, (len, seed): (u64, u8)) {
+        // The first run may have ended early; so does this one, at the same place.
+        let bytes = text(seed, len as usize);
+        let written = self.machine.memory.write_file(self.machine.opens[file], pos, &bytes);
+        let again = self.twin.memory.pwrite(self.twin.opens[file], pos, len);
+        assert_eq!(written, again);
+        let nr = written.map_or_else(|error| (error.pos - pos) as usize, |()| bytes.len());
+        self.naive.write_file(file, pos, &bytes[..nr]);
+    }
+
+    fn follow_pin(&mut self, of: usize, at: u64, access: Access) {
+        let pin = self.machine.pins.len() - 1;
+        let pfn = self.machine.pins[pin].as_ref().unwrap().pfn;
+        let is_zero_page = self.machine.memory.owner_of(pfn).is_none();
+        let page = self.naive.page(of, at).unwrap();
+        if page.is_shared || is_zero_page {
+            return;
+        }
+        let is_anon = page.source == Source::Anon;
+        if access == Access::Write {
+            // One page may have several pins; the model follows the last.
+            self.naive.own(of, at).pin = Some(pin);
+        } else if !is_anon {
+            self.naive.own(of, at);
+        }
+    }
+
+    fn follow_device(&mut self, pin: usize, from: usize, seed: u8) {
+        let Some(page) = self.naive.pinned(pin) else { return };
+        let bytes = text(seed, 8);
+        page.own.as_mut().unwrap()[from..from + 8].copy_from_slice(&bytes);
+        let pfn = self.machine.pins[pin].as_ref().unwrap().pfn;
+        let frame = self.machine.memory.cache_mut().ram.frame_mut(pfn);
+        frame[from..from + 8].copy_from_slice(&bytes);
+    }
+
+    /// A large folio that lost all mappings of a page is known to have (G.2.1).
+    fn check_partial(&self) {
+        for (id, folio) in self.machine.memory.cache().folios.iter() {
+            let is_partial = folio.is_anon()
+                && folio.pmd_maps == 0
+                && (1..folio.nr_pages()).contains(&folio.nr_pages_mapped);
+            assert!(!is_partial || folio.is_partially_mapped, "{id:?} is partially mapped");
+        }
+    }
+
+    /// Both machines took the same decisions.
+    fn compare_twins(&mut self) {
+        let (with, without) = (&self.machine.memory, &self.twin.memory);
+        assert_eq!(with.counters(), without.counters());
+        assert_eq!(with.cache().ram.counted, without.cache().ram);
+        let free = [nr_free(with), nr_free(without)];
+        assert_eq!(free[0], free[1]);
+        for _ in 0..4 {
+            let of = self.numbers.below(self.machine.mms.len() as u64) as usize;
+            let at = addr(self.numbers.below(NR_PAGES));
+            let Some(mm) = self.machine.mms[of] else { continue };
+            assert_eq!(with.page_at(mm, at), without.page_at(mm, at));
+        }
+    }
+
+    fn compare_bytes(&self) {
+        for (of, process) in self.naive.processes.iter().enumerate() {
+            for &at in process.iter().flat_map(|pages| pages.keys()) {
+                self.compare_page(of, at);
+            }
+        }
+        for (&id, file) in self.machine.files.iter().zip(&self.naive.files) {
+            let cache = self.machine.memory.cache();
+            for index in 0..file.nr_pages() {
+                let Some(entry) = cache.find(id, PageIndex(index)) else { continue };
+                let pfn = cache.folios.get(entry.folio).pfn_at(PageIndex(index));
+                let is_same = Some(cache.ram.frame(pfn)) == file.page(index);
+                assert!(is_same, "page {index} of file {id:?} holds other bytes");
+            }
+        }
+    }
+
+    /// The pages near the one a step was about.
+    fn compare_around(&self, step: Step) {
+        let (Step::Store { of, at, .. } | Step::Load { of, at } | Step::Pin { of, at, .. }) = step
+        else {
+            return;
+        };
+        let others = 0..self.naive.processes.len();
+        for other in others.filter(|&other| other == of || self.naive.processes[other].is_some()) {
+            (at.saturating_sub(1)..at + 2).for_each(|at| self.compare_page(other, at));
+        }
+    }
+
+    fn compare_page(&self, of: usize, at: u64) {
+        let Some(page) = self.naive.page(of, at) else { return };
+        let mm = self.machine.mms[of].unwrap();
+        let memory = &self.machine.memory;
+        let expected = self.naive.content(page);
+        let Some(found) = memory.page_at(mm, addr(at)) else {
+            assert!(page.own.is_none(), "process {of} lost what it stored to page {at}");
+            return;
+        };
+        let found = memory.cache().ram.frame(found.pfn);
+        let Some(expected) = expected else {
+            panic!("process {of} maps page {at} beyond the end of its file")
+        };
+        if *found != *expected {
+            let byte = found.iter().zip(&expected).position(|(a, b)| a != b).unwrap();
+            let (found, expected) = (found[byte], expected[byte]);
+            let (source, is_shared) = (page.source, page.is_shared);
+            panic!(
+                "process {of}, page {at}, byte {byte}: {found:#x}, not {expected:#x} \
+                 ({source:?}, shared: {is_shared})"
+            );
+        }
+    }
+
+    /// Everything is given back.
+    fn end(mut self) {
+        self.compare_bytes();
+        for pin in std::mem::take(&mut self.machine.pins).into_iter().flatten() {
+            self.machine.memory.unpin(pin);
+        }
+        for mm in self.machine.mms.into_iter().flatten() {
+            self.machine.memory.exit(mm);
+        }
+        for file in self.machine.files {
+            self.machine.memory.truncate(file, 0);
+        }
+        self.machine.memory.validate().unwrap();
+        assert_eq!(self.machine.memory.cache().folios.iter().count(), 0, "nothing is left over");
+    }
+}
+
+fn nr_free<R: Ram>(memory: &largefolio_mm::memory::Memory<R>) -> u64 {
+    memory.cache().buddy.nr_free_pages()
+}
