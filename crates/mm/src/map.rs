@@ -118,6 +118,8 @@ pub enum Madvice {
     PopulateRead,
 }
 
+/// Leaves every flag as it is.
+const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
 /// Areas a process may have (`vm.max_map_count`, default).
 const NR_AREAS_MAX: usize = 65_530;
 /// Highest address plus one (BEHAVIOUR.md has 47- and 48-bit machines; the larger one).
@@ -151,8 +153,8 @@ impl<R: Ram> Memory<R> {
             backing = Backing::File { open, pgoff: 0 };
         }
         let advice = Advice::default();
-        let (has_anon, moved_by, is_armed) = (false, 0, false);
-        let vma = Vma { start, end, prot, sharing, backing, advice, has_anon, moved_by, is_armed };
+        let (anon, moved_by, is_armed) = (None, 0, false);
+        let vma = Vma { start, end, prot, sharing, backing, advice, anon, moved_by, is_armed };
         self.space_mut(mm).vmas.insert(vma);
         Ok(start.vaddr(page))
     }
@@ -180,11 +182,16 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
         self.change_areas(mm, (start, end), |vma| vma.prot = prot);
-        // Differs: taking all access away only write-protects here; a recorded program does not
-        // touch such pages, and its contents stay where they are, as in Linux.
-        if !prot.can_write && self.has_writable(mm, start, end) {
+        let protection = match prot {
+            Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
+            Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
+            _ => {
+                Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE }
+            }
+        };
+        if self.would_change(mm, (start, end), protection) {
             self.cut_pmds(mm, start, end);
-            self.write_protect(mm, start, end);
+            self.protect_pages(mm, (start, end), protection);
         }
         Ok(())
     }
@@ -283,7 +290,7 @@ impl<R: Ram> Memory<R> {
         if vma.backing == Backing::Anon {
             // Pages keep the index they were made at; an area without any starts anew.
             let by = old_start.0.wrapping_sub(new_start.0);
-            moved.moved_by = if vma.has_anon { vma.moved_by.wrapping_add(by) } else { 0 };
+            moved.moved_by = if vma.has_anon() { vma.moved_by.wrapping_add(by) } else { 0 };
         }
         if let Backing::File { open, .. } = vma.backing {
             moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
@@ -374,16 +381,16 @@ impl<R: Ram> Memory<R> {
         Ok((start, start.plus(page.pages_in(len_bytes))))
     }
 
-    fn has_writable(&self, mm: MmId, start: Vpn, end: Vpn) -> bool {
+    fn would_change(&self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) -> bool {
         let table = &self.space(mm).table;
-        table.leaves(start, end.0 - start.0).any(|leaf| leaf.flags.contains(PteFlags::WRITABLE))
+        let mut leaves = table.leaves(start, end.0 - start.0);
+        leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
     }
 
-    fn write_protect(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+    fn protect_pages(&mut self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) {
         let nr_pages = end.0 - start.0;
-        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
         let (space, folios) = self.space_and_folios(mm);
-        space.table.protect_range(start, nr_pages, protection, |pfn| folios.span_of(pfn));
+        space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));
         self.flush(mm, start, nr_pages);
     }
 }

@@ -71,6 +71,8 @@ impl<R: Ram> Memory<R> {
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
+        // The huge fault prepares the area for anonymous pages before it knows whether it needs any.
+        self.mark_anon(fault.mm, fault.vpn);
         self.cache.counters.nr_zero_page += 1;
         true
     }

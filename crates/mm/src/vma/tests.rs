@@ -19,8 +19,8 @@ fn page_of(vma: &Vma, vpn: Vpn) -> Page {
         Backing::Anon => None,
         Backing::File { open, .. } => Some((open, vma.index_of(vpn))),
     };
-    let Vma { prot, sharing, advice, has_anon, .. } = *vma;
-    Page { prot, sharing, file, advice, has_anon }
+    let Vma { prot, sharing, advice, .. } = *vma;
+    Page { prot, sharing, file, advice, has_anon: vma.has_anon() }
 }
 
 /// The tree and a map of single pages.
@@ -117,7 +117,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         sharing,
         backing,
         advice: Advice::default(),
-        has_anon: false,
+        anon: None,
         moved_by: 0,
         is_armed: false,
     }

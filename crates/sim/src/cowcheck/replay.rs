@@ -150,7 +150,11 @@ impl Replay {
                 let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
                 for vpn in from.0..end {
                     let is_special = leaf.flags.contains(PteFlags::SPECIAL);
-                    let state = self.page_state(leaf.pfn_of(Vpn(vpn)), leaf.kind, is_special);
+                    let mut state = self.page_state(leaf.pfn_of(Vpn(vpn)), leaf.kind, is_special);
+                    // pagemap looks at the first page of a PMD entry only.
+                    if leaf.kind == LeafKind::Pmd {
+                        state.is_exclusive = self.page_state(leaf.pfn, leaf.kind, is_special).is_exclusive;
+                    }
                     world.slots[slot][(vpn - first.0) as usize] = PageState {
                         page: match state.page {
                             Page::HugeZero { .. } => {
