@@ -5,7 +5,8 @@ use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::ram::Ram;
-use crate::rules::Placement;
+use crate::rules::anon::DropTables;
+use crate::rules::{Arch, Placement};
 use crate::space::MmId;
 use crate::units::{Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Advice, Backing, HugeAdvice, OpenId, Prot, Sharing, Vma};
@@ -218,11 +219,26 @@ impl<R: Ram> Memory<R> {
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.zap(mm, start, end),
+            Madvice::Dontneed => self.drop_pages(mm, start, end),
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
+    }
+
+    /// `MADV_DONTNEED`, area by area.
+    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let frees_tables = match self.rules.anon.drop_tables {
+            DropTables::Kept => false,
+            DropTables::FreedOnX86 => self.arch == Arch::X86_64,
+            DropTables::Freed => true,
+        };
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            self.zap(mm, vma.start, vma.end);
+            if frees_tables {
+                self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
+            }
+        }
     }
 
     /// Marks the pages of a range lazy-free.
@@ -305,6 +321,9 @@ impl<R: Ram> Memory<R> {
         }
         self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
         self.space_mut(mm).vmas.insert(moved);
+        if old_start != new_start {
+            self.free_tables(mm, old_start, old_start.plus(keep));
+        }
         Ok(())
     }
 

@@ -48,6 +48,8 @@ pub struct AnonRules {
     pub batching: Batching,
     /// Whether a page of a large folio has a mapping count of its own.
     pub mapcount: Mapcount,
+    /// What `MADV_DONTNEED` does with a PTE table that it empties.
+    pub drop_tables: DropTables,
     /// How truncation and hole punch split a folio.
     pub truncate_split: TruncateSplit,
     /// What truncation does with a folio that cannot be split.
@@ -180,6 +182,19 @@ pub enum Mapcount {
     PerFolio,
 }
 
+/// `MADV_DONTNEED` over the whole span of a PTE table: without the table, the next touch can map
+/// a PMD folio again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropTables {
+    /// The empty table stays until munmap.
+    Kept,
+    /// It is freed on x86-64, kept elsewhere.
+    FreedOnX86,
+    /// It is freed.
+    Freed,
+}
+
 /// G.3: how a folio is split that truncation or a hole cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -279,6 +294,7 @@ impl AnonRules {
             reuse: Reuse::Tracked,
             batching: Batching::Folio,
             mapcount: Mapcount::PerPage,
+            drop_tables: DropTables::FreedOnX86,
             truncate_split: TruncateSplit::NonUniform,
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,
