@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::ram::Ram;
-use crate::rules::anon::DropTables;
+use crate::rules::anon::{DropTables, Remap};
 use crate::rules::{Arch, Placement};
 use crate::space::MmId;
 use crate::units::{Vaddr, Vpn};
@@ -295,11 +295,14 @@ impl<R: Ram> Memory<R> {
         let (new_start, new_end) = self.checked_range(to.0, to.1)?;
         let not_mapped = MapError::NotMapped(from.0.0);
         let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
-        if old_end > vma.end {
-            return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
-        }
         if old_start != new_start && old_start < new_end && new_start < old_end {
             return Err(MapError::Overlap { from: from.0.0, to: to.0.0 });
+        }
+        if old_end > vma.end {
+            if self.rules.anon.remap == Remap::OneArea || from.1 != to.1 || from.0 == to.0 {
+                return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
+            }
+            return self.move_areas(mm, (old_start, old_end), new_start);
         }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
@@ -323,6 +326,17 @@ impl<R: Ram> Memory<R> {
         self.space_mut(mm).vmas.insert(moved);
         if old_start != new_start {
             self.free_tables(mm, old_start, old_start.plus(keep));
+        }
+        Ok(())
+    }
+
+    /// Moves every area of a range, and with it the gaps between them.
+    fn move_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), to: Vpn) -> Result<(), MapError> {
+        let page = self.rules.page;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            let len_bytes = vma.nr_pages() << page.shift();
+            let to = to.plus(vma.start.0 - start.0).vaddr(page);
+            self.mremap(mm, (vma.start.vaddr(page), len_bytes), (to, len_bytes))?;
         }
         Ok(())
     }

@@ -50,6 +50,8 @@ pub struct AnonRules {
     pub mapcount: Mapcount,
     /// What `MADV_DONTNEED` does with a PTE table that it empties.
     pub drop_tables: DropTables,
+    /// What mremap moves at once.
+    pub remap: Remap,
     /// How truncation and hole punch split a folio.
     pub truncate_split: TruncateSplit,
     /// What truncation does with a folio that cannot be split.
@@ -195,6 +197,16 @@ pub enum DropTables {
     Freed,
 }
 
+/// What one mremap to a fixed address moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remap {
+    /// \[..6.16\] pages of one area.
+    OneArea,
+    /// \[6.17+\] areas one after the other, if the size stays.
+    ManyAreas,
+}
+
 /// G.3: how a folio is split that truncation or a hole cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -295,6 +307,7 @@ impl AnonRules {
             batching: Batching::Folio,
             mapcount: Mapcount::PerPage,
             drop_tables: DropTables::FreedOnX86,
+            remap: Remap::ManyAreas,
             truncate_split: TruncateSplit::NonUniform,
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,
