@@ -10,7 +10,7 @@
 
 static int result_fd = -1;
 static char list[1 << 20];
-static char line_copy[4096];
+static char line_copy[1 << 14];
 static char *words[64];
 static u64 nr_words;
 

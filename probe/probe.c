@@ -11,6 +11,8 @@
 
 #define NR_MAPS 4
 #define NR_OPENS 4
+#define NR_PAGES (1UL << 20)
+#define READ_ROOM (16UL << 20)
 #define BASE 0x400000000000UL
 #define MAP_SPACING (1UL << 36)
 
@@ -18,13 +20,14 @@ struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice;
 
 static u64 page = 4096;
 static struct {
-    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around;
+    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
 } arg;
 static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
 static struct mapping maps[NR_MAPS];
 static u64 nr_maps;
 static int fds[NR_OPENS];
-static u64 file_pages, inode, resident_before;
+static struct traced traced;
+static u64 file_pages, resident_before;
 static u64 *pfns;
 static char *text;
 static u8 *read_buffer;
@@ -67,6 +70,7 @@ static void file_io(char kind, u64 pos, u64 len, u64 open, int is_short)
         put_number(open, 10);
     }
     mark();
+    if (len > READ_ROOM) { fatal("one call moves at most 16 MiB of", arg.file, 0); }
     s64 nr = kind == 'B' ? SYS_pread : SYS_pwrite;
     must(sys4(nr, fds[open], (s64)read_buffer, (s64)len, (s64)pos), "read or write of", arg.file);
     settle();
@@ -118,6 +122,39 @@ static void point(u64 map)
     }
 }
 
+/* Asks the cgroup to give back memory: pages leave the cache, and their shadows stay. */
+static void reclaim(u64 bytes)
+{
+    char path[256], value[24];
+    int n = 0, at = 0;
+    char digits[24];
+    put("Y ");
+    put_number(bytes, 10);
+    mark();
+    do { digits[n++] = (char)('0' + bytes % 10); } while ((bytes /= 10));
+    while (n) { value[at++] = digits[--n]; }
+    value[at] = 0;
+    if (!arg.cgroup) { fatal("reclaim needs", "cgroup=", 0); }
+    write_file(path_of(path, arg.cgroup, "memory.reclaim"), value);
+    settle();
+}
+
+/* How many file pages have come back as part of the working set since boot. */
+static void restored(void)
+{
+    static char stat[1 << 14];
+    must(read_file("/proc/vmstat", stat, sizeof stat), "cannot read", "/proc/vmstat");
+    const char *value;
+    for (const char *line = stat; *line;) {
+        if (begins(line, "workingset_restore_file ", &value)) {
+            put("Z ");
+            put_number(as_number(value), 10);
+            mark();
+        }
+        while (*line && *line++ != '\n') { }
+    }
+}
+
 /* --- patterns --------------------------------------------------------------------------------- */
 
 static u64 random_state;
@@ -166,7 +203,8 @@ static void read_pattern(const char *how)
     }
 }
 
-/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0. */
+/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0, m65536
+ * (reclaim), z (refaults). */
 static const char *operation(const char *op)
 {
     char kind = *op++;
@@ -182,11 +220,17 @@ static const char *operation(const char *op)
     if (*op == '+') { op++; len = number(&op, 10); }
     if (*op == 'x') { op++; times = number(&op, 10); }
     if (*op == '/') { op++; which = number(&op, 10); }
+    u64 nr = kind == 'b' || kind == 's' ? num.opens : nr_maps;
+    if (kind != 'm' && kind != 'z' && which >= nr) {
+        fatal("no such mapping or descriptor before", op, 0);
+    }
     for (u64 k = 0; k < times; k++) {
         if (kind == 't' || kind == 'w') { touch(index + k, which, kind == 'w'); }
         else if (kind == 'b') { file_io('B', index * page + offset + k * len, len, which, 0); }
         else if (kind == 's') { file_io('X', index * page + offset + k * len, len, which, 0); }
         else if (kind == 'p') { point(which); }
+        else if (kind == 'm') { reclaim(index); }
+        else if (kind == 'z') { restored(); }
         else if (kind == 'a') {
             put("V ");
             put(advice);
@@ -224,6 +268,9 @@ static void add_mapping(struct mapping m)
     int prot = PROT_READ | (equal(m.prot, "r") ? 0 : equal(m.prot, "rw") ? PROT_WRITE : PROT_EXEC);
     int share = equal(m.share, "shared") ? MAP_SHARED : MAP_PRIVATE;
     if (!m.nr) { m.nr = file_pages - m.first; }
+    if (nr_maps == NR_MAPS || m.nr > NR_PAGES || m.open < 0 || (u64)m.open >= num.opens) {
+        fatal("too many mappings, pages or descriptors of", arg.file, 0);
+    }
     u64 want = BASE + nr_maps * MAP_SPACING + (m.first + num.skew) * page;
     s64 at = call6(SYS_mmap, (s64)want, (s64)(m.nr * page), prot, share | MAP_FIXED_NOREPLACE,
                    fds[m.open], (s64)(m.first * page));
@@ -250,7 +297,9 @@ static void examine_file(void)
 {
     struct { u64 words[32]; } statx = { { 0 } };
     must(call6(SYS_statx, AT_FDCWD, (s64)arg.file, 0, 0x7ff, (s64)&statx, 0), "statx", arg.file);
-    inode = statx.words[4];
+    traced.inode = statx.words[4];
+    /* stx_dev_major and stx_dev_minor, as the kernel packs them. */
+    traced.dev = (statx.words[17] & 0xffffffff) << 20 | statx.words[17] >> 32;
     num.bytes = statx.words[5];
     file_pages = (num.bytes + page - 1) / page;
 }
@@ -301,6 +350,7 @@ static void header(u64 events, u64 lost)
     put_pair("seed", num.seed);
     put_pair("opens", num.opens);
     put_pair("skew", num.skew);
+    put_pair("settle", num.settle_us);
     put_pair("resid_before", resident_before);
     put_pair("minflt", faults[0]);
     put_pair("majflt", faults[1]);
@@ -340,17 +390,18 @@ static void footer(void)
 static void workload(struct mapping first, char *also, int has_mapping)
 {
     text = anonymous(TEXT_ROOM);
-    read_buffer = anonymous(16UL << 20);
+    read_buffer = anonymous(READ_ROOM);
     examine_file();
-    pfns = anonymous(8UL << 20);
+    pfns = anonymous(8 * NR_PAGES);
     check_cold();
-    for (u64 i = 0; i < num.opens && i < NR_OPENS; i++) {
+    if (num.opens > NR_OPENS) { fatal("at most 4 descriptors of", arg.file, 0); }
+    for (u64 i = 0; i < num.opens; i++) {
         fds[i] = open_file(arg.file, O_RDWR);
         must(fds[i], "cannot open", arg.file);
     }
     /* Read patterns fault the buffer now, not in the recorded part. */
-    for (u64 i = 0; i < 16UL << 20; i += page) { read_buffer[i] = 1; }
-    u64 events = trace_start(arg.trace, inode);
+    for (u64 i = 0; i < READ_ROOM; i += page) { read_buffer[i] = 1; }
+    u64 events = trace_start(arg.trace, traced);
     if (has_mapping) { add_mapping(first); }
     if (also) { add_also(also); }
     usage_of_faults(-1);
@@ -373,7 +424,7 @@ void start(s64 *stack)
     s64 argc = stack[0], *aux = stack + argc + 2;
     struct mapping first = { .prot = "r", .share = "shared", .advice = "plain" };
     char *also = 0;
-    u64 cpu = 0, mask[16] = { 0 };
+    u64 mask[16] = { 0 };
     while (*aux++) { }
     for (; aux[0]; aux += 2) {
         if (aux[0] == 6) { page = (u64)aux[1]; }
@@ -382,13 +433,13 @@ void start(s64 *stack)
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
         { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
-        { "prot=", &first.prot },
+        { "cgroup=", &arg.cgroup }, { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };
     struct { const char *key; u64 *value; } numbers[] = {
         { "n=", &num.n }, { "seed=", &num.seed }, { "opens=", &num.opens },
         { "settle=", &num.settle_us }, { "first=", &first.first }, { "pages=", &first.nr },
-        { "skew=", &num.skew }, { "cpu=", &cpu },
+        { "skew=", &num.skew }, { "cpu=", &traced.cpu },
     };
     for (s64 i = 1; i < argc; i++) {
         const char *value;
@@ -407,8 +458,11 @@ void start(s64 *stack)
     if (!arg.file || !arg.trace || !arg.pattern) {
         fatal("file=, trace= and", "pattern= are needed", 0);
     }
-    mask[cpu / 64] = 1UL << (cpu % 64);
-    sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
+    /* PR_SET_PDEATHSIG: whoever started this holds the filesystem and the instance. */
+    sys2(SYS_prctl, 1, 9);
+    if (traced.cpu / 64 >= sizeof mask / sizeof *mask) { fatal("no processor", "cpu=", 0); }
+    mask[traced.cpu / 64] = 1UL << (traced.cpu % 64);
+    must(sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask), "processor of", "cpu=");
     workload(first, also, !equal(first.share, "none"));
     quit(0);
 }

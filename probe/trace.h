@@ -1,7 +1,8 @@
 /* A tracefs instance: set up, read back, and written as recording lines.
  *
- * The instance filters on one inode, so that only the file under test is recorded. The probe marks
- * its own actions in the same buffer (`trace_marker`), which puts both in one order.
+ * The instance filters on one inode of one filesystem, so that only the file under test is
+ * recorded. The probe marks its own actions in the same buffer (`trace_marker`), which puts both
+ * in one order.
  */
 #ifndef LARGEFOLIO_TRACE_H
 #define LARGEFOLIO_TRACE_H
@@ -19,20 +20,39 @@ static int trace_set(const char *name, const char *value)
     return write_file(path_of(trace_path, trace_dir, name), value);
 }
 
-/* Whether the event exists and now filters on the inode. */
-static int trace_event(const char *event, u64 inode)
+static char *append(char *to, const char *text)
 {
-    char name[128], filter[64] = "i_ino==", digits[24];
-    int n = 0, at = 7;
-    memcpy(name, "events/", 7);
-    memcpy(name + 7, event, length(event) + 1);
-    u64 end = length(name);
-    do { digits[n++] = (char)('0' + inode % 10); } while ((inode /= 10));
-    while (n) { filter[at++] = digits[--n]; }
-    filter[at] = 0;
-    memcpy(name + end, "/filter", 8);
-    if (!trace_set(name, filter)) { return 0; }
-    memcpy(name + end, "/enable", 8);
+    while (*text) { *to++ = *text++; }
+    *to = 0;
+    return to;
+}
+
+static char *append_number(char *to, u64 value)
+{
+    char digits[24];
+    int n = 0;
+    do { digits[n++] = (char)('0' + value % 10); } while ((value /= 10));
+    while (n) { *to++ = digits[--n]; }
+    *to = 0;
+    return to;
+}
+
+/* The file under test; `dev` as the kernel numbers devices. */
+struct traced { u64 inode, dev, cpu; };
+
+/* Whether the event exists and now filters on the file. A kernel whose event does not show the
+ * filesystem filters on the inode alone. */
+static int trace_event(const char *event, struct traced file)
+{
+    char name[128], filter[96], *end = append(append(name, "events/"), event);
+    append_number(append(append_number(append(filter, "i_ino=="), file.inode), "&&s_dev=="),
+                  file.dev);
+    append(end, "/filter");
+    if (!trace_set(name, filter)) {
+        append_number(append(filter, "i_ino=="), file.inode);
+        if (!trace_set(name, filter)) { return 0; }
+    }
+    append(end, "/enable");
     return trace_set(name, "1");
 }
 
@@ -44,16 +64,19 @@ static const char *const EVENTS[] = {
 };
 
 /* Empties the instance and starts it; returns a bit for each event that this kernel has. */
-static u64 trace_start(const char *dir, u64 inode)
+static u64 trace_start(const char *dir, struct traced file)
 {
+    char buffer[64];
     u64 found = 0;
     trace_dir = dir;
     if (!trace_set("tracing_on", "0")) { fatal("no tracefs instance at", dir, 2); }
-    trace_set("buffer_size_kb", BUFFER_KB);
+    /* The probe runs on one processor: the others need no room. */
+    append(append_number(append(buffer, "per_cpu/cpu"), file.cpu), "/buffer_size_kb");
+    trace_set(buffer, BUFFER_KB);
     trace_set("options/context-info", "0");
     trace_set("options/overwrite", "0");
     for (u64 i = 0; EVENTS[i]; i++) {
-        found |= (u64)trace_event(EVENTS[i], inode) << i;
+        found |= (u64)trace_event(EVENTS[i], file) << i;
     }
     if (!(found & 1)) { fatal("this kernel has no event", EVENTS[0], 2); }
     int fd = open_file(path_of(trace_path, dir, "trace"), O_WRONLY | O_TRUNC);
@@ -74,15 +97,12 @@ static void mark(void)
 /* Stops the instance; the number of lost events. */
 static u64 trace_stop(void)
 {
-    char stats[1024], name[64] = "per_cpu/cpu0/stats";
+    char stats[1024], name[64];
     static const char *const LOST[] = { "overrun: ", "commit overrun: ", "dropped events: " };
     u64 lost = 0;
     trace_set("tracing_on", "0");
-    for (u64 cpu = 0; cpu < 100; cpu++) {
-        u64 at = 11;
-        if (cpu >= 10) { name[at++] = (char)('0' + cpu / 10); }
-        name[at++] = (char)('0' + cpu % 10);
-        memcpy(name + at, "/stats", 7);
+    for (u64 cpu = 0;; cpu++) {
+        append(append_number(append(name, "per_cpu/cpu"), cpu), "/stats");
         if (read_file(path_of(trace_path, trace_dir, name), stats, sizeof stats) < 0) { break; }
         for (const char *line = stats; *line; line++) {
             const char *value;

@@ -9,7 +9,9 @@ import packages
 
 RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
-WANTED_MODULES = ["nvme", "ext4", "xfs"]     # those that are not built in
+SLOW_DISK_BYTES = 128 << 20
+SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
+WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
 
 
 def cpio_entry(name, data, mode):
@@ -60,12 +62,10 @@ class Guest:
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
-        self.has_xfs = "xfs" in self.modules
+        if "xfs" not in self.modules:
+            raise packages.Missing(f"{tree.name} has no XFS")
         self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
         self.probe = None    # what `run` starts, when not the probe of the folder
-
-    def filesystems(self):
-        return ["ext4", "ext4-encrypt", *(["xfs"] if self.has_xfs else [])]
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
@@ -86,24 +86,26 @@ class Guest:
         return path
 
     def disks(self):
-        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios."""
+        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios, 5 the same but slow,
+        6 btrfs."""
+        ext4 = ["mkfs.ext4", "-q", "-F", "-b", "4096"]
+        encrypt = [*ext4, "-O", "encrypt"]
+        slow = [*encrypt, "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+        xfs = ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0", "-i", "nrext64=0"]
         paths = []
-        for name, make in (("ext4", ["mkfs.ext4", "-q", "-F", "-b", "4096"]),
-                           ("ext4-encrypt",
-                            ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "encrypt"]),
-                           ("xfs", ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0",
-                                    "-i", "nrext64=0"])):
+        for name, size, make in (("ext4", DISK_BYTES, ext4), ("xfs", DISK_BYTES, xfs),
+                                 ("result", RESULT_BYTES, None),
+                                 ("ext4-encrypt", DISK_BYTES, encrypt),
+                                 ("ext4-slow", SLOW_DISK_BYTES, slow),
+                                 ("btrfs", DISK_BYTES, ["mkfs.btrfs", "-q", "-f"])):
             path = self.work / f"{name}.img"
             path.unlink(missing_ok=True)
             with path.open("wb") as image:
-                image.truncate(DISK_BYTES)
-            subprocess.run([*make, path], check=True)
+                image.truncate(size)
+            if make:
+                subprocess.run([*make, path], check=True, capture_output=True)
             paths.append(path)
-        ext4, encrypt, xfs = paths
-        result = self.work / "result.img"
-        with result.open("wb") as image:
-            image.truncate(RESULT_BYTES)
-        return [ext4, xfs, result, encrypt]
+        return paths
 
     def command(self, initramfs, disks):
         if self.variant == "amd64":
@@ -118,10 +120,12 @@ class Guest:
         words = ["nice", "-n", "5", *machine, "-accel", "tcg,thread=single", "-smp", "1",
                  "-m", "1536", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
-                 "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr",
+                 "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
+                  "module.sig_enforce=1",
                  "-device", "nvme,id=disks,serial=recordings"]
         for nr, path in enumerate(disks, 1):
-            words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}",
+            limit = f",throttling.iops-total={SLOW_REQUESTS}" if "slow" in path.name else ""
+            words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}{limit}",
                       "-device", f"nvme-ns,drive=d{nr},nsid={nr}"]
         return [str(word) for word in words]
 

@@ -66,6 +66,19 @@ class Apt:
     def names(self):
         return self.run("apt-cache", "pkgnames", "linux-").split()
 
+    def version(self, package):
+        """Version of a package that the index lists."""
+        shown = self.run("apt-cache", "show", package)
+        return re.search(r"^Version: (\S+)$", shown, re.M)[1]
+
+    def download_unlisted(self, package, version, folder):
+        """A package built from `linux` that has left the index but not the mirror."""
+        deb = folder / f"{package}_{version}_{self.arch}.deb"
+        if not deb.exists():
+            address = f"{mirror()}pool/main/l/linux/{deb.name}"
+            self.run("/usr/lib/apt/apt-helper", "download-file", address, deb)
+        return deb
+
     def download(self, package, folder):
         before = set(folder.glob("*.deb"))
         self.run("apt-get", "download", package, cwd=folder)
@@ -85,6 +98,31 @@ def numbers(text):
     return [int(digits) for digits in re.findall(r"\d+", text)]
 
 
+def fetch(apt, version, flavour, debs):
+    """The packages of one kernel: its image, and its modules where they are packaged apart.
+
+    The index lists the modules of 6.19, 7.0 and 7.1 no longer, so nothing vouches for those
+    packages but the kernel itself: the guest loads only modules that its build has signed.
+    """
+    names = apt.names()
+    binary = newest(names, "binary", version, flavour)
+    if not binary:
+        image = newest(names, "image", version, flavour)
+        if not image:
+            raise Missing(f"{version} {flavour} is not packaged")
+        unsigned = image + "-unsigned"
+        return [cached(apt, unsigned if unsigned in names else image, debs)]
+    modules = binary.replace("-binary-", "-modules-")
+    if modules in names:
+        return [cached(apt, binary, debs), cached(apt, modules, debs)]
+    unlisted = apt.download_unlisted(modules, apt.version(binary), debs)
+    return [cached(apt, binary, debs), unlisted]
+
+
+def cached(apt, package, debs):
+    return next(debs.glob(f"{package}_*.deb"), None) or apt.download(package, debs)
+
+
 def unpack(work, version, variant):
     """Fetches one kernel; the folder with its image and (where packaged) modules."""
     flavour = FLAVOURS[variant]
@@ -92,19 +130,10 @@ def unpack(work, version, variant):
     if (tree / "complete").exists():
         return tree
     apt = Apt(work, "amd64" if variant == "amd64" else "arm64")
-    names = apt.names()
-    packages = [newest(names, part, version, flavour) for part in ("binary", "modules")]
-    if not packages[0]:
-        image = newest(names, "image", version, flavour)
-        if not image:
-            raise Missing(f"{version} {flavour} is not packaged")
-        unsigned = image + "-unsigned"
-        packages = [unsigned if unsigned in names else image]
     debs = work / "debs"
     debs.mkdir(parents=True, exist_ok=True)
     tree.mkdir(parents=True, exist_ok=True)
-    for package in filter(None, packages):
-        deb = next(debs.glob(f"{package}_*.deb"), None) or apt.download(package, debs)
+    for deb in fetch(apt, version, flavour, debs):
         subprocess.run(["dpkg", "-x", deb, tree], check=True)
     (tree / "complete").touch()
     return tree

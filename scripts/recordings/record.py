@@ -4,8 +4,9 @@
     scripts/recordings/record.py --all
     scripts/recordings/record.py 6.18 --variant arm64_16k
 
-Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs and an apt
-that reaches a Debian mirror. A kernel whose archive exists is skipped.
+Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs,
+btrfs-progs and an apt that reaches a Debian mirror. Only workloads that a kernel's archive lacks
+are recorded; a kernel that lacks none is not booted.
 """
 
 import argparse
@@ -20,62 +21,96 @@ import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4"}
+DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
+           "btrfs": "@6"}
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
 SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
+BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use the window of its device
+BTRFS_KB = 128                       # nor the device's largest request
 
 
-def commands(filesystems, page, variant):
-    """The init's list: mounts, files, every workload, with the window set before each."""
+def commands(missing, page, variant):
+    """The init's list: mounts, files, every missing workload, with the window set before each."""
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
-             "set /sys/kernel/mm/transparent_hugepage/enabled madvise"]
-    for filesystem in filesystems:
-        device = DEVICES[filesystem]
+             "set /sys/kernel/mm/transparent_hugepage/enabled madvise",
+             # Where pages have generations, several accesses put a page into the working set
+             # (docs/differences.md, "working set"); on the classic lists only a refault does.
+             "set /sys/kernel/mm/lru_gen/enabled 0"]
+    for filesystem, device in DEVICES.items():
+        rows = [row for row in workloads.workloads(filesystem, page) if row[0] in missing]
+        if not rows:
+            continue
         kind = filesystem.partition("-")[0]
         lines.append(f"mount /dev/{device} {kind} /{filesystem}")
-        sizes = workloads.files(page)
+        sizes = workloads.files(filesystem, page)
         lines += [f"make /{filesystem}/{name} {size}" for name, size in sizes.items()]
         holes = workloads.sparse_files(page)
         lines += [f"sparse /{filesystem}/{name} {size}" for name, size in holes.items()]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
-        for name, window, words in workloads.workloads(filesystem, page):
-            lines.append(f"set /sys/block/{device}/queue/read_ahead_kb {window}")
-            words = {"fs": filesystem, "ra": window, "sectors": SECTORS_KB, "variant": variant,
+        is_btrfs = filesystem == "btrfs"
+        sectors = BTRFS_KB if is_btrfs else SECTORS_KB
+        for name, window, words in rows:
+            queue = BTRFS if is_btrfs else f"/sys/block/{device}/queue"
+            lines.append(f"set {queue}/read_ahead_kb {window}")
+            words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
+            if "cgroup" in words:
+                lines += cgroup_for(words["cgroup"])
             text = " ".join(f"{key}={value}" for key, value in words.items())
             lines += [f"set {AROUND} {words['around']}", f"run {name} {text}"]
     return lines
 
 
-def record(work, version, variant, out):
-    """Boots one kernel; its recordings as an archive. Failures; with any, no archive."""
-    name = f"deb_{version}_{variant}"
-    archive = out / f"{name}.tar.xz"
-    if archive.exists():
-        return []
-    tree = packages.unpack(work, version, variant)
-    arch = "amd64" if variant == "amd64" else "arm64"
-    machine = guest.Guest(work, tree, variant)
-    page = 16384 if variant.endswith("16k") else 4096
-    results = machine.run(work / "probe" / arch,
-                          commands(machine.filesystems(), page, name), 1500)
-    failed = [f"{workload}: {text.strip()}"
-              for workload, (status, text) in results.items() if status]
-    if failed:
-        return failed
+def cgroup_for(folder):
+    """Puts the init, and so every probe after it, into a cgroup that can be told to reclaim."""
+    root = pathlib.PurePosixPath(folder).parent
+    return [f"mount none cgroup2 {root}", f"set {root}/cgroup.subtree_control +memory",
+            f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
+
+
+def missing_from(archive, page):
+    """Names of the workloads that an archive does not hold (all, if there is no archive)."""
+    names = {row[0] for filesystem in DEVICES for row in workloads.workloads(filesystem, page)}
+    if not archive.exists():
+        return names
+    listed = subprocess.run(["tar", "-tJf", archive], check=True, capture_output=True, text=True)
+    return names - {pathlib.PurePath(line).stem for line in listed.stdout.splitlines()}
+
+
+def extend(work, archive, name, texts):
+    """Adds recordings to an archive, which is made where there is none."""
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = pathlib.Path(scratch) / name
         folder.mkdir()
-        for workload, (_, text) in results.items():
+        if archive.exists():
+            subprocess.run(["tar", "-xJf", archive, "-C", scratch], check=True)
+        for workload, text in texts.items():
             (folder / f"{workload}.txt").write_text(text)
         subprocess.run(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
                         "--numeric-owner",
                         "-C", scratch, "-I", "xz -9e", "-cf", archive, name], check=True)
-    print(f"{name}: {len(results)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
-    return []
+
+
+def record(work, version, variant, out):
+    """Boots one kernel for the workloads that its archive lacks. Failures; they are not added."""
+    name = f"deb_{version}_{variant}"
+    archive = out / f"{name}.tar.xz"
+    page = 16384 if variant.endswith("16k") else 4096
+    missing = missing_from(archive, page)
+    if not missing:
+        return []
+    tree = packages.unpack(work, version, variant)
+    arch = "amd64" if variant == "amd64" else "arm64"
+    machine = guest.Guest(work, tree, variant)
+    results = machine.run(work / "probe" / arch, commands(missing, page, name), 1500)
+    texts = {workload: text for workload, (status, text) in results.items() if status == 0}
+    extend(work, archive, name, texts)
+    print(f"{name}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
+    return [f"{workload}: {text.strip()}"
+            for workload, (status, text) in results.items() if status]
 
 
 def main():

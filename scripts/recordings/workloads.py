@@ -7,8 +7,10 @@ FS_raKB_PROT_ADVICE_PATTERN_sSEED.
 MIB = 1 << 20
 
 
-def files(page):
-    """Name and length of every file, per filesystem."""
+def files(filesystem, page):
+    """Name and length of every file of a filesystem."""
+    if filesystem == "ext4-slow":
+        return {"data": 64 * MIB}
     return {
         "data": 64 * MIB if page == 4096 else 192 * MIB,
         "odd": 3 * MIB + 13 * page + 100,        # ends inside a page
@@ -154,6 +156,88 @@ def without_large_folios():
     yield reading("read1048576", 6)
 
 
+def decisive(page):
+    """Each tells two rules of BEHAVIOUR.md apart that no other workload does."""
+    window = 128 * 1024 // page
+    # A.4.6: a read of M - 1 pages behind M cached ones: at random, or the start of a stream.
+    reads_at = ((10 * window, window), (99 * window, 1), (11 * window, window - 1))
+    ops = ",".join(f"b{at}.0+{nr * page}" for at, nr in reads_at)
+    yield "read_plain_backfull_s0", {"map": "none", "pattern": "ops", "ops": ops}
+    # B.5.6: sixty misses, the last PMD folio of the file mapped seventy times, sixty misses. If
+    # fault-around leaves that folio to the handler, the first misses are given back.
+    pmd = page // 8
+    last = files("", page)["data"] // page - pmd
+    misses = [f"w{window // 2 + 2 * window * nr}" for nr in range(120)]
+    mapped_again = [f"t{last + 300}/1", *["a:dontneed/1", f"t{last + 300}/1"] * 70]
+    ops = ",".join(misses[:60] + mapped_again + misses[60:])
+    yield scripted("eofguard", ops, prot="rw", also=f"r,shared,huge,0,{last},{pmd}")
+    # B.6.3: a PMD folio through a mapping that asked for none.
+    also = f"r,shared,nohuge,0,0,{2 * pmd}"
+    yield scripted("nohugepmd", "t0,t5/1,p/1", advice="huge", also=also)
+    # B.3.1.1: two misses and one marker hit a round, without fault-around. A marker hit that is
+    # repeated as a first try gives both misses back.
+    starts = (3 * window * nr for nr in range(110))
+    offsets = (window // 2, 3 * window // 4, 5 * window // 2)
+    ops = ",".join(f"t{start + offset}" for start in starts for offset in offsets)
+    name, words = scripted("markers", ops, around=4096)
+    yield name.replace("plain", "around"), words
+
+
+def refault(page):
+    """Sixty misses, four fault-arounds over refaulted pages, sixty misses (B.5.8).
+
+    256 KiB and then 16 MiB are read twice, so that they are active; the older ones are reclaimed
+    and read again, by exact reads that leave no marker.
+    """
+    pages_64k = 65536 // page
+    first, other, big = 63 * pages_64k, 320 * pages_64k, 512 * pages_64k
+    twice = [f"b{first}.0+131072", f"b{other}.0+{page}", f"b{first + 2 * pages_64k}.0+131072",
+             f"b{other + 40}.0+{page}"]
+    actives = [f"b{big}.0+65536x256"] * 2
+    misses = [f"w{12 * big // 8 + 3 * pages_64k + 2 * pages_64k * nr}" for nr in range(120)]
+    arounds = [f"t{first + pages_64k * nr}/1" for nr in range(4)]
+    ops = [*twice, *twice, *actives, "z", "m1048576", *twice, "z", *misses[:60], *arounds,
+           *misses[60:]]
+    also = f"r,shared,plain,0,{first},{4 * pages_64k}"
+    return scripted("refault", ",".join(ops), prot="rw", also=also, cgroup="/cg/a")
+
+
+def short_windows():
+    """Windows of two pages (A.5.1)."""
+    yield simple("r", "plain", "seq", 40)
+    yield simple("r", "plain", "mid1001", 40)
+    yield simple("rx", "plain", "seq", 40)
+    yield reading("read4096", 60)
+
+
+def in_flight(page):
+    """Two misses and one hit on a page still being read a round, without fault-around (B.3).
+
+    The window has a page in it that was read before, so it takes two requests, and the miss waits
+    for the first alone. Ten misses before use up what the slow disk lets through at once.
+    """
+    window = 256 * 1024 // page
+    middles = [window * nr + window // 2 for nr in range(230)]
+    ops = [f"t{at}" for at in middles[:10]]
+    for at, other in zip(middles[10::2], middles[11::2]):
+        ops += [f"b{at + 5 * window // 16}.0+{page}", f"t{at}", f"t{at + window // 2 - 1}",
+                f"t{other}"]
+    name, words = scripted("inflight", ",".join(ops), around=4096, settle=0)
+    return name.replace("plain", "around"), words
+
+
+def on_btrfs():
+    """(window, name, words): which folios btrfs uses (A.8)."""
+    for prot in ("r", "rx"):
+        yield 128, *simple(prot, "plain", "seq", 100)
+        yield 128, *simple(prot, "plain", "stride7", 100)
+        yield 128, *simple(prot, "huge", "stride999", 12)
+    yield 128, *reading("read4096", 100)
+    for window in (128, 4096):
+        yield window, *reading("read1048576", 8)
+    yield 4096, *simple("r", "plain", "seq", 40)
+
+
 def reads(window_kb):
     yield reading("read4096", 120)
     yield reading("read65536", 40)
@@ -174,11 +258,23 @@ def workloads(filesystem, page):
     if filesystem == "ext4-encrypt":
         for name, words in without_large_folios():
             yield f"{filesystem}_ra128_{name}", 128, words
+        if page == 4096:
+            name, words = refault(page)
+            yield f"{filesystem}_ra128_{name}", 128, words
+        return
+    if filesystem == "btrfs":
+        for window, name, words in on_btrfs():
+            yield f"{filesystem}_ra{window}_{name}", window, words
+        return
+    if filesystem == "ext4-slow":
+        name, words = in_flight(page)
+        yield f"{filesystem}_ra256_{name}", 256, words
         return
     for window in (128, 512, 2048):
         rows = [*mapped(window), *reads(window)]
         if window == 128:
             rows += special(page)
+            rows += decisive(page)
             rows += around_off(page) if page == 4096 else []
             rows += gates() if page == 4096 else []
         for name, words in rows:
@@ -186,5 +282,8 @@ def workloads(filesystem, page):
     for name, words in (simple("r", "plain", "seq", 20), simple("rx", "plain", "rand", 5, seed=1),
                         reading("read4096", 60), reading("read1048576", 8)):
         yield f"{filesystem}_ra8192_{name}", 8192, words
+    two_pages_kb = 2 * page // 1024
+    for name, words in short_windows():
+        yield f"{filesystem}_ra{two_pages_kb}_{name}", two_pages_kb, words
     name, words = simple("rx", "plain", "stride7", 12)
     yield f"{filesystem}_ra0_{name}", 0, words

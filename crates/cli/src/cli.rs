@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::trace::TraceArgs;
@@ -50,6 +51,7 @@ enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
     Trace(TraceArgs),
+    Crosscheck(CrosscheckArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -68,6 +70,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Record(args) => args.plan()?.run(&mut console),
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
+        Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),
     }
 }
 

@@ -92,6 +92,11 @@ pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr_rows), template).with_message(what)
 }
 
+/// A bar for things that are counted one by one.
+pub(crate) fn counter(nr: u64, what: &'static str) -> ProgressBar {
+    progress(Some(nr), "{msg} [{bar:30}] {pos} of {len}, {eta} left").with_message(what)
+}
+
 /// A line on standard error for work without a known end, hidden where that is no terminal.
 pub(crate) fn status() -> ProgressBar {
     progress(None, "{msg}")

@@ -17,6 +17,8 @@ use crate::console;
 pub(crate) enum Exit {
     /// Done.
     Done,
+    /// Done; the answer is "no".
+    No,
     /// An error that has been told already.
     Error,
     /// As a program did that was run.
@@ -27,6 +29,7 @@ impl Exit {
     fn code(self) -> ExitCode {
         match self {
             Self::Done => ExitCode::SUCCESS,
+            Self::No => ExitCode::from(1),
             Self::Error => ExitCode::from(2),
             Self::Program(code) => ExitCode::from(code),
         }

@@ -1,5 +1,6 @@
 //! The verbs: each has `Args` (what was typed), `Plan` (checked, nothing done yet) and `run`.
 
+pub(crate) mod crosscheck;
 pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod trace;

@@ -1,5 +1,14 @@
-//! The running kernel: recording of real programs.
+//! The running kernel: recording of real programs and of what the kernel does, benchmarks, settings
+//! changed for a while.
 //!
-//! Reading order: [`record`] (a program's memory references into a trace file).
+//! Reading order: [`record`] (a program's memory references into a trace file), [`crosscheck`]
+//! (small workloads under tracefs, for a comparison with the model), [`setting`], [`measure`],
+//! [`bench`] (the series' micro-benchmarks).
 
+pub mod bench;
+pub mod crosscheck;
+pub mod measure;
 pub mod record;
+pub mod setting;
+
+mod signals;

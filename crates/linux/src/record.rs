@@ -35,7 +35,6 @@ mod layout;
 mod outcome;
 mod plan;
 mod qemu;
-mod signals;
 mod sink;
 mod valgrind;
 

@@ -2,6 +2,7 @@
 //! [`crate::split`].
 
 use crate::folio::MappingId;
+use crate::mapping::reserve::Write;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::observed::{EntryKind, Observed};
@@ -127,18 +128,22 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Writes `len_bytes` at `pos` through the page cache, growing the file; new folios take their
-    /// order from the length of the write (A.7.1).
+    /// order from the length of the write (A.7.1) or of the part of it that space is reserved for.
     ///
     /// # Errors
     /// When no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes);
-        let mut at = pos;
+        let (mut at, mut part_end) = (pos, pos);
         while at < end {
-            let entry = self.find_for_write(file, at, end - at).ok_or(OutOfMemory { pos: at })?;
+            if at == part_end {
+                part_end = self.part_of_write(file, at, end);
+            }
+            let entry = self.find_for_write(file, at, part_end - at);
+            let entry = entry.ok_or(OutOfMemory { pos: at })?;
             self.cache.folios.get_mut(entry.folio).is_dirty = true;
-            at = self.end_of(entry, end);
+            at = self.end_of(entry, part_end);
             let mapping = self.cache.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
         }
@@ -148,6 +153,15 @@ impl<R: Ram> Memory<R> {
     /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.
     fn end_of(&self, entry: Entry, end: u64) -> u64 {
         entry.end().checked_mul(self.rules.page.bytes()).map_or(end, |next| next.min(end))
+    }
+
+    /// Byte at which the part of a write that begins at `pos` ends: `end`, or where the space that
+    /// the filesystem has reserved ends (docs/differences.md, "writes on XFS").
+    fn part_of_write(&mut self, file: MappingId, pos: u64, end: u64) -> u64 {
+        let page = self.rules.page;
+        let mapping = self.cache.mapping_mut(file);
+        let write = Write { pos, end, file_bytes: mapping.size_bytes };
+        mapping.reservations.as_mut().map_or(end, |reserved| reserved.part_end(write, page))
     }
 
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {

@@ -8,6 +8,7 @@ use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
+use crate::mapping::reserve::Reservations;
 use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
@@ -144,6 +145,7 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
         mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
+        mapping.reservations = self.rules.reserves(filesystem).then(Reservations::default);
         self.cache.add_mapping(mapping)
     }
 

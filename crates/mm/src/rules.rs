@@ -112,9 +112,8 @@ pub enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ramp {
-    /// \[6.1\] order of the marked folio + 2; the window length bounds only what was raised.
-    InheritedUnclamped,
-    /// \[6.12\] order of the marked folio + 2, at most log2 of the window.
+    /// \[..6.16\] order of the marked folio + 2, at most log2 of the window. 6.1 does not bound the
+    /// largest order by the window, which changes nothing: no folio passes the window's end.
     Inherited,
     /// \[6.17+\] order kept in the readahead state, window ends on a natural boundary.
     Remembered,
@@ -290,9 +289,9 @@ pub enum AroundSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EofGuard {
-    /// \[6.1\] no test.
+    /// \[6.1, 6.16\] no test.
     None,
-    /// \[6.12.117, 6.18+\] neither PMD-mapped nor widened.
+    /// \[6.12, 6.17+\] neither PMD-mapped nor widened; in the stable kernels that were recorded.
     Refuse,
 }
 
@@ -337,6 +336,9 @@ pub enum LargeFolios {
     None,
     /// Any order the page cache knows.
     Any,
+    /// XFS: any order; the folios of a write end where the space reserved for the file ends
+    /// (`mapping/reserve.rs`).
+    Xfs,
     /// ext4: `11 + blocksize_bits - page_shift`, with 4 KiB blocks.
     Ext4,
     /// btrfs: 64 blocks of 4 KiB.
@@ -378,7 +380,8 @@ impl Rules {
     /// The kernels people choose from are data files above this crate.
     #[must_use]
     pub fn example() -> Self {
-        let names = ["xfs", "tmpfs"].map(|name| (name.to_owned(), LargeFolios::Any));
+        let names = [("xfs", LargeFolios::Xfs), ("tmpfs", LargeFolios::Any)];
+        let names = names.map(|(name, large)| (name.to_owned(), large));
         Self {
             page: PageSize::K4,
             readahead_bytes: 128 << 10,
@@ -431,11 +434,17 @@ impl Rules {
         };
         let max = match large {
             LargeFolios::None => return OrderRange::BASE,
-            LargeFolios::Any => limit,
+            LargeFolios::Any | LargeFolios::Xfs => limit,
             LargeFolios::Ext4 => self.page.order_of_bytes(8 << 20).min(limit),
             LargeFolios::Btrfs => self.page.order_of_bytes(256 << 10).min(limit),
         };
         OrderRange { min: self.page.order_of_bytes(self.min_folio_bytes).min(max), max }
+    }
+
+    /// Whether filesystem `name` cuts writes where the space reserved for the file ends.
+    #[must_use]
+    pub fn reserves(&self, name: &str) -> bool {
+        self.filesystems.get(name) == Some(&LargeFolios::Xfs)
     }
 
     /// Order of the folios of an exec window on `arch`; `None` without an exec window (B.4.7).

@@ -16,6 +16,10 @@ fn help_of_every_verb() {
         "trace gen sequential",
         "trace gen random",
         "trace gen zipf",
+        "crosscheck",
+        "crosscheck record",
+        "crosscheck replay",
+        "crosscheck workloads",
     ];
     let place = Place::new();
     for verb in verbs {

@@ -23,8 +23,8 @@ use self::ledger::Ledger;
 use self::session::{Session, listen};
 use super::book::Book;
 use super::finish::{self, Finish};
-use super::signals::Signals;
 use super::{Outcome, Plan, Progress, RecordError, RecorderKind, tools};
+use crate::signals::Signals;
 
 /// A memory filesystem: tails are written to all the time and must not reach a disk.
 const MEMORY_DIRECTORY: &str = "/dev/shm";

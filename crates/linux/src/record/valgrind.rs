@@ -23,8 +23,8 @@ use rustix::process::{Pid, Signal};
 use self::stream::Stream;
 use super::book::Book;
 use super::finish::{self, Finish};
-use super::signals::Signals;
 use super::{Outcome, Plan, Progress, RecordError, RecorderKind};
+use crate::signals::Signals;
 
 /// Time between calls of progress.
 const TICK: Duration = Duration::from_millis(100);

@@ -84,7 +84,7 @@ pub enum Outcome {
     Hit,
     /// A minor fault.
     Minor,
-    /// A major fault: the page was not in the page cache.
+    /// A major fault, as the task counts it: it had to be tried again for I/O (B.2.5).
     Major,
 }
 
@@ -239,20 +239,15 @@ impl<R: Ram> Memory<R> {
 
     /// Repeats the fault until it is mapped (B.2.5).
     fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
-        let mut outcome = Outcome::Minor;
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
-                Step::Mapped => {
-                    if outcome == Outcome::Major {
-                        self.cache.counters.pgmajfault += 1;
-                    }
-                    return Ok(outcome);
+                Step::Mapped if fault.pass.is_tried() => {
+                    self.cache.counters.pgmajfault += 1;
+                    return Ok(Outcome::Major);
                 }
+                Step::Mapped => return Ok(Outcome::Minor),
                 Step::Retry(cause) => {
                     self.cache.counters.nr_retry += 1;
-                    if cause == Retry::Major {
-                        outcome = Outcome::Major;
-                    }
                     fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
                 }
             }

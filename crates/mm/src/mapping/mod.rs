@@ -7,19 +7,21 @@
 //!         +----+----+----+----+----+----+----+----+---     of its own size
 //! ```
 //!
-//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]) and what a filesystem
-//! says about a file ([`Mapping`]). Does not allocate folios and starts no I/O.
+//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), space reserved for writes
+//! ([`reserve`]) and what a filesystem says about a file ([`Mapping`]). Does not allocate folios and starts no I/O.
 //!
 //! Invariants (BEHAVIOUR.md L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
 //! - I3: an order lies within the mapping's [`OrderRange`].
 
+pub mod reserve;
 pub mod search;
 pub mod tree;
 
 use crate::rules::OrderRange;
 use crate::units::{Order, PageIndex, PageSize};
+use reserve::Reservations;
 use tree::Tree;
 
 /// The page cache of one file.
@@ -38,14 +40,17 @@ pub struct Mapping {
     /// Whether it is the memory behind a shared anonymous mapping: filled with zeroes, in base
     /// pages (`shmem_enabled` = never), gone with its last mapping.
     pub is_anon_shared: bool,
+    /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
+    pub reservations: Option<Reservations>,
 }
 
 impl Mapping {
     /// A file of `size_bytes` with nothing cached.
     #[must_use]
     pub fn new(size_bytes: u64, orders: OrderRange) -> Self {
-        let (places_aligned, is_shmem, is_anon_shared) = (false, false, false);
-        Self { tree: Tree::new(), size_bytes, orders, places_aligned, is_shmem, is_anon_shared }
+        let tree = Tree::new();
+        let (places_aligned, is_shmem, is_anon_shared, reservations) = (false, false, false, None);
+        Self { tree, size_bytes, orders, places_aligned, is_shmem, is_anon_shared, reservations }
     }
 
     /// Number of pages of the file, the last one maybe in part.
@@ -87,6 +92,9 @@ impl Mapping {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }
+        if let Some(Err(block)) = self.reservations.as_ref().map(Reservations::validate) {
+            return Err(Violation::Reservation { block });
+        }
         self.tree.validate()
     }
 }
@@ -107,6 +115,12 @@ pub enum Violation {
     I2 {
         /// The index concerned.
         index: PageIndex,
+    },
+    /// Reservations out of order.
+    #[error("the reservation at block {block} overlaps or touches another, or is empty")]
+    Reservation {
+        /// First block of the second one.
+        block: u64,
     },
     /// An order the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]

@@ -124,7 +124,6 @@ fn preferred_order(rules: &Rules, max: Order, state: &RaState, hint: Hint) -> Or
     let by_size = Order::floor_of(state.size);
     match (rules.readahead.ramp, hint) {
         (Ramp::Remembered, Hint::Raise(_)) => state.order.min(max).min(by_size),
-        (Ramp::InheritedUnclamped, Hint::Raise(order)) if order >= max => max,
         (_, Hint::Raise(order)) if order < max => order.raised(2).min(max).min(by_size),
         (_, Hint::Raise(order) | Hint::Exactly(order)) => order.min(max).min(by_size),
     }

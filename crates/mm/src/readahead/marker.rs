@@ -54,7 +54,7 @@ pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules
     }
     let order_hint = match rules.ramp {
         Ramp::Remembered => Hint::Exactly(state.order),
-        Ramp::Inherited | Ramp::InheritedUnclamped => Hint::Raise(hit.order),
+        Ramp::Inherited => Hint::Raise(hit.order),
     };
     Some(Issue::Window { start: state.start, hint: order_hint })
 }

@@ -52,6 +52,8 @@ pub struct AnonRules {
     pub drop_tables: DropTables,
     /// What mremap moves at once.
     pub remap: Remap,
+    /// The exclusive bit that pagemap shows for pages of a PMD entry.
+    pub pmd_exclusive: PmdExclusive,
     /// How truncation and hole punch split a folio.
     pub truncate_split: TruncateSplit,
     /// What truncation does with a folio that cannot be split.
@@ -207,6 +209,16 @@ pub enum Remap {
     ManyAreas,
 }
 
+/// Which page decides the exclusive bit (56) of the pagemap entries of a PMD mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PmdExclusive {
+    /// \[..6.14\] each page its own.
+    EachPage,
+    /// \[6.15+\] the first one all of them.
+    FirstPage,
+}
+
 /// G.3: how a folio is split that truncation or a hole cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -308,6 +320,7 @@ impl AnonRules {
             mapcount: Mapcount::PerPage,
             drop_tables: DropTables::FreedOnX86,
             remap: Remap::ManyAreas,
+            pmd_exclusive: PmdExclusive::FirstPage,
             truncate_split: TruncateSplit::NonUniform,
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,

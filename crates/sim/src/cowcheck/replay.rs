@@ -4,9 +4,9 @@ use largefolio_mm::fault;
 use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
-use largefolio_mm::pgtable::{LeafKind, PteFlags};
+use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::anon::{PmdExclusive, SizeMode};
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
@@ -149,37 +149,22 @@ impl Replay {
                 let from = leaf.first_vpn.max(first);
                 let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
                 for vpn in from.0..end {
-                    let is_special = leaf.flags.contains(PteFlags::SPECIAL);
-                    let mut state = self.page_state(leaf.pfn_of(Vpn(vpn)), leaf.kind, is_special);
-                    // pagemap looks at the first page of a PMD entry only.
-                    if leaf.kind == LeafKind::Pmd {
-                        state.is_exclusive = self.page_state(leaf.pfn, leaf.kind, is_special).is_exclusive;
-                    }
-                    world.slots[slot][(vpn - first.0) as usize] = PageState {
-                        page: match state.page {
-                            Page::HugeZero { .. } => {
-                                Page::HugeZero { index: (vpn - leaf.first_vpn.0) as u32 }
-                            }
-                            page => page,
-                        },
-                        ..state
-                    };
+                    let state = self.page_state(&leaf, Vpn(vpn));
+                    world.slots[slot][(vpn - first.0) as usize] = state;
                 }
             }
         }
         world
     }
 
-    fn page_state(
-        &self,
-        pfn: largefolio_mm::units::Pfn,
-        kind: LeafKind,
-        is_special: bool,
-    ) -> PageState {
-        let is_pmd = kind == LeafKind::Pmd;
+    fn page_state(&self, leaf: &Leaf, vpn: Vpn) -> PageState {
+        let is_pmd = leaf.kind == LeafKind::Pmd;
+        let index = (vpn.0 - leaf.first_vpn.0) as u32;
+        let pfn = leaf.pfn_of(vpn);
         let folios = &self.memory.cache().folios;
+        let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
-            let page = if is_pmd { Page::HugeZero { index: 0 } } else { Page::Zero };
+            let page = if is_pmd { Page::HugeZero { index } } else { Page::Zero };
             return PageState { page, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
@@ -188,7 +173,11 @@ impl Replay {
             order: folio.order.get(),
             index: (pfn.0 - folio.pfn.0) as u32,
         };
-        let is_exclusive = folios.page_maps(pfn) == 1;
+        let shown = match self.memory.rules.anon.pmd_exclusive {
+            PmdExclusive::FirstPage if is_pmd => leaf.pfn,
+            _ => pfn,
+        };
+        let is_exclusive = folios.page_maps(shown) == 1;
         PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon() }
     }
 

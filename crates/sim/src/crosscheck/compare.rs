@@ -5,7 +5,10 @@ use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
 
 use serde::Serialize;
 
-use super::recording::{Action, AreaEnd, EntryLine, Recording, Run, Step, WindowLine};
+use super::recording::{
+    Action, AreaEnd, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
+    Recording, Run, Step, WindowLine,
+};
 use super::replay::{Replay, ReplayError, kernel_of};
 use crate::kernel::Kernel;
 
@@ -13,13 +16,6 @@ use crate::kernel::Kernel;
 const NR_SHOWN: usize = 12;
 /// Waits for I/O taken from one recording; more than a few mean another difference.
 const NR_WAITS_MAX: usize = 16;
-/// Bits of [`super::Header::events`], in the order of `probe/trace.h`.
-const EVENT_HANDLER: u64 = 1 << 2;
-const EVENT_WINDOW: u64 = 1 << 5;
-const EVENT_BASE: u64 = 1 << 6;
-const EVENT_SYNC: u64 = 1 << 7;
-const EVENT_ASYNC: u64 = 1 << 8;
-
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +41,8 @@ pub enum Aspect {
     Folios,
     /// KiB under PMD entries.
     PmdMapped,
+    /// Major faults, over all steps.
+    MajorFaults,
 }
 
 /// Something on which kernel and model differ.
@@ -201,6 +199,10 @@ impl<'a> Check<'a> {
             }
         };
         self.list(&at, Aspect::Insertions, &kernel.insertions, &model.insertions);
+        if let Err(what) = self.replay.follow_reclaim(kernel) {
+            let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
+            self.verdict.differences.push(difference);
+        }
         match self.recording.header.events {
             None => {
                 self.list(&at, Aspect::ColdStates, &kernel.cold, &model.cold);
@@ -262,7 +264,8 @@ impl<'a> Check<'a> {
         if kernel == model {
             return;
         }
-        let may_lack = self.recording.header.pattern.contains("rand");
+        let header = &self.recording.header;
+        let may_lack = header.pattern.contains("rand") || header.filesystem == "btrfs";
         if may_lack && is_subset(kernel, model) {
             if aspect == Aspect::Mapped {
                 self.verdict.nr_in_flight += nr_pages(model) - nr_pages(kernel);
@@ -276,6 +279,25 @@ impl<'a> Check<'a> {
         for (&area, end) in &self.recording.ends {
             self.end(area, end);
         }
+        let is_counted = self.recording.header.program.is_none();
+        if let Some(kernel) = self.recording.header.nr_major.filter(|_| is_counted) {
+            self.major_faults(kernel);
+        }
+    }
+
+    fn major_faults(&mut self, kernel: u64) {
+        let ours = self.replay.nr_major();
+        // Where the handler is not traced, the model was told to wait at every hit.
+        let may_be_more = self.recording.is_slow() && !self.recording.shows_handler();
+        if may_be_more && kernel <= ours {
+            return;
+        }
+        let at = At {
+            step: self.recording.steps.len(),
+            action: "all steps".to_owned(),
+            state_before: None,
+        };
+        self.list(&at, Aspect::MajorFaults, &[kernel], &[ours]);
     }
 
     fn end(&mut self, area: u32, end: &AreaEnd) {

@@ -116,6 +116,7 @@ impl Reader {
         header.events = value("events")?;
         header.nr_lost = value("lost")?.unwrap_or(0);
         header.settle_us = value("settle")?.unwrap_or(1500);
+        header.nr_major = value("majflt")?;
         // A recording of a self-built kernel describes its one mapping here.
         if header.events.is_none() && text("map") != "none" && header.program.is_none() {
             let area = AreaSpec {
@@ -169,6 +170,8 @@ impl Reader {
             ["B", ref at @ ..] => Action::Read(self.file_io(at)?),
             ["X", ref at @ ..] => Action::Write(self.file_io(at)?),
             ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
+            ["Y", bytes] => Action::Reclaim(number(bytes)?),
+            ["Z", nr] => Action::Restored(number(nr)?),
             ["p", area] => Action::Point(id_of(area)?),
             ["p", _, run] => {
                 let step = self.recording.steps.last_mut().ok_or("a point before any action")?;
@@ -214,9 +217,15 @@ impl Reader {
         };
         let at = |word: &str| if word == "." { Ok(here) } else { index_of(word) };
         match *words {
-            ["A", index, order, ref rest @ ..] => insertions(step, file, at(index)?, order, rest)?,
+            ["A", index, order, ref rest @ ..] => {
+                step.insertions.extend(folios(file, at(index)?, order, rest)?);
+            }
+            ["D", index, order, ref rest @ ..] => {
+                let removed = folios(file, at(index)?, order, rest)?;
+                step.removals.extend(removed.map(|(file, index, _)| (file, index)));
+            }
             ["F", index] => step.handler.push((file, at(index)?)),
-            ["D" | "W" | "G", _, _, ..] | ["R", "sync" | "async", ..] => {}
+            ["W" | "G", _, _, ..] | ["R", "sync" | "async", ..] => {}
             ["S", "order", index, order, size, async_size, _] => step.windows.push(WindowLine {
                 file,
                 is_base: false,
@@ -281,14 +290,19 @@ impl Reader {
     }
 }
 
-fn insertions(step: &mut Step, file: u32, index: u64, order: &str, rest: &[&str]) -> Parsed<()> {
+/// `idx order [xN]`: file, index and order of each folio.
+fn folios(
+    file: u32,
+    index: u64,
+    order: &str,
+    rest: &[&str],
+) -> Parsed<impl Iterator<Item = (u32, u64, u8)>> {
     let order = order_of(order)?;
     let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
     if times > NR_TIMES_MAX || times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
         return Err(format!("{times} folios of order {order}: no file is so large"));
     }
-    step.insertions.extend((0..times).map(|nr| (file, index + (nr << order), order)));
-    Ok(())
+    Ok((0..times).map(move |nr| (file, index + (nr << order), order)))
 }
 
 fn base_line(file: u32, start: u64, nr: &str, lookahead: &str) -> Parsed<WindowLine> {

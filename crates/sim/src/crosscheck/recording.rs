@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::observed::EntryKind;
 
+/// Bits of [`Header::events`], in the order of `probe/trace.h`.
+pub(super) const EVENT_HANDLER: u64 = 1 << 2;
+pub(super) const EVENT_WINDOW: u64 = 1 << 5;
+pub(super) const EVENT_BASE: u64 = 1 << 6;
+pub(super) const EVENT_SYNC: u64 = 1 << 7;
+pub(super) const EVENT_ASYNC: u64 = 1 << 8;
+
 /// One recorded workload.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
@@ -54,6 +61,8 @@ pub struct Header {
     pub nr_lost: u64,
     /// Microseconds between steps; 0 = I/O may be in flight.
     pub settle_us: u64,
+    /// Major faults of the steps; `None` where the recording does not say.
+    pub nr_major: Option<u64>,
 }
 
 /// One mapping.
@@ -84,6 +93,8 @@ pub struct Step {
     pub action: Action,
     /// Folios that entered the page cache: file, index, order.
     pub insertions: Vec<(u32, u64, u8)>,
+    /// Folios that left it: file, first index.
+    pub removals: Vec<(u32, u64)>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
     /// Windows filled with large folios, and base-order reads.
@@ -129,6 +140,10 @@ pub enum Action {
     Advise(String, u32),
     /// Looked at what is mapped.
     Point(u32),
+    /// Had the kernel reclaim so many bytes.
+    Reclaim(u64),
+    /// Read how many file pages have come back as part of the working set since boot.
+    Restored(u64),
 }
 
 /// How a page was touched.
@@ -248,10 +263,33 @@ pub struct AreaEnd {
 
 impl Recording {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
-    /// read" is taken from the recording: real programs, and workloads without a pause.
+    /// read" is taken from the recording: real programs, and disks slowed down on purpose.
     #[must_use]
     pub fn takes_io_in_flight(&self) -> bool {
-        self.header.program.is_some() || self.header.settle_us == 0
+        self.header.program.is_some() || self.is_slow()
+    }
+
+    /// Whether the disk was slowed down, so that reads are in flight when their pages are touched.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.header.filesystem.ends_with("-slow") || self.header.settle_us == 0
+    }
+
+    /// Whether the kernel shows the passes of its fault handler.
+    #[must_use]
+    pub fn shows_handler(&self) -> bool {
+        self.header.events.is_none_or(|events| events & EVENT_HANDLER != 0)
+    }
+
+    /// Whether pages that were reclaimed came back as part of the working set.
+    #[must_use]
+    pub fn restores_working_set(&self) -> bool {
+        let mut counts = self.steps.iter().filter_map(|step| match step.action {
+            Action::Restored(nr) => Some(nr),
+            _ => None,
+        });
+        let first = counts.next();
+        first.is_some() && counts.next_back() > first
     }
 
     /// Version of the kernel: `6.18` for `6.18.15+deb13-cloud-amd64`; `None` when the release does

@@ -74,6 +74,10 @@ pub(super) struct Replay {
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
     takes_io_in_flight: bool,
+    /// Whether pages that were reclaimed come back as part of the working set.
+    restores: bool,
+    /// Folios that were reclaimed: file, first index.
+    reclaimed: BTreeSet<(u32, u64)>,
     /// Steps at which the touched page was still being read.
     waits: BTreeSet<usize>,
 }
@@ -110,20 +114,64 @@ impl Replay {
         }
         let mm = memory.new_space();
         memory.cache_mut().watch();
-        let takes_io_in_flight = recording.takes_io_in_flight();
-        let areas = BTreeMap::new();
-        let mut replay = Self { memory, mm, files, opens, areas, takes_io_in_flight, waits };
+        let mut replay = Self {
+            memory,
+            mm,
+            files,
+            opens,
+            areas: BTreeMap::new(),
+            takes_io_in_flight: recording.header.program.is_some(),
+            restores: recording.restores_working_set(),
+            reclaimed: BTreeSet::new(),
+            waits,
+        };
         replay.delay_reads(recording);
         Ok(replay)
     }
 
-    /// Self-built kernels print which folios were still locked when a fault found them.
+    /// Self-built kernels print which folios were still locked when a fault found them. On a slow
+    /// disk a touch that passes the handler twice had to wait; where the handler is not traced,
+    /// every hit is taken for one, which gives back no miss.
     fn delay_reads(&mut self, recording: &Recording) {
         let Some(&file) = self.files.get(&0) else { return };
-        let hits = recording.steps.iter().filter_map(|step| step.hits.first());
-        for hit in hits.filter(|hit| hit.is_locked) {
-            self.memory.cache_mut().delay_read(file, PageIndex(hit.index));
+        let is_slow = recording.is_slow();
+        let shows_handler = recording.shows_handler();
+        let locked = recording.steps.iter().filter_map(|step| {
+            if let Some(hit) = step.hits.first() {
+                return hit.is_locked.then_some(hit.index);
+            }
+            let Action::Touch { index, .. } = step.action else { return None };
+            let has_waited = step.handler.len() == 2 || !shows_handler;
+            (is_slow && step.insertions.is_empty() && has_waited).then_some(index)
+        });
+        for index in locked {
+            self.memory.cache_mut().delay_read(file, PageIndex(index));
         }
+    }
+
+    /// Major faults so far.
+    pub(super) fn nr_major(&self) -> u64 {
+        self.memory.counters().pgmajfault
+    }
+
+    /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
+    /// working set: reclaim itself is not compared.
+    pub(super) fn follow_reclaim(&mut self, kernel: &Step) -> Result<(), String> {
+        for &(number, index) in &kernel.removals {
+            let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
+            let removed = self.memory.cache_mut().remove_unmapped(file, PageIndex(index));
+            removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
+            self.reclaimed.insert((number, index));
+        }
+        for &(number, index, _) in &kernel.insertions {
+            if self.restores && self.reclaimed.contains(&(number, index)) {
+                let Some(&file) = self.files.get(&number) else { continue };
+                let found = self.memory.cache().find(file, PageIndex(index));
+                let entry = found.ok_or_else(|| format!("no folio at {index} came back"))?;
+                self.memory.cache_mut().folios.get_mut(entry.folio).is_workingset = true;
+            }
+        }
+        Ok(())
     }
 
     fn page_bytes(&self) -> u64 {
@@ -143,7 +191,7 @@ impl Replay {
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
         match &step.action {
-            Action::Start | Action::Point(_) => {}
+            Action::Start | Action::Point(_) | Action::Reclaim(_) | Action::Restored(_) => {}
             Action::Open(open, file) => {
                 let file = *self.files.get(file).ok_or_else(|| format!("no file {file}"))?;
                 let id = self.memory.open(file);

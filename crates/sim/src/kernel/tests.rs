@@ -14,13 +14,8 @@ fn every_built_in_kernel_loads() {
 fn the_files_read_as_a_history() {
     let ramps = ["6.1", "6.12", "6.16", "6.17", "7.2"]
         .map(|name| Kernel::parse(name).unwrap().rules.readahead.ramp);
-    let expected = [
-        Ramp::InheritedUnclamped,
-        Ramp::Inherited,
-        Ramp::Inherited,
-        Ramp::Remembered,
-        Ramp::Remembered,
-    ];
+    let expected =
+        [Ramp::Inherited, Ramp::Inherited, Ramp::Inherited, Ramp::Remembered, Ramp::Remembered];
     assert_eq!(ramps, expected);
 }
 

@@ -22,8 +22,8 @@ use rustix::process::{Pid, Signal};
 use super::ledger::Ledger;
 use super::packet::Packet;
 use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
-use crate::record::signals::Signals;
 use crate::record::{Progress, RecordError};
+use crate::signals::Signals;
 
 /// Time between calls of progress, and longest time a signal waits to be forwarded.
 const TICK: Duration = Duration::from_millis(100);

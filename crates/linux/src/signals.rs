@@ -1,8 +1,9 @@
-//! SIGINT, SIGTERM and SIGHUP while a program is recorded.
+//! SIGINT, SIGTERM and SIGHUP while something is recorded.
 //!
-//! Owns the handlers for the time of a run. A signal from the terminal reaches the program too
-//! (same process group), one sent by `kill` to folio alone is forwarded by the caller. A program
-//! may ignore SIGINT: the second one is passed on as SIGTERM, each further one as SIGKILL.
+//! Owns the handlers for the time of a run. While a program is recorded, a signal from the terminal
+//! reaches it too (same process group), and one sent by `kill` to folio alone is forwarded by the
+//! caller. A program may ignore SIGINT: the second one is passed on as SIGTERM, each further one as
+//! SIGKILL. Where folio itself is to stop, [`Signals::seen`] tells.
 //! Invariant S1: the earlier dispositions are back when [`Signals`] is dropped.
 
 use std::io;
@@ -14,18 +15,24 @@ const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// Last signal to forward and not yet taken, 0 for none.
 static SENT: AtomicI32 = AtomicI32::new(0);
 
+/// Last signal of any kind, 0 for none.
+static SEEN: AtomicI32 = AtomicI32::new(0);
+
 /// SIGINTs since [`Signals::watch`].
 static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 /// Handlers in place.
+#[derive(Debug)]
 pub(crate) struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
     sent: &'static AtomicI32,
+    seen: &'static AtomicI32,
 }
 
 extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
     let code = unsafe { (*info).si_code };
+    SEEN.store(signal, Relaxed);
     let nr_before = if signal == libc::SIGINT { NR_INTERRUPTS.fetch_add(1, Relaxed) } else { 0 };
     match nr_before {
         // SI_USER and below: kill, tgkill, sigqueue. The terminal's signals are SI_KERNEL.
@@ -40,8 +47,9 @@ impl Signals {
     /// Puts the handlers in place. A signal that is ignored (nohup) stays so.
     pub(crate) fn watch() -> io::Result<Self> {
         SENT.store(0, Relaxed);
+        SEEN.store(0, Relaxed);
         NR_INTERRUPTS.store(0, Relaxed);
-        let mut signals = Self { earlier: Vec::new(), sent: &SENT };
+        let mut signals = Self { earlier: Vec::new(), sent: &SENT, seen: &SEEN };
         for signal in WATCHED {
             // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -62,6 +70,11 @@ impl Signals {
     /// A signal that must be forwarded, once.
     pub(crate) fn take(&self) -> Option<i32> {
         Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
+    }
+
+    /// The last signal that came, if any did.
+    pub(crate) fn seen(&self) -> Option<i32> {
+        Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
     }
 }
 

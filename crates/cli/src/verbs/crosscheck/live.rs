@@ -1,0 +1,166 @@
+//! `folio crosscheck`: the running kernel, recorded, replayed and compared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Skipped, Workload,
+};
+use largefolio_sim::crosscheck::{Header, Recording, Verdict, check, kernel_of};
+use largefolio_sim::kernel::Kernel;
+
+use super::report::{Outcome, Report, Row};
+use super::select::{SelectArgs, as_root};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::Form;
+
+/// A check that can be made.
+pub(super) struct LivePlan {
+    plan: Plan,
+    facts: Facts,
+    kernel: Kernel,
+    keep: Option<PathBuf>,
+    command_line: Vec<String>,
+}
+
+impl LivePlan {
+    /// Chooses workloads and rules; changes nothing.
+    pub(super) fn new(
+        select: &SelectArgs,
+        kernel: Option<Kernel>,
+        keep: Option<PathBuf>,
+        command_line: Vec<String>,
+    ) -> Result<Self> {
+        let facts = Facts::of_host();
+        let plan = Plan::new(&select.selection(), &facts, &as_root(&command_line))?;
+        let kernel = kernel.map_or_else(|| own_rules(&facts), Ok)?;
+        if let Some(keep) = &keep {
+            fs::create_dir_all(keep).with_context(|| {
+                format!("cannot make {}; choose another --keep", keep.display())
+            })?;
+        }
+        Ok(Self { plan, facts, kernel, keep, command_line })
+    }
+
+    /// Records, replays, reports.
+    pub(super) fn run(self, form: Form, console: &mut Console) -> Result<Exit> {
+        self.plan.warnings.iter().for_each(|warning| console::warn(warning));
+        let mut report = Report::new(&self.facts.release, self.command_line.clone());
+        report.kept = self.keep.as_ref().map(|keep| keep.display().to_string());
+        report.rows.extend(self.plan.skipped.iter().map(skipped));
+        let bar = console::counter(self.plan.nr_workloads() as u64, "checking");
+        let result = self.record(&mut |row| {
+            bar.inc(1);
+            report.rows.push(row);
+        });
+        bar.finish_and_clear();
+        if let Err(error) = result {
+            return interrupted(error);
+        }
+        report.deliver(form, console)
+    }
+
+    fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {
+        let recorder = Recorder::new(self.facts.clone())?;
+        for group in &self.plan.groups {
+            let mut place = recorder.place(group.filesystem, group.own_bytes)?;
+            for workload in &group.workloads {
+                each(self.one(&mut place, workload)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records one workload and compares. One that differs is recorded once more with long pauses:
+    /// a read that takes longer than a pause is the machine's doing, and no rule's.
+    fn one(&self, place: &mut Place<'_>, workload: &Workload) -> Result<Row> {
+        let mut row = row_of(workload, &self.facts);
+        let (mut text, mut verdict) = match self.checked(place, workload, Pause::Usual) {
+            Ok(checked) => checked,
+            Err(error) => return unrecorded(row, error),
+        };
+        if !verdict.is_equal() {
+            row.is_repeated = true;
+            match self.checked(place, workload, Pause::Long) {
+                Ok(again) => (text, verdict) = again,
+                Err(error) => return unrecorded(row, error),
+            }
+        }
+        if let Some(keep) = &self.keep {
+            keep_text(keep, &workload.name, &text)?;
+        }
+        row.take(verdict);
+        Ok(row)
+    }
+
+    fn checked(
+        &self,
+        place: &mut Place<'_>,
+        workload: &Workload,
+        pause: Pause,
+    ) -> Result<(String, Verdict)> {
+        let text = place.record(workload, pause)?;
+        let recording = Recording::parse(&workload.name, &text)?;
+        let verdict = check(&recording, Some(&self.kernel))?;
+        Ok((text, verdict))
+    }
+}
+
+/// The rules of the running kernel.
+fn own_rules(facts: &Facts) -> Result<Kernel> {
+    let (release, page_bytes) = (facts.release.clone(), facts.page_bytes);
+    let header = Header { release, page_bytes, ..Header::default() };
+    Ok(kernel_of(&Recording { header, ..Recording::default() })?)
+}
+
+/// Writes a recording into a directory.
+pub(super) fn keep_text(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let path = directory.join(format!("{name}.txt"));
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A run that a signal ended says so and exits as the signal would have made it.
+pub(super) fn interrupted(error: anyhow::Error) -> Result<Exit> {
+    match error.downcast_ref::<CrosscheckError>() {
+        Some(CrosscheckError::Interrupted(signal)) => {
+            console::say(&format!("folio: {error}"));
+            Ok(Exit::Program(128_u8.saturating_add(u8::try_from(*signal).unwrap_or(127))))
+        }
+        _ => Err(error),
+    }
+}
+
+/// A workload that alone could not be recorded is a row; anything else ends the run.
+fn unrecorded(mut row: Row, error: anyhow::Error) -> Result<Row> {
+    match error.downcast_ref::<CrosscheckError>() {
+        Some(CrosscheckError::Probe { said, .. }) => {
+            row.outcome = Outcome::Failed;
+            row.reason = Some(said.clone());
+            Ok(row)
+        }
+        _ => Err(error),
+    }
+}
+
+fn row_of(workload: &Workload, facts: &Facts) -> Row {
+    Row {
+        name: workload.name.clone(),
+        variant: facts.variant(),
+        filesystem: workload.filesystem.name().to_owned(),
+        window_kb: workload.window_kb,
+        ..Row::default()
+    }
+}
+
+fn skipped(skipped: &Skipped) -> Row {
+    Row {
+        name: skipped.name.clone(),
+        filesystem: skipped.filesystem.name().to_owned(),
+        window_kb: skipped.window_kb,
+        outcome: Outcome::Skipped,
+        reason: Some(skipped.reason.to_owned()),
+        ..Row::default()
+    }
+}

@@ -1,0 +1,111 @@
+//! `folio crosscheck record`: recordings of the running kernel, to be replayed later or elsewhere.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, Plan, Recorder};
+
+use super::live::{interrupted, keep_text};
+use super::select::{SelectArgs, as_root};
+use crate::console;
+use crate::errors::Exit;
+
+/// Record workloads on the running kernel
+///
+/// Writes FS_raKB_PROT_ADVICE_PATTERN_sSEED.txt for each workload, in the format of
+/// recordings/README.md. With words after `--` it records that one workload instead of the set.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio crosscheck record -o here
+  sudo folio crosscheck record -o here --fs xfs --window 2M --only '*seq*'
+  sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100 file=64M
+  sudo folio crosscheck record -o here -- pattern=ops ops=t0x20,w5,b100.0+65536x3,p
+
+Words: prot=r|rx|rxc|rw  map=shared|private|none  advice=plain|huge|nohuge|random|seq|hugerandom|
+hugeseq  pattern=seq|back|rand|hot|two[S]|strideN|midN|read[back|rand|two|opens]BYTES|ops  n=TOUCHES
+seed=N  file=LENGTH  first=PAGE  pages=N  skew=PAGES  opens=N  settle=MICROSECONDS
+also=PROT,MAP,ADVICE,OPEN,FIRST,PAGES  ops=ACTION,..: tPAGE (touch) wPAGE (store)
+bPAGE.OFFSET+BYTES (read) sPAGE.OFFSET+BYTES (write) a:ADVICE p (look), then xTIMES and
+/MAPPING-OR-DESCRIPTOR.")]
+pub(super) struct RecordArgs {
+    #[command(flatten)]
+    select: SelectArgs,
+    /// Directory to write to
+    #[arg(short, long, value_name = "DIR", required = true)]
+    output: PathBuf,
+    /// A workload of your own
+    #[arg(last = true, value_name = "KEY=VALUE", conflicts_with = "only")]
+    words: Vec<String>,
+}
+
+/// A recording that can be made.
+pub(super) struct RecordPlan {
+    plan: Plan,
+    facts: Facts,
+    output: PathBuf,
+}
+
+impl RecordArgs {
+    /// Chooses workloads, makes the directory.
+    pub(super) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
+        let (facts, selection) = (Facts::of_host(), self.select.selection());
+        let command = as_root(command_line);
+        let plan = if self.words.is_empty() {
+            Plan::new(&selection, &facts, &command)?
+        } else {
+            let custom = Custom::parse(&self.words)?;
+            Plan::custom(&custom, &selection, &facts, &command)?
+        };
+        fs::create_dir_all(&self.output)
+            .with_context(|| format!("cannot make {}", self.output.display()))?;
+        Ok(RecordPlan { plan, facts, output: self.output })
+    }
+}
+
+impl RecordPlan {
+    /// Records.
+    pub(super) fn run(self) -> Result<Exit> {
+        self.plan.warnings.iter().for_each(|warning| console::warn(warning));
+        let bar = console::counter(self.plan.nr_workloads() as u64, "recording");
+        let (mut nr_recorded, mut failed) = (0_u64, Vec::new());
+        let result = self.record(&mut |said| {
+            bar.inc(1);
+            nr_recorded += u64::from(said.is_none());
+            failed.extend(said);
+        });
+        bar.finish_and_clear();
+        failed.iter().for_each(|said| console::warn(said));
+        let nr_skipped = self.plan.skipped.len();
+        let directory = self.output.display();
+        console::say(&format!(
+            "folio: {nr_recorded} recordings in {directory}, {nr_skipped} skipped"
+        ));
+        match result {
+            Err(error) => interrupted(error),
+            Ok(()) if failed.is_empty() => Ok(Exit::Done),
+            Ok(()) => Ok(Exit::Error),
+        }
+    }
+
+    /// Calls `each` with what is wrong with a workload, or nothing.
+    fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
+        let recorder = Recorder::new(self.facts.clone())?;
+        for group in &self.plan.groups {
+            let mut place = recorder.place(group.filesystem, group.own_bytes)?;
+            for workload in &group.workloads {
+                match place.record(workload, Pause::Usual) {
+                    Ok(text) => {
+                        keep_text(&self.output, &workload.name, &text)?;
+                        each(None);
+                    }
+                    Err(error @ CrosscheckError::Probe { .. }) => each(Some(error.to_string())),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}

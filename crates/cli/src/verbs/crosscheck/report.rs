@@ -1,0 +1,150 @@
+//! The result of a check: one row a recording; JSON, CSV, and the exit code.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use largefolio_sim::crosscheck::{Aspect, Difference, Verdict};
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::errors::Exit;
+use crate::verbs::values::Form;
+
+/// Version of the JSON of this verb.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// What became of a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    /// Kernel and model agree.
+    #[default]
+    Equal,
+    /// They do not.
+    Different,
+    /// Not recorded on purpose.
+    Skipped,
+    /// Could not be recorded.
+    Failed,
+}
+
+/// One recording.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Row {
+    /// Workload, or folder and file of a recording.
+    pub(super) name: String,
+    /// Name of the kernel's recordings.
+    pub(super) variant: String,
+    /// Rules it was replayed under.
+    pub(super) rules: String,
+    pub(super) filesystem: String,
+    pub(super) window_kb: u64,
+    pub(super) outcome: Outcome,
+    /// Why it was skipped or failed.
+    pub(super) reason: Option<String>,
+    /// Recorded once more with long pauses.
+    pub(super) is_repeated: bool,
+    /// Steps replayed.
+    pub(super) nr_steps: usize,
+    /// [`Verdict::nr_in_flight`].
+    pub(super) nr_in_flight: u64,
+    /// [`Verdict::nr_waits`].
+    pub(super) nr_waits: u64,
+    /// Items compared.
+    pub(super) compared: BTreeMap<Aspect, u64>,
+    /// What differs.
+    pub(super) differences: Vec<Difference>,
+}
+
+impl Row {
+    /// Takes over what a replay found.
+    pub(super) fn take(&mut self, verdict: Verdict) {
+        self.outcome = if verdict.is_equal() { Outcome::Equal } else { Outcome::Different };
+        self.rules = verdict.rules;
+        self.nr_steps = verdict.nr_steps;
+        self.nr_in_flight = verdict.nr_in_flight;
+        self.nr_waits = verdict.nr_waits;
+        self.compared = verdict.compared;
+        self.differences = verdict.differences;
+    }
+}
+
+/// All rows, and where they come from.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
+    /// `uname -r` of the running kernel; empty for a replay.
+    pub(super) kernel: String,
+    /// Where the recordings are.
+    pub(super) kept: Option<String>,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(kernel: &str, command_line: Vec<String>) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel: kernel.to_owned(),
+            kept: None,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Number of rows with that outcome.
+    pub(super) fn nr(&self, outcome: Outcome) -> usize {
+        self.rows.iter().filter(|row| row.outcome == outcome).count()
+    }
+
+    /// Writes the report; the exit code it means.
+    pub(super) fn deliver(&self, form: Form, console: &mut Console) -> Result<Exit> {
+        let text = match form {
+            Form::Json => serde_json::to_string_pretty(self)? + "\n",
+            Form::Csv => self.csv()?,
+            Form::Text => super::text::of(self),
+        };
+        console.deliver(text.as_bytes(), None)?;
+        Ok(if self.nr(Outcome::Different) > 0 {
+            Exit::No
+        } else if self.nr(Outcome::Failed) > 0 || self.nr(Outcome::Equal) == 0 {
+            Exit::Error
+        } else {
+            Exit::Done
+        })
+    }
+
+    /// A row a recording, without the differences themselves.
+    fn csv(&self) -> Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record([
+            "name",
+            "variant",
+            "rules",
+            "filesystem",
+            "window_kb",
+            "outcome",
+            "reason",
+            "steps",
+            "compared",
+            "differences",
+        ])?;
+        for row in &self.rows {
+            writer.write_record([
+                row.name.as_str(),
+                row.variant.as_str(),
+                row.rules.as_str(),
+                row.filesystem.as_str(),
+                row.window_kb.to_string().as_str(),
+                super::text::outcome(row.outcome),
+                row.reason.as_deref().unwrap_or(""),
+                row.nr_steps.to_string().as_str(),
+                row.compared.values().sum::<u64>().to_string().as_str(),
+                row.differences.len().to_string().as_str(),
+            ])?;
+        }
+        Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+}

@@ -1,0 +1,148 @@
+//! `folio crosscheck`: what it says and how it exits; what it records is tested beside the recorder.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+
+use crate::support::{Place, text};
+
+/// Two touches of a file of eight pages as 6.18 answers them: a read-around of the window (32 pages,
+/// of which the file has eight), then a page that fault-around has mapped.
+const SMALL: &str = "\
+# kernel=6.18.44-test arch=x86-64 variant=small fs=ext4 read_ahead_kb=128 max_sectors_kb=512 \
+fault_around_bytes=65536 prot=r map=shared advice=plain pattern=seq page=4096 file_pages=8 \
+file_bytes=32768 n=2 seed=0 opens=1 skew=0 settle=1500 resid_before=0 minflt=1 majflt=1 \
+ra_pages=32 events=1 lost=0
+N 0 open=0 first=0 pages=8 prot=r map=shared advice=plain addr=0x400000000000
+T 0
+A 0 ORDER x8
+T 1
+E 0
+P 0..7
+";
+
+fn small(order: &str) -> String {
+    SMALL.replace("ORDER", order)
+}
+
+#[test]
+fn a_replay_that_agrees_is_zero_and_one_that_differs_is_one() {
+    let place = Place::new();
+    fs::write(place.path("equal.txt"), small("0")).unwrap();
+    fs::write(place.path("other.txt"), small("0").replace("x8", "x7")).unwrap();
+    let agreed = place.done("crosscheck replay equal.txt");
+    assert!(agreed.ends_with("kernel and model agree in all 1 recordings\n"), "{agreed}");
+    let output = place.run("crosscheck replay other.txt");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for part in ["other.txt", "step 1 (touch page 0)", "kernel  [", "model   [", "state   start"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.ends_with("kernel and model differ in 1 of 1 recordings\n"), "{said}");
+}
+
+#[test]
+fn a_replay_as_json_and_csv() {
+    let place = Place::new();
+    fs::write(place.path("other.txt"), small("0").replace("x8", "x7")).unwrap();
+    let output = place.run("crosscheck replay other.txt --json");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let json = text(&output.stdout).replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    insta::assert_snapshot!("crosscheck_replay_json", json);
+    let output = place.run("crosscheck replay other.txt --csv");
+    insta::assert_snapshot!("crosscheck_replay_csv", text(&output.stdout));
+}
+
+#[test]
+fn other_rules_are_used_when_they_are_named() {
+    let place = Place::new();
+    fs::write(place.path("equal.txt"), small("0")).unwrap();
+    let json = place.done("crosscheck replay equal.txt --kernel 6.17 --json");
+    assert!(json.contains("\"rules\": \"6.17"), "{json}");
+    let said = place.fails("crosscheck replay equal.txt --kernel 6.18+page=64K");
+    assert!(said.contains("equal.txt") && said.contains("4096"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_an_error() {
+    let place = Place::new();
+    fs::create_dir(place.path("empty")).unwrap();
+    fs::write(place.path("text.txt"), "hello\n").unwrap();
+    fs::write(place.path("damaged.tar.xz"), "hello\n").unwrap();
+    fs::write(place.path("old.txt"), small("0").replace("kernel=6.18.44", "kernel=5.10.1"))
+        .unwrap();
+    for (words, expected) in [
+        ("crosscheck replay", "PATH"),
+        ("crosscheck replay missing", "No such file"),
+        ("crosscheck replay empty", "no recordings"),
+        ("crosscheck replay text.txt", "text.txt:1"),
+        ("crosscheck replay damaged.tar.xz", "damaged.tar.xz"),
+        ("crosscheck replay old.txt", "the oldest known is 6.1"),
+        ("crosscheck replay old.txt --kernel 6.13", "6.12"),
+        ("crosscheck --fs zfs", "ext4, xfs, ext4-encrypt"),
+        ("crosscheck --window 1000", "multiple of 1K"),
+        ("crosscheck workloads --page 5K", "4K, 16K or 64K"),
+        ("crosscheck record", "--output"),
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+}
+
+#[test]
+fn the_set_is_listed_with_its_words() {
+    let place = Place::new();
+    let list = place.done("crosscheck workloads --fs xfs");
+    let expected = "xfs_ra128_r_plain_stride7_s0 prot=r map=shared advice=plain pattern=stride7 \
+                    n=150 seed=0\n";
+    assert!(list.contains(expected), "{list}");
+    let json = place.done("crosscheck workloads --page 16K --json");
+    assert!(json.contains("\"ext4-slow\"") && json.contains("\"is_sparse\": true"), "{json}");
+}
+
+/// `folio crosscheck` as the user nobody, with the binary where nobody can read it.
+#[test]
+fn without_root_the_exact_command_is_told() {
+    let place = Place::new();
+    let is_root = fs::read("/proc/1/environ").is_ok();
+    for words in ["crosscheck --only '*x y*'", "crosscheck record -o here -- pattern=seq"] {
+        let mut command = place.command(words);
+        if is_root {
+            command.uid(65534).gid(65534).current_dir("/");
+        }
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => {
+                eprintln!("SKIPPED without_root_the_exact_command_is_told: {error}");
+                return;
+            }
+        };
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("needs root; run `sudo /"), "{said}");
+        assert!(said.contains("folio crosscheck "), "{said}");
+        assert_eq!(text(&output.stdout), "");
+    }
+}
+
+/// A small set on this kernel, as a user would run it. Says loudly why it skips.
+#[test]
+fn the_running_kernel_agrees() {
+    let place = Place::new();
+    let words = "crosscheck --window 128K --only *mid1001_s0 --keep kept --json";
+    let output = place.run(words);
+    let said = text(&output.stderr);
+    if output.status.code() == Some(2) {
+        assert!(!said.contains("internal error") && said.contains("folio: error"), "{said}");
+        eprintln!("SKIPPED the_running_kernel_agrees: {said}");
+        return;
+    }
+    let json = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{json}");
+    let result: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = result["rows"].as_array().unwrap();
+    assert!(rows.len() >= 4, "{json}");
+    assert!(rows.iter().all(|row| row["outcome"] == "equal"), "{json}");
+    // What was kept says the same without root.
+    let again = place.done("crosscheck replay kept");
+    assert!(again.contains(&format!("agree in all {} recordings", rows.len())), "{again}");
+}

@@ -1,0 +1,261 @@
+//! Anonymous memory by folio size: first touch, fork, munmap, copy-on-write (series 004).
+//!
+//! Owns regions of this process and short-lived children of it. The size of the folios is chosen by
+//! advice on the region and by the per-size settings, which are changed for a while
+//! ([`crate::setting`]).
+
+use std::io;
+use std::path::PathBuf;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::setting::{Setting, SettingError};
+
+/// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
+const BASE_BYTES: usize = 4096;
+/// Where the per-size settings are.
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Why a benchmark could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A setting could not be changed.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The kernel has no folios of this size.
+    #[error(
+        "this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)"
+    )]
+    NoSize {
+        /// Size.
+        kib: usize,
+    },
+    /// A system call failed.
+    #[error("{call} failed: {source}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
+    move |source| BenchError::Call { call, source: source.into() }
+}
+
+/// What is timed. All times are of the parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A store to every base page of a fresh region.
+    Touch,
+    /// `fork` with the region populated.
+    Fork,
+    /// `munmap` of the populated region.
+    Munmap,
+    /// A store to every base page while a child shares the region: each is copied.
+    CowCopy,
+    /// A store to every base page after the child has ended: reused where the kernel can tell.
+    CowReuse,
+}
+
+/// Settings under which advised regions get folios of one size.
+#[derive(Debug)]
+pub struct FolioSize {
+    bytes: usize,
+    _settings: Vec<Setting>,
+}
+
+impl FolioSize {
+    /// Makes advised regions use folios of `bytes` until the result is dropped; base pages need no
+    /// setting.
+    ///
+    /// # Errors
+    /// Sizes the kernel does not have, or without the right to change settings.
+    pub fn enable(bytes: usize) -> Result<Self, BenchError> {
+        let mut settings = Vec::new();
+        if bytes > BASE_BYTES {
+            let kib = bytes >> 10;
+            let wanted = PathBuf::from(format!("{THP}/hugepages-{kib}kB/enabled"));
+            if !wanted.exists() {
+                return Err(BenchError::NoSize { kib });
+            }
+            let global = PathBuf::from(format!("{THP}/enabled"));
+            if Setting::read(&global)? == "never" {
+                settings.push(Setting::change(&global, "madvise")?);
+            }
+            for path in size_settings()? {
+                let value = if path == wanted { "madvise" } else { "never" };
+                settings.push(Setting::change(&path, value)?);
+            }
+        }
+        Ok(Self { bytes, _settings: settings })
+    }
+
+    /// Times `operation` on a region of `len_bytes`.
+    ///
+    /// # Errors
+    /// A system call that failed.
+    pub fn time(&self, operation: Operation, len_bytes: usize) -> Result<Duration, BenchError> {
+        let region = Region::new(len_bytes, self.bytes)?;
+        if operation == Operation::Touch {
+            return Ok(timed(|| region.store_all()).0);
+        }
+        region.store_all();
+        match operation {
+            Operation::Touch => unreachable!("returned above"),
+            Operation::Munmap => {
+                let (taken, result) = timed(|| region.unmap());
+                result.map(|()| taken)
+            }
+            Operation::Fork => {
+                let (taken, child) = timed(|| Child::fork(Life::EndsAtOnce));
+                child.map(|_| taken)
+            }
+            Operation::CowCopy => {
+                let _child = Child::fork(Life::Waits)?;
+                Ok(timed(|| region.store_all()).0)
+            }
+            Operation::CowReuse => {
+                drop(Child::fork(Life::EndsAtOnce)?);
+                Ok(timed(|| region.store_all()).0)
+            }
+        }
+    }
+}
+
+/// The `enabled` file of every size.
+fn size_settings() -> Result<Vec<PathBuf>, BenchError> {
+    let entries = std::fs::read_dir(THP).map_err(failed("reading the THP settings"))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path().join("enabled")))
+        .filter(|path| path.exists())
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// Anonymous memory of this process.
+struct Region {
+    at: *mut u8,
+    len_bytes: usize,
+    /// The whole mapping, from which `at` is aligned.
+    mapped: (*mut u8, usize),
+}
+
+impl Region {
+    fn new(len_bytes: usize, folio_bytes: usize) -> Result<Self, BenchError> {
+        let mapped_bytes = len_bytes + folio_bytes;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        let first = unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, prot, flags) }
+            .map_err(failed("mmap"))?
+            .cast::<u8>();
+        let skip = first.align_offset(folio_bytes);
+        let region =
+            Self { at: first.wrapping_add(skip), len_bytes, mapped: (first, mapped_bytes) };
+        let advice =
+            if folio_bytes > BASE_BYTES { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: this advice changes no content, and the range is the mapping made above.
+        unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))?;
+        Ok(region)
+    }
+
+    /// Stores one byte to every base page.
+    fn store_all(&self) {
+        for offset in (0..self.len_bytes).step_by(BASE_BYTES) {
+            let byte = self.at.wrapping_add(offset);
+            // SAFETY: `offset` is inside the mapping, which nothing else refers to.
+            unsafe { byte.write_volatile(1) };
+        }
+    }
+
+    fn unmap(&self) -> Result<(), BenchError> {
+        // SAFETY: the range lies inside the mapping, and nothing refers to it any more.
+        unsafe { munmap(self.at.cast(), self.len_bytes) }.map_err(failed("munmap"))
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let (first, len) = self.mapped;
+        // SAFETY: unmaps what `new` mapped; unmapping parts of it twice is no error.
+        let _ = unsafe { munmap(first.cast(), len) };
+    }
+}
+
+/// How long a child lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    EndsAtOnce,
+    Waits,
+}
+
+/// A child that does nothing; dropping it ends and reaps it.
+struct Child {
+    pid: Pid,
+    life: Life,
+}
+
+impl Child {
+    fn fork(life: Life) -> Result<Self, BenchError> {
+        // SAFETY: the child calls only async-signal-safe functions and never returns.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            if life == Life::Waits {
+                // SAFETY: a child whose parent dies must not wait for ever.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                // SAFETY: waits for the signal that ends it.
+                unsafe { libc::pause() };
+            }
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(0) };
+        }
+        let pid = Pid::from_raw(pid).filter(|_| pid > 0);
+        let pid = pid.ok_or_else(|| failed("fork")(io::Error::last_os_error()))?;
+        Ok(Self { pid, life })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.life == Life::Waits {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_runs_on_base_pages() {
+        let size = FolioSize::enable(BASE_BYTES).unwrap();
+        for operation in [
+            Operation::Touch,
+            Operation::Fork,
+            Operation::Munmap,
+            Operation::CowCopy,
+            Operation::CowReuse,
+        ] {
+            assert!(size.time(operation, 1 << 20).unwrap() > Duration::ZERO, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_the_kernel_lacks_is_named() {
+        let error = FolioSize::enable(3 << 10 << 10).unwrap_err();
+        assert!(error.to_string().contains("3072 KiB"), "{error}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The series' micro-benchmarks on the running kernel.
+//!
+//! Each operation sets itself up, times its measured part and cleans up; [`crate::measure`]
+//! interleaves them. Reading order: [`anon`] (anonymous memory by folio size: first touch, fork,
+//! munmap, copy-on-write).
+
+pub mod anon;

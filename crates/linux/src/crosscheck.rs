@@ -1,0 +1,45 @@
+//! `folio crosscheck`: small workloads on the running kernel, recorded as text.
+//!
+//! Owns the choice of workloads ([`Plan`]), a filesystem of its own to run them on, a tracefs
+//! instance of its own, and the run of the probe. Does not know the model: a recording is text in
+//! the format of `recordings/README.md`, replayed by whoever gets it.
+//!
+//! ```text
+//!   Plan::new: facts of the host -- workloads -- what is skipped, and why
+//!      |
+//!   Recorder::new      tracefs (detached mount) -> instances/largefolio-crosscheck-PID
+//!      |
+//!   Recorder::place    memfd -> loop device -> mkfs -> detached mount -> files, probe
+//!      |
+//!   Place::record      window -> cold file -> probe -> text
+//! ```
+//!
+//! Files in reading order: [`workloads`], `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
+//! `probe`.
+//!
+//! Invariants:
+//! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
+//!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
+//!   the tracefs instance, two settings of a loop device - is put back by guards; the instance of
+//!   a process that was killed is removed by the next run.
+//! - C2: no setting of the system is changed but those of the loop device: not the caches, not
+//!   THP, not fault-around.
+//! - C3: a recording with a lost event, or of a file that was cached, is an error and not a
+//!   recording.
+
+pub mod workloads;
+
+mod device;
+mod error;
+mod facts;
+mod mount;
+mod place;
+mod plan;
+mod probe;
+mod tracefs;
+
+pub use error::CrosscheckError;
+pub use facts::{Facts, Thp};
+pub use place::{Pause, Place, Recorder};
+pub use plan::{Custom, Group, Plan, Selection, Skipped};
+pub use workloads::{FileSpec, Filesystem, Workload};

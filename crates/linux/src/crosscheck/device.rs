@@ -1,0 +1,168 @@
+//! A block device in memory: a loop device over a memfd.
+//!
+//! Owns attaching, formatting, and the two queue settings a recording needs. The device detaches
+//! itself when its last user is gone (`LO_FLAGS_AUTOCLEAR`); memory is used for what is written.
+//! Invariant D1: the earlier settings of the queue are back when [`Device`] is dropped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::CrosscheckError;
+use super::facts::formatter;
+use super::workloads::Filesystem;
+
+/// Length of the device without a file of the user's; XFS wants 300 MiB.
+const DEVICE_BYTES: u64 = 640 << 20;
+/// Largest request in KiB, the one of the packaged kernels' recordings.
+pub(super) const MAX_SECTORS_KB: u64 = 512;
+/// Another process may take the free device that was found.
+const NR_TRIES: usize = 16;
+
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// `struct loop_config` of `<linux/loop.h>`, with `struct loop_info64` inside.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    /// `lo_device .. lo_sizelimit`.
+    places: [u64; 5],
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    names_and_keys: [u8; 64 + 64 + 32],
+    init: [u64; 2],
+    reserved: [u64; 8],
+}
+
+/// An attached loop device.
+#[derive(Debug)]
+pub(super) struct Device {
+    number: u32,
+    /// Settings changed: file and earlier value, latest last.
+    earlier: Vec<(PathBuf, String)>,
+    /// Holds the device between formatting and mounting.
+    _open: File,
+}
+
+impl Device {
+    /// Attaches a new image with `more_bytes` of room.
+    pub(super) fn new(more_bytes: u64) -> Result<Self, CrosscheckError> {
+        let image = memfd_create("largefolio", MemfdFlags::CLOEXEC)
+            .map_err(CrosscheckError::os("make an image in memory"))?;
+        ftruncate(&image, DEVICE_BYTES + more_bytes)
+            .map_err(CrosscheckError::os("make the image long"))?;
+        for _ in 0..NR_TRIES {
+            match attach(&image) {
+                Ok((number, open)) => {
+                    return Ok(Self { number, earlier: Vec::new(), _open: open });
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => return Err(CrosscheckError::NoLoop(error)),
+            }
+        }
+        Err(CrosscheckError::NoLoop(io::ErrorKind::ResourceBusy.into()))
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.number))
+    }
+
+    /// Makes a filesystem on it with `tool`.
+    pub(super) fn format(
+        &self,
+        filesystem: Filesystem,
+        tool: &Path,
+    ) -> Result<(), CrosscheckError> {
+        let (name, _, arguments) = formatter(filesystem);
+        let device = self.path();
+        let output = Command::new(tool)
+            .args(arguments)
+            .arg(&device)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(CrosscheckError::file(tool))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let command = format!("{name} {} {}", arguments.join(" "), device.display());
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(CrosscheckError::Tool { command, said })
+    }
+
+    /// Sets the readahead window of files that are opened from now on.
+    pub(super) fn set_window_kb(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
+        self.set("read_ahead_kb", window_kb)
+    }
+
+    /// Sets the largest request.
+    pub(super) fn set_max_sectors_kb(&mut self, kb: u64) -> Result<(), CrosscheckError> {
+        self.set("max_sectors_kb", kb)
+    }
+
+    /// Sets a value of the queue; the one that stood there first is kept.
+    fn set(&mut self, name: &str, value: u64) -> Result<(), CrosscheckError> {
+        let path = PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number));
+        let failed = || CrosscheckError::file(path.clone());
+        let earlier = fs::read_to_string(&path).map_err(failed())?;
+        let earlier = earlier.trim().to_owned();
+        if earlier == value.to_string() {
+            return Ok(());
+        }
+        if !self.earlier.iter().any(|(known, _)| *known == path) {
+            self.earlier.push((path.clone(), earlier));
+        }
+        fs::write(&path, value.to_string()).map_err(failed())?;
+        let now = fs::read_to_string(&path).map_err(failed())?;
+        if now.trim() == value.to_string() {
+            return Ok(());
+        }
+        let what = format!("{value} was asked for and the kernel made it {}", now.trim());
+        Err(CrosscheckError::File { path, source: io::Error::other(what) })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        for (path, value) in self.earlier.iter().rev() {
+            // Fails only if the device is gone, and its settings with it.
+            let _ = fs::write(path, value);
+        }
+    }
+}
+
+/// Binds `image` to a free loop device.
+fn attach(image: &OwnedFd) -> io::Result<(u32, File)> {
+    let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+    // SAFETY: the request takes no argument and answers a number.
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+    let number = u32::try_from(number).map_err(|_| io::Error::last_os_error())?;
+    let path = format!("/dev/loop{number}");
+    let device = OpenOptions::new().read(true).write(true).open(path)?;
+    let config = LoopConfig {
+        fd: u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?,
+        block_size: 0,
+        places: [0; 5],
+        number,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: LO_FLAGS_AUTOCLEAR,
+        names_and_keys: [0; 160],
+        init: [0; 2],
+        reserved: [0; 8],
+    };
+    // SAFETY: `config` has the layout of `struct loop_config` and outlives the call.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
+    if result == 0 { Ok((number, device)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// 304 bytes in `<linux/loop.h>`.
+const _: () = assert!(size_of::<LoopConfig>() == 304);

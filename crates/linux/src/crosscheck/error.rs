@@ -1,0 +1,111 @@
+//! Why the running kernel cannot be recorded: cause and remedy in one sentence each.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Failure to set up or to record.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CrosscheckError {
+    /// Not root.
+    #[error("recording the running kernel needs root; run `{0}`")]
+    NotRoot(String),
+    /// Root without the capability to mount.
+    #[error(
+        "cannot mount {what}: not permitted; recording needs CAP_SYS_ADMIN (in a container: \
+         docker run --privileged, or run it on the host)"
+    )]
+    NotPermitted {
+        /// What.
+        what: &'static str,
+    },
+    /// No tracefs in the kernel.
+    #[error(
+        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \
+         `folio crosscheck replay` for recordings made elsewhere"
+    )]
+    NoTracefs,
+    /// An event that nothing can be done without.
+    #[error(
+        "this kernel has no event {0}; recording needs it (CONFIG_EVENT_TRACING, Linux 6.1 or \
+         later)"
+    )]
+    NoEvent(&'static str),
+    /// No filesystem of the selection can be made here.
+    #[error("no filesystem to record on: {0}")]
+    NoFilesystem(String),
+    /// Nothing selected.
+    #[error("no workload is left: {0}")]
+    NothingSelected(String),
+    /// A custom workload's word.
+    #[error("{word:?}: {what}")]
+    Word {
+        /// Word as typed.
+        word: String,
+        /// What is wrong, and what is right.
+        what: String,
+    },
+    /// A tool that failed.
+    #[error("`{command}` failed: {said}")]
+    Tool {
+        /// Command line.
+        command: String,
+        /// What it wrote to standard error.
+        said: String,
+    },
+    /// The filesystem cannot be mounted.
+    #[error(
+        "cannot mount {filesystem} from a loop device: {source}; is its driver in this kernel?"
+    )]
+    Mount {
+        /// Filesystem.
+        filesystem: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No loop device.
+    #[error("no loop device: {0}; load the driver (`modprobe loop`) or free one (`losetup -a`)")]
+    NoLoop(io::Error),
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {action}: {source}")]
+    Os {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The probe could not record a workload: an event was lost, the file was cached.
+    #[error("{workload}: {said}")]
+    Probe {
+        /// Workload.
+        workload: String,
+        /// What the probe said.
+        said: String,
+    },
+    /// A signal asked to stop.
+    #[error("interrupted; everything is unmounted and removed")]
+    Interrupted(i32),
+}
+
+impl CrosscheckError {
+    /// For `map_err`.
+    pub(crate) fn os<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Os { action, source: source.into() }
+    }
+
+    /// For `map_err`.
+    pub(crate) fn file<E: Into<io::Error>>(path: impl Into<PathBuf>) -> impl FnOnce(E) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source: source.into() }
+    }
+}

@@ -1,0 +1,216 @@
+//! A filesystem of our own, and the workloads recorded on it.
+//!
+//! Owns the order of set-up and its reversal: [`Recorder`] holds what all filesystems share,
+//! [`Place`] one filesystem with its files.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::device::{Device, MAX_SECTORS_KB};
+use super::facts::Facts;
+use super::mount::Detached;
+use super::probe::{self, Ended};
+use super::tracefs::Instance;
+use super::workloads::{FileSpec, Filesystem, Workload, files};
+use super::{CrosscheckError, facts, plan};
+use crate::signals::Signals;
+
+/// Microseconds after each step in which its I/O ends; the probe's own default.
+const PAUSE_US: u64 = 1500;
+/// Where that was too short.
+const LONG_PAUSE_FACTOR: u64 = 20;
+/// A page that another processor still held in a batch cannot be dropped at once.
+const NR_COOLINGS: usize = 4;
+/// Batches are drained by work on each processor.
+const COOLING: Duration = Duration::from_millis(50);
+/// Fault-around of every kernel whose setting nobody changed.
+pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
+/// Each page begins with an instruction that returns, so that it can be called.
+#[cfg(target_arch = "x86_64")]
+const RETURN: [u8; 4] = [0xc3, 0, 0, 0];
+#[cfg(not(target_arch = "x86_64"))]
+const RETURN: [u8; 4] = [0xc0, 0x03, 0x5f, 0xd6];
+
+/// How long the probe waits after each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// 1.5 ms, or what the workload asks for.
+    Usual,
+    /// Twenty times as long, for a machine that was busy.
+    Long,
+}
+
+/// What all recordings of a run share.
+#[derive(Debug)]
+pub struct Recorder {
+    facts: Facts,
+    instance: Instance,
+    signals: Signals,
+    cpu: usize,
+}
+
+impl Recorder {
+    /// Watches signals and makes the tracefs instance.
+    ///
+    /// # Errors
+    /// The refusal, with its remedy; nothing is left behind.
+    pub fn new(facts: Facts) -> Result<Self, CrosscheckError> {
+        let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
+        let instance = Instance::new()?;
+        let allowed = rustix::thread::sched_getaffinity(None)
+            .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
+        let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
+        let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0);
+        Ok(Self { facts, instance, signals, cpu })
+    }
+
+    /// Makes a filesystem in memory with room for a file of `own_bytes`.
+    ///
+    /// # Errors
+    /// The refusal, with its remedy; nothing is left behind.
+    pub fn place(
+        &self,
+        filesystem: Filesystem,
+        own_bytes: u64,
+    ) -> Result<Place<'_>, CrosscheckError> {
+        let made = Place::new(self, filesystem, own_bytes);
+        // Ctrl-C also reaches the formatter, which then fails: that is not the story.
+        match self.signals.seen() {
+            Some(signal) => Err(CrosscheckError::Interrupted(signal)),
+            None => made,
+        }
+    }
+}
+
+/// A mounted filesystem with files. Dropped, it is unmounted and gone.
+#[derive(Debug)]
+pub struct Place<'a> {
+    recorder: &'a Recorder,
+    filesystem: Filesystem,
+    // Before the device: the mount goes first.
+    mount: Detached,
+    device: Device,
+    files: Vec<FileSpec>,
+    /// Files that exist.
+    made: BTreeSet<String>,
+    /// Files whose pages no longer begin with [`RETURN`].
+    soiled: BTreeSet<String>,
+}
+
+impl<'a> Place<'a> {
+    fn new(
+        recorder: &'a Recorder,
+        filesystem: Filesystem,
+        own_bytes: u64,
+    ) -> Result<Self, CrosscheckError> {
+        let tool = recorder.facts.formatter(filesystem);
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(facts::missing(filesystem)))?;
+        let mut device = Device::new(own_bytes)?;
+        device.format(filesystem, tool)?;
+        device.set_max_sectors_kb(MAX_SECTORS_KB)?;
+        let mount = Detached::new(filesystem.driver(), Some(&device.path()))
+            .map_err(|source| CrosscheckError::Mount { filesystem: filesystem.name(), source })?;
+        let mut files = files(filesystem, recorder.facts.page_bytes);
+        files.push(FileSpec { name: plan::OWN_FILE, bytes: own_bytes, is_sparse: false });
+        let probe = mount.path().join("probe");
+        probe::install(&probe).map_err(CrosscheckError::file(probe))?;
+        let (made, soiled) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { recorder, filesystem, mount, device, files, made, soiled })
+    }
+
+    /// Runs one workload; its recording.
+    ///
+    /// # Errors
+    /// [`CrosscheckError::Probe`] when this workload could not be recorded, others when none can.
+    pub fn record(&mut self, workload: &Workload, pause: Pause) -> Result<String, CrosscheckError> {
+        self.prepare(workload)?;
+        self.device.set_window_kb(workload.window_kb)?;
+        let words = self.words(workload, pause);
+        let path = self.mount.path().join("probe");
+        let mut said = String::new();
+        for _ in 0..NR_COOLINGS {
+            match probe::run(&path, &words, &self.recorder.signals)? {
+                Ended::Recorded(text) => return Ok(text),
+                Ended::Refused(reason) => said = reason,
+            }
+            if !said.starts_with("still cached") {
+                break;
+            }
+            std::thread::sleep(COOLING);
+        }
+        Err(CrosscheckError::Probe { workload: workload.name.clone(), said })
+    }
+
+    /// Everything the probe is told.
+    fn words(&self, workload: &Workload, pause: Pause) -> Vec<String> {
+        let facts = &self.recorder.facts;
+        let file = self.mount.path().join(workload.file());
+        let settle = workload.word("settle").and_then(|us| us.parse().ok()).unwrap_or(PAUSE_US);
+        let settle = if pause == Pause::Long { settle * LONG_PAUSE_FACTOR } else { settle };
+        let mut words = vec![
+            format!("file={}", file.display()),
+            format!("trace={}", self.recorder.instance.path().display()),
+            format!("fs={}", self.filesystem),
+            format!("ra={}", workload.window_kb),
+            format!("sectors={MAX_SECTORS_KB}"),
+            format!("around={}", facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES)),
+            format!("variant={}", facts.variant()),
+            format!("settle={settle}"),
+            format!("cpu={}", self.recorder.cpu),
+        ];
+        let is_ours = |key: &str| matches!(key, "file" | "settle" | "around");
+        let rest = workload.words.iter().filter(|(key, _)| !is_ours(key));
+        words.extend(rest.map(|(key, value)| format!("{key}={value}")));
+        words
+    }
+
+    /// Brings the file into the state in which the workload expects it, and on the device.
+    fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
+        let name = workload.file();
+        let Some(&spec) = self.files.iter().find(|spec| spec.name == name) else {
+            unreachable!("plans name known files only")
+        };
+        let path = self.mount.path().join(name);
+        let is_called = workload.word("prot") == Some("rxc");
+        if !self.made.contains(name)
+            || spec.is_sparse && has_grown(&path, spec)
+            || is_called && self.soiled.remove(name)
+        {
+            make(&path, spec).map_err(CrosscheckError::file(&path))?;
+            self.made.insert(name.to_owned());
+        }
+        if workload.word("prot") == Some("rw") || workload.word("ops").is_some() {
+            self.soiled.insert(name.to_owned());
+        }
+        File::open(&path).and_then(|file| file.sync_all()).map_err(CrosscheckError::file(&path))
+    }
+}
+
+/// Whether a hole has been written to.
+fn has_grown(path: &Path, spec: FileSpec) -> bool {
+    fs::metadata(path).map_or(true, |found| found.len() != spec.bytes || found.blocks() > 0)
+}
+
+/// Makes a file anew.
+fn make(path: &PathBuf, spec: FileSpec) -> io::Result<()> {
+    if path.exists() {
+        fs::remove_file(path)?;
+    }
+    let mut file = File::create(path)?;
+    if spec.is_sparse {
+        file.set_len(spec.bytes)?;
+    } else {
+        let piece = RETURN.repeat(1 << 18);
+        let mut left = spec.bytes;
+        while left > 0 {
+            let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+            file.write_all(&piece[..len])?;
+            left -= len as u64;
+        }
+    }
+    file.sync_all()
+}

@@ -1,0 +1,198 @@
+//! Which workloads are recorded, and which are not and why.
+//!
+//! Owns the selection. Making a plan changes nothing and needs no rights; [`Facts`] say what the
+//! machine can do.
+
+mod custom;
+mod pattern;
+
+use super::facts::{Facts, Thp, missing};
+use super::workloads::{Filesystem, Workload, with_window};
+use super::{CrosscheckError, place};
+
+pub use custom::Custom;
+pub(super) use custom::OWN_FILE;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Filesystems, in order.
+    pub filesystems: Vec<Filesystem>,
+    /// Readahead windows in KiB, in order.
+    pub windows_kb: Vec<u64>,
+    /// Part of a name, or a name with `*`.
+    pub only: Option<String>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        let filesystems = vec![Filesystem::Ext4, Filesystem::Xfs];
+        Self { filesystems, windows_kb: vec![128, 512, 2560, 8192], only: None }
+    }
+}
+
+/// Workloads that share a filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Filesystem.
+    pub filesystem: Filesystem,
+    /// Workloads, in order.
+    pub workloads: Vec<Workload>,
+    /// Room needed for a file of the user's.
+    pub own_bytes: u64,
+}
+
+/// Workloads that are not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Filesystem.
+    pub filesystem: Filesystem,
+    /// Window in KiB.
+    pub window_kb: u64,
+    /// Name.
+    pub name: String,
+    /// Why, as the end of "skipped: ..".
+    pub reason: &'static str,
+}
+
+/// A checked selection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is recorded.
+    pub groups: Vec<Group>,
+    /// What is not.
+    pub skipped: Vec<Skipped>,
+    /// What the user should know, one sentence each with its remedy.
+    pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Chooses workloads; `command` is what root should type.
+    ///
+    /// # Errors
+    /// Not root, no filesystem that can be made, nothing left.
+    pub fn new(
+        selection: &Selection,
+        facts: &Facts,
+        command: &str,
+    ) -> Result<Self, CrosscheckError> {
+        let mut plan = Self::empty(facts, command)?;
+        for &filesystem in plan.usable(&selection.filesystems, facts)?.iter() {
+            plan.choose(filesystem, selection, facts);
+        }
+        if plan.groups.is_empty() {
+            return Err(CrosscheckError::NothingSelected(plan.why_nothing(selection)));
+        }
+        Ok(plan)
+    }
+
+    /// One workload of the user's on each filesystem with each window.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn custom(
+        custom: &Custom,
+        selection: &Selection,
+        facts: &Facts,
+        command: &str,
+    ) -> Result<Self, CrosscheckError> {
+        let mut plan = Self::empty(facts, command)?;
+        for filesystem in plan.usable(&selection.filesystems, facts)? {
+            let of = |&window_kb| custom.workload(filesystem, window_kb);
+            let workloads = selection.windows_kb.iter().map(of).collect();
+            plan.groups.push(Group { filesystem, workloads, own_bytes: custom.own_bytes });
+        }
+        Ok(plan)
+    }
+
+    /// Workloads that will be recorded.
+    #[must_use]
+    pub fn nr_workloads(&self) -> usize {
+        self.groups.iter().map(|group| group.workloads.len()).sum()
+    }
+
+    fn empty(facts: &Facts, command: &str) -> Result<Self, CrosscheckError> {
+        if !facts.is_root {
+            return Err(CrosscheckError::NotRoot(command.to_owned()));
+        }
+        let mut warnings = Vec::new();
+        if facts.fault_around_bytes.is_none() {
+            warnings.push(format!(
+                "this kernel does not show fault_around_bytes (debugfs is absent or locked down); \
+                 its default of {}K is assumed",
+                place::DEFAULT_AROUND_BYTES >> 10
+            ));
+        }
+        Ok(Self { groups: Vec::new(), skipped: Vec::new(), warnings })
+    }
+
+    /// The filesystems that can be made here.
+    fn usable(
+        &mut self,
+        filesystems: &[Filesystem],
+        facts: &Facts,
+    ) -> Result<Vec<Filesystem>, CrosscheckError> {
+        let (usable, absent): (Vec<_>, Vec<_>) =
+            filesystems.iter().partition(|&&one| facts.formatter(one).is_some());
+        let mut reasons: Vec<String> = absent.into_iter().map(missing).collect();
+        if usable.is_empty() {
+            return Err(CrosscheckError::NoFilesystem(reasons.join("; ")));
+        }
+        self.warnings.append(&mut reasons);
+        Ok(usable)
+    }
+
+    fn choose(&mut self, filesystem: Filesystem, selection: &Selection, facts: &Facts) {
+        let mut workloads = Vec::new();
+        // One grid serves all windows where no folio is large.
+        let is_single = filesystem == Filesystem::Ext4Encrypt;
+        let windows_kb = if is_single { &[128][..] } else { &selection.windows_kb };
+        for &window_kb in windows_kb {
+            for workload in with_window(filesystem, window_kb, facts.page_bytes) {
+                let is_wanted =
+                    selection.only.as_ref().is_none_or(|only| pattern::fits(only, &workload.name));
+                if !is_wanted {
+                    continue;
+                }
+                if let Some(reason) = obstacle(&workload, facts) {
+                    let name = workload.name;
+                    self.skipped.push(Skipped { filesystem, window_kb, name, reason });
+                } else {
+                    workloads.push(workload);
+                }
+            }
+        }
+        if !workloads.is_empty() {
+            self.groups.push(Group { filesystem, workloads, own_bytes: 0 });
+        }
+    }
+
+    fn why_nothing(&self, selection: &Selection) -> String {
+        match (self.skipped.first(), &selection.only) {
+            (Some(first), _) => {
+                format!("all {} are skipped: {}", self.skipped.len(), first.reason)
+            }
+            (None, Some(only)) => {
+                format!("no name contains {only:?}; `folio crosscheck workloads` lists the names")
+            }
+            (None, None) => "no window was named; use --window 128K".to_owned(),
+        }
+    }
+}
+
+/// Why a workload cannot be recorded without changing the system's settings.
+fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
+    let around = workload.word("around").and_then(|bytes| bytes.parse().ok());
+    let is_around = facts.fault_around_bytes.unwrap_or(place::DEFAULT_AROUND_BYTES);
+    match facts.thp {
+        _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
+            Some("needs another fault_around_bytes, a setting of the whole system")
+        }
+        _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
+        Thp::Never if workload.is_huge() => {
+            Some("needs /sys/kernel/mm/transparent_hugepage/enabled at madvise or always")
+        }
+        Thp::Absent if workload.is_huge() => Some("needs a kernel with transparent huge pages"),
+        _ => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! Interleaved measuring: rounds outermost, every subject once a round, ratios within a round.
+//!
+//! Machines drift by tens of per cent over minutes. Two subjects are therefore only compared with
+//! each other's value of the same round, and a result is the median of such ratios with its spread.
+//!
+//! Owns the order of runs and the statistics. Does not own what is run.
+
+use std::time::Duration;
+
+/// Values of one subject, a round each, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// In the order of rounds.
+    pub rounds_ns: Vec<f64>,
+}
+
+/// A median with its spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Middle value.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+    /// Values.
+    pub n: usize,
+}
+
+impl Spread {
+    /// Of `values`; `None` without any.
+    ///
+    /// ```
+    /// # use largefolio_linux::measure::Spread;
+    /// let spread = Spread::of(&[3.0, 1.0, 2.0, 10.0]).unwrap();
+    /// assert_eq!((spread.median, spread.min, spread.max, spread.n), (2.5, 1.0, 10.0, 4));
+    /// ```
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (first, last) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some(Self { median, min: first, max: last, n: sorted.len() })
+    }
+}
+
+impl Series {
+    /// Its values.
+    #[must_use]
+    pub fn spread(&self) -> Option<Spread> {
+        Spread::of(&self.rounds_ns)
+    }
+
+    /// This series over `reference`, round by round.
+    #[must_use]
+    pub fn ratio(&self, reference: &Self) -> Option<Spread> {
+        let pairs = self.rounds_ns.iter().zip(&reference.rounds_ns);
+        let ratios: Vec<f64> =
+            pairs.filter(|(_, base)| **base > 0.0).map(|(value, base)| value / base).collect();
+        Spread::of(&ratios)
+    }
+}
+
+/// Runs every subject once a round, after one round that is not counted. Each call says how long
+/// its measured part took; set-up and tear-down stay outside.
+///
+/// # Errors
+/// The first error of a subject.
+pub fn interleave<E>(
+    nr_rounds: usize,
+    subjects: &mut [Box<dyn FnMut() -> Result<Duration, E> + '_>],
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<Series>, E> {
+    let mut series = vec![Series::default(); subjects.len()];
+    for round in 0..=nr_rounds {
+        for (subject, series) in subjects.iter_mut().zip(&mut series) {
+            let taken = subject()?;
+            if round > 0 {
+                series.rounds_ns.push(taken.as_secs_f64() * 1e9);
+            }
+        }
+        progress(round);
+    }
+    Ok(series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_take_turns_and_the_first_round_is_not_counted() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let subject = |name: char, ns: u64| {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(name);
+                Ok::<_, ()>(Duration::from_nanos(ns))
+            }) as Box<dyn FnMut() -> Result<Duration, ()>>
+        };
+        let series = interleave(2, &mut [subject('a', 10), subject('b', 20)], &mut |_| {}).unwrap();
+        assert_eq!(order.borrow().iter().collect::<String>(), "ababab");
+        assert_eq!(series[1].rounds_ns.len(), 2);
+        let ratio = series[1].ratio(&series[0]).unwrap();
+        assert!((ratio.median - 2.0).abs() < 1e-9 && ratio.n == 2, "{ratio:?}");
+    }
+
+    #[test]
+    fn nothing_measured_has_no_spread() {
+        assert_eq!(Spread::of(&[]), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Settings of the running system: changed for a while, put back on every exit.
+//!
+//! ```text
+//!   folio ---- pipe ----> keeper: reads until the pipe ends, then writes the old value
+//!     | drop, error, SIGKILL: the pipe ends in each case
+//! ```
+//!
+//! Owns one changed file below `/sys` or `/proc`. The old value is held by a child process (the
+//! keeper) in a session of its own, so that it is restored also when this process is killed.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// What the keeper runs: `$1` is the old value, `$2` the file.
+const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; printf %s \"$1\" >\"$2\"";
+
+/// Why a setting could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// It cannot be read.
+    #[error("{path}: {source}; does this kernel have the setting?")]
+    Read {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot set {path} to {value:?}: {source}; changing it needs root")]
+    Write {
+        /// File.
+        path: PathBuf,
+        /// Value.
+        value: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// No process could be started that puts the old value back.
+    #[error("cannot start the process that restores {path}: {source}")]
+    Keeper {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
+/// A changed setting; dropping it restores the old value.
+#[derive(Debug)]
+pub struct Setting {
+    path: PathBuf,
+    old: String,
+    /// `None` when the value was right already.
+    keeper: Option<(Child, Option<ChildStdin>)>,
+}
+
+impl Setting {
+    /// The value of the setting `path`: of a choice (`always [madvise] never`) the chosen word.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(path: &Path) -> Result<String, SettingError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| SettingError::Read { path: path.to_owned(), source })?;
+        let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        Ok(chosen.map_or_else(|| text.trim().to_owned(), |(word, _)| word.to_owned()))
+    }
+
+    /// Sets `path` to `value` until the result is dropped or this process ends.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn change(path: &Path, value: &str) -> Result<Self, SettingError> {
+        let old = Self::read(path)?;
+        let mut setting = Self { path: path.to_owned(), old, keeper: None };
+        if setting.old == value {
+            return Ok(setting);
+        }
+        setting.keeper = Some(setting.start_keeper()?);
+        let written = fs::write(path, value);
+        written.map_err(|source| SettingError::Write {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            source,
+        })?;
+        Ok(setting)
+    }
+
+    /// The value it had, and will have again.
+    #[must_use]
+    pub fn old(&self) -> &str {
+        &self.old
+    }
+
+    fn start_keeper(&self) -> Result<(Child, Option<ChildStdin>), SettingError> {
+        let mut keeper = Command::new("/bin/sh")
+            .args(["-c", KEEPER, "folio-keeper", &self.old])
+            .arg(&self.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| SettingError::Keeper { path: self.path.clone(), source })?;
+        let pipe = keeper.stdin.take();
+        Ok((keeper, pipe))
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        if let Some((mut keeper, pipe)) = self.keeper.take() {
+            drop(pipe);
+            let _ = keeper.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_value_comes_back() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "always [madvise] never\n").unwrap();
+        let setting = Setting::change(file.path(), "never").unwrap();
+        assert_eq!(setting.old(), "madvise");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "never");
+        drop(setting);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "madvise");
+    }
+
+    /// Run by the next test as a process of its own.
+    #[test]
+    #[ignore = "helper of `the_old_value_comes_back_after_sigkill`"]
+    fn hold() {
+        let path = std::env::var_os("LARGEFOLIO_TEST_SETTING").unwrap();
+        let _setting = Setting::change(Path::new(&path), "never").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_old_value_comes_back_after_sigkill() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "madvise").unwrap();
+        let mut holder = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "setting::tests::hold", "--ignored"])
+            .env("LARGEFOLIO_TEST_SETTING", file.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let waits_for = |value: &str| {
+            (0..2000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                fs::read_to_string(file.path()).unwrap() == value
+            })
+        };
+        assert!(waits_for("never"), "the setting was never changed");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(waits_for("madvise"), "the setting was not restored");
+    }
+
+    #[test]
+    fn a_value_that_is_right_already_is_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "511\n").unwrap();
+        drop(Setting::change(file.path(), "511").unwrap());
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "511\n");
+    }
+
+    #[test]
+    fn a_missing_setting_is_named() {
+        let error = Setting::change(Path::new("/sys/kernel/mm/no_such"), "1").unwrap_err();
+        assert!(error.to_string().contains("/sys/kernel/mm/no_such"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Breaks one rule of the memory manager at a time: the tests must notice each.
+
+    scripts/mutants.py                 all of them
+    scripts/mutants.py marker-place    one
+
+A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
+recording of a real kernel, `golden` the worked examples of the specification. Both are run, so that
+the report says who noticed. Exit status 1 when a mutant survives both.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MM = "crates/mm/src/"
+JUDGES = {"recordings": "crosscheck", "golden": "golden"}
+
+# Name, file, what stands there, what the mutant puts instead.
+MUTANTS = [
+    ("ramp-up", "readahead/marker.rs",
+     "state.order = state.order.raised(ORDER_STEP);",
+     "state.order = state.order.raised(ORDER_STEP + 1);"),
+    ("trimming", "readahead/marker.rs",
+     "    if end > state.start {\n        state.size = end - state.start;\n    }",
+     "    let _ = end;"),
+    ("marker-place", "readahead/issue.rs",
+     "mark.is_some_and(|mark| order.round_down(mark) == index)",
+     "mark.is_some_and(|mark| order.round_up(mark) == index)"),
+    ("alignment-shrink", "readahead/issue.rs",
+     "while order > min && index + order.nr_pages() - 1 > range.limit {",
+     "while order > min && index + order.nr_pages() > range.limit {"),
+    ("miss-threshold", "readahead/state.rs",
+     "if self.mmap_miss > MISS_THRESHOLD { Gate::Closed }",
+     "if self.mmap_miss >= MISS_THRESHOLD { Gate::Closed }"),
+    ("exec-clipping", "fault/sync.rs",
+     "order.round_up(start + state.ra_pages).min(end) - start",
+     "order.round_up(start + state.ra_pages) - start"),
+    ("fault-around-clipping", "fault/around.rs",
+     ".max(slot - slot.min(before))",
+     ""),
+    ("eof-limit", "readahead/issue.rs",
+     "let limit = last.0.min((start + state.size).saturating_sub(1));",
+     "let limit = (last.0 + 1).min((start + state.size).saturating_sub(1));"),
+    ("async-expectation", "readahead/marker.rs",
+     "let expected = hit.order.round_down(state.mark());",
+     "let expected = state.mark();"),
+    ("fallback", "readahead/issue.rs",
+     "Remainder::Rest => state.size.saturating_sub(index - first),",
+     "Remainder::Rest => state.size.saturating_sub(index - first).saturating_sub(1),"),
+]
+
+
+def scratch_tree(into):
+    """The tracked and new files, without build results."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, into / name)
+
+
+def notices(tree, target, test):
+    """Whether the test fails. An edit that does not compile is no mutant."""
+    cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", test]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    built = subprocess.run([*cargo, "--no-run"], cwd=tree, env=environment,
+                           capture_output=True, text=True)
+    if built.returncode:
+        sys.exit(f"does not compile:\n{built.stderr}")
+    run = subprocess.run(cargo, cwd=tree, env=environment, capture_output=True, text=True)
+    return run.returncode != 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=" ".join(name for name, *_ in MUTANTS))
+    parser.add_argument("--target", type=pathlib.Path, default=ROOT / "target" / "mutants")
+    args = parser.parse_args()
+    unknown = set(args.names) - {name for name, *_ in MUTANTS}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    survivors = []
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = pathlib.Path(scratch)
+        scratch_tree(tree)
+        for test in JUDGES.values():
+            if notices(tree, args.target, test):
+                sys.exit(f"the {test} test fails without any mutant")
+        for name, file, was, becomes in MUTANTS:
+            if args.names and name not in args.names:
+                continue
+            path = tree / MM / file
+            text = path.read_text()
+            if text.count(was) != 1:
+                sys.exit(f"{name}: {MM}{file} has {text.count(was)} places {was!r}: update it")
+            path.write_text(text.replace(was, becomes))
+            found = [who for who, test in JUDGES.items() if notices(tree, args.target, test)]
+            path.write_text(text)
+            print(f"{name:22} {'noticed by ' + ' and '.join(found) if found else 'SURVIVED'}",
+                  flush=True)
+            if not found:
+                survivors.append(name)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
