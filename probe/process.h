@@ -21,7 +21,7 @@
 
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
-       SYS_prctl = 157, SYS_kill = 62, SYS_pipe2 = 293, SYS_memfd_create = 319 };
+       SYS_kill = 62, SYS_pipe2 = 293, SYS_memfd_create = 319 };
 /* An access that faults for good goes on at `access_failed`: saved program counter of the signal
  * frame, in bytes from the start of its ucontext. */
 #define SAVED_PC 168
@@ -33,7 +33,7 @@ __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
 #define SA_FLAGS 0x4000004UL
 #else
 enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
-       SYS_prctl = 167, SYS_kill = 129, SYS_pipe2 = 59, SYS_memfd_create = 279 };
+       SYS_kill = 129, SYS_pipe2 = 59, SYS_memfd_create = 279 };
 #define SAVED_PC 440
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"

@@ -1,5 +1,6 @@
 //! `folio crosscheck`.
 
+mod cow;
 mod live;
 mod record;
 mod replay;
@@ -35,6 +36,7 @@ Examples:
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   folio crosscheck replay here recordings/packaged     no root needed
+  sudo folio crosscheck cow --programs 2000            fork and copy-on-write
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error."
 )]
@@ -54,6 +56,7 @@ pub(crate) struct CrosscheckArgs {
 
 #[derive(Debug, Subcommand)]
 enum CrosscheckVerb {
+    Cow(cow::CowArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -82,6 +85,7 @@ impl CrosscheckArgs {
                 let (keep, form) = (self.keep, self.form.form());
                 live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(form, console)
             }
+            Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),
             Some(CrosscheckVerb::Record(args)) => args.plan(&command_line)?.run(),
             Some(CrosscheckVerb::Replay(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Workloads(args)) => args.run(console),

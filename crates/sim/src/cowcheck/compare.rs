@@ -68,8 +68,8 @@ pub struct Verdict {
     pub nr_steps: usize,
     /// Pages compared over all steps.
     pub nr_pages: u64,
-    /// Pages that kept or changed their frame in a step that stored to them.
-    pub nr_stores: u64,
+    /// Pages that got a new frame.
+    pub nr_new_frames: u64,
     /// Events of the machine that disturbed the program.
     pub disturbances: Vec<String>,
     /// Text of the step that differs.
@@ -154,7 +154,7 @@ pub fn check(run: &Run, kernel: &Kernel, arch: Arch) -> Result<Verdict, CheckErr
         sizes_kib: sizes_kib.clone(),
         nr_steps: 0,
         nr_pages: 0,
-        nr_stores: 0,
+        nr_new_frames: 0,
         disturbances: run.disturbances.clone(),
         step: None,
         differences: Vec::new(),
@@ -171,7 +171,7 @@ pub fn check(run: &Run, kernel: &Kernel, arch: Arch) -> Result<Verdict, CheckErr
         let mut found = Vec::new();
         compare_answers(answer, answered, step.slot, &mut found);
         verdict.nr_pages += pair.compare(&mut found);
-        verdict.nr_stores += pair.compare_frames((&kernel_world, &model_world), &mut found);
+        verdict.nr_new_frames += pair.compare_frames((&kernel_world, &model_world), &mut found);
         // The model's own invariants cost more than the step: they are held at the end.
         let is_last = verdict.nr_steps + 1 == run.program.steps.len();
         if let Some(violation) = is_last.then(|| replay.validate().err()).flatten() {

@@ -26,5 +26,5 @@ pub use compare::{Aspect, CheckError, Difference, Verdict, arch_of, check, kerne
 pub use generate::{Options, generate};
 pub use parse::ParseError;
 pub use program::{NR_PAGES_MAX, NR_SLOTS, Access, Advice, Op, Program, Range, Source, Step};
-pub use recording::{Answer, Change, Header, Recording, Run};
+pub use recording::{Answer, Change, Header, Recording, Run, read_all};
 pub use world::{Page, PageState, World};

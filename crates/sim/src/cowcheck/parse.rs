@@ -152,7 +152,7 @@ fn page(text: &str, orders: &mut Vec<u8>) -> Option<Page> {
         return Some(Page::Zero);
     }
     let (folio, index) = text.split_once('.').unwrap_or((text, "0"));
-    let index = index.parse().ok()?;
+    let index = index.parse().ok().filter(|index| u64::from(*index) < NR_PAGES_MAX)?;
     if folio == "Z" {
         return Some(Page::HugeZero { index });
     }

@@ -21,6 +21,9 @@ pub const NR_SLOTS: usize = 4;
 /// Pages a program's window can have.
 pub const NR_PAGES_MAX: u64 = 8192;
 
+/// Largest folio size: a PMD entry with 64K pages.
+const SIZE_KIB_MAX: u64 = 512 << 10;
+
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -249,7 +252,10 @@ impl Program {
         let nr_pages = pages.filter(|nr| (1..=NR_PAGES_MAX).contains(nr)).ok_or_else(wrong)?;
         let sizes = words.word()?.strip_prefix("sizes=").ok_or_else(wrong)?;
         let kib = sizes.split(',').filter(|word| *word != "-").map(str::parse);
-        let sizes_kib = kib.collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let sizes_kib: Vec<u64> = kib.collect::<Result<_, _>>().map_err(|_| wrong())?;
+        if sizes_kib.iter().any(|&kib| kib > SIZE_KIB_MAX) {
+            return Err(wrong());
+        }
         Ok(Self { seed, nr_pages, sizes_kib, steps: Vec::new() })
     }
 

@@ -1,8 +1,11 @@
 //! What a kernel answered to programs.
 
+use std::path::Path;
+
 use super::parse::{self, ParseError};
 use super::program::{Program, Range};
 use super::world::{PageState, World};
+use crate::crosscheck::{LibraryError, read_texts};
 
 /// The output of one run of `probe/cow.c`.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +60,17 @@ pub struct Change {
     pub range: Range,
     /// State of the first page; the following ones are the next pages of its folio.
     pub state: PageState,
+}
+
+/// Calls `each` with every recording of `path`: a text, an archive, or a folder of those.
+///
+/// # Errors
+/// What cannot be read or is not of the format.
+pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), LibraryError> {
+    read_texts(path, &mut |name, text| {
+        each(Recording::parse(name, text)?);
+        Ok(())
+    })
 }
 
 impl Recording {
