@@ -22,8 +22,8 @@ test: setup
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 
-## Boots packaged kernels under QEMU and records what they do; kernels already recorded are skipped.
-recordings:
+## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
+recordings: build
 	scripts/recordings/record.py --all
 
 build: setup

@@ -32,8 +32,8 @@ fn main() {
         let source = format!("../../probe/{name}.c");
         let built = Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg(&source).status();
         if !built.is_ok_and(|status| status.success()) {
-            eprintln!(
-                "cannot build {source} with {compiler}; install a C compiler: apt-get install gcc"
+            println!(
+                "cargo::error=cannot build {source} with {compiler}; install a C compiler: apt-get install gcc"
             );
             exit(1);
         }

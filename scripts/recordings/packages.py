@@ -11,6 +11,7 @@ import subprocess
 SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
 FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
 VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2"]
+NOT_PACKAGED = {("6.1", "arm64_16k")}         # Debian 12 has no kernel with 16K pages
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 

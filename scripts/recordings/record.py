@@ -5,11 +5,15 @@
     scripts/recordings/record.py 6.18 --variant arm64_16k
 
 Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs,
-btrfs-progs and an apt that reaches a Debian mirror. Only workloads that a kernel's archive lacks
-are recorded; a kernel that lacks none is not booted.
+btrfs-progs, an apt that reaches a Debian mirror, and folio (`make build`, or FOLIO=PATH), which has
+the workloads. Only those that a kernel's archive lacks are recorded; a kernel that lacks none is
+not booted.
 """
 
 import argparse
+import functools
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,7 +21,6 @@ import tempfile
 
 import guest
 import packages
-import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -30,6 +33,20 @@ BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use the window of its devi
 BTRFS_KB = 128                       # nor the device's largest request
 
 
+@functools.cache
+def workload_set(page):
+    """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
+
+    The set is the one of `folio crosscheck`; FOLIO= names the program.
+    """
+    folio = os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
+    command = [folio, "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
+    listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {one["name"]: (one["files"], [(row["name"], row["window_kb"], row["words"])
+                                         for row in one["workloads"]])
+            for one in listed["filesystems"]}
+
+
 def commands(missing, page, variant):
     """The init's list: mounts, files, every missing workload, with the window set before each."""
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
@@ -39,15 +56,14 @@ def commands(missing, page, variant):
              # (docs/differences.md, "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
     for filesystem, device in DEVICES.items():
-        rows = [row for row in workloads.workloads(filesystem, page) if row[0] in missing]
+        files, rows = workload_set(page)[filesystem]
+        rows = [row for row in rows if row[0] in missing]
         if not rows:
             continue
         kind = filesystem.partition("-")[0]
         lines.append(f"mount /dev/{device} {kind} /{filesystem}")
-        sizes = workloads.files(filesystem, page)
-        lines += [f"make /{filesystem}/{name} {size}" for name, size in sizes.items()]
-        holes = workloads.sparse_files(page)
-        lines += [f"sparse /{filesystem}/{name} {size}" for name, size in holes.items()]
+        lines += [f"{'sparse' if file['is_sparse'] else 'make'} "
+                  f"/{filesystem}/{file['name']} {file['bytes']}" for file in files]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
         is_btrfs = filesystem == "btrfs"
         sectors = BTRFS_KB if is_btrfs else SECTORS_KB
@@ -73,7 +89,7 @@ def cgroup_for(folder):
 
 def missing_from(archive, page):
     """Names of the workloads that an archive does not hold (all, if there is no archive)."""
-    names = {row[0] for filesystem in DEVICES for row in workloads.workloads(filesystem, page)}
+    names = {row[0] for filesystem in DEVICES for row in workload_set(page)[filesystem][1]}
     if not archive.exists():
         return names
     listed = subprocess.run(["tar", "-tJf", archive], check=True, capture_output=True, text=True)
@@ -128,6 +144,8 @@ def main():
     is_complete = True
     for variant in args.variant or packages.FLAVOURS:
         for version in packages.VERSIONS if args.all else args.versions:
+            if args.all and (version, variant) in packages.NOT_PACKAGED:
+                continue
             try:
                 failed = record(work, version, variant, args.out)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:

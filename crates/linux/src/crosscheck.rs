@@ -7,7 +7,7 @@
 //! ```text
 //!   Plan::new: facts of the host -- workloads -- what is skipped, and why
 //!      |
-//!   Recorder::new      tracefs (detached mount) -> instances/largefolio-crosscheck-PID
+//!   Recorder::new      tracefs (detached mount) -> instances/folio-crosscheck-PID
 //!      |
 //!   Recorder::place    memfd -> loop device -> mkfs -> detached mount -> files, probe
 //!      |

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`record`] (a program's memory references into a trace file), [`crosscheck`]
 //! (small workloads under tracefs, for a comparison with the model), [`setting`], [`measure`],
-//! [`bench`] (the series' micro-benchmarks).
+//! [`mod@bench`] (the series' micro-benchmarks).
 
 pub mod bench;
 pub mod crosscheck;

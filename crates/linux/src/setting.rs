@@ -140,7 +140,7 @@ mod tests {
     fn hold() {
         let path = std::env::var_os("LARGEFOLIO_TEST_SETTING").unwrap();
         let _setting = Setting::change(Path::new(&path), "never").unwrap();
-        std::thread::sleep(std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_mins(1));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 )]
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use largefolio_linux::crosscheck::{
     CrosscheckError, Custom, Facts, Filesystem, Pause, Plan, Recorder, Selection, Workload,
 };
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 /// The tests compare what exists before and after: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -42,12 +44,19 @@ fn left_behind(pid: u32) -> Vec<String> {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
         found.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
     }
-    let own = format!("largefolio-crosscheck-{pid}");
-    for tracing in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
-        let path = format!("{tracing}/instances/{own}");
-        found.extend(fs::metadata(&path).is_ok().then_some(path));
-    }
+    found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
     found
+}
+
+/// Names of the tracefs instances, whether tracefs is mounted or not.
+fn instances() -> Vec<String> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+    fsconfig_create(&context).unwrap();
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let root = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
+    let path = format!("/proc/self/fd/{}/instances", root.as_raw_fd());
+    let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 /// Settings of every loop device.
@@ -97,7 +106,7 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
             text.lines().filter(is_step).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(steps(&text), steps(&again));
-        assert!(!left_behind(std::process::id()).is_empty(), "the check itself sees a run");
+        assert_eq!(left_behind(std::process::id()).len(), 2, "device and instance are seen");
     }
     assert_eq!(left_behind(std::process::id()), [""; 0]);
     let now = loop_settings();
@@ -141,7 +150,8 @@ fn recording_in_a_process_of_its_own() {
     let long = workload("pattern=rand n=100000 settle=10000 file=64M");
     println!("\ngo");
     let error = place.record(&long, Pause::Usual).unwrap_err();
-    drop((place, recorder));
+    drop(place);
+    drop(recorder);
     let CrosscheckError::Interrupted(signal) = error else { panic!("{error}") };
     std::process::exit(signal);
 }
@@ -202,6 +212,8 @@ fn after_sigkill_the_next_run_removes_the_instance() {
     kill(&child, "-KILL");
     child.wait().unwrap();
     // The probe dies with its parent, and what it held open goes with it.
+    let instance = format!("folio-crosscheck-{}", child.id());
+    assert!(instances().contains(&instance), "SIGKILL leaves the instance");
     std::thread::sleep(Duration::from_millis(200));
     drop(Recorder::new(facts).unwrap());
     wait_until_gone(child.id());

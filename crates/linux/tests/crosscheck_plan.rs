@@ -30,7 +30,7 @@ fn recorded(archive: &Path) -> BTreeSet<String> {
     let listed = Command::new("tar").arg("-tJf").arg(archive).output().unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();
     let stem = |line: &str| Some(Path::new(line).file_stem()?.to_str()?.to_owned());
-    text.lines().filter(|line| line.ends_with(".txt")).filter_map(stem).collect()
+    text.lines().filter(|line| !line.ends_with('/')).filter_map(stem).collect()
 }
 
 #[test]

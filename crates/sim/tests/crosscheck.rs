@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use largefolio_sim::crosscheck::{Aspect, Recording, Summary, check, read_all};
 use rayon::prelude::*;
 
-/// The project has 1,583 of ten self-built kernels and 8,676 of 26 packaged ones; fewer mean that
-/// archives were not found.
-const NR_RECORDINGS_MIN: usize = 10_259;
-const NR_KERNELS_MIN: usize = 36;
-/// Recordings that show reads in flight: 67 of 10,259. Many more mean that a rule is excused by it.
+/// The project has 1,583 of ten self-built kernels, 8,676 of 26 packaged ones and 342 of a running
+/// one; fewer mean that archives were not found.
+const NR_RECORDINGS_MIN: usize = 10_601;
+const NR_KERNELS_MIN: usize = 37;
+/// Recordings that show reads in flight: 69 of 10,601. Many more mean that a rule is excused by it.
 const NR_IN_FLIGHT_MAX: u64 = 80;
 
 fn recordings(dir: &Path) -> Vec<Recording> {

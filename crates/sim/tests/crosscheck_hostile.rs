@@ -142,9 +142,9 @@ fn a_damaged_archive_is_refused() {
         let at = usize::try_from(rng.below(whole.len() as u64)).unwrap();
         let mut bytes = whole.clone();
         if round % 2 == 0 {
-            bytes.truncate(at)
+            bytes.truncate(at);
         } else {
-            bytes[at] ^= 0x40
+            bytes[at] ^= 0x40;
         }
         fs::write(&damaged, bytes).unwrap();
         assert!(read_all(&damaged, &mut |_| {}).is_err(), "{round} at {at}");

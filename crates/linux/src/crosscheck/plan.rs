@@ -77,7 +77,7 @@ impl Plan {
         command: &str,
     ) -> Result<Self, CrosscheckError> {
         let mut plan = Self::empty(facts, command)?;
-        for &filesystem in plan.usable(&selection.filesystems, facts)?.iter() {
+        for filesystem in plan.usable(&selection.filesystems, facts)? {
             plan.choose(filesystem, selection, facts);
         }
         if plan.groups.is_empty() {

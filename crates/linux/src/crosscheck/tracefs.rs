@@ -11,7 +11,7 @@ use super::CrosscheckError;
 use super::mount::Detached;
 
 /// Begins the names of our instances; the process id follows.
-const PREFIX: &str = "largefolio-crosscheck-";
+const PREFIX: &str = "folio-crosscheck-";
 /// Without it there is no recording; any other event may be missing.
 const NEEDED_EVENT: &str = "filemap/mm_filemap_add_to_page_cache";
 

@@ -14,7 +14,7 @@ use crate::errors::Exit;
 
 /// Record workloads on the running kernel
 ///
-/// Writes FS_raKB_PROT_ADVICE_PATTERN_sSEED.txt for each workload, in the format of
+/// Writes `FS_raKB_PROT_ADVICE_PATTERN_sSEED.txt` for each workload, in the format of
 /// recordings/README.md. With words after `--` it records that one workload instead of the set.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -77,7 +77,9 @@ impl RecordPlan {
             failed.extend(said);
         });
         bar.finish_and_clear();
-        failed.iter().for_each(|said| console::warn(said));
+        for said in &failed {
+            console::warn(said);
+        }
         let nr_skipped = self.plan.skipped.len();
         let directory = self.output.display();
         console::say(&format!(

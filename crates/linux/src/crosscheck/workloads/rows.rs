@@ -1,5 +1,7 @@
 //! The rows of the set: protections, advices and patterns, and what each row is for.
 
+use std::fmt::Display;
+
 use super::{Filesystem, files};
 
 /// Touches of a row where windows are short; a long window answers many at once.
@@ -43,7 +45,7 @@ impl Row {
     }
 
     /// A written list of actions; shared where it is not executed.
-    fn actions(name: &str, prot: &str, advice: &str, ops: impl ToString) -> Self {
+    fn actions(name: &str, prot: &str, advice: &str, ops: &str) -> Self {
         let share = if matches!(prot, "rx" | "rxc") { "private" } else { "shared" };
         Self::new(prot, advice, name)
             .with("prot", prot)
@@ -53,7 +55,7 @@ impl Row {
             .with("ops", ops)
     }
 
-    fn with(mut self, key: &'static str, value: impl ToString) -> Self {
+    fn with(mut self, key: &'static str, value: impl Display) -> Self {
         self.words.retain(|(known, _)| *known != key);
         self.words.push((key, value.to_string()));
         self
@@ -65,8 +67,8 @@ impl Row {
     }
 
     /// Another name for the pattern.
-    fn named(mut self, pattern: impl ToString) -> Self {
-        self.pattern = pattern.to_string();
+    fn named(mut self, pattern: &str) -> Self {
+        pattern.clone_into(&mut self.pattern);
         self
     }
 
@@ -111,7 +113,7 @@ fn written(page: u64) -> String {
 /// Written, not dropped: inner folios of large order, no markers.
 fn written_row(prot: &str, file: &str, page: u64) -> Row {
     let name = if prot == "r" { "written" } else { "written-rx" };
-    Row::actions(name, prot, "plain", written(page))
+    Row::actions(name, prot, "plain", &written(page))
         .with("file", file)
         .with("settle", 20_000)
         .with("pages", 2048)
@@ -154,17 +156,17 @@ fn parts(prot: &str) -> Vec<Row> {
     ];
     for file in ["odd", "tail"] {
         for pattern in ["seq", "back", "stride7"] {
-            let row = plain(pattern, 120).named(format!("{file}-{pattern}"));
+            let row = plain(pattern, 120).named(&format!("{file}-{pattern}"));
             rows.push(row.with("file", file));
         }
-        let row = huge("stride7", 60).named(format!("{file}-stride7"));
+        let row = huge("stride7", 60).named(&format!("{file}-stride7"));
         rows.push(row.with("file", file));
     }
     rows
 }
 
 fn scripts(page: u64) -> Vec<Row> {
-    let script = |name, ops| Row::actions(name, "r", "plain", ops);
+    let script = |name, ops: &str| Row::actions(name, "r", "plain", ops);
     let lastpmd_read = "b0.0+1048576x4,b0.0+4096x4/1,t0,t600,p";
     let small = "s0.0+5000x20,s40.100+70000x5,s200.0+16384x4,s333.0+12288x3,t3,t50,t205,p";
     let mut rows = ends_in_a_folio().to_vec();
@@ -267,7 +269,7 @@ fn refault(page: u64) -> Row {
     ops.extend((0..60).map(miss));
     ops.extend((0..4).map(|nr| format!("t{}/1", first + of_64k * nr)));
     ops.extend((60..120).map(miss));
-    Row::actions("refault", "rw", "plain", joined(ops))
+    Row::actions("refault", "rw", "plain", &joined(ops))
         .with("also", format!("r,shared,plain,0,{first},{}", 4 * of_64k))
         .with("cgroup", "/cg/a")
 }
@@ -349,7 +351,10 @@ pub(super) fn decisive(page: u64) -> Vec<Row> {
     let pmd = page / 8;
     let nohugepmd = Row::actions("nohugepmd", "r", "huge", "t0,t5/1,p/1")
         .with("also", format!("r,shared,nohuge,0,0,{}", 2 * pmd));
-    vec![backfull, eof_guard(page), nohugepmd, markers(page)]
+    let mut rows = vec![backfull, nohugepmd, markers(page)];
+    // A PMD folio of 64K pages is larger than the file.
+    rows.extend((page <= 16384).then(|| eof_guard(page)));
+    rows
 }
 
 /// B.5.6: sixty misses, the last PMD folio of the file mapped seventy times, sixty misses. If
@@ -364,7 +369,7 @@ fn eof_guard(page: u64) -> Row {
     let touch = format!("t{}/1", last + 300);
     let again = (0..70).flat_map(|_| ["a:dontneed/1".to_owned(), touch.clone()]);
     let ops = misses(0..60).into_iter().chain([touch.clone()]).chain(again);
-    Row::actions("eofguard", "rw", "plain", joined(ops.chain(misses(60..120))))
+    Row::actions("eofguard", "rw", "plain", &joined(ops.chain(misses(60..120))))
         .with("also", format!("r,shared,huge,0,{last},{pmd}"))
 }
 
@@ -375,7 +380,7 @@ fn markers(page: u64) -> Row {
     let round =
         |nr: u64| [window / 2, 3 * window / 4, 5 * window / 2].map(|at| 3 * window * nr + at);
     let touches = (0..110).flat_map(round).map(|at| format!("t{at}"));
-    Row::actions("markers", "r", "plain", joined(touches)).around_off(4096)
+    Row::actions("markers", "r", "plain", &joined(touches)).around_off(4096)
 }
 
 /// Two misses and one hit on a page still being read a round, without fault-around (B.3).
@@ -393,7 +398,7 @@ pub(super) fn in_flight(page: u64) -> Row {
         ops.push(format!("t{}", at + window / 2 - 1));
         ops.push(format!("t{}", middle(nr + 1)));
     }
-    Row::actions("inflight", "r", "plain", joined(ops)).around_off(4096).with("settle", 0)
+    Row::actions("inflight", "r", "plain", &joined(ops)).around_off(4096).with("settle", 0)
 }
 
 fn joined(ops: impl IntoIterator<Item = String>) -> String {
