@@ -186,9 +186,7 @@ impl<R: Ram> Memory<R> {
         let protection = match prot {
             Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
             Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
-            _ => {
-                Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE }
-            }
+            _ => Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE },
         };
         if self.would_change(mm, (start, end), protection) {
             self.cut_pmds(mm, start, end);

@@ -89,7 +89,11 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = self.step.as_deref().unwrap_or("-");
-        write!(f, "program {} ({:?} KiB) step {}: {step}", self.seed, self.sizes_kib, self.nr_steps)?;
+        write!(
+            f,
+            "program {} ({:?} KiB) step {}: {step}",
+            self.seed, self.sizes_kib, self.nr_steps
+        )?;
         for event in &self.disturbances {
             write!(f, " [{event}]")?;
         }
@@ -210,12 +214,7 @@ fn difference(
     Difference { aspect, slot, page, kernel, model, before: String::new() }
 }
 
-fn compare_answers(
-    answer: &Answer,
-    model: Option<u32>,
-    slot: usize,
-    found: &mut Vec<Difference>,
-) {
+fn compare_answers(answer: &Answer, model: Option<u32>, slot: usize, found: &mut Vec<Difference>) {
     if answer.error.is_some() != model.is_some() {
         let text = |error: Option<u32>| error.map_or("done".to_owned(), |nr| format!("error {nr}"));
         found.push(difference(Aspect::Answer, (slot, 0), text(answer.error), text(model)));
@@ -264,7 +263,9 @@ impl Pair {
                 let text = |is| if is { "PMD" } else { "PTE" }.to_owned();
                 differ(Aspect::Pmd, text(kernel.is_pmd), text(model.is_pmd));
             }
-            let (Some(ours), Some(theirs)) = (label(model.page), label(kernel.page)) else { continue };
+            let (Some(ours), Some(theirs)) = (label(model.page), label(kernel.page)) else {
+                continue;
+            };
             let known = *to_model.entry(theirs).or_insert(ours);
             let back = *to_kernel.entry(ours).or_insert(theirs);
             if (known, back) != (ours, theirs) {
@@ -280,10 +281,9 @@ impl Pair {
         let mut nr_new = 0;
         for ((slot, page), kernel, model) in self.pages() {
             let was = |world: &World| world.slots[slot][page as usize].page;
-            let (Some(kernel), Some(model)) = (
-                is_same(was(before.0), kernel.page),
-                is_same(was(before.1), model.page),
-            ) else {
+            let (Some(kernel), Some(model)) =
+                (is_same(was(before.0), kernel.page), is_same(was(before.1), model.page))
+            else {
                 continue;
             };
             nr_new += u64::from(!kernel);

@@ -97,8 +97,7 @@ impl Generator {
     }
 
     fn step(&mut self) {
-        let alive: Vec<usize> =
-            (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
         let slot = alive[self.rng.below(alive.len() as u64) as usize];
         match self.rng.below(100) {
             0..40 => self.touch(slot),

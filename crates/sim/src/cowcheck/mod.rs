@@ -14,6 +14,11 @@
 //!   never indexes by a number it did not check.
 //! - I2: nothing of what the kernel decided flows into the replay.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "pages of a window, and what is counted in them, are at most 8192: checked in `parse`"
+)]
+
 mod compare;
 mod generate;
 mod parse;
@@ -25,6 +30,6 @@ mod world;
 pub use compare::{Aspect, CheckError, Difference, Verdict, arch_of, check, kernel_of};
 pub use generate::{Options, generate};
 pub use parse::ParseError;
-pub use program::{NR_PAGES_MAX, NR_SLOTS, Access, Advice, Op, Program, Range, Source, Step};
+pub use program::{Access, Advice, NR_PAGES_MAX, NR_SLOTS, Op, Program, Range, Source, Step};
 pub use recording::{Answer, Change, Header, Recording, Run, read_all};
 pub use world::{Page, PageState, World};

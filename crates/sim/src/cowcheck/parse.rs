@@ -68,7 +68,8 @@ impl<'a> Words<'a> {
 /// # Errors
 /// The first line that is not of the format.
 pub(super) fn recording(name: &str, text: &str) -> Result<Recording, ParseError> {
-    let mut found = Recording { name: name.to_owned(), header: Header::default(), runs: Vec::new() };
+    let mut found =
+        Recording { name: name.to_owned(), header: Header::default(), runs: Vec::new() };
     // Orders are written once for each label of a program.
     let mut orders = Vec::new();
     for line in text.lines() {
@@ -135,8 +136,7 @@ fn change(line: &str, orders: &mut Vec<u8>) -> Result<Change, ParseError> {
     let flags = words.rest();
     let page = page(state, orders).ok_or_else(wrong)?;
     let has = |flag| flags.contains(flag);
-    let state =
-        PageState { page, is_exclusive: has('x'), is_pmd: has('H'), is_file: has('f') };
+    let state = PageState { page, is_exclusive: has('x'), is_pmd: has('H'), is_file: has('f') };
     Ok(Change { slot, range: Range { first, nr }, state })
 }
 

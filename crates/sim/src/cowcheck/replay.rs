@@ -34,11 +34,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn new(
-        program: &Program,
-        kernel: &Kernel,
-        arch: Arch,
-    ) -> Result<Self, MemoryError> {
+    pub(super) fn new(program: &Program, kernel: &Kernel, arch: Arch) -> Result<Self, MemoryError> {
         let mut rules = kernel.rules.clone();
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
@@ -49,8 +45,7 @@ impl Replay {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
         let file_bytes = FILE_PAGES * rules.page.bytes();
-        let mut memory =
-            Memory::new(rules, &Config { ram_bytes: RAM_BYTES, ..Config::new(arch) })?;
+        let mut memory = Memory::new(rules, &Config { ram_bytes: RAM_BYTES, ..Config::new(arch) })?;
         let file = memory.add_file(file_bytes, "tmpfs");
         let file = memory.open(file);
         // Page by page: shmem_enabled=never, so that the file has base pages only.

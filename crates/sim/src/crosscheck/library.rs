@@ -88,11 +88,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     Ok(1)
 }
 
-fn read_archive(
-    path: &Path,
-    file: File,
-    each: &mut Each<'_>,
-) -> Result<usize, LibraryError> {
+fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let unpacked = lzma_rust2::XzReader::new(io::BufReader::new(file), true);
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
     let mut nr = 0;

@@ -23,7 +23,7 @@ use crate::verbs::values;
 
 /// Check fork and copy-on-write against the running kernel
 ///
-/// Random programs of two to four processes - map, read, write, fork, munmap, MADV_DONTNEED,
+/// Random programs of two to four processes - map, read, write, fork, munmap, madvise,
 /// mprotect, mremap, exit - run in lock step on the kernel and in the model. After each step every
 /// page is compared: present, same or new frame, order of its folio, exclusive, shared with whom,
 /// PMD-mapped. Needs root. While it runs, per-size THP controls are set for each group of programs
@@ -148,7 +148,8 @@ impl CowArgs {
         };
         let sets = self.sets(page)?;
         let one = |seed: u64| {
-            let orders = sets[(seed as usize / GROUP) % sets.len()].clone();
+            let set = seed / GROUP as u64 % sets.len() as u64;
+            let orders = usize::try_from(set).map_or_else(|_| Vec::new(), |set| sets[set].clone());
             generate(seed, &Options { page, orders, nr_steps: usize::from(self.steps) })
         };
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())

@@ -41,7 +41,10 @@ impl Areas {
     ) -> [Option<Self>; NR_SLOTS] {
         match op {
             Op::Exit => living[slot] = None,
-            Op::Fork(child) => living[child] = living[slot].clone(),
+            Op::Fork(child) => {
+                let parent = living[slot].clone();
+                living[child] = parent;
+            }
             _ => {
                 if let Some(areas) = &mut living[slot] {
                     areas.apply(op);
