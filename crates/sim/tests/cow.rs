@@ -13,8 +13,8 @@ use largefolio_sim::kernel::Kernel;
 use rayon::prelude::*;
 
 /// Far fewer mean that archives were not found.
-const NR_PROGRAMS_MIN: usize = 1_400;
-const NR_KERNELS_MIN: usize = 5;
+const NR_PROGRAMS_MIN: usize = 1_490;
+const NR_KERNELS_MIN: usize = 7;
 
 fn recordings() -> Vec<Recording> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/cow");
