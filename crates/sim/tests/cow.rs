@@ -106,7 +106,7 @@ fn as_text(run: &Run) -> String {
     let mut lines = program.lines();
     let mut text = format!("{}\n", lines.next().unwrap());
     for line in lines {
-        text.push_str(&format!("> {line}\n0 1+2 1:2.1 x\n"));
+        text.extend(["> ", line, "\n0 1+2 1:2.1 x\n"]);
     }
     text + "end\n"
 }
