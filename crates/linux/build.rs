@@ -1,4 +1,4 @@
-//! Compiles the probe of `crosscheck` (`probe/probe.c`, no C library) for the target.
+//! Compiles the programs of `crosscheck` (`probe/{probe,cow}.c`, no C library) for the target.
 
 use std::env;
 use std::path::PathBuf;
@@ -27,13 +27,15 @@ fn main() {
         arch if is_native || arch == "x86_64" => "cc".to_owned(),
         arch => format!("{arch}-linux-gnu-gcc"),
     });
-    let out = PathBuf::from(variable("OUT_DIR")).join("probe");
-    let built =
-        Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg("../../probe/probe.c").status();
-    if !built.is_ok_and(|status| status.success()) {
-        println!(
-            "cargo::error=cannot build probe/probe.c with {compiler}; install a C compiler: apt-get install gcc"
-        );
-        exit(1);
+    for name in ["probe", "cow"] {
+        let out = PathBuf::from(variable("OUT_DIR")).join(name);
+        let source = format!("../../probe/{name}.c");
+        let built = Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg(&source).status();
+        if !built.is_ok_and(|status| status.success()) {
+            println!(
+                "cargo::error=cannot build {source} with {compiler}; install a C compiler: apt-get install gcc"
+            );
+            exit(1);
+        }
     }
 }

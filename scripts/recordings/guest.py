@@ -64,12 +64,17 @@ class Guest:
         self.modules = Modules(tree).closure(WANTED_MODULES)
         if "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
+        self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
+        self.probe = None    # what `run` starts, when not the probe of the folder
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
                  cpio_entry("sys", b"", 0o040755), cpio_entry("modules", b"", 0o040755)]
-        for name in ("init", "probe"):
-            parts.append(cpio_entry(name, (probe / name).read_bytes(), 0o100755))
+        for name, path in (("init", probe / "init"), ("probe", self.probe or probe / "probe")):
+            parts.append(cpio_entry(name, path.read_bytes(), 0o100755))
+        for name, data in self.files.items():
+            mode = 0o040755 if data is None else 0o100644
+            parts.append(cpio_entry(name, data or b"", mode))
         for name, data in self.modules.items():
             parts.append(cpio_entry(f"modules/{name}.ko", data, 0o100644))
         loads = [f"module /modules/{name}.ko" for name in self.modules]

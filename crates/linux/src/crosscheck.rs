@@ -23,11 +23,13 @@
 //!   the tracefs instance, two settings of a loop device - is put back by guards; the instance of
 //!   a process that was killed is removed by the next run.
 //! - C2: no setting of the system is changed but those of the loop device: not the caches, not
-//!   THP, not fault-around.
+//!   THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back.
 //! - C3: a recording with a lost event, or of a file that was cached, is an error and not a
 //!   recording.
 
 pub mod workloads;
+
+pub mod cow;
 
 mod device;
 mod error;

@@ -42,12 +42,12 @@ impl<R: Ram> Memory<R> {
 
     fn try_fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         let child = self.new_space();
-        let vmas = self.space(parent).vmas.clone();
+        let vmas = self.space(parent).vmas.forked();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
         self.space_mut(child).vmas = vmas;
         let copied = areas
             .iter()
-            .filter(|vma| vma.has_anon && vma.sharing == Sharing::Private)
+            .filter(|vma| vma.has_anon() && vma.sharing == Sharing::Private)
             .try_for_each(|vma| self.copy_area(parent, child, vma));
         if let Err(error) = copied {
             self.exit(child);

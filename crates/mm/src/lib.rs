@@ -7,8 +7,8 @@
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
-//! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`] [`fault`] [`map`]
-//! [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
 //! [`validate`].
 //!
 //! # Words

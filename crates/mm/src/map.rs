@@ -5,7 +5,8 @@ use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::ram::Ram;
-use crate::rules::Placement;
+use crate::rules::anon::{DropTables, Remap};
+use crate::rules::{Arch, Placement};
 use crate::space::MmId;
 use crate::units::{Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Advice, Backing, HugeAdvice, OpenId, Prot, Sharing, Vma};
@@ -118,6 +119,8 @@ pub enum Madvice {
     PopulateRead,
 }
 
+/// Leaves every flag as it is.
+const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
 /// Areas a process may have (`vm.max_map_count`, default).
 const NR_AREAS_MAX: usize = 65_530;
 /// Highest address plus one (BEHAVIOUR.md has 47- and 48-bit machines; the larger one).
@@ -151,8 +154,8 @@ impl<R: Ram> Memory<R> {
             backing = Backing::File { open, pgoff: 0 };
         }
         let advice = Advice::default();
-        let (has_anon, moved_by, is_armed) = (false, 0, false);
-        let vma = Vma { start, end, prot, sharing, backing, advice, has_anon, moved_by, is_armed };
+        let (anon, moved_by, is_armed) = (None, 0, false);
+        let vma = Vma { start, end, prot, sharing, backing, advice, anon, moved_by, is_armed };
         self.space_mut(mm).vmas.insert(vma);
         Ok(start.vaddr(page))
     }
@@ -180,11 +183,14 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
         self.change_areas(mm, (start, end), |vma| vma.prot = prot);
-        // Differs: taking all access away only write-protects here; a recorded program does not
-        // touch such pages, and its contents stay where they are, as in Linux.
-        if !prot.can_write && self.has_writable(mm, start, end) {
+        let protection = match prot {
+            Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
+            Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
+            _ => Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE },
+        };
+        if self.would_change(mm, (start, end), protection) {
             self.cut_pmds(mm, start, end);
-            self.write_protect(mm, start, end);
+            self.protect_pages(mm, (start, end), protection);
         }
         Ok(())
     }
@@ -211,11 +217,26 @@ impl<R: Ram> Memory<R> {
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.zap(mm, start, end),
+            Madvice::Dontneed => self.drop_pages(mm, start, end),
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
+    }
+
+    /// `MADV_DONTNEED`, area by area.
+    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let frees_tables = match self.rules.anon.drop_tables {
+            DropTables::Kept => false,
+            DropTables::FreedOnX86 => self.arch == Arch::X86_64,
+            DropTables::Freed => true,
+        };
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            self.zap(mm, vma.start, vma.end);
+            if frees_tables {
+                self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
+            }
+        }
     }
 
     /// Marks the pages of a range lazy-free.
@@ -272,18 +293,21 @@ impl<R: Ram> Memory<R> {
         let (new_start, new_end) = self.checked_range(to.0, to.1)?;
         let not_mapped = MapError::NotMapped(from.0.0);
         let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
-        if old_end > vma.end {
-            return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
-        }
         if old_start != new_start && old_start < new_end && new_start < old_end {
             return Err(MapError::Overlap { from: from.0.0, to: to.0.0 });
+        }
+        if old_end > vma.end {
+            if self.rules.anon.remap == Remap::OneArea || from.1 != to.1 || from.0 == to.0 {
+                return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
+            }
+            return self.move_areas(mm, (old_start, old_end), new_start);
         }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
         if vma.backing == Backing::Anon {
             // Pages keep the index they were made at; an area without any starts anew.
             let by = old_start.0.wrapping_sub(new_start.0);
-            moved.moved_by = if vma.has_anon { vma.moved_by.wrapping_add(by) } else { 0 };
+            moved.moved_by = if vma.has_anon() { vma.moved_by.wrapping_add(by) } else { 0 };
         }
         if let Backing::File { open, .. } = vma.backing {
             moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
@@ -298,6 +322,20 @@ impl<R: Ram> Memory<R> {
         }
         self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
         self.space_mut(mm).vmas.insert(moved);
+        if old_start != new_start {
+            self.free_tables(mm, old_start, old_start.plus(keep));
+        }
+        Ok(())
+    }
+
+    /// Moves every area of a range, and with it the gaps between them.
+    fn move_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), to: Vpn) -> Result<(), MapError> {
+        let page = self.rules.page;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            let len_bytes = vma.nr_pages() << page.shift();
+            let to = to.plus(vma.start.0 - start.0).vaddr(page);
+            self.mremap(mm, (vma.start.vaddr(page), len_bytes), (to, len_bytes))?;
+        }
         Ok(())
     }
 
@@ -374,16 +412,16 @@ impl<R: Ram> Memory<R> {
         Ok((start, start.plus(page.pages_in(len_bytes))))
     }
 
-    fn has_writable(&self, mm: MmId, start: Vpn, end: Vpn) -> bool {
+    fn would_change(&self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) -> bool {
         let table = &self.space(mm).table;
-        table.leaves(start, end.0 - start.0).any(|leaf| leaf.flags.contains(PteFlags::WRITABLE))
+        let mut leaves = table.leaves(start, end.0 - start.0);
+        leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
     }
 
-    fn write_protect(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+    fn protect_pages(&mut self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) {
         let nr_pages = end.0 - start.0;
-        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
         let (space, folios) = self.space_and_folios(mm);
-        space.table.protect_range(start, nr_pages, protection, |pfn| folios.span_of(pfn));
+        space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));
         self.flush(mm, start, nr_pages);
     }
 }

@@ -55,7 +55,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Frees the PTE tables that no area needs any more: those between the neighbouring areas.
-    fn free_tables(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+    pub(crate) fn free_tables(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         let space = self.space_mut(mm);
         let floor = space.vmas.last_before(start).map_or(Vpn(0), |vma| vma.end);
         let ceiling = space.vmas.first_from(end).map_or(PageTable::VPN_END, |vma| vma.start);

@@ -269,7 +269,7 @@ impl<R: Ram> Memory<R> {
             Owner::Anon { .. } if is_own && !self.cache.folios.is_exclusive(leaf_pfn) => {
                 Err(Violation::I9 { mm, vpn })
             }
-            Owner::Anon { .. } if !vma.has_anon => Err(Violation::I10 { mm, vpn }),
+            Owner::Anon { .. } if !vma.has_anon() => Err(Violation::I10 { mm, vpn }),
             Owner::Anon { index } => {
                 let expected = vma.index_of(vpn);
                 let found = index.0 + (pfn.0 - folio.pfn.0);

@@ -6,6 +6,7 @@
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.
 //! - I2: neighbours that could be one area are one area.
+//! - I3: areas of a child never have an `anon_vma` in common: fork gives each its own.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ pub struct Prot {
 }
 
 impl Prot {
+    /// Nothing is allowed.
+    pub const NONE: Self = Self { can_read: false, can_write: false, can_exec: false };
     /// Loads only.
     pub const READ: Self = Self { can_read: true, can_write: false, can_exec: false };
     /// Loads and instruction fetches.
@@ -91,6 +94,27 @@ pub enum Sharing {
     Shared,
 }
 
+/// The `anon_vma` of an area: what its anonymous pages are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnonVma {
+    /// Names it among those of the process.
+    pub id: u32,
+    /// Whether the area came by fork, and hangs in the parent's too: it takes in no neighbour that
+    /// has none.
+    pub is_inherited: bool,
+}
+
+impl AnonVma {
+    /// Whether areas with these can be one (recorded on 6.18).
+    const fn can_merge(one: Option<Self>, other: Option<Self>) -> bool {
+        match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.id == other.id,
+            (Some(own), None) | (None, Some(own)) => !own.is_inherited,
+        }
+    }
+}
+
 /// One area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -106,8 +130,8 @@ pub struct Vma {
     pub backing: Backing,
     /// Advice.
     pub advice: Advice,
-    /// Whether a store has made anonymous pages here (`anon_vma`): decides what fork copies.
-    pub has_anon: bool,
+    /// Set by the first fault that may make anonymous pages here: decides what fork copies.
+    pub anon: Option<AnonVma>,
     /// Page number at which an anonymous area was made less the one it has now, wrapping: mremap
     /// moves pages, their index stays.
     pub moved_by: u64,
@@ -116,6 +140,12 @@ pub struct Vma {
 }
 
 impl Vma {
+    /// Whether it may have anonymous pages.
+    #[must_use]
+    pub const fn has_anon(&self) -> bool {
+        self.anon.is_some()
+    }
+
     /// Pages of the area.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
@@ -155,6 +185,14 @@ impl Vma {
 
     /// Whether `next` starts where this one ends and continues it in every respect (I2).
     fn is_continued_by(&self, next: &Self) -> bool {
+        self.prot == next.prot
+            && AnonVma::can_merge(self.anon, next.anon)
+            && self.is_like_but_for_prot(next)
+    }
+
+    /// Whether `next` starts where this one ends and continues it but for its protection: two such
+    /// areas share an `anon_vma`.
+    fn is_like_but_for_prot(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
             (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,
             (Backing::File { open, .. }, Backing::File { open: next_open, pgoff }) => {
@@ -164,10 +202,8 @@ impl Vma {
         };
         is_same_backing
             && self.end == next.start
-            && self.prot == next.prot
             && self.sharing == next.sharing
             && self.advice == next.advice
-            && self.has_anon == next.has_anon
             && self.is_armed == next.is_armed
     }
 }
@@ -176,6 +212,8 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 pub struct VmaTree {
     areas: BTreeMap<Vpn, Vma>,
+    /// `anon_vma`s given out.
+    nr_anon: u32,
 }
 
 impl VmaTree {
@@ -192,12 +230,37 @@ impl VmaTree {
         vma.contains(vpn).then_some(vma)
     }
 
-    /// Notes that the area of `vpn` has anonymous pages; it may continue a neighbour then (I2).
+    /// Gives the area of `vpn` an `anon_vma`: that of a neighbour it continues, else a new one.
     pub fn mark_anon(&mut self, vpn: Vpn) {
-        let unmarked = self.find(vpn).filter(|vma| !vma.has_anon);
-        if let Some(&Vma { start, end, .. }) = unmarked {
-            self.change(start, end, |vma| vma.has_anon = true);
+        let Some(vma) = self.find(vpn).copied().filter(|vma| !vma.has_anon()) else { return };
+        let own = |vma: &Vma| vma.anon.filter(|anon| !anon.is_inherited);
+        let after = self.areas.get(&vma.end).filter(|after| vma.is_like_but_for_prot(after));
+        let before = self.last_before(vma.start).filter(|b| b.is_like_but_for_prot(&vma));
+        let anon = after.and_then(own).or_else(|| before.and_then(own));
+        let anon = anon.unwrap_or_else(|| self.new_anon(false));
+        if let Some(vma) = self.areas.get_mut(&vma.start) {
+            vma.anon = Some(anon);
         }
+    }
+
+    fn new_anon(&mut self, is_inherited: bool) -> AnonVma {
+        self.nr_anon += 1;
+        AnonVma { id: self.nr_anon, is_inherited }
+    }
+
+    /// The areas as a child gets them (I3).
+    #[must_use]
+    pub fn forked(&self) -> Self {
+        let mut child = self.clone();
+        for start in self.areas.keys() {
+            let anon = child.new_anon(true);
+            if let Some(vma) = child.areas.get_mut(start)
+                && vma.has_anon()
+            {
+                vma.anon = Some(anon);
+            }
+        }
+        child
     }
 
     /// The area nearest below `vpn` that ends at or before it.
@@ -252,7 +315,7 @@ impl VmaTree {
         if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
             && before.is_continued_by(&vma)
         {
-            vma = Vma { end: vma.end, ..*before };
+            vma = Vma { end: vma.end, anon: before.anon.or(vma.anon), ..*before };
             self.areas.remove(&start);
         }
         if let Some(after) = self.areas.get(&vma.end).copied()
@@ -260,6 +323,7 @@ impl VmaTree {
         {
             self.areas.remove(&vma.end);
             vma.end = after.end;
+            vma.anon = vma.anon.or(after.anon);
         }
         self.areas.insert(vma.start, vma);
     }

@@ -275,6 +275,10 @@ impl NaivePageTable {
             if is_whole && target.is_multiple_of(self.slot) && self.is_slot_empty(target) {
                 self.move_slot(at, target);
             } else {
+                if self.tables.contains(&(at / self.slot)) {
+                    let last = target + (slot_end.min(end) - at) - 1;
+                    self.tables.extend([target / self.slot, last / self.slot]);
+                }
                 for page in at..slot_end.min(end) {
                     self.unfold(page);
                     if let Some(pte) = self.ptes.remove(&page) {

@@ -1,5 +1,6 @@
 //! `folio crosscheck`.
 
+mod cow;
 mod live;
 mod program;
 mod record;
@@ -37,6 +38,7 @@ Examples:
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
+  sudo folio crosscheck cow --programs 2000            fork and copy-on-write
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error."
 )]
@@ -57,6 +59,7 @@ pub(crate) struct CrosscheckArgs {
 #[derive(Debug, Subcommand)]
 enum CrosscheckVerb {
     Program(program::ProgramArgs),
+    Cow(cow::CowArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -86,6 +89,7 @@ impl CrosscheckArgs {
                 live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(form, console)
             }
             Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
+            Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),
             Some(CrosscheckVerb::Record(args)) => args.plan(&command_line)?.run(),
             Some(CrosscheckVerb::Replay(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Workloads(args)) => args.run(console),

@@ -21,6 +21,12 @@ pub enum CrosscheckError {
         /// What.
         what: &'static str,
     },
+    /// The global THP setting is another.
+    #[error(
+        "programs advise their areas and need transparent_hugepage/enabled at madvise; run \
+         `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
+    )]
+    ThpNotMadvise,
     /// No tracefs in the kernel.
     #[error(
         "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \

@@ -21,9 +21,21 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe"));
 /// Between looks at the probe and at signals; the shortest workloads take some ten times as long.
 const POLL: Duration = Duration::from_millis(2);
 
+/// The program of [`super::cow`].
+const COW_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cow"));
+
 /// Writes the program to `path`.
 pub(super) fn install(path: &Path) -> io::Result<()> {
-    fs::write(path, PROGRAM)?;
+    install_program(path, PROGRAM)
+}
+
+/// Writes the program of [`super::cow`] to `path`.
+pub(super) fn install_cow(path: &Path) -> io::Result<()> {
+    install_program(path, COW_PROGRAM)
+}
+
+fn install_program(path: &Path, program: &[u8]) -> io::Result<()> {
+    fs::write(path, program)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 

@@ -71,6 +71,8 @@ impl<R: Ram> Memory<R> {
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
+        // The huge fault prepares the area for anonymous pages before it knows whether it needs any.
+        self.mark_anon(fault.mm, fault.vpn);
         self.cache.counters.nr_zero_page += 1;
         true
     }
@@ -129,8 +131,8 @@ impl<R: Ram> Memory<R> {
 
     fn huge_zero_write(&mut self, fault: &Fault) -> HugeWrite {
         let pmd = self.rules.page.pmd_order();
-        let is_allowed = self.suitable_orders(fault).contains(pmd);
-        if self.rules.anon.huge_zero_write == HugeZeroWrite::Replace && is_allowed {
+        // Whether the area may have PMD folios now is not asked again: advice can have changed.
+        if self.rules.anon.huge_zero_write == HugeZeroWrite::Replace {
             if let Some(id) = self.alloc_large(fault, Orders::NONE.with(pmd)) {
                 let first = Vpn(pmd.round_down(fault.vpn.0));
                 self.flush(fault.mm, first, pmd.nr_pages());

@@ -179,6 +179,7 @@ impl<R: Ram> Memory<R> {
         let vpn = addr.vpn(self.rules.page);
         if let Some(leaf) = self.space(mm).table.leaf(vpn)
             && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
+            && !leaf.flags.contains(PteFlags::NO_ACCESS)
         {
             let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
             return Ok(Touched { leaf, outcome: Outcome::Hit });

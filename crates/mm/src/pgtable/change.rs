@@ -258,6 +258,9 @@ impl PageTable {
         let Slot::Table(id) = part.slot else {
             panic!("PMD leaf at {} cannot move to {target}: split it first", part.vpn)
         };
+        // The target gets its tables even when no PTE moves.
+        self.table_for(target);
+        self.table_for(target.plus(part.nr() - 1));
         for by in 0..part.nr() {
             let vpn = part.vpn.plus(by);
             self.unfold_around(vpn);

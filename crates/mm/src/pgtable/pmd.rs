@@ -51,13 +51,13 @@ impl PageTable {
 
     /// Replaces the PMD leaf of the huge zero folio by PTEs of the shared zero page `zero`.
     pub fn split_zero_pmd(&mut self, vpn: Vpn, zero: Pfn) {
-        if self.clear_pmd(vpn).is_none() {
-            return;
-        }
+        let Some(leaf) = self.clear_pmd(vpn) else { return };
         let nr = self.pmd_order.nr_pages();
         let id = self.tables.alloc();
         self.directory.set(self.slot_nr(vpn), Slot::Table(id));
-        let pte = Pte::new(zero, PteFlags::YOUNG | PteFlags::SPECIAL);
+        let is_closed = leaf.flags.contains(PteFlags::NO_ACCESS);
+        let closed = if is_closed { PteFlags::NO_ACCESS } else { PteFlags::NONE };
+        let pte = Pte::new(zero, PteFlags::YOUNG | PteFlags::SPECIAL | closed);
         self.tables.fill(id, 0, (0..nr).map(|_| pte));
         self.stats.nr_ptes += nr;
     }

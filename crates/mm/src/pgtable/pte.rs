@@ -3,10 +3,10 @@
 //! ```text
 //!  63                                   8 7     6     5    4     3     2     1     0
 //! +--------------------------------------+-+-----+----+-----+-----+-----+-----+-----+
-//! |                 pfn                  |-|TABLE|CONT|SPECL|YOUNG|DIRTY|WRITE|PRSNT|
+//! |                 pfn                  |N|TABLE|CONT|SPECL|YOUNG|DIRTY|WRITE|PRSNT|
 //! +--------------------------------------+-+-----+----+-----+-----+-----+-----+-----+
 //! ```
-//! `TABLE` appears in PMD slots only, `CONT` in PTEs only. The all-zero word is "none".
+//! `N` is `NO_ACCESS`. `TABLE` appears in PMD slots only, `CONT` in PTEs only. The all-zero word is "none".
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -28,10 +28,13 @@ impl PteFlags {
     pub const YOUNG: Self = Self(1 << 3);
     /// Not a page of a folio the rmap knows (the shared zero page): never folded, never batched.
     pub const SPECIAL: Self = Self(1 << 4);
+    /// Nothing may touch the page (`PROT_NONE`); it stays where it is.
+    pub const NO_ACCESS: Self = Self(1 << 7);
     /// Accessed and dirty: what C.1 ignores when it compares the entries of a block.
     pub const ACCESSED_DIRTY: Self = Self(Self::YOUNG.0 | Self::DIRTY.0);
 
-    const ALL: u8 = Self::WRITABLE.0 | Self::DIRTY.0 | Self::YOUNG.0 | Self::SPECIAL.0;
+    const ALL: u8 =
+        Self::WRITABLE.0 | Self::DIRTY.0 | Self::YOUNG.0 | Self::SPECIAL.0 | Self::NO_ACCESS.0;
 
     /// Whether every flag of `flags` is set.
     #[must_use]

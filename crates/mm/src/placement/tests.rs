@@ -14,7 +14,7 @@ fn area(start: u64, end: u64) -> Vma {
         sharing: Sharing::Private,
         backing: Backing::Anon,
         advice: Advice::default(),
-        has_anon: false,
+        anon: None,
         moved_by: 0,
         is_armed: false,
     }

@@ -49,6 +49,12 @@ pub struct AnonRules {
     pub batching: Batching,
     /// Whether a page of a large folio has a mapping count of its own.
     pub mapcount: Mapcount,
+    /// What `MADV_DONTNEED` does with a PTE table that it empties.
+    pub drop_tables: DropTables,
+    /// What mremap moves at once.
+    pub remap: Remap,
+    /// The exclusive bit that pagemap shows for pages of a PMD entry.
+    pub pmd_exclusive: PmdExclusive,
     /// How truncation and hole punch split a folio.
     pub truncate_split: TruncateSplit,
     /// What truncation does with a folio that cannot be split.
@@ -181,6 +187,39 @@ pub enum Mapcount {
     PerFolio,
 }
 
+/// `MADV_DONTNEED` over the whole span of a PTE table: without the table, the next touch can map
+/// a PMD folio again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropTables {
+    /// The empty table stays until munmap.
+    Kept,
+    /// It is freed on x86-64, kept elsewhere.
+    FreedOnX86,
+    /// It is freed.
+    Freed,
+}
+
+/// What one mremap to a fixed address moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remap {
+    /// \[..6.16\] pages of one area.
+    OneArea,
+    /// \[6.17+\] areas one after the other, if the size stays.
+    ManyAreas,
+}
+
+/// Which page decides the exclusive bit (56) of the pagemap entries of a PMD mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PmdExclusive {
+    /// \[..6.14\] each page its own.
+    EachPage,
+    /// \[6.15+\] the first one all of them.
+    FirstPage,
+}
+
 /// G.3: how a folio is split that truncation or a hole cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -280,6 +319,9 @@ impl AnonRules {
             reuse: Reuse::Tracked,
             batching: Batching::Folio,
             mapcount: Mapcount::PerPage,
+            drop_tables: DropTables::FreedOnX86,
+            remap: Remap::ManyAreas,
+            pmd_exclusive: PmdExclusive::FirstPage,
             truncate_split: TruncateSplit::NonUniform,
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,

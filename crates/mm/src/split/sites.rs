@@ -47,7 +47,7 @@ impl<R: Ram> Memory<R> {
     /// Whether an area can map pages of `file`, or anonymous pages.
     fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
         match (file, vma.backing) {
-            (None, _) => vma.has_anon,
+            (None, _) => vma.has_anon(),
             (Some(_), Backing::Anon) => false,
             (Some(file), Backing::File { open, .. }) => self.open_file(open).mapping == file,
         }

@@ -11,7 +11,6 @@ struct Page {
     sharing: Sharing,
     file: Option<(OpenId, u64)>,
     advice: Advice,
-    has_anon: bool,
 }
 
 fn page_of(vma: &Vma, vpn: Vpn) -> Page {
@@ -19,8 +18,8 @@ fn page_of(vma: &Vma, vpn: Vpn) -> Page {
         Backing::Anon => None,
         Backing::File { open, .. } => Some((open, vma.index_of(vpn))),
     };
-    let Vma { prot, sharing, advice, has_anon, .. } = *vma;
-    Page { prot, sharing, file, advice, has_anon }
+    let Vma { prot, sharing, advice, .. } = *vma;
+    Page { prot, sharing, file, advice }
 }
 
 /// The tree and a map of single pages.
@@ -56,13 +55,10 @@ impl Pair {
         }
     }
 
-    /// A store: the whole area gets anonymous pages.
+    /// A store: the whole area can have anonymous pages.
     fn mark_anon(&mut self, vpn: Vpn) {
-        let Some(area) = self.tree.find(vpn).copied() else { return };
         self.tree.mark_anon(vpn);
-        for (_, page) in self.pages.range_mut(area.start.0..area.end.0) {
-            page.has_anon = true;
-        }
+        assert!(self.tree.find(vpn).is_none_or(Vma::has_anon));
     }
 
     fn compare(&self) {
@@ -71,7 +67,8 @@ impl Pair {
             let found = self.tree.find(Vpn(vpn)).map(|vma| page_of(vma, Vpn(vpn)));
             assert_eq!(found, self.pages.get(&vpn).copied(), "page {vpn}");
         }
-        // I2: an area ends where its pages stop to continue each other.
+        // I2: an area ends where its pages stop to continue each other, or where the next one has
+        // another `anon_vma`.
         let continues = |at: u64| {
             let (Some(a), Some(b)) = (self.pages.get(&at), self.pages.get(&(at + 1))) else {
                 return false;
@@ -79,7 +76,9 @@ impl Pair {
             let next = |(open, index): (OpenId, u64)| (open, index + 1);
             Page { file: a.file.map(next), ..*a } == *b
         };
-        let nr_borders = self.pages.keys().filter(|&&vpn| !continues(vpn)).count();
+        let anon = |at: u64| self.tree.find(Vpn(at)).and_then(|vma| vma.anon);
+        let is_border = |at: u64| !continues(at) || anon(at) != anon(at + 1);
+        let nr_borders = self.pages.keys().filter(|&&vpn| is_border(vpn)).count();
         assert_eq!(self.tree.len(), nr_borders);
     }
 }
@@ -117,7 +116,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         sharing,
         backing,
         advice: Advice::default(),
-        has_anon: false,
+        anon: None,
         moved_by: 0,
         is_armed: false,
     }
@@ -159,4 +158,29 @@ fn an_overlap_is_a_programmer_error() {
     let mut tree = VmaTree::new();
     tree.insert(vma(10, 20, 0, 0));
     tree.insert(vma(29, 2, 0, 0));
+}
+
+#[test]
+fn an_area_without_anonymous_pages_joins_one_that_has() {
+    let mut tree = VmaTree::new();
+    tree.insert(vma(0, 10, 0, 0));
+    tree.mark_anon(Vpn(3));
+    tree.insert(vma(10, 10, 0, 0));
+    assert_eq!(tree.len(), 1);
+    assert!(tree.find(Vpn(15)).unwrap().has_anon());
+}
+
+#[test]
+fn areas_of_a_child_stay_apart_i3() {
+    let mut parent = VmaTree::new();
+    parent.insert(vma(0, 10, 0, 0));
+    parent.mark_anon(Vpn(3));
+    let close = |vma: &mut Vma| vma.prot = Prot::NONE;
+    let open = |vma: &mut Vma| vma.prot = Prot::READ;
+    parent.change(Vpn(5), Vpn(10), close);
+    let mut child = parent.forked();
+    parent.change(Vpn(5), Vpn(10), open);
+    child.change(Vpn(5), Vpn(10), open);
+    child.insert(vma(10, 10, 0, 0));
+    assert_eq!((parent.len(), child.len()), (1, 3));
 }

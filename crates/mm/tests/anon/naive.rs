@@ -118,6 +118,16 @@ impl Naive {
 
     pub(crate) fn remap(&mut self, nr: usize, (at, old): (u64, u64), (to, new): (u64, u64)) {
         let keep = old.min(new);
+        let pages = self.process(nr);
+        if (at..at + keep).any(|page| !pages.contains_key(&page)) {
+            // Areas move one after the other; what lies between them is not touched.
+            for page in 0..keep {
+                if let Some(moved) = self.process(nr).remove(&(at + page)) {
+                    self.process(nr).insert(to + page, moved);
+                }
+            }
+            return;
+        }
         let first = self.page(nr, at).unwrap().clone();
         let moved: Vec<Page> =
             (at..at + keep).map(|page| self.process(nr).remove(&page).unwrap()).collect();

@@ -27,6 +27,9 @@ pub enum LibraryError {
     /// A recording that is not of the format.
     #[error(transparent)]
     Parse(#[from] ParseError),
+    /// The same for programs of a few processes.
+    #[error(transparent)]
+    ParseCow(#[from] crate::cowcheck::ParseError),
     /// A recording too large to be one.
     #[error("{0}: more than {max} MiB is no recording", max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
@@ -41,6 +44,20 @@ pub enum LibraryError {
 /// # Errors
 /// What cannot be read or is not of the format; nothing is skipped silently.
 pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), LibraryError> {
+    read_texts(path, &mut |name, text| {
+        each(Recording::parse(name, text)?);
+        Ok(())
+    })
+}
+
+/// A folder of recordings of another kind ([`crate::cowcheck`]), passed over in a folder.
+const OTHER_KIND: &str = "cow";
+
+/// What is done with a name and a text.
+type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
+
+/// Calls `each` with the name and the text of every recording of `path`.
+pub(crate) fn read_texts(path: &Path, each: &mut Each<'_>) -> Result<(), LibraryError> {
     if read_path(path, each)? == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
 }
 
@@ -49,7 +66,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
 }
 
 /// Number of recordings.
-fn read_path(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<usize, LibraryError> {
+fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(failed(path))?;
         let mut paths: Vec<PathBuf> = entries
@@ -57,7 +74,8 @@ fn read_path(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<usize, Libr
             .collect::<Result<_, _>>()
             .map_err(failed(path))?;
         paths.sort();
-        let is_one = |path: &&PathBuf| path.is_dir() || is_text(path) || is_archive(path);
+        let is_folder = |path: &PathBuf| path.is_dir() && !path.ends_with(OTHER_KIND);
+        let is_one = |path: &&PathBuf| is_folder(path) || is_text(path) || is_archive(path);
         return paths.iter().filter(is_one).map(|path| read_path(path, each)).sum();
     }
     let file = File::open(path).map_err(failed(path))?;
@@ -66,15 +84,11 @@ fn read_path(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<usize, Libr
     }
     let name = short_name(path);
     let text = text_of(&name, file).map_err(|e| e.at(path))?;
-    each(Recording::parse(&name, &text)?);
+    each(&name, &text)?;
     Ok(1)
 }
 
-fn read_archive(
-    path: &Path,
-    file: File,
-    each: &mut dyn FnMut(Recording),
-) -> Result<usize, LibraryError> {
+fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let unpacked = lzma_rust2::XzReader::new(io::BufReader::new(file), true);
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
     let mut nr = 0;
@@ -86,7 +100,7 @@ fn read_archive(
         }
         let name = short_name(&inner);
         let text = text_of(&name, entry).map_err(|e| e.at(path))?;
-        each(Recording::parse(&name, &text)?);
+        each(&name, &text)?;
         nr += 1;
     }
     Ok(nr)

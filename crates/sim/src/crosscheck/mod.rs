@@ -28,6 +28,7 @@ mod replay;
 mod summary;
 
 pub use compare::{Aspect, Difference, Verdict, check};
+pub(crate) use library::read_texts;
 pub use library::{LibraryError, read_all};
 pub use parse::ParseError;
 pub use recording::{

@@ -1,0 +1,269 @@
+//! `folio crosscheck cow`: random programs of a few processes on the running kernel.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use largefolio_linux::crosscheck::Facts;
+use largefolio_linux::crosscheck::cow::CowRecorder;
+use largefolio_mm::units::{Order, PageSize};
+use largefolio_sim::cowcheck::{
+    Options, Program, Recording, Run, Verdict, arch_of, check, generate, kernel_of,
+};
+use largefolio_sim::kernel::Kernel;
+use serde::Serialize;
+
+use super::RulesArgs;
+use super::live::{interrupted, keep_text};
+use super::select::as_root;
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values;
+
+/// Check fork and copy-on-write against the running kernel
+///
+/// Random programs of two to four processes - map, read, write, fork, munmap, madvise,
+/// mprotect, mremap, exit - run in lock step on the kernel and in the model. After each step every
+/// page is compared: present, same or new frame, order of its folio, exclusive, shared with whom,
+/// PMD-mapped. Needs root. While it runs, per-size THP controls are set for each group of programs
+/// and khugepaged sleeps; both are put back.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio crosscheck cow                            400 programs of eight sets of sizes
+  sudo folio crosscheck cow --programs 10000 --seed 7
+  sudo folio crosscheck cow --sizes 64K,2M --json
+  sudo folio crosscheck cow --from mine.txt            programs of your own
+  folio crosscheck cow --programs 10 --sizes 64K --print > mine.txt
+
+Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+pub(super) struct CowArgs {
+    /// Programs to make
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    programs: u64,
+    /// Seed of the first program; the others follow
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Folio sizes to enable; the base page alone: none [default: eight sets in turn]
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = values::size)]
+    sizes: Vec<u64>,
+    /// Steps of each program
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    /// Run the programs of a file instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "sizes", "steps"])]
+    from: Option<PathBuf>,
+    /// Print the programs and run nothing; needs no root
+    #[arg(long)]
+    print: bool,
+    /// Directory to keep the recordings in
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    #[command(flatten)]
+    rules: RulesArgs,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Programs per run of the probe: what is lost to a signal, and the memory of a recording.
+const GROUP: usize = 100;
+/// A program that differs is run again: what is no rule's - a page that was migrated, memory that
+/// was reclaimed - does not come twice.
+const NR_RUNS: usize = 3;
+/// Differing programs that are printed.
+const NR_SHOWN: usize = 12;
+
+/// The result.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
+    kernel: String,
+    rules: String,
+    nr_programs: usize,
+    nr_equal: usize,
+    /// Programs that differed once and not again, with the events the kernel counted meanwhile.
+    not_repeated: Vec<Verdict>,
+    nr_steps: usize,
+    /// Pages compared over all steps.
+    nr_pages: u64,
+    /// Pages that got a new frame.
+    nr_new_frames: u64,
+    different: Vec<Verdict>,
+}
+
+impl CowArgs {
+    /// Runs the programs and compares.
+    pub(super) fn run(self, command_line: &[String], console: &mut Console) -> Result<Exit> {
+        let facts = Facts::of_host();
+        let programs = self.all_programs(&facts)?;
+        if self.print {
+            let text: String = programs.iter().map(Program::to_string).collect();
+            console.deliver(text.as_bytes(), None)?;
+            return Ok(Exit::Done);
+        }
+        if let Some(keep) = &self.keep {
+            fs::create_dir_all(keep).with_context(|| {
+                format!("cannot make {}; choose another --keep", keep.display())
+            })?;
+        }
+        let kernel = self.rules.kernel()?;
+        let recorder = CowRecorder::new(&facts, &as_root(command_line))?;
+        let mut report = Report {
+            schema_version: 1,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: command_line.to_vec(),
+            kernel: facts.release,
+            nr_programs: programs.len(),
+            ..Report::default()
+        };
+        let check = Check { recorder, kernel, keep: self.keep };
+        let bar = console::counter(programs.len() as u64, "checking");
+        for group in groups(&programs) {
+            if let Err(error) = check.group(group, &mut report) {
+                bar.finish_and_clear();
+                return interrupted(error);
+            }
+            bar.inc(group.len() as u64);
+        }
+        bar.finish_and_clear();
+        let text = if self.json { serde_json::to_string_pretty(&report)? } else { text(&report) };
+        console.deliver(format!("{}\n", text.trim_end()).as_bytes(), None)?;
+        Ok(if report.different.is_empty() { Exit::Done } else { Exit::No })
+    }
+
+    fn all_programs(&self, facts: &Facts) -> Result<Vec<Program>> {
+        if let Some(path) = &self.from {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            return Ok(Program::all_of(&text)?);
+        }
+        let page = match facts.page_bytes >> 10 {
+            4 => PageSize::K4,
+            16 => PageSize::K16,
+            _ => PageSize::K64,
+        };
+        let sets = self.sets(page)?;
+        let one = |seed: u64| {
+            let set = seed / GROUP as u64 % sets.len() as u64;
+            let orders = usize::try_from(set).map_or_else(|_| Vec::new(), |set| sets[set].clone());
+            generate(seed, &Options { page, orders, nr_steps: usize::from(self.steps) })
+        };
+        Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
+    }
+
+    /// Sets of orders to enable.
+    fn sets(&self, page: PageSize) -> Result<Vec<Vec<Order>>> {
+        let pmd = page.pmd_order();
+        if self.sizes.is_empty() {
+            let below = |first: u8| (first..pmd.get()).map(Order::new).collect::<Vec<_>>();
+            let all = below(2).into_iter().chain([pmd]).collect();
+            let order = Order::new;
+            return Ok(vec![
+                Vec::new(),
+                vec![order(2)],
+                vec![order(4)],
+                vec![order(3), order(5)],
+                below(2),
+                vec![pmd],
+                vec![order(4), pmd],
+                all,
+            ]);
+        }
+        let mut orders = Vec::new();
+        for &bytes in self.sizes.iter().filter(|&&bytes| bytes != page.bytes()) {
+            let order = page.order_of_bytes(bytes);
+            if page.bytes() << order.get() != bytes || order.get() < 2 || order > pmd {
+                let (least, most) = (page.bytes() >> 8, page.bytes() << pmd.get() >> 10);
+                bail!("{}K is no folio size of this kernel: {least}K to {most}K", bytes >> 10);
+            }
+            orders.push(order);
+        }
+        Ok(vec![orders])
+    }
+}
+
+/// Neighbouring programs that want the same sizes, [`GROUP`] at most.
+fn groups(programs: &[Program]) -> impl Iterator<Item = &[Program]> {
+    programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
+}
+
+struct Check {
+    recorder: CowRecorder,
+    kernel: Option<Kernel>,
+    keep: Option<PathBuf>,
+}
+
+impl Check {
+    fn group(&self, programs: &[Program], report: &mut Report) -> Result<()> {
+        let (mut found, text) = self.once(programs, report)?;
+        if let (Some(keep), Some(first)) = (&self.keep, programs.first()) {
+            keep_text(keep, &format!("cow_{}", first.seed), &text)?;
+        }
+        for (verdict, program) in found.iter_mut().zip(programs) {
+            let mut earlier = None;
+            for _ in 1..NR_RUNS {
+                if verdict.is_equal() {
+                    break;
+                }
+                let again = self.once(std::slice::from_ref(program), report)?.0.pop();
+                let Some(again) = again else { break };
+                earlier = Some(std::mem::replace(verdict, again));
+            }
+            report.take(verdict.clone(), earlier);
+        }
+        Ok(())
+    }
+
+    fn once(&self, programs: &[Program], report: &mut Report) -> Result<(Vec<Verdict>, String)> {
+        let text: String = programs.iter().map(Program::to_string).collect();
+        let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
+        let text = self.recorder.record(&text, sizes)?;
+        let recording = Recording::parse("live", &text)?;
+        let kernel = match &self.kernel {
+            Some(kernel) => kernel.clone(),
+            None => kernel_of(&recording)?,
+        };
+        report.rules.clone_from(&kernel.name);
+        let one = |run: &Run| check(run, &kernel, arch_of(&recording));
+        let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
+        Ok((verdicts, text))
+    }
+}
+
+impl Report {
+    fn take(&mut self, verdict: Verdict, earlier: Option<Verdict>) {
+        self.nr_steps += verdict.nr_steps;
+        self.nr_pages += verdict.nr_pages;
+        self.nr_new_frames += verdict.nr_new_frames;
+        if verdict.is_equal() {
+            self.nr_equal += 1;
+            self.not_repeated.extend(earlier);
+        } else {
+            self.different.push(verdict);
+        }
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = vec![
+        format!("kernel {}, rules {}", report.kernel, report.rules),
+        format!(
+            "{} programs, {} steps, {} mapped pages compared, {} new frames",
+            report.nr_programs, report.nr_steps, report.nr_pages, report.nr_new_frames
+        ),
+    ];
+    if !report.not_repeated.is_empty() {
+        lines.push(format!("{} differed once and not again", report.not_repeated.len()));
+    }
+    lines.extend(report.different.iter().take(NR_SHOWN).map(|verdict| format!("\n{verdict}")));
+    let nr = report.different.len();
+    lines.push(match nr {
+        0 => format!("kernel and model agree in all {} programs", report.nr_programs),
+        _ => format!("\nkernel and model differ in {nr} of {} programs", report.nr_programs),
+    });
+    lines.join("\n")
+}

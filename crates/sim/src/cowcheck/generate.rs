@@ -1,0 +1,228 @@
+//! Random programs: the same seed and options give the same text.
+//!
+//! Ranges and pages are not uniform. What decides a copy lies at the borders of folio-sized blocks:
+//! whole blocks, all of a block but one page, its first and last page.
+
+mod areas;
+
+use largefolio_mm::units::{Order, PageSize};
+use largefolio_trace::generate::Rng;
+
+use super::program::{Access, Advice, NR_SLOTS, Op, Program, Range, Source, Step};
+use areas::{Area, Areas};
+
+/// What programs to make.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Base page.
+    pub page: PageSize,
+    /// Orders that are enabled for advised areas.
+    pub orders: Vec<Order>,
+    /// Steps of each program.
+    pub nr_steps: usize,
+}
+
+/// Pages of a window without PMD-sized folios.
+const SMALL_WINDOW_PAGES: u64 = 128;
+
+/// Makes the program of `seed`.
+///
+/// ```
+/// use largefolio_mm::units::{Order, PageSize};
+/// use largefolio_sim::cowcheck::{Options, generate};
+/// let options = Options { page: PageSize::K4, orders: vec![Order::new(4)], nr_steps: 40 };
+/// let program = generate(7, &options);
+/// assert_eq!(program, generate(7, &options));
+/// assert_eq!(program.sizes_kib, [64]);
+/// assert_eq!(program.to_string().lines().count(), 41);
+/// ```
+#[must_use]
+pub fn generate(seed: u64, options: &Options) -> Program {
+    let mut generator = Generator::new(seed, options);
+    generator.map_first_areas();
+    while generator.program.steps.len() < options.nr_steps {
+        generator.step();
+    }
+    generator.program
+}
+
+struct Generator {
+    rng: Rng,
+    orders: Vec<Order>,
+    nr_processes: usize,
+    /// Areas of each living process.
+    living: [Option<Areas>; NR_SLOTS],
+    program: Program,
+}
+
+impl Generator {
+    fn new(seed: u64, options: &Options) -> Self {
+        let Options { page, orders, .. } = options;
+        let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
+        let nr_pages = if highest == page.pmd_order() {
+            highest.nr_pages() * 5 / 2
+        } else {
+            (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
+        };
+        let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
+        let program = Program { seed, nr_pages, sizes_kib, steps: Vec::new() };
+        let mut rng = Rng::new(seed);
+        let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
+        let mut living = [const { None }; NR_SLOTS];
+        living[0] = Some(Areas::new(nr_pages));
+        // Blocks that no size is enabled for: neighbours of two and four pages.
+        let mut orders = orders.clone();
+        orders.extend([Order::new(1), Order::new(2)]);
+        Self { rng, orders, nr_processes, living, program }
+    }
+
+    fn chance(&mut self, per_cent: u64) -> bool {
+        self.rng.below(100) < per_cent
+    }
+
+    fn emit(&mut self, slot: usize, op: Op) {
+        self.program.steps.push(Step { slot, op });
+        self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
+    }
+
+    /// One to three areas of the first process.
+    fn map_first_areas(&mut self) {
+        for _ in 0..=self.rng.below(3) {
+            self.map(0);
+        }
+        if self.program.steps.is_empty() {
+            let range = Range { first: 0, nr: self.program.nr_pages };
+            self.emit(0, Op::Map(range, Source::Anon, Advice::Huge));
+        }
+    }
+
+    fn step(&mut self) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        match self.rng.below(100) {
+            0..40 => self.touch(slot),
+            40..51 => self.fork(slot, alive.len()),
+            51..57 if alive.len() > 1 => self.emit(slot, Op::Exit),
+            57..67 => self.on_range(slot, |_, range| Op::Unmap(range)),
+            67..77 => self.on_range(slot, |_, range| Op::Drop(range)),
+            77..84 => self.on_range(slot, |rng, range| {
+                let access = [Access::Read, Access::ReadWrite, Access::ReadWrite, Access::None];
+                Op::Protect(range, access[rng.below(4) as usize])
+            }),
+            84..87 => self.on_range(slot, |rng, range| {
+                Op::Advise(range, [Advice::Huge, Advice::Nohuge][rng.below(2) as usize])
+            }),
+            87..94 => self.remap(slot),
+            _ => self.map(slot),
+        }
+    }
+
+    /// A free range becomes an area.
+    fn map(&mut self, slot: usize) {
+        let Some(areas) = &self.living[slot] else { return };
+        let free = areas.free_runs();
+        if free.is_empty() {
+            return;
+        }
+        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
+        let source = if self.chance(12) { Source::File } else { Source::Anon };
+        if source == Source::File {
+            range.nr = range.nr.min(super::program::FILE_PAGES / 2);
+        }
+        let advice = match self.rng.below(10) {
+            0 => Advice::None,
+            1 => Advice::Nohuge,
+            _ => Advice::Huge,
+        };
+        self.emit(slot, Op::Map(range, source, advice));
+    }
+
+    fn touch(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let first = self.page_of(area.range);
+        let longest = (area.range.end() - first).min(16);
+        let nr = if self.chance(20) { 1 + self.rng.below(longest) } else { 1 };
+        let range = Range { first, nr };
+        let op = if self.chance(15) { Op::Read(range) } else { Op::Write(range) };
+        self.emit(slot, op);
+    }
+
+    fn fork(&mut self, slot: usize, nr_alive: usize) {
+        let free = self.living.iter().position(Option::is_none);
+        if let Some(child) = free.filter(|_| nr_alive < self.nr_processes) {
+            self.emit(slot, Op::Fork(child));
+        }
+    }
+
+    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, Range) -> Op) {
+        let Some(area) = self.some_area(slot) else { return };
+        let range = self.part_of(area.range);
+        let op = op(&mut self.rng, range);
+        self.emit(slot, op);
+    }
+
+    fn remap(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let range = self.part_of(area.range);
+        let mut to = self.rng.below(self.program.nr_pages - range.nr + 1);
+        if self.chance(60) {
+            // To the same place in another block: folios and PMD entries can move whole.
+            let nr = self.some_order().nr_pages();
+            to = to / nr * nr + range.first % nr;
+        }
+        let overlaps = to < range.end() && range.first < to + range.nr;
+        if !overlaps && to + range.nr <= self.program.nr_pages {
+            self.emit(slot, Op::Remap(range, to));
+        }
+    }
+
+    fn some_area(&mut self, slot: usize) -> Option<Area> {
+        let areas = self.living[slot].as_ref()?.runs();
+        let nr_pages = areas.iter().map(|area| area.range.nr).sum();
+        let mut at = self.rng.below(nr_pages);
+        areas.into_iter().find(|area| {
+            let is_here = at < area.range.nr;
+            at = at.saturating_sub(area.range.nr);
+            is_here
+        })
+    }
+
+    fn some_order(&mut self) -> Order {
+        self.orders[self.rng.below(self.orders.len() as u64) as usize]
+    }
+
+    /// A block around a random page of `range`, as far as it lies in it.
+    fn block_of(&mut self, range: Range) -> Range {
+        let order = self.some_order();
+        let page = range.first + self.rng.below(range.nr);
+        let first = order.round_down(page).max(range.first);
+        let end = (order.round_down(page) + order.nr_pages()).min(range.end());
+        Range { first, nr: end - first }
+    }
+
+    fn page_of(&mut self, range: Range) -> u64 {
+        let block = self.block_of(range);
+        match self.rng.below(4) {
+            0 => block.first,
+            1 => block.end() - 1,
+            _ => block.first + self.rng.below(block.nr.min(12)),
+        }
+    }
+
+    fn part_of(&mut self, range: Range) -> Range {
+        let block = self.block_of(range);
+        let whole = if self.chance(40) { range } else { block };
+        let Range { first, nr } = whole;
+        match self.rng.below(6) {
+            0 if nr > 1 => Range { first, nr: nr - 1 },
+            1 if nr > 1 => Range { first: first + 1, nr: nr - 1 },
+            2 => Range { first: self.page_of(whole), nr: 1 },
+            3 => {
+                let from = self.rng.below(nr);
+                Range { first: first + from, nr: 1 + self.rng.below(nr - from) }
+            }
+            _ => whole,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the generator knows of a process: which pages are mapped, and which of them look alike.
+//!
+//! Enough to make operations that mostly succeed; the kernel's own areas may be merged or split
+//! where this has one kind of page.
+
+use super::super::program::{Access, Advice, NR_SLOTS, Op, Range, Source};
+
+/// Pages that are alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) range: Range,
+}
+
+/// What is known of one page; equal neighbours are one area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    /// Which mapping or move it came from.
+    origin: u32,
+    source: Source,
+    advice: Advice,
+    access: Access,
+}
+
+/// The areas of one process.
+#[derive(Clone, Debug)]
+pub(super) struct Areas {
+    pages: Vec<Option<Kind>>,
+    nr_origins: u32,
+}
+
+impl Areas {
+    pub(super) fn new(nr_pages: u64) -> Self {
+        Self { pages: vec![None; nr_pages as usize], nr_origins: 0 }
+    }
+
+    /// The processes after an operation of `slot`.
+    pub(super) fn after(
+        mut living: [Option<Self>; NR_SLOTS],
+        slot: usize,
+        op: Op,
+    ) -> [Option<Self>; NR_SLOTS] {
+        match op {
+            Op::Exit => living[slot] = None,
+            Op::Fork(child) => {
+                let parent = living[slot].clone();
+                living[child] = parent;
+            }
+            _ => {
+                if let Some(areas) = &mut living[slot] {
+                    areas.apply(op);
+                }
+            }
+        }
+        living
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Map(range, source, advice) => {
+                let origin = self.next_origin();
+                let kind = Kind { origin, source, advice, access: Access::ReadWrite };
+                self.part(range).fill(Some(kind));
+            }
+            Op::Unmap(range) => self.part(range).fill(None),
+            Op::Protect(range, access) => {
+                self.part(range).iter_mut().flatten().for_each(|kind| kind.access = access);
+            }
+            Op::Advise(range, advice) => {
+                self.part(range).iter_mut().flatten().for_each(|kind| kind.advice = advice);
+            }
+            Op::Remap(range, to) => {
+                let origin = self.next_origin();
+                let moved: Vec<_> = self.part(range).to_vec();
+                self.part(range).fill(None);
+                let target = self.part(Range { first: to, nr: range.nr });
+                target.copy_from_slice(&moved);
+                target.iter_mut().flatten().for_each(|kind| kind.origin = origin);
+            }
+            Op::Read(_) | Op::Write(_) | Op::Drop(_) | Op::Fork(_) | Op::Exit => {}
+        }
+    }
+
+    fn next_origin(&mut self) -> u32 {
+        self.nr_origins += 1;
+        self.nr_origins
+    }
+
+    fn part(&mut self, range: Range) -> &mut [Option<Kind>] {
+        &mut self.pages[range.first as usize..range.end() as usize]
+    }
+
+    /// Runs of mapped pages that are alike.
+    pub(super) fn runs(&self) -> Vec<Area> {
+        self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| Area { range }).collect()
+    }
+
+    /// Runs of pages that are not mapped.
+    pub(super) fn free_runs(&self) -> Vec<Range> {
+        self.chunks().filter(|(_, kind)| kind.is_none()).map(|(range, _)| range).collect()
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = (Range, Option<Kind>)> {
+        let mut first = 0;
+        self.pages.chunk_by(|a, b| a == b).map(move |chunk| {
+            let range = Range { first, nr: chunk.len() as u64 };
+            first = range.end();
+            (range, chunk[0])
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! A program running in the memory manager.
+
+use largefolio_mm::fault;
+use largefolio_mm::folio::FolioId;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
+use largefolio_mm::rules::Arch;
+use largefolio_mm::rules::anon::{PmdExclusive, SizeMode};
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::{Vaddr, Vpn};
+use largefolio_mm::validate::Violation;
+use largefolio_mm::vma::{OpenId, Prot};
+
+use super::program::{Access, Advice, FILE_PAGES, NR_SLOTS, Op, Program, Range, Source, Step};
+use super::world::{Page, PageState, World};
+use crate::kernel::Kernel;
+
+/// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
+const BASE: u64 = 0x4000_0000_0000;
+/// Memory of the model: no program fills it.
+const RAM_BYTES: u64 = 4 << 30;
+/// What the kernel answers to an access that may not be, or to a move of what is not one area.
+const EFAULT: u32 = 14;
+/// Error of any other refusal.
+const EINVAL: u32 = 22;
+
+/// The model in the middle of a program.
+pub(super) struct Replay {
+    memory: Memory,
+    file: OpenId,
+    slots: [Option<MmId>; NR_SLOTS],
+    nr_pages: u64,
+}
+
+impl Replay {
+    pub(super) fn new(program: &Program, kernel: &Kernel, arch: Arch) -> Result<Self, MemoryError> {
+        let mut rules = kernel.rules.clone();
+        for kib in &program.sizes_kib {
+            rules.anon.set_size(kib << 10, SizeMode::Madvise);
+        }
+        // The size that inherits the global setting is never enabled otherwise.
+        let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
+        if !program.sizes_kib.contains(&pmd_kib) {
+            rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
+        }
+        let file_bytes = FILE_PAGES * rules.page.bytes();
+        let mut memory = Memory::new(rules, &Config { ram_bytes: RAM_BYTES, ..Config::new(arch) })?;
+        let file = memory.add_file(file_bytes, "tmpfs");
+        let file = memory.open(file);
+        // Page by page: shmem_enabled=never, so that the file has base pages only.
+        let page = memory.rules.page.bytes();
+        for index in 0..FILE_PAGES {
+            let written = memory.pwrite(file, index * page, page);
+            debug_assert!(written.is_ok(), "the file is small");
+        }
+        let first = memory.new_space();
+        let slots = [Some(first), None, None, None];
+        Ok(Self { memory, file, slots, nr_pages: program.nr_pages })
+    }
+
+    /// The address of a range, and its length in bytes.
+    fn bytes(&self, range: Range) -> (Vaddr, u64) {
+        let page = self.memory.rules.page.bytes();
+        (Vaddr(BASE + range.first * page), range.nr * page)
+    }
+
+    /// Does a step; an error as the kernel's error number.
+    pub(super) fn step(&mut self, step: &Step) -> Result<(), u32> {
+        let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        match step.op {
+            Op::Read(range) => self.touch(mm, range, fault::Access::Read),
+            Op::Write(range) => self.touch(mm, range, fault::Access::Write),
+            Op::Fork(child) => {
+                self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                Ok(())
+            }
+            Op::Exit => {
+                self.memory.exit(mm);
+                self.slots[step.slot] = None;
+                Ok(())
+            }
+            Op::Remap(range, to) => {
+                let to = self.bytes(Range { first: to, nr: range.nr });
+                self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
+            }
+            op => self.change(mm, op),
+        }
+    }
+
+    fn touch(&mut self, mm: MmId, range: Range, access: fault::Access) -> Result<(), u32> {
+        for page in range.first..range.end() {
+            let at = self.bytes(Range { first: page, nr: 1 }).0;
+            self.memory.touch(mm, at, access).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    /// An operation on the areas of a range.
+    fn change(&mut self, mm: MmId, op: Op) -> Result<(), u32> {
+        let memory = &mut self.memory;
+        let page = memory.rules.page.bytes();
+        let bytes = |range: Range| (Vaddr(BASE + range.first * page), range.nr * page);
+        let done = match op {
+            Op::Map(range, source, advice) => {
+                let (at, len) = bytes(range);
+                let map = match source {
+                    Source::Anon => Map::anon(len, Prot::READ_WRITE),
+                    Source::File => {
+                        let pgoff = Source::file_page(range.first);
+                        Map::file(self.file, pgoff, len, Prot::READ_WRITE)
+                    }
+                };
+                memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+                match madvice(advice) {
+                    Some(advice) => memory.madvise(mm, at, len, advice),
+                    None => Ok(()),
+                }
+            }
+            Op::Unmap(range) => memory.munmap(mm, bytes(range).0, bytes(range).1),
+            Op::Drop(range) => {
+                memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Dontneed)
+            }
+            Op::Advise(range, advice) => {
+                let advice = madvice(advice).ok_or(EINVAL)?;
+                memory.madvise(mm, bytes(range).0, bytes(range).1, advice)
+            }
+            Op::Protect(range, access) => {
+                memory.mprotect(mm, bytes(range).0, bytes(range).1, prot(access))
+            }
+            _ => unreachable!("handled by step"),
+        };
+        done.map_err(|_| EINVAL)
+    }
+
+    /// What every process has mapped.
+    pub(super) fn world(&self) -> World {
+        let mut world = World::new(self.nr_pages);
+        for (slot, mm) in self.slots.iter().enumerate() {
+            let Some(mm) = *mm else { continue };
+            let first = Vaddr(BASE).vpn(self.memory.rules.page);
+            for leaf in self.memory.space(mm).table.leaves(first, self.nr_pages) {
+                // The window ends at a multiple of no PMD: a leaf may reach beyond it.
+                let from = leaf.first_vpn.max(first);
+                let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
+                for vpn in from.0..end {
+                    let state = self.page_state(&leaf, Vpn(vpn));
+                    world.slots[slot][(vpn - first.0) as usize] = state;
+                }
+            }
+        }
+        world
+    }
+
+    fn page_state(&self, leaf: &Leaf, vpn: Vpn) -> PageState {
+        let is_pmd = leaf.kind == LeafKind::Pmd;
+        let index = (vpn.0 - leaf.first_vpn.0) as u32;
+        let pfn = leaf.pfn_of(vpn);
+        let folios = &self.memory.cache().folios;
+        let is_special = leaf.flags.contains(PteFlags::SPECIAL);
+        let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
+            let page = if is_pmd { Page::HugeZero { index } } else { Page::Zero };
+            return PageState { page, is_pmd, ..PageState::default() };
+        };
+        let folio = folios.get(id);
+        let page = Page::Folio {
+            label: folio.pfn.0,
+            order: folio.order.get(),
+            index: (pfn.0 - folio.pfn.0) as u32,
+        };
+        let shown = match self.memory.rules.anon.pmd_exclusive {
+            PmdExclusive::FirstPage if is_pmd => leaf.pfn,
+            _ => pfn,
+        };
+        let is_exclusive = folios.page_maps(shown) == 1;
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon() }
+    }
+
+    /// The counters of the folio behind a page, for a report of what differs.
+    pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
+        let mm = self.slots[slot]?;
+        let vpn = Vpn(Vaddr(BASE).vpn(self.memory.rules.page).0 + page);
+        let pfn = self.memory.space(mm).table.leaf(vpn)?.pfn_of(vpn);
+        let folios = &self.memory.cache().folios;
+        let id: FolioId = folios.of_pfn(pfn)?;
+        let folio = folios.get(id);
+        Some(format!(
+            "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}, {:?}",
+            folio.order,
+            folio.refs,
+            folio.maps,
+            folio.pmd_maps,
+            folios.page_maps(pfn),
+            folios.is_exclusive(pfn),
+            folio.is_partially_mapped,
+            folio.owners,
+        ))
+    }
+
+    /// The model's own invariants.
+    pub(super) fn validate(&self) -> Result<(), Violation> {
+        self.memory.validate()
+    }
+}
+
+fn madvice(advice: Advice) -> Option<Madvice> {
+    match advice {
+        Advice::None => None,
+        Advice::Huge => Some(Madvice::Hugepage),
+        Advice::Nohuge => Some(Madvice::Nohugepage),
+    }
+}
+
+fn prot(access: Access) -> Prot {
+    match access {
+        Access::None => Prot::default(),
+        Access::Read => Prot::READ,
+        Access::ReadWrite => Prot::READ_WRITE,
+    }
+}

@@ -1,0 +1,77 @@
+//! What all processes of a program have mapped at one moment.
+
+use super::program::{NR_SLOTS, Range};
+
+/// What one page of a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Page {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// The shared zero page.
+    Zero,
+    /// A page of the huge zero folio.
+    HugeZero {
+        /// Which.
+        index: u32,
+    },
+    /// A page of a folio.
+    Folio {
+        /// Names the folio as long as it is mapped.
+        label: u64,
+        /// Its order.
+        order: u8,
+        /// Which page of it.
+        index: u32,
+    },
+}
+
+/// One page of a process, and how it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PageState {
+    /// What is mapped.
+    pub page: Page,
+    /// Nothing else maps the page (bit 56 of its pagemap entry).
+    pub is_exclusive: bool,
+    /// By a PMD entry.
+    pub is_pmd: bool,
+    /// A page of the file's cache.
+    pub is_file: bool,
+}
+
+impl PageState {
+    /// The same state `by` pages further in the same folio.
+    #[must_use]
+    pub fn advanced(self, by: u64) -> Self {
+        let by = by as u32;
+        let page = match self.page {
+            Page::Folio { label, order, index } => Page::Folio { label, order, index: index + by },
+            Page::HugeZero { index } => Page::HugeZero { index: index + by },
+            page => page,
+        };
+        Self { page, ..self }
+    }
+}
+
+/// The windows of all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct World {
+    /// Pages by slot; all absent where no process lives.
+    pub slots: [Vec<PageState>; NR_SLOTS],
+}
+
+impl World {
+    /// Nothing mapped.
+    #[must_use]
+    pub fn new(nr_pages: u64) -> Self {
+        let empty = vec![PageState::default(); nr_pages as usize];
+        Self { slots: std::array::from_fn(|_| empty.clone()) }
+    }
+
+    /// Sets a run of pages to consecutive pages of one folio, or to the same state.
+    pub fn set(&mut self, slot: usize, range: Range, state: PageState) {
+        for by in 0..range.nr {
+            self.slots[slot][(range.first + by) as usize] = state.advanced(by);
+        }
+    }
+}

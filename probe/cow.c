@@ -1,0 +1,236 @@
+/* Runs programs of a few processes in lock step and writes, after each step, what changed.
+ *
+ *   cow PROGRAMS [cpu=N]
+ *
+ * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
+ * root: it reads page frame numbers. Nothing of the system's settings is changed here.
+ */
+#include "state.h"
+
+static char *text;
+static int pids[NR_SLOTS];
+#define TEXT_ROOM (64UL << 20)
+
+/* Events that change pages behind a program's back; a program that saw one proves nothing. */
+static const char *const DISTURBANCES[] = {
+    "pgmigrate_success ", "thp_fault_fallback ", "thp_fault_fallback_charge ", "thp_split_page ",
+    "thp_collapse_alloc ", "pgsteal_kswapd ", "pgsteal_direct ", "pswpout ", "ksm_swpin_copy ",
+    "thp_zero_page_alloc_failed ",
+};
+#define NR_DISTURBANCES (sizeof DISTURBANCES / sizeof *DISTURBANCES)
+static u64 events[NR_DISTURBANCES];
+
+static void count_disturbances(int is_end)
+{
+    static char vmstat[1 << 15];
+    read_file("/proc/vmstat", vmstat, sizeof vmstat);
+    for (const char *line = vmstat; *line;) {
+        for (u64 i = 0; i < NR_DISTURBANCES; i++) {
+            const char *value;
+            if (!begins(line, DISTURBANCES[i], &value)) { continue; }
+            u64 is = number(&value, 10);
+            if (is_end && is != events[i]) {
+                put("~ ");
+                put(DISTURBANCES[i]);
+                put_number(is - events[i], 10);
+                put("\n");
+            }
+            events[i] = is;
+        }
+        while (*line && *line++ != '\n') { }
+    }
+}
+
+/* --- processes -------------------------------------------------------------------------------- */
+
+static void open_pagemap(u64 slot, int pid)
+{
+    char path[64], digits[16];
+    int n = 0;
+    for (int rest = pid; rest; rest /= 10) { digits[n++] = (char)('0' + rest % 10); }
+    char *to = path;
+    memcpy(to, "/proc/", 6);
+    for (to += 6; n; ) { *to++ = digits[--n]; }
+    memcpy(to, "/pagemap", 9);
+    pids[slot] = pid;
+    pagemap_fd[slot] = (int)must(open_file(path, O_RDONLY), "cannot open", path);
+}
+
+static void end_process(u64 slot)
+{
+    struct command c = { .op = OP_EXIT };
+    sys3(SYS_write, pipes[slot].command[1], (s64)&c, sizeof c);
+    sys4(SYS_wait4, pids[slot], 0, 0, 0);
+    sys1(SYS_close, pagemap_fd[slot]);
+    pids[slot] = 0;
+}
+
+static s64 tell(u64 slot, const struct command *c)
+{
+    s64 done = -1;
+    sys3(SYS_write, pipes[slot].command[1], (s64)c, sizeof *c);
+    if (sys3(SYS_read, pipes[slot].reply[0], (s64)&done, sizeof done) != sizeof done) {
+        fatal("no answer from a process of", "the program", 0);
+    }
+    return done;
+}
+
+static void start_first(void)
+{
+    s64 pid = must(call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0), "cannot start", "a process");
+    if (pid == 0) { worker(0); }
+    open_pagemap(0, (int)pid);
+}
+
+static void end_program(void)
+{
+    if (!nr_pages) { return; }
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        if (pids[slot]) { end_process(slot); }
+    }
+    count_disturbances(1);
+    put("end\n");
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static const char *next_word(const char *at, const char **word, u64 *len)
+{
+    while (*at == ' ') { at++; }
+    *word = at;
+    while (*at && *at != ' ' && *at != '\n') { at++; }
+    *len = (u64)(at - *word);
+    return at;
+}
+
+static enum operation operation_of(const char *word, u64 len)
+{
+    static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
+                                         "advise", "remap", "fork", "exit" };
+    for (int op = 0; op < OP_NONE; op++) {
+        if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
+    }
+    fatal("unknown operation at", word, 0);
+}
+
+/* Parses `SLOT OP ARGS`; the slot is returned. */
+static u64 parse(const char *line, struct command *c)
+{
+    const char *word;
+    u64 len, numbers[3] = { 0, 1, 0 }, nr = 0;
+    line = next_word(line, &word, &len);
+    u64 slot = as_number(word);
+    line = next_word(line, &word, &len);
+    *c = (struct command){ .op = operation_of(word, len) };
+    for (;;) {
+        line = next_word(line, &word, &len);
+        if (!len) { break; }
+        if (*word >= '0' && *word <= '9' && nr < 3) { numbers[nr++] = as_number(word); }
+        else { memcpy(c->how, word, len < 7 ? len : 7); }
+    }
+    c->first = numbers[0];
+    c->nr = numbers[1];
+    c->to = c->op == OP_FORK ? numbers[0] : numbers[2];
+    return slot;
+}
+
+static void step(const char *line)
+{
+    struct command c;
+    u64 slot = parse(line, &c);
+    if (slot >= NR_SLOTS || !pids[slot] || (c.op == OP_FORK && (c.to >= NR_SLOTS || pids[c.to]))) {
+        fatal("no such process at", line, 0);
+    }
+    put("> ");
+    for (const char *at = line; *at && *at != '\n'; at++) { put_char(*at); }
+    put("\n");
+    s64 done = 0;
+    if (c.op == OP_EXIT) { end_process(slot); }
+    else { done = tell(slot, &c); }
+    if (c.op == OP_FORK && !FAIL(done)) { open_pagemap(c.to, (int)done); }
+    if (FAIL(done)) {
+        put("! ");
+        put_number((u64)-done, 10);
+        put("\n");
+    }
+    read_state(pids);
+    print_changes();
+}
+
+static void start_program(const char *line)
+{
+    const char *pages = within(line, "pages="), *at = line;
+    if (!pages) { fatal("pages= is missing at", line, 0); }
+    while (*at && *at != '\n') { put_char(*at++); }
+    put("\n");
+    start_state(as_number(pages));
+    count_disturbances(0);
+    start_first();
+}
+
+static void header(void)
+{
+    static u8 uname[6 * 65];
+    sys1(SYS_uname, (s64)uname);
+    put("# cow page=");
+    put_number(page, 10);
+    put(" arch=" ARCH " release=");
+    put((char *)uname + 2 * 65);
+    put("\n");
+}
+
+static void make_file(u64 bytes)
+{
+    file_fd = (int)must(sys2(SYS_memfd_create, (s64)"cow", 0), "cannot make", "a memory file");
+    u8 *chunk = anonymous(page);
+    for (u64 done = 0; done < bytes; done += page) {
+        chunk[0] = (u8)(done / page);
+        must(sys3(SYS_write, file_fd, (s64)chunk, (s64)page), "cannot fill", "a memory file");
+    }
+}
+
+/* khugepaged starts a scan when its list of processes stops being empty: one that stays in the
+ * list keeps it asleep for its whole interval. */
+static void keep_khugepaged_busy(void)
+{
+    u64 bytes = page / 8 * page * 2;
+    s64 at = call6(SYS_mmap, 0, (s64)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    sys3(SYS_madvise, at, (s64)bytes, MADV_HUGEPAGE);
+}
+
+void start(s64 *stack) __attribute__((noreturn, used));
+void start(s64 *stack)
+{
+    char **argv = (char **)(stack + 1);
+    s64 argc = stack[0], *aux = stack + argc + 2;
+    u64 cpu = 0, mask[16] = { 0 };
+    while (*aux++) { }
+    for (; aux[0]; aux += 2) {
+        if (aux[0] == 6) { page = (u64)aux[1]; }
+    }
+    const char *value;
+    for (s64 i = 2; i < argc; i++) {
+        if (begins(argv[i], "cpu=", &value)) { cpu = as_number(value); }
+        else { fatal("unknown argument", argv[i], 0); }
+    }
+    if (argc < 2) { fatal("a file of programs", "is needed", 0); }
+    /* One cpu: pages that wait in its lists are seen by whoever runs next on it. */
+    mask[cpu / 64] = 1UL << (cpu % 64);
+    sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
+    text = shared(TEXT_ROOM);
+    must(read_file(argv[1], text, TEXT_ROOM), "cannot read", argv[1]);
+    make_file(FILE_PAGES * page);
+    make_pipes();
+    catch_faults();
+    keep_khugepaged_busy();
+    header();
+    for (const char *line = text; *line;) {
+        if (begins(line, "program", 0)) { end_program(); start_program(line); }
+        else if (*line >= '0' && *line <= '9') { step(line); }
+        while (*line && *line++ != '\n') { }
+    }
+    end_program();
+    flush_to(1);
+    quit(0);
+}

@@ -1,0 +1,159 @@
+/* Processes in lock step: a worker for each slot, told over a pipe what to do. */
+#ifndef LARGEFOLIO_PROCESS_H
+#define LARGEFOLIO_PROCESS_H
+#include "sys.h"
+
+#define NR_SLOTS 4
+#define FILE_PAGES 256UL
+#define BASE 0x400000000000UL
+#define SIGKILL 9
+#define SIGSEGV 11
+#define SIGBUS 7
+#define SIGCHLD 17
+#define CLONE_PARENT 0x8000
+#define PR_SET_PDEATHSIG 1
+#define MADV_HUGEPAGE 14
+#define MADV_NOHUGEPAGE 15
+#define MADV_DONTNEED 4
+#define MREMAP_MAYMOVE 1
+#define MREMAP_FIXED 2
+#define EFAULT 14
+
+#if defined(__x86_64__)
+enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
+       SYS_kill = 62, SYS_pipe2 = 293, SYS_memfd_create = 319 };
+/* An access that faults for good goes on at `access_failed`: saved program counter of the signal
+ * frame, in bytes from the start of its ucontext. */
+#define SAVED_PC 168
+__asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
+        "try_load: movb (%rdi), %al\n mov $1, %eax\n ret\n"
+        "try_store: movb %dil, (%rdi)\n mov $1, %eax\n ret\n"
+        "access_failed: xor %eax, %eax\n ret\n"
+        "back_from_signal: mov $15, %eax\n syscall\n");
+#define SA_FLAGS 0x4000004UL
+#else
+enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
+       SYS_kill = 129, SYS_pipe2 = 59, SYS_memfd_create = 279 };
+#define SAVED_PC 440
+__asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
+        "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"
+        "try_store: strb w0, [x0]\n mov w0, #1\n ret\n"
+        "access_failed: mov w0, #0\n ret\n"
+        "back_from_signal: mov x8, #139\n svc #0\n");
+#define SA_FLAGS 0x4UL
+#endif
+int try_load(u64 at);
+int try_store(u64 at);
+void access_failed(void);
+void back_from_signal(void);
+
+enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
+                 OP_FORK, OP_EXIT, OP_NONE };
+/* Pages are counted from BASE. `how` is a word of letters, `to` a page or a slot. */
+struct command { enum operation op; u64 first, nr, to; char how[8]; };
+
+static u64 page = 4096;
+static int file_fd = -1;
+static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
+
+static int has_letter(const char *word, char letter)
+{
+    for (; *word; word++) { if (*word == letter) { return 1; } }
+    return 0;
+}
+
+static int protection_of(const char *how)
+{
+    return (has_letter(how, 'r') ? PROT_READ : 0) | (has_letter(how, 'w') ? PROT_WRITE : 0);
+}
+
+static void on_fault(int signal, void *info, u8 *context)
+{
+    (void)signal;
+    (void)info;
+    *(u64 *)(context + SAVED_PC) = (u64)access_failed;
+}
+
+static void catch_faults(void)
+{
+    struct { void *handler; u64 flags; void *restorer; u64 mask; } action = {
+        (void *)on_fault, SA_FLAGS, (void *)back_from_signal, 0
+    };
+    sys4(SYS_rt_sigaction, SIGSEGV, (s64)&action, 0, 8);
+    sys4(SYS_rt_sigaction, SIGBUS, (s64)&action, 0, 8);
+}
+
+static s64 do_map(const struct command *c)
+{
+    int is_file = has_letter(c->how, 'f');
+    s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
+                   PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_FIXED_NOREPLACE | (is_file ? 0 : MAP_ANONYMOUS),
+                   is_file ? file_fd : -1, is_file ? (s64)(c->first % (FILE_PAGES / 2) * page) : 0);
+    if (FAIL(at)) { return at; }
+    int advice = has_letter(c->how, 'h') ? MADV_HUGEPAGE
+        : has_letter(c->how, 'n') ? MADV_NOHUGEPAGE : -1;
+    return advice < 0 ? 0 : sys3(SYS_madvise, at, (s64)(c->nr * page), advice);
+}
+
+static s64 touch(const struct command *c)
+{
+    for (u64 i = 0; i < c->nr; i++) {
+        u64 at = BASE + (c->first + i) * page;
+        if (!(c->op == OP_WRITE ? try_store(at) : try_load(at))) { return -EFAULT; }
+    }
+    return 0;
+}
+
+static s64 perform(const struct command *c)
+{
+    s64 at = (s64)(BASE + c->first * page), len = (s64)(c->nr * page);
+    switch (c->op) {
+    case OP_MAP: return do_map(c);
+    case OP_READ:
+    case OP_WRITE: return touch(c);
+    case OP_UNMAP: return sys2(SYS_munmap, at, len);
+    case OP_DROP: return sys3(SYS_madvise, at, len, MADV_DONTNEED);
+    case OP_PROTECT: return sys3(SYS_mprotect, at, len, protection_of(c->how));
+    case OP_ADVISE:
+        return sys3(SYS_madvise, at, len,
+                    has_letter(c->how, 'h') ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    case OP_REMAP: {
+        s64 moved = call6(SYS_mremap, at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED,
+                          (s64)(BASE + c->to * page), 0);
+        return FAIL(moved) ? moved : 0;
+    }
+    default: return 0;
+    }
+}
+
+/* Does what it is told until it is told to exit; a fork goes on as another slot. */
+static void worker(u64 slot) __attribute__((noreturn));
+static void worker(u64 slot)
+{
+    struct command c;
+    sys2(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+        if (sys3(SYS_read, pipes[slot].command[0], (s64)&c, sizeof c) != sizeof c
+            || c.op == OP_EXIT) { quit(0); }
+        s64 done;
+        if (c.op == OP_FORK) {
+            done = call6(SYS_clone, SIGCHLD | CLONE_PARENT, 0, 0, 0, 0, 0);
+            if (done == 0) {
+                slot = c.to;
+                sys2(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+                continue;
+            }
+        } else { done = perform(&c); }
+        sys3(SYS_write, pipes[slot].reply[1], (s64)&done, sizeof done);
+    }
+}
+
+static void make_pipes(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        must(sys2(SYS_pipe2, (s64)pipes[slot].command, 0), "pipe for", "commands");
+        must(sys2(SYS_pipe2, (s64)pipes[slot].reply, 0), "pipe for", "replies");
+    }
+}
+#endif

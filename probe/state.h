@@ -1,0 +1,224 @@
+/* What each process has mapped, folio by folio, and what a step changed in it. */
+#ifndef LARGEFOLIO_STATE_H
+#define LARGEFOLIO_STATE_H
+#include "process.h"
+
+#define NR_PAGES_MAX 8192UL
+#define PM_PRESENT (1UL << 63)
+#define PM_FILE (1UL << 61)
+#define PM_EXCLUSIVE (1UL << 56)
+#define PM_PFN ((1UL << 55) - 1)
+#define KPF_HEAD (1UL << 15)
+#define KPF_TAIL (1UL << 16)
+#define KPF_ZERO (1UL << 24)
+#define PAGEMAP_SCAN 0xC0606610L
+#define PAGE_IS_HUGE (1UL << 6)
+#define TABLE (1UL << 17)
+
+/* One page of one process. `label` names the folio: 0 = nothing mapped. */
+struct seen { u64 pfn; unsigned label; unsigned short index; u8 order, flags; };
+enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8 };
+
+static struct seen (*now)[NR_PAGES_MAX], (*before)[NR_PAGES_MAX];
+static u64 *raw;
+static u64 nr_pages;
+static int flags_fd = -1, pagemap_fd[NR_SLOTS];
+static unsigned next_label;
+static u8 *order_of_label;
+#define NR_LABELS 65536U
+
+/* Page frames and what is known of them in one step: open addressing, emptied by `round`. */
+static struct known { u64 pfn; unsigned round, label; unsigned short index; u8 order, flags; } *table;
+static unsigned round_of_table;
+
+static struct known *known(u64 pfn)
+{
+    u64 at = pfn * 0x9e3779b97f4a7c15UL >> 47;
+    for (;; at = (at + 1) & (TABLE - 1)) {
+        struct known *k = &table[at];
+        if (k->round != round_of_table || k->pfn == pfn) { return k; }
+    }
+}
+
+static void learn(u64 pfn, unsigned label, u64 index, u8 order, u8 flags)
+{
+    struct known *k = known(pfn);
+    *k = (struct known){ pfn, round_of_table, label, (unsigned short)index, order, flags };
+}
+
+/* Memory that a fork does not copy: the programs' forks stay as small as they look. */
+static void *shared(u64 bytes)
+{
+    s64 at = call6(SYS_mmap, 0, (s64)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                   -1, 0);
+    must(at, "memory for", "the state");
+    return (void *)at;
+}
+
+/* Label of the folio whose head is `head`: the one it had while pages of it stayed mapped. */
+static unsigned label_of(u64 head, u64 nr)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        for (u64 i = 0; i < nr_pages; i++) {
+            const struct seen *s = &before[slot][i];
+            if (s->label && s->pfn >= head && s->pfn < head + nr
+                && s->pfn - s->index == head) { return s->label; }
+        }
+    }
+    if (next_label == NR_LABELS) { fatal("too many folios in", "one program", 0); }
+    return next_label++;
+}
+
+/* Reads the page flags around `pfn` and notes every page of its folio. */
+static void look_up(u64 pfn)
+{
+    static u64 flags[NR_PAGES_MAX];
+    u64 block = page / 8 * 2, first = pfn & ~(block - 1);
+    s64 n = sys4(SYS_pread, flags_fd, (s64)flags, (s64)(block * 8), (s64)(first * 8));
+    if (n <= (s64)((pfn - first) * 8)) { fatal("cannot read", "/proc/kpageflags", n); }
+    u64 at = pfn - first, have = (u64)n / 8, head = at, nr = 1;
+    if (flags[at] & (KPF_HEAD | KPF_TAIL)) {
+        while (head && !(flags[head] & KPF_HEAD)) { head--; }
+        while (head + nr < have && flags[head + nr] & KPF_TAIL) { nr++; }
+    }
+    u8 order = 0, zero = flags[at] & KPF_ZERO ? IS_ZERO : 0;
+    while (2UL << order <= nr) { order++; }
+    unsigned label = label_of(first + head, nr);
+    for (u64 i = 0; i < nr; i++) { learn(first + head + i, label, i, order, zero); }
+}
+
+static void mark_pmd(u64 slot)
+{
+    struct { u64 start, end, categories; } found[64];
+    u64 arg[12] = { sizeof arg, 0, BASE, BASE + nr_pages * page, 0, (u64)found, 64, 0, 0,
+                    PAGE_IS_HUGE, 0, PAGE_IS_HUGE };
+    s64 n = sys3(SYS_ioctl, pagemap_fd[slot], PAGEMAP_SCAN, (s64)arg);
+    for (s64 k = 0; k < n; k++) {
+        u64 end = (found[k].end - BASE) / page;
+        for (u64 i = (found[k].start - BASE) / page; i < end; i++) { now[slot][i].flags |= IS_PMD; }
+    }
+}
+
+static void read_slot(u64 slot)
+{
+    for (u64 done = 0; done < nr_pages;) {
+        s64 n = sys4(SYS_pread, pagemap_fd[slot], (s64)(raw + done), (s64)((nr_pages - done) * 8),
+                     (s64)((BASE / page + done) * 8));
+        if (n <= 0) { fatal("cannot read", "pagemap", n); }
+        done += (u64)n / 8;
+    }
+    for (u64 i = 0; i < nr_pages; i++) {
+        struct seen *s = &now[slot][i];
+        u64 entry = raw[i];
+        *s = (struct seen){ 0 };
+        if (!(entry & PM_PRESENT)) { continue; }
+        s->pfn = entry & PM_PFN;
+        s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
+        /* A page that stayed where it was is still the page it was. */
+        const struct seen *b = &before[slot][i];
+        if (b->label && b->pfn == s->pfn) {
+            learn(s->pfn, b->label, b->index, b->order, b->flags & IS_ZERO);
+        }
+    }
+    mark_pmd(slot);
+}
+
+/* Reads the state of all living processes into `now`. */
+static void read_state(const int *pids)
+{
+    round_of_table++;
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        if (pids[slot]) { read_slot(slot); }
+        else { memset(now[slot], 0, nr_pages * sizeof now[slot][0]); }
+    }
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        for (u64 i = 0; pids[slot] && i < nr_pages; i++) {
+            struct seen *s = &now[slot][i];
+            if (!s->pfn) { continue; }
+            struct known *k = known(s->pfn);
+            if (k->round != round_of_table) { look_up(s->pfn); k = known(s->pfn); }
+            s->label = k->label;
+            s->index = k->index;
+            s->order = k->order;
+            s->flags |= k->flags;
+        }
+    }
+}
+
+static int same(const struct seen *a, const struct seen *b)
+{
+    return a->label == b->label && a->index == b->index && a->flags == b->flags
+        && a->order == b->order;
+}
+
+/* Whether `b` goes on where `a` ends: the next page of the same folio in the same state. */
+static int follows(const struct seen *a, const struct seen *b)
+{
+    u64 step = a->label && !(a->flags & IS_ZERO && !a->order);
+    return a->label == b->label && a->index + step == b->index && a->flags == b->flags;
+}
+
+static void put_page(const struct seen *s)
+{
+    if (!s->label) { put("-"); return; }
+    if (s->flags & IS_ZERO) { put(s->order ? "Z" : "z"); }
+    else {
+        put_number(s->label, 10);
+        /* The order stands where the folio is first seen, or has changed. */
+        if (order_of_label[s->label] != s->order + 1) {
+            order_of_label[s->label] = s->order + 1;
+            put(":");
+            put_number(s->order, 10);
+        }
+    }
+    if (s->order) { put("."); put_number(s->index, 10); }
+    if (s->flags & ~IS_ZERO) { put(" "); }
+    if (s->flags & IS_EXCLUSIVE) { put("x"); }
+    if (s->flags & IS_PMD) { put("H"); }
+    if (s->flags & IS_FILE) { put("f"); }
+}
+
+/* `SLOT FIRST[+NR] STATE` for each run of pages that the step changed. */
+static void print_changes(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        for (u64 i = 0; i < nr_pages;) {
+            const struct seen *s = &now[slot][i];
+            if (same(s, &before[slot][i])) { i++; continue; }
+            u64 end = i + 1;
+            while (end < nr_pages && follows(&now[slot][end - 1], &now[slot][end])
+                   && !same(&now[slot][end], &before[slot][end])) { end++; }
+            put_number(slot, 10);
+            put(" ");
+            put_number(i, 10);
+            if (end > i + 1) { put("+"); put_number(end - i, 10); }
+            put(" ");
+            put_page(s);
+            put("\n");
+            i = end;
+        }
+    }
+    struct seen (*was)[NR_PAGES_MAX] = before;
+    before = now;
+    now = was;
+}
+
+static void start_state(u64 pages)
+{
+    if (pages > NR_PAGES_MAX) { fatal("too many pages in", "a program", 0); }
+    if (!table) {
+        table = shared(TABLE * sizeof *table);
+        now = shared(NR_SLOTS * sizeof *now);
+        before = shared(NR_SLOTS * sizeof *before);
+        raw = shared(NR_PAGES_MAX * 8);
+        order_of_label = shared(NR_LABELS);
+        flags_fd = (int)must(open_file("/proc/kpageflags", O_RDONLY), "cannot open",
+                             "/proc/kpageflags");
+    }
+    nr_pages = pages;
+    next_label = 1;
+    memset(order_of_label, 0, NR_LABELS);
+    memset(now, 0, NR_SLOTS * sizeof *now);
+    memset(before, 0, NR_SLOTS * sizeof *before);
+}
+#endif

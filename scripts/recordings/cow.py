@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Runs programs of a few processes on packaged kernels (recordings/README.md, "Copy-on-write").
+
+    scripts/recordings/cow.py --programs DIR 6.12 6.16 7.2 --variant amd64
+
+DIR holds files `NAME.txt` made by `folio crosscheck cow --programs N --seed S --sizes .. --print`;
+NAME becomes the name of the recording. Needs what record.py needs.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import guest
+import packages
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+THP = "/sys/kernel/mm/transparent_hugepage"
+
+
+def sizes_of(path):
+    """Sizes in KiB that the programs of a file want."""
+    first = path.read_text().partition("\n")[0]
+    sizes = first.rpartition("sizes=")[2]
+    return [] if sizes == "-" else sizes.split(",")
+
+
+class CowGuest(guest.Guest):
+    """A machine with the programs in its initramfs and one disk for the results."""
+
+    def disks(self):
+        result = self.work / "result.img"
+        with result.open("wb") as image:
+            image.truncate(guest.RESULT_BYTES)
+        return [result]
+
+    def run(self, probe, commands, seconds):
+        disks = self.disks()
+        initramfs = self.initramfs(probe, commands)
+        log = self.work / f"console_{self.name}.log"
+        with log.open("wb") as console:
+            subprocess.run(self.command(initramfs, disks), stdout=console,
+                           stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, timeout=seconds,
+                           check=False)
+        return guest.results_of(disks[0])
+
+
+def commands(files, page):
+    """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
+    pmd_kb = page * (page // 8) >> 10
+    known = [page >> 10 << order for order in range(2, 14) if page >> 10 << order <= pmd_kb]
+    lines = ["result /dev/@1", f"set {THP}/enabled madvise",
+             f"set {THP}/khugepaged/scan_sleep_millisecs 4000000",
+             f"set {THP}/khugepaged/alloc_sleep_millisecs 4000000",
+             "set /proc/sys/vm/compaction_proactiveness 0"]
+    for path in files:
+        wanted = sizes_of(path)
+        for kb in known:
+            value = "madvise" if str(kb) in wanted else "never"
+            lines.append(f"set {THP}/hugepages-{kb}kB/enabled {value}")
+        lines.append(f"run {path.stem} /programs/{path.name}")
+    return lines
+
+
+def record(work, version, variant, programs, out):
+    """Boots one kernel; its recordings as an archive."""
+    name = f"deb_{version}_{variant}"
+    tree = packages.unpack(work, version, variant)
+    arch = "amd64" if variant == "amd64" else "arm64"
+    page = 16384 if variant.endswith("16k") else 4096
+    machine = CowGuest(work, tree, variant)
+    machine.modules = guest.Modules(tree).closure(["nvme"])
+    files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
+    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
+    machine.probe = work / "probe" / arch / "cow"
+    results = machine.run(work / "probe" / arch, commands(files, page), 1500)
+    failed = [f"{name} {each}: {text.strip()[-200:]}"
+              for each, (status, text) in results.items() if status]
+    if failed:
+        raise RuntimeError("\n".join(failed))
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        folder = pathlib.Path(scratch) / name
+        folder.mkdir()
+        for each, (_, text) in results.items():
+            (folder / f"{each}.txt").write_text(text)
+        archive = out / f"{name}.tar.xz"
+        subprocess.run(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
+                        "--numeric-owner", "-C", scratch, "-I", "xz -9e", "-cf", archive, name],
+                       check=True)
+    print(f"{name}: {len(results)} files, {archive.stat().st_size >> 10} KiB", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
+    parser.add_argument("--variant", choices=packages.FLAVOURS, action="append", required=True)
+    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "cow")
+    args = parser.parse_args()
+    work = args.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
+    is_complete = True
+    for variant in args.variant:
+        for version in args.versions:
+            try:
+                record(work, version, variant, args.programs.resolve(), args.out)
+            except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
+                print(f"  {version} {variant}: {error}", file=sys.stderr, flush=True)
+                is_complete = False
+    return 0 if is_complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
