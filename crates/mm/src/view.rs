@@ -5,6 +5,7 @@ use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
+use crate::rules::anon::PmdExclusive;
 use crate::space::MmId;
 use crate::units::{Order, Pfn, Vaddr};
 
@@ -28,6 +29,8 @@ pub struct PageView {
     pub is_exclusively_mapped: bool,
     /// Whether its folio is queued for a deferred split as partially mapped.
     pub is_partially_mapped: bool,
+    /// Mappings of the page as kpagecount shows them.
+    pub mapcount: u32,
 }
 
 impl<R: Ram> Memory<R> {
@@ -49,11 +52,16 @@ impl<R: Ram> Memory<R> {
                 is_anon_exclusive: false,
                 is_exclusively_mapped: false,
                 is_partially_mapped: false,
+                mapcount: 0,
             });
         };
         let folio = self.cache.folios.get(id);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
-        let page = (pfn.0 - folio.pfn.0) as u32;
+        let shown = match self.rules.anon.pmd_exclusive {
+            PmdExclusive::FirstPage => head,
+            PmdExclusive::EachPage => pfn,
+        };
+        let page = (shown.0 - folio.pfn.0) as u32;
         let is_exclusively_mapped =
             folio.mapcount.is_page_exclusive(&self.cache.shape(folio.order), page);
         Some(PageView {
@@ -65,6 +73,7 @@ impl<R: Ram> Memory<R> {
             is_anon_exclusive: self.cache.folios.is_exclusive(head),
             is_exclusively_mapped,
             is_partially_mapped: folio.is_partially_mapped,
+            mapcount: folio.mapcount.page_mapcount(&self.cache.shape(folio.order), page),
         })
     }
 

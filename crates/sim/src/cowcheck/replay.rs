@@ -1,12 +1,11 @@
 //! A program running in the memory manager.
 
 use largefolio_mm::fault;
-use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::rules::anon::{PmdExclusive, SizeMode};
+use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
@@ -144,7 +143,7 @@ impl Replay {
                 let from = leaf.first_vpn.max(first);
                 let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
                 for vpn in from.0..end {
-                    let state = self.page_state(&leaf, Vpn(vpn));
+                    let state = self.page_state(mm, &leaf, Vpn(vpn));
                     world.slots[slot][(vpn - first.0) as usize] = state;
                 }
             }
@@ -152,7 +151,7 @@ impl Replay {
         world
     }
 
-    fn page_state(&self, leaf: &Leaf, vpn: Vpn) -> PageState {
+    fn page_state(&self, mm: MmId, leaf: &Leaf, vpn: Vpn) -> PageState {
         let is_pmd = leaf.kind == LeafKind::Pmd;
         let index = (vpn.0 - leaf.first_vpn.0) as u32;
         let pfn = leaf.pfn_of(vpn);
@@ -168,32 +167,28 @@ impl Replay {
             order: folio.order.get(),
             index: (pfn.0 - folio.pfn.0) as u32,
         };
-        let shown = match self.memory.rules.anon.pmd_exclusive {
-            PmdExclusive::FirstPage if is_pmd => leaf.pfn,
-            _ => pfn,
-        };
-        let is_exclusive = folios.page_maps(shown) == 1;
+        let addr = Vaddr(vpn.0 << self.memory.rules.page.shift());
+        let view = self.memory.page_at(mm, addr);
+        let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
         PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon() }
     }
 
     /// The counters of the folio behind a page, for a report of what differs.
     pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
-        let vpn = Vpn(Vaddr(BASE).vpn(self.memory.rules.page).0 + page);
-        let pfn = self.memory.space(mm).table.leaf(vpn)?.pfn_of(vpn);
+        let addr = Vaddr(BASE + (page << self.memory.rules.page.shift()));
+        let view = self.memory.page_at(mm, addr)?;
         let folios = &self.memory.cache().folios;
-        let id: FolioId = folios.of_pfn(pfn)?;
-        let folio = folios.get(id);
+        let folio = folios.get(folios.of_pfn(view.pfn)?);
         Some(format!(
-            "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}, {:?}",
+            "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}",
             folio.order,
             folio.refs,
-            folio.maps,
-            folio.pmd_maps,
-            folios.page_maps(pfn),
-            folios.is_exclusive(pfn),
-            folio.is_partially_mapped,
-            folio.owners,
+            folio.maps(),
+            folio.pmd_maps(),
+            view.mapcount,
+            view.is_anon_exclusive,
+            view.is_partially_mapped,
         ))
     }
 
