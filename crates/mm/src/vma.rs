@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.
-//! - I2: neighbours that could be one area are one area.
+//! - I2: neighbours without anonymous pages that could be one area are one area.
 //! - I3: areas of a child never have an `anon_vma` in common: fork gives each its own.
 
 use std::collections::BTreeMap;
@@ -105,12 +105,14 @@ pub struct AnonVma {
 }
 
 impl AnonVma {
-    /// Whether areas with these can be one (recorded on 6.18).
-    const fn can_merge(one: Option<Self>, other: Option<Self>) -> bool {
-        match (one, other) {
+    /// Whether an area takes in a neighbour that was changed to be like it (recorded on 6.18):
+    /// an area without takes in none that has one.
+    const fn takes_in(own: Option<Self>, changed: Option<Self>) -> bool {
+        match (own, changed) {
             (None, None) => true,
-            (Some(one), Some(other)) => one.id == other.id,
-            (Some(own), None) | (None, Some(own)) => !own.is_inherited,
+            (Some(own), Some(changed)) => own.id == changed.id,
+            (Some(own), None) => !own.is_inherited,
+            (None, Some(_)) => false,
         }
     }
 }
@@ -183,11 +185,9 @@ impl Vma {
         part
     }
 
-    /// Whether `next` starts where this one ends and continues it in every respect (I2).
+    /// Whether `next` starts where this one ends and continues it but for its `anon_vma`.
     fn is_continued_by(&self, next: &Self) -> bool {
-        self.prot == next.prot
-            && AnonVma::can_merge(self.anon, next.anon)
-            && self.is_like_but_for_prot(next)
+        self.prot == next.prot && self.is_like_but_for_prot(next)
     }
 
     /// Whether `next` starts where this one ends and continues it but for its protection: two such
@@ -312,14 +312,18 @@ impl VmaTree {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
         let mut vma = vma;
+        let changed = vma.anon;
         if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
             && before.is_continued_by(&vma)
+            && AnonVma::takes_in(before.anon, vma.anon)
         {
             vma = Vma { end: vma.end, anon: before.anon.or(vma.anon), ..*before };
             self.areas.remove(&start);
         }
         if let Some(after) = self.areas.get(&vma.end).copied()
             && vma.is_continued_by(&after)
+            && AnonVma::takes_in(after.anon, changed)
+            && (vma.anon.is_none() || after.anon.is_none() || vma.anon == after.anon)
         {
             self.areas.remove(&vma.end);
             vma.end = after.end;
@@ -363,7 +367,10 @@ impl VmaTree {
         for (start, vma) in &self.areas {
             let is_sound = *start == vma.start
                 && vma.start < vma.end
-                && before.is_none_or(|b| b.end <= vma.start && !b.is_continued_by(vma));
+                && before.is_none_or(|b| {
+                    b.end <= vma.start
+                        && (b.has_anon() || vma.has_anon() || !b.is_continued_by(vma))
+                });
             if !is_sound {
                 return Err(*start);
             }

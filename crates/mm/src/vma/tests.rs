@@ -79,7 +79,7 @@ impl Pair {
         let anon = |at: u64| self.tree.find(Vpn(at)).and_then(|vma| vma.anon);
         let is_border = |at: u64| !continues(at) || anon(at) != anon(at + 1);
         let nr_borders = self.pages.keys().filter(|&&vpn| is_border(vpn)).count();
-        assert_eq!(self.tree.len(), nr_borders);
+        assert!(self.tree.len() >= nr_borders);
     }
 }
 
