@@ -60,7 +60,7 @@ impl Reservations {
     /// use largefolio_mm::mapping::reserve::{Reservations, Write};
     /// use largefolio_mm::units::PageSize;
     /// let mut file = Reservations::default();
-    /// let mut part = |pos, file_bytes| {
+    /// let mut part = |pos: u64, file_bytes: u64| {
     ///     let end = (pos >> 20 << 20) + (1 << 20);
     ///     file.part_end(Write { pos, end, file_bytes }, PageSize::K4)
     /// };
