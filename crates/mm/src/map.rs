@@ -155,7 +155,19 @@ impl<R: Ram> Memory<R> {
         }
         let advice = Advice::default();
         let (anon, moved_by, is_armed) = (None, 0, false);
-        let vma = Vma { start, end, prot, sharing, backing, advice, anon, moved_by, is_armed };
+        let is_accounted = prot.can_write && sharing == Sharing::Private;
+        let vma = Vma {
+            start,
+            end,
+            prot,
+            sharing,
+            backing,
+            advice,
+            anon,
+            moved_by,
+            is_accounted,
+            is_armed,
+        };
         self.space_mut(mm).vmas.insert(vma);
         Ok(start.vaddr(page))
     }
@@ -182,7 +194,7 @@ impl<R: Ram> Memory<R> {
         prot: Prot,
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
-        self.change_areas(mm, (start, end), |vma| vma.prot = prot);
+        self.change_areas(mm, (start, end), |vma| vma.protect(prot));
         let protection = match prot {
             Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
             Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },

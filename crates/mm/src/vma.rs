@@ -105,14 +105,12 @@ pub struct AnonVma {
 }
 
 impl AnonVma {
-    /// Whether an area takes in a neighbour that was changed to be like it (recorded on 6.18):
-    /// an area without takes in none that has one.
-    const fn takes_in(own: Option<Self>, changed: Option<Self>) -> bool {
-        match (own, changed) {
+    /// Whether neighbours with these can be one area (recorded on 6.18).
+    const fn can_merge(one: Option<Self>, other: Option<Self>) -> bool {
+        match (one, other) {
             (None, None) => true,
-            (Some(own), Some(changed)) => own.id == changed.id,
-            (Some(own), None) => !own.is_inherited,
-            (None, Some(_)) => false,
+            (Some(one), Some(other)) => one.id == other.id,
+            (Some(own), None) | (None, Some(own)) => !own.is_inherited,
         }
     }
 }
@@ -137,6 +135,8 @@ pub struct Vma {
     /// Page number at which an anonymous area was made less the one it has now, wrapping: mremap
     /// moves pages, their index stays.
     pub moved_by: u64,
+    /// Its pages count as committed (`VM_ACCOUNT`): it can be stored to, or has pages of its own.
+    pub is_accounted: bool,
     /// `userfaultfd` is told of absent pages: they come one by one (D.2.3).
     pub is_armed: bool,
 }
@@ -146,6 +146,17 @@ impl Vma {
     #[must_use]
     pub const fn has_anon(&self) -> bool {
         self.anon.is_some()
+    }
+
+    /// Changes the protection, and with it what counts as committed: anonymous memory that is
+    /// made read-only before it has pages does not.
+    pub fn protect(&mut self, prot: Prot) {
+        self.prot = prot;
+        if prot.can_write && self.sharing == Sharing::Private {
+            self.is_accounted = true;
+        } else if self.backing == Backing::Anon && !self.has_anon() {
+            self.is_accounted = false;
+        }
     }
 
     /// Pages of the area.
@@ -204,6 +215,7 @@ impl Vma {
             && self.end == next.start
             && self.sharing == next.sharing
             && self.advice == next.advice
+            && self.is_accounted == next.is_accounted
             && self.is_armed == next.is_armed
     }
 }
@@ -312,18 +324,16 @@ impl VmaTree {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
         let mut vma = vma;
-        let changed = vma.anon;
         if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
             && before.is_continued_by(&vma)
-            && AnonVma::takes_in(before.anon, vma.anon)
+            && AnonVma::can_merge(before.anon, vma.anon)
         {
             vma = Vma { end: vma.end, anon: before.anon.or(vma.anon), ..*before };
             self.areas.remove(&start);
         }
         if let Some(after) = self.areas.get(&vma.end).copied()
             && vma.is_continued_by(&after)
-            && AnonVma::takes_in(after.anon, changed)
-            && (vma.anon.is_none() || after.anon.is_none() || vma.anon == after.anon)
+            && AnonVma::can_merge(vma.anon, after.anon)
         {
             self.areas.remove(&vma.end);
             vma.end = after.end;

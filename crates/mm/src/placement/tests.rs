@@ -16,6 +16,7 @@ fn area(start: u64, end: u64) -> Vma {
         advice: Advice::default(),
         anon: None,
         moved_by: 0,
+        is_accounted: false,
         is_armed: false,
     }
 }

@@ -118,6 +118,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         advice: Advice::default(),
         anon: None,
         moved_by: 0,
+        is_accounted: false,
         is_armed: false,
     }
 }
