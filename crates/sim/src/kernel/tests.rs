@@ -1,5 +1,5 @@
 use super::*;
-use largefolio_mm::rules::anon::{AnonRules, Reuse, Sizes, TruncateSplit};
+use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::HugeAdvice;
@@ -54,7 +54,8 @@ fn anonymous_memory_follows_the_history_too() {
     let sizes = ["6.1", "6.12"].map(|name| anon(name).sizes);
     assert_eq!(sizes, [Sizes::PmdOnly, Sizes::PerSize]);
     assert_eq!(anon("6.18"), AnonRules::stock());
-    assert_eq!(anon("7.2"), AnonRules::stock());
+    let drop_tables = DropTables::FreedOnX86;
+    assert_eq!(anon("7.2"), AnonRules { drop_tables, ..AnonRules::stock() });
 }
 
 #[test]

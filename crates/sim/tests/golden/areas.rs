@@ -89,7 +89,8 @@ fn a_file_position_beyond_63_bits_is_an_error() {
 
 #[test]
 fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_area() {
-    let mut world = World::x86("6.18", "xfs", 64).mapped(Prot::READ_WRITE);
+    // From 6.17 on a move may take in several areas and the holes between them.
+    let mut world = World::x86("6.16", "xfs", 64).mapped(Prot::READ_WRITE);
     world.touch(5);
     world.store(6);
     let (from, len) = (world.addr(0), 16 * PAGE);
