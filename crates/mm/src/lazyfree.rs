@@ -44,7 +44,7 @@ impl<R: Ram> Memory<R> {
             // The parts are small: the same page again.
             return if is_split { vpn } else { next };
         }
-        let nr_entries = if is_pmd { 1 } else { nr };
+        let nr_entries = if is_pmd { self.cache.pmd_refs(id) } else { nr };
         if folio.maps() == nr_entries {
             self.mark_lazyfree(mm, (vpn, nr), id);
         }

@@ -49,14 +49,14 @@ impl<R: Ram> PageCache<R> {
         let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
-        let nr = match level {
-            Level::Ptes => nr_pages,
-            Level::Pmd => 1,
+        let (refs, nr_exclusive) = match level {
+            Level::Ptes => (nr_pages, nr_pages),
+            Level::Pmd => (shape.pmd_refs().into(), 1),
         };
-        folio.refs += nr;
+        folio.refs += refs;
         let (mapcount, _) = Mapcount::new_anon(&shape, owner_id(mm), level);
         folio.mapcount = mapcount;
-        self.folios.frames_mut().set(Flag::Exclusive, pfn, nr);
+        self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
     /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
@@ -72,7 +72,7 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
-        folio.refs += 1;
+        folio.refs += u64::from(shape.pmd_refs());
         let _ = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
     }
 
@@ -91,7 +91,7 @@ impl<R: Ram> PageCache<R> {
         let shape = self.shape(self.folios.get(id).order);
         let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner_id(mm));
         self.after_removal(id, change);
-        self.put(id, 1);
+        self.put(id, shape.pmd_refs().into());
     }
 
     /// The PMD entry of `mm` became a PTE for each page (F.3.6).
@@ -99,7 +99,7 @@ impl<R: Ram> PageCache<R> {
         let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         let (pfn, nr, is_anon) = (folio.pfn, folio.nr_pages(), folio.is_anon());
-        folio.refs += nr - 1;
+        folio.refs += nr - u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.split_pmd(&shape, owner_id(mm)));
         if is_anon && self.folios.is_exclusive(pfn) {
             self.folios.frames_mut().set(Flag::Exclusive, pfn, nr);

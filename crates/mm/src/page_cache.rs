@@ -84,6 +84,11 @@ impl<R: Ram> PageCache<R> {
         Shape::new(order, self.mapcount)
     }
 
+    /// References that a PMD entry of a folio holds.
+    pub(crate) fn pmd_refs(&self, id: FolioId) -> u64 {
+        self.shape(self.folios.get(id).order).pmd_refs().into()
+    }
+
     /// The file `id`.
     #[must_use]
     pub fn mapping(&self, id: MappingId) -> &Mapping {

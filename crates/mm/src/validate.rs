@@ -243,7 +243,7 @@ impl<R: Ram> Memory<R> {
             return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
         }
         if leaf.kind == LeafKind::Pmd {
-            found.add_pmd(id, mm);
+            found.add_pmd(id, mm, self.cache.pmd_refs(id));
         } else {
             found.add_ptes(id, mm, (pfn, nr));
         }
@@ -308,7 +308,7 @@ impl<R: Ram> Memory<R> {
             if refs != maps + pins + data.cache_refs() || refs == 0 {
                 return Err(Violation::I1 { folio, refs, maps, pins });
             }
-            let nr_found = found.nr_entries(folio);
+            let nr_found = found.nr_maps(folio);
             if nr_found != maps {
                 return Err(Violation::I2 { folio, maps, found: nr_found });
             }

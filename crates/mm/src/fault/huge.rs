@@ -116,7 +116,7 @@ impl<R: Ram> Memory<R> {
             unreachable!("I3: an entry maps a folio or is special")
         };
         let is_own = self.cache.folios.is_exclusive(leaf.pfn);
-        if is_own || self.cache.folios.get(id).refs == 1 {
+        if is_own || self.cache.folios.get(id).refs == self.cache.pmd_refs(id) {
             self.cache.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
             self.cache.folios.get_mut(id).is_lazyfree = false;
             self.flush(fault.mm, leaf.first_vpn, leaf.order.nr_pages());

@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Adds what `[from, to)` maps of the folio; the number of entries.
+    /// Adds what `[from, to)` maps of the folio; what it counts.
     fn add_sites(
         &self,
         id: FolioId,
@@ -71,7 +71,7 @@ impl<R: Ram> Memory<R> {
                 continue;
             }
             let is_pmd = leaf.kind == LeafKind::Pmd;
-            nr_entries += if is_pmd { 1 } else { nr };
+            nr_entries += if is_pmd { self.cache.pmd_refs(id) } else { nr };
             match sites.last_mut() {
                 Some(last)
                     if last.mm == mm

@@ -17,9 +17,11 @@ use crate::units::{Order, Pfn};
 #[derive(Default)]
 struct OfFolio {
     nr_pmds: u64,
+    /// Mappings that they count.
+    nr_pmd_maps: u64,
     /// PTEs by page.
     ptes: BTreeMap<Pfn, u64>,
-    /// Entries by process.
+    /// Mappings by process.
     by_mm: BTreeMap<MmId, u64>,
 }
 
@@ -30,10 +32,12 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
+    /// A PMD entry, which counts `refs` mappings.
+    pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
         of.nr_pmds += 1;
-        *of.by_mm.entry(mm).or_default() += 1;
+        of.nr_pmd_maps += refs;
+        *of.by_mm.entry(mm).or_default() += refs;
     }
 
     pub(super) fn add_ptes(&mut self, id: FolioId, mm: MmId, (pfn, nr): (Pfn, u64)) {
@@ -44,8 +48,9 @@ impl Found {
         *of.by_mm.entry(mm).or_default() += nr;
     }
 
-    pub(super) fn nr_entries(&self, id: FolioId) -> u64 {
-        self.folios.get(&id).map_or(0, |of| of.nr_pmds + of.ptes.values().sum::<u64>())
+    /// Mappings.
+    pub(super) fn nr_maps(&self, id: FolioId) -> u64 {
+        self.folios.get(&id).map_or(0, |of| of.nr_pmd_maps + of.ptes.values().sum::<u64>())
     }
 
     fn nr_pmds(&self, id: FolioId) -> u64 {

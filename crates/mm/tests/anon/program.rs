@@ -6,6 +6,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
+use largefolio_mm::rmap::mapcount::PmdCount;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::{
@@ -197,6 +198,8 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon.reuse = numbers.pick(&[Reuse::Tracked, Reuse::Tracked, Reuse::SmallOnly]);
     anon.batching = numbers.pick(&[Batching::Folio, Batching::Folio, Batching::PageByPage]);
     anon.mapcount = numbers.pick(&[Mapcount::PerPage, Mapcount::PerFolio]);
+    anon.owners_max = numbers.pick(&[0, 0, 3, 40]);
+    anon.pmd_counts = numbers.pick(&[PmdCount::One, PmdCount::One, PmdCount::AllPages]);
     anon.truncate_split = numbers.pick(&[TruncateSplit::Uniform, TruncateSplit::NonUniform]);
     anon.unsplittable = numbers.pick(&[Unsplittable::Kept, Unsplittable::KeptUnmapped]);
     anon.split_zero_pages = numbers.pick(&[SplitZeroPages::Kept, SplitZeroPages::Replaced]);

@@ -1,5 +1,6 @@
 //! Edits of a kernel: `+exec-block=64K`.
 
+use largefolio_mm::rmap::mapcount::PmdCount;
 use largefolio_mm::rules::anon::{
     Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
 };
@@ -226,6 +227,28 @@ pub const EDITS: &[EditHelp] = &[
             kernel.rules.anon.mapcount = match value {
                 "page" => Mapcount::PerPage,
                 "folio" => Mapcount::PerFolio,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "owners-max",
+        value: "mappings, 0 = no limit",
+        help: "beyond series 004: owners of a folio with more mappings are not tracked",
+        apply: |kernel, value| {
+            kernel.rules.anon.owners_max = value.parse().ok()?;
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "pmd-counts",
+        value: "one or pages",
+        help: "beyond series 004: a PMD entry counts as one mapping, or as one for each page",
+        apply: |kernel, value| {
+            kernel.rules.anon.pmd_counts = match value {
+                "one" => PmdCount::One,
+                "pages" => PmdCount::AllPages,
                 _ => return None,
             };
             Some(())
