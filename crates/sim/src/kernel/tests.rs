@@ -54,7 +54,7 @@ fn anonymous_memory_follows_the_history_too() {
     let sizes = ["6.1", "6.12"].map(|name| anon(name).sizes);
     assert_eq!(sizes, [Sizes::PmdOnly, Sizes::PerSize]);
     assert_eq!(anon("6.18"), AnonRules::stock());
-    let drop_tables = DropTables::FreedOnX86;
+    let drop_tables = DropTables::Freed;
     assert_eq!(anon("7.2"), AnonRules { drop_tables, ..AnonRules::stock() });
 }
 
