@@ -17,10 +17,15 @@ test: setup
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
 	scripts/bench.py --smoke --folio target/debug/folio
+	target/debug/folio bench anon --region 4M --rounds 1 --model-only
+	target/debug/folio bench owners --calls 1000 --rounds 1
 
-## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
+## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares);
+## series 004 on this kernel (root) and in the model.
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
+	$(FOLIO) bench anon
+	$(FOLIO) bench owners
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 recordings: build
