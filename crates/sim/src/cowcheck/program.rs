@@ -90,7 +90,7 @@ pub enum Access {
 pub enum Source {
     /// Zeroes.
     Anon,
-    /// A file in memory of [`FILE_PAGES`] cached base pages, from page `first % (FILE_PAGES / 2)`.
+    /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
     File,
 }
 
