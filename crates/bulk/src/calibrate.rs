@@ -4,8 +4,9 @@
 //! ([`choices`]). Wall time is read here and in [`gaps`](crate::gaps) alone.
 //!
 //! Rounds are outermost and primitives interleaved within a round, so that a machine that drifts
-//! drifts for all; the best round counts, because whatever disturbs a round only slows it.
+//! drifts for all; the median round counts.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use thiserror::Error;
@@ -18,9 +19,9 @@ const LEN_BYTES_MIN: usize = 4 << 10;
 /// Largest extent measured: the merged unit, and above the last cache of most machines.
 const LEN_BYTES_MAX: usize = 32 << 20;
 /// Bytes a sample moves at least: long against the clock, short against a time slice.
-const SAMPLE_BYTES: usize = 2 << 20;
+const SAMPLE_BYTES: usize = 4 << 20;
 /// Least memory: both halves hold the largest extent and some more, so that what is cold stays so.
-const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX;
+const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;
 /// A primitive is kept on the next rung while it is within this of the best: noise must not make
 /// rungs.
 const NEAR_BEST_PERCENT: u64 = 3;
@@ -43,7 +44,7 @@ pub enum Cache {
     Cold,
 }
 
-/// The best speed seen of one primitive.
+/// The median speed of one primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// What was done.
@@ -80,11 +81,11 @@ pub enum CalibrateError {
 
 /// What this machine does best.
 ///
-/// Takes about a second with 5 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
+/// Takes a second or two with 9 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
 /// own view of memory does.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB of memory or no rounds.
+/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
 pub fn calibrate(memory: &mut [u8], nr_rounds: u32) -> Result<(Choices, Choices), CalibrateError> {
     let samples = measure(memory, nr_rounds)?;
     Ok((choices(&samples, Operation::Clear)?, choices(&samples, Operation::Copy)?))
@@ -94,7 +95,7 @@ impl Tuning {
     /// A tuning measured on this machine: see [`calibrate`].
     ///
     /// # Errors
-    /// [`CalibrateError`] with less than 128 MiB of memory or no rounds.
+    /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
     pub fn calibrated(memory: &mut [u8], nr_rounds: u32) -> Result<Self, CalibrateError> {
         let (clear, copy) = calibrate(memory, nr_rounds)?;
         let Ok(tuning) = Self::new(&clear, &copy) else {
@@ -107,7 +108,7 @@ impl Tuning {
 /// Every primitive of this CPU at every size, hot and cold.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB of memory or no rounds.
+/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
 pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, CalibrateError> {
     if memory.len() < MEMORY_BYTES_MIN {
         return Err(CalibrateError::Memory { len_bytes: memory.len() });
@@ -116,7 +117,9 @@ pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, Calibra
         return Err(CalibrateError::NoRounds);
     }
     memory.fill(1); // Faults are not to be measured.
-    let middle = memory.len() / 2;
+    let page = memory.as_ptr().align_offset(LEN_BYTES_MIN).min(LEN_BYTES_MIN);
+    let memory = &mut memory[page..];
+    let middle = (memory.len() / 2).next_multiple_of(LEN_BYTES_MIN) - LEN_BYTES_MIN;
     let (to, from) = memory.split_at_mut(middle);
     let mut samples = Vec::new();
     for len_bytes in std::iter::successors(Some(LEN_BYTES_MIN), |len| Some(len * 2)) {
@@ -163,34 +166,34 @@ struct Cell {
 impl Cell {
     fn clearing(&mut self, to: &mut [u8], nr_rounds: u32) -> Vec<Sample> {
         let clearers = Clearer::available();
-        let best = self.best_of(clearers.len(), nr_rounds, |which, part| {
+        let medians_ns = self.medians_of(clearers.len(), nr_rounds, |which, part| {
             clearers[which].clear(&mut to[part]);
         });
         let primitives = clearers.iter().map(Clearer::primitive);
-        self.samples(Operation::Clear, primitives, &best)
+        self.samples(Operation::Clear, primitives, &medians_ns)
     }
 
     fn copying(&mut self, to: &mut [u8], from: &[u8], nr_rounds: u32) -> Vec<Sample> {
         let copiers = Copier::available();
-        let best = self.best_of(copiers.len(), nr_rounds, |which, part| {
+        let medians_ns = self.medians_of(copiers.len(), nr_rounds, |which, part| {
             let Ok(()) = copiers[which].copy(&mut to[part.clone()], &from[part]) else {
                 unreachable!("parts of one length")
             };
         });
         let primitives = copiers.iter().map(Copier::primitive);
-        self.samples(Operation::Copy, primitives, &best)
+        self.samples(Operation::Copy, primitives, &medians_ns)
     }
 
-    /// Least nanoseconds a sample takes with each of `nr` variants.
-    fn best_of(
+    /// Median nanoseconds a sample takes with each of `nr` variants.
+    fn medians_of(
         &mut self,
         nr: usize,
         nr_rounds: u32,
-        mut run: impl FnMut(usize, std::ops::Range<usize>),
+        mut run: impl FnMut(usize, Range<usize>),
     ) -> Vec<u64> {
-        let mut best = vec![u64::MAX; nr];
+        let mut taken = vec![Vec::new(); nr];
         for _ in 0..nr_rounds {
-            for (which, best) in best.iter_mut().enumerate() {
+            for (which, taken) in taken.iter_mut().enumerate() {
                 if self.cache == Cache::Hot {
                     run(0, 0..self.len_bytes);
                     run(which, 0..self.len_bytes);
@@ -201,11 +204,15 @@ impl Cell {
                     let first = unit * self.len_bytes;
                     run(which, first..first + self.len_bytes);
                 }
-                let taken_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                *best = taken_ns.max(1).min(*best);
+                let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                taken.push(ns.max(1));
             }
         }
-        best
+        let median = |mut taken: Vec<u64>| {
+            let middle = taken.len() / 2;
+            *taken.select_nth_unstable(middle).1
+        };
+        taken.into_iter().map(median).collect()
     }
 
     fn nr_repeats(&self) -> usize {
@@ -216,12 +223,12 @@ impl Cell {
         &self,
         operation: Operation,
         primitives: impl Iterator<Item = Primitive>,
-        best_ns: &[u64],
+        medians_ns: &[u64],
     ) -> Vec<Sample> {
         let Self { len_bytes, cache, .. } = *self;
         let nr_bytes = (self.nr_repeats() * len_bytes) as u64;
         primitives
-            .zip(best_ns)
+            .zip(medians_ns)
             .map(|(primitive, ns)| {
                 let bytes_per_us = nr_bytes * 1000 / ns;
                 Sample { operation, primitive, cache, len_bytes, bytes_per_us }

@@ -149,6 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of clears are too many to interpret")]
     fn every_point_ends_a_gap() {
         let tuning = Tuning::host();
         let mut folio = vec![1; 64 * PAGE_BYTES];
@@ -161,6 +162,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of clears are too many to interpret")]
     fn a_target_gives_a_unit_or_says_what_the_smallest_takes() {
         let mut folio = vec![1; 64 * PAGE_BYTES];
         let hour = Duration::from_hours(1);

@@ -6,17 +6,17 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
 /// Bytes of a page.
-pub const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// Anonymous memory; one byte before or behind it is a fault.
-pub struct Guarded {
+pub(crate) struct Guarded {
     /// The first guard.
     base: NonNull<u8>,
     len: usize,
 }
 
 impl Guarded {
-    pub fn new(nr_pages: usize) -> Self {
+    pub(crate) fn new(nr_pages: usize) -> Self {
         assert_eq!(rustix::param::page_size(), PAGE, "guards stand on base pages of 4 KiB");
         let len = nr_pages * PAGE;
         let whole = len + 2 * PAGE;
