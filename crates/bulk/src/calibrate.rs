@@ -24,7 +24,7 @@ const SAMPLE_BYTES: usize = 4 << 20;
 const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;
 /// A primitive is kept on the next rung while it is within this of the best: noise must not make
 /// rungs.
-const NEAR_BEST_PERCENT: u64 = 3;
+const NEAR_BEST_PERCENT: u64 = 4;
 
 /// What is done to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,11 @@
 //! How long other tasks wait between two reschedule points, and the unit that keeps it short.
 //!
 //! Under a cooperative model the unit bounds the wait: series 001 promised 1 ms at 8 MiB and
-//! 10 GB/s (BEHAVIOUR.md J.2.1). Here it is measured as a distribution, in wall time, because that
-//! is what a waiting task feels.
+//! 10 GB/s (BEHAVIOUR.md J.2.1). Here it is measured as a distribution: in wall time, which is what a
+//! waiting task feels, or by another clock of the caller's, such as the CPU time of the thread where
+//! other programs would be measured along.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -23,11 +25,22 @@ const NR_GAPS_MIN: u64 = 200;
 /// The base page of the measured folio; the unit, not the page, decides the gap.
 const PAGE_BYTES: usize = 4096;
 
-/// A clock that is told of every reschedule point.
+/// Nanoseconds since some fixed moment; never less than before.
+pub type Clock = fn() -> u64;
+
+/// Wall time, since it was first asked.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let elapsed = FIRST.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A stop-watch that is told of every reschedule point.
 ///
 /// ```
-/// # use largefolio_bulk::gaps::Gaps;
-/// let mut gaps = Gaps::start();
+/// # use largefolio_bulk::gaps::{Gaps, wall_ns};
+/// let mut gaps = Gaps::start(wall_ns);
 /// gaps.point();
 /// let distribution = gaps.finish();
 /// assert_eq!(distribution.len(), 2); // before the point and behind it
@@ -35,22 +48,22 @@ const PAGE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct Gaps {
     distribution: Histogram<u64>,
-    last: Instant,
+    clock: Clock,
+    last_ns: u64,
 }
 
 impl Gaps {
     /// Begins the first gap.
     #[must_use]
-    pub fn start() -> Self {
-        Self { distribution: nothing(), last: Instant::now() }
+    pub fn start(clock: Clock) -> Self {
+        Self { distribution: nothing(), clock, last_ns: clock() }
     }
 
     /// Ends a gap and begins the next.
     pub fn point(&mut self) {
-        let now = Instant::now();
-        let gap = now.duration_since(self.last).as_nanos();
-        self.distribution.saturating_record(u64::try_from(gap).unwrap_or(u64::MAX).max(1));
-        self.last = now;
+        let now_ns = (self.clock)();
+        self.distribution.saturating_record(now_ns.saturating_sub(self.last_ns).max(1));
+        self.last_ns = now_ns;
     }
 
     /// Ends the last gap; the gaps in nanoseconds.
@@ -103,14 +116,19 @@ impl Tuning {
     ///
     /// # Errors
     /// [`GapsError`] where `folio` is not one or more whole pages of 4 KiB.
-    pub fn gaps(&self, folio: &mut [u8], unit_bytes: u64) -> Result<Histogram<u64>, GapsError> {
+    pub fn gaps(
+        &self,
+        folio: &mut [u8],
+        unit_bytes: u64,
+        clock: Clock,
+    ) -> Result<Histogram<u64>, GapsError> {
         let nr_pages = (folio.len() / PAGE_BYTES) as u64;
         let page_bytes = PAGE_BYTES as u64;
         let shape = Shape { nr_pages, fault_page: nr_pages / 2, page_bytes };
         let plan = Plan::new(Rule::Merged { unit_bytes }, shape, Preemption::Cooperative)?;
         let mut all = nothing();
         while all.len() < NR_GAPS_MIN {
-            let mut gaps = Gaps::start();
+            let mut gaps = Gaps::start(clock);
             self.clear_folio(folio, &plan, || gaps.point())?;
             let Ok(()) = all.add(gaps.finish()) else { unreachable!("distributions of one shape") };
         }
@@ -129,11 +147,12 @@ impl Tuning {
         &self,
         folio: &mut [u8],
         target: Duration,
+        clock: Clock,
     ) -> Result<UnitLatency, GapsError> {
         let mut slowest = GapsError::TooSlow { unit_bytes: 0, gap_ns: 0 };
         for shift in UNIT_SHIFTS.rev() {
             let unit_bytes = 1 << shift;
-            let distribution = self.gaps(folio, unit_bytes)?;
+            let distribution = self.gaps(folio, unit_bytes, clock)?;
             let gap_ns = distribution.value_at_quantile(0.99);
             if Duration::from_nanos(gap_ns) <= target {
                 return Ok(UnitLatency { unit_bytes, gaps_ns: distribution });
@@ -155,7 +174,7 @@ mod tests {
         let mut folio = vec![1; 64 * PAGE_BYTES];
         // Units of 16 pages: right 30 pages, left 30, near 5, so 2 + 2 + 1 units, a point before
         // each, and the gap behind the last.
-        let gaps = tuning.gaps(&mut folio, 16 * PAGE_BYTES as u64).unwrap();
+        let gaps = tuning.gaps(&mut folio, 16 * PAGE_BYTES as u64, wall_ns).unwrap();
         assert_eq!(gaps.len() % 6, 0);
         assert!(gaps.len() >= NR_GAPS_MIN);
         assert!(folio.iter().all(|&byte| byte == 0));
@@ -166,17 +185,33 @@ mod tests {
     fn a_target_gives_a_unit_or_says_what_the_smallest_takes() {
         let mut folio = vec![1; 64 * PAGE_BYTES];
         let hour = Duration::from_hours(1);
-        let chosen = Tuning::host().unit_within(&mut folio, hour).unwrap();
+        let chosen = Tuning::host().unit_within(&mut folio, hour, wall_ns).unwrap();
         assert_eq!(chosen.unit_bytes, 32 << 20);
-        let error = Tuning::host().unit_within(&mut folio, Duration::ZERO).unwrap_err();
+        let error = Tuning::host().unit_within(&mut folio, Duration::ZERO, wall_ns).unwrap_err();
         assert!(matches!(error, GapsError::TooSlow { unit_bytes: 65536, .. }), "{error}");
     }
 
     #[test]
+    fn gaps_are_what_the_clock_says() {
+        // Goes on by 1, 2, 3, .. us: each thread of tests has its own.
+        fn slowing() -> u64 {
+            thread_local!(static TURN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+            let turn = TURN.replace(TURN.get() + 1);
+            1000 * turn * (turn + 1) / 2
+        }
+        let mut gaps = Gaps::start(slowing);
+        gaps.point();
+        gaps.point();
+        let distribution = gaps.finish();
+        assert_eq!((distribution.len(), distribution.min()), (3, 1000));
+        assert!(distribution.equivalent(distribution.max(), 3000));
+    }
+
+    #[test]
     fn what_is_no_folio_is_refused() {
-        let refused = Tuning::host().gaps(&mut [], 4096).unwrap_err();
+        let refused = Tuning::host().gaps(&mut [], 4096, wall_ns).unwrap_err();
         assert_eq!(refused, GapsError::Plan(PlanError::NoPages));
-        let refused = Tuning::host().gaps(&mut [0; PAGE_BYTES + 1], 4096).unwrap_err();
+        let refused = Tuning::host().gaps(&mut [0; PAGE_BYTES + 1], 4096, wall_ns).unwrap_err();
         assert!(matches!(refused, GapsError::Folio(FolioError::Length { .. })));
     }
 }

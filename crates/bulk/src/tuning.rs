@@ -1,7 +1,7 @@
 //! Which primitive zeroes or copies an extent: by its size and by what happens to it next.
 //!
-//! Streaming stores are 2 to 7 times as fast on memory that is not in the cache, and 4 to 25 times as slow on
-//! a page that is (measured: see [`Tuning::host`]); so the hint decides as much as the size.
+//! Streaming stores are 1.3 to 3 times as fast on memory that is not in the cache and 5 to 25 times
+//! as slow on a page that is (docs/design/bulk.md), so the hint decides as much as the size.
 //!
 //! Owns the decision. Does not own the measurement it rests on: [`calibrate`](crate::calibrate).
 //!
@@ -157,7 +157,7 @@ impl Tuning {
     /// The defaults for this CPU, detected once.
     ///
     /// They rest on two machines (GB/s, medians of interleaved rounds): Zen 4 with 32 MiB of last
-    /// cache, and Cascade Lake; `docs/bulk.md` has the tables. Both agree on the kinds of stores;
+    /// cache, and Cascade Lake; `docs/design/bulk.md` has the tables. Both agree on the kinds of stores;
     /// where they differ by more than 5%, only [`calibrate`](crate::calibrate) is right.
     #[must_use]
     pub fn host() -> &'static Self {

@@ -11,7 +11,7 @@ use largefolio_bulk::{
 };
 
 /// A page small enough that every page of every folio can be tried.
-const PAGE: usize = 64;
+const PAGE: usize = if cfg!(miri) { 16 } else { 64 };
 const HINTS: [Residency; 3] = [Residency::TouchedNow, Residency::NotTouched, Residency::Unknown];
 
 fn shape(nr_pages: u64, fault_page: u64) -> Shape {

@@ -83,9 +83,10 @@ fn copying(calibrated: &Tuning, hint: Residency) -> Vec<Variant<'_>> {
     all
 }
 
-fn cpu_ns() -> f64 {
+/// CPU time of this thread.
+pub(crate) fn cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
 /// Speeds in GB/s of each variant, round by round.
@@ -107,7 +108,7 @@ fn speeds(arena: &mut Arena, all: &[Variant], len: usize, is_hot: bool, nr: u32)
                 let first = if is_hot { 0 } else { walk() };
                 (all[which].run)(to, from, first..first + len);
             }
-            speeds[which].push((nr_repeats * len) as f64 / (cpu_ns() - start));
+            speeds[which].push((nr_repeats * len) as f64 / (cpu_ns() - start) as f64);
         }
     }
     speeds

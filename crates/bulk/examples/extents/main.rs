@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arena::Arena;
 use largefolio_bulk::plan::POSTED_UNIT_BYTES;
-use largefolio_bulk::{Choices, Primitive, Residency, Rung, Tuning, calibrate};
+use largefolio_bulk::{Choices, Primitive, Residency, Rung, Tuning, calibrate, gaps};
 
 /// Rounds of calibration; the best counts.
 const NR_CALIBRATION_ROUNDS: u32 = 9;
@@ -34,20 +34,23 @@ fn through_the_cache() -> Result<Tuning, Box<dyn Error>> {
     Ok(Tuning::new(&always(near), &always(Primitive::Portable))?)
 }
 
-fn gaps(arena: &mut Arena, calibrated: &Tuning) -> Result<(), Box<dyn Error>> {
+fn report_gaps(arena: &mut Arena, calibrated: &Tuning) -> Result<(), Box<dyn Error>> {
     let string = if cfg!(target_arch = "x86_64") { Primitive::RepString } else { Primitive::DcZva };
     let kernel = Tuning::new(&always(string), &always(Primitive::Portable))?;
     println!("\nGaps between reschedule points, units of 8 MiB (promise: 1 ms at 10 GB/s), us");
-    for (name, tuning) in [("kernel's", &kernel), ("chosen", calibrated)] {
-        let gaps = tuning.gaps(arena.to(), POSTED_UNIT_BYTES)?;
-        let us = |quantile| gaps.value_at_quantile(quantile) as f64 / 1000.0;
-        let (p50, p99, max) = (us(0.5), us(0.99), gaps.max() as f64 / 1000.0);
-        println!("{name:>10}: median {p50:.0}, 99% {p99:.0}, longest {max:.0}, n {}", gaps.len());
-    }
-    for target in [Duration::from_millis(1), Duration::from_micros(100)] {
-        match calibrated.unit_within(arena.to(), target) {
-            Ok(unit) => println!("{target:?} 99 times in 100: {} KiB", unit.unit_bytes >> 10),
-            Err(error) => println!("{target:?}: {error}"),
+    for (clock_name, clock) in [("wall", gaps::wall_ns as gaps::Clock), ("CPU", cells::cpu_ns)] {
+        for (name, tuning) in [("kernel's", &kernel), ("chosen", calibrated)] {
+            let gaps = tuning.gaps(arena.to(), POSTED_UNIT_BYTES, clock)?;
+            let us = |quantile| gaps.value_at_quantile(quantile) as f64 / 1000.0;
+            let (p50, p99, max) = (us(0.5), us(0.99), gaps.max() as f64 / 1000.0);
+            print!("{clock_name:>5} {name:>9}: median {p50:.0}, 99% {p99:.0}, longest {max:.0}");
+            println!(", n {}", gaps.len());
+        }
+        for target in [Duration::from_millis(1), Duration::from_micros(100)] {
+            let chosen = calibrated.unit_within(arena.to(), target, clock);
+            let unit = chosen.map(|unit| format!("{} KiB", unit.unit_bytes >> 10));
+            let unit = unit.unwrap_or_else(|error| error.to_string());
+            println!("{clock_name:>5} unit for {target:?}, 99 times in 100: {unit}");
         }
     }
     Ok(())
@@ -71,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         near::report(&mut arena, &through_the_cache()?, nr_rounds * 10)?;
     }
     if matches!(what, "gaps" | "all") {
-        gaps(&mut arena, &calibrated)?;
+        report_gaps(&mut arena, &calibrated)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::{ClearFn, CopyFn, Primitive};
 
 /// Bytes a turn of the pair loops handles: two pairs of 16-byte registers.
 const TURN_BYTES: usize = 64;
-/// `HWCAP2_MOPS` of the kernel's arm64 ABI (Documentation/arch/arm64/elf_hwcaps).
+/// `HWCAP2_MOPS` of the kernel's arm64 ABI (`Documentation/arch/arm64/elf_hwcaps.rst`).
 const HWCAP2_MOPS: usize = 1 << 43;
 
 pub(super) fn clear_fn(primitive: Primitive) -> Option<ClearFn> {
