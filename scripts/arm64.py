@@ -15,6 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "recordings"))
+sys.dont_write_bytecode = True
 
 import packages  # noqa: E402
 

@@ -18,8 +18,11 @@ use crate::tuning::{Choices, Rung, Tuning};
 const LEN_BYTES_MIN: usize = 4 << 10;
 /// Largest extent measured: the merged unit, and above the last cache of most machines.
 const LEN_BYTES_MAX: usize = 32 << 20;
-/// Bytes a sample moves at least: long against the clock, short against a time slice.
-const SAMPLE_BYTES: usize = 4 << 20;
+/// Bytes a sample of hot memory moves at least: long against the clock, short against a time slice.
+const HOT_BYTES: usize = 4 << 20;
+/// Bytes a sample of cold memory moves at least: more than the cache holds, so that a primitive
+/// pays for writing back its own lines and not for its forerunner's.
+const COLD_BYTES: usize = 64 << 20;
 /// Least memory: both halves hold the largest extent and some more, so that what is cold stays so.
 const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;
 /// A primitive is kept on the next rung while it is within this of the best: noise must not make
@@ -81,7 +84,7 @@ pub enum CalibrateError {
 
 /// What this machine does best.
 ///
-/// Takes a second or two with 9 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
+/// Takes about five seconds with 9 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
 /// own view of memory does.
 ///
 /// # Errors
@@ -192,8 +195,10 @@ impl Cell {
         mut run: impl FnMut(usize, Range<usize>),
     ) -> Vec<u64> {
         let mut taken = vec![Vec::new(); nr];
-        for _ in 0..nr_rounds {
-            for (which, taken) in taken.iter_mut().enumerate() {
+        for round in 0..nr_rounds {
+            for turn in 0..nr {
+                // Each follows one neighbour in one round and the other in the next.
+                let which = if round % 2 == 0 { turn } else { nr - 1 - turn };
                 if self.cache == Cache::Hot {
                     run(0, 0..self.len_bytes);
                     run(which, 0..self.len_bytes);
@@ -205,7 +210,7 @@ impl Cell {
                     run(which, first..first + self.len_bytes);
                 }
                 let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                taken.push(ns.max(1));
+                taken[which].push(ns.max(1));
             }
         }
         let median = |mut taken: Vec<u64>| {
@@ -216,7 +221,8 @@ impl Cell {
     }
 
     fn nr_repeats(&self) -> usize {
-        SAMPLE_BYTES.div_ceil(self.len_bytes)
+        let sample_bytes = if self.cache == Cache::Hot { HOT_BYTES } else { COLD_BYTES };
+        sample_bytes.div_ceil(self.len_bytes)
     }
 
     fn samples(

@@ -10,8 +10,11 @@ use crate::spread::Spread;
 
 const PAGE_BYTES: usize = 4096;
 const SIZES: [usize; 5] = [4 << 10, 64 << 10, 2 << 20, 32 << 20, 1 << 30];
-/// Bytes a sample moves at least.
-const SAMPLE_BYTES: usize = 8 << 20;
+/// Bytes a sample of hot memory moves at least.
+const HOT_BYTES: usize = 8 << 20;
+/// Bytes a sample of cold memory moves at least: more than the cache holds, so that a primitive
+/// pays for writing back its own lines and not for its forerunner's.
+const COLD_BYTES: usize = 64 << 20;
 /// Moves the bytes of a range, of the second stretch or of nothing, to the same of the first.
 type Run<'a> = Box<dyn Fn(&mut [u8], &[u8], Range<usize>) + 'a>;
 
@@ -93,12 +96,12 @@ pub(crate) fn cpu_ns() -> u64 {
 fn speeds(arena: &mut Arena, all: &[Variant], len: usize, is_hot: bool, nr: u32) -> Vec<Vec<f64>> {
     let mut walk = arena.walk(len);
     let (to, from) = arena.both();
-    let nr_repeats = SAMPLE_BYTES.div_ceil(len);
+    let nr_repeats = if is_hot { HOT_BYTES } else { COLD_BYTES }.div_ceil(len);
     let mut speeds = vec![Vec::new(); all.len()];
     for round in 0..nr as usize {
         for turn in 0..all.len() {
-            // Nobody always follows the same neighbour's leftovers.
-            let which = (turn + round) % all.len();
+            // Each follows one neighbour in one round and the other in the next.
+            let which = if round % 2 == 0 { turn } else { all.len() - 1 - turn };
             if is_hot {
                 to[..len].fill(1);
                 (all[which].run)(to, from, 0..len);
