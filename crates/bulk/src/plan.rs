@@ -12,9 +12,11 @@
 //!
 //! Three extents around the fault page `n`, in the order in which they are done:
 //!
-//!     0            n-2  n  n+2             N-1
-//!     |--- left ---|-- near --|--- right ---|
-//!           2nd         3rd         1st
+//! ```text
+//! 0            n-2  n  n+2             N-1
+//! |--- left ---|-- near --|--- right ---|
+//!       2nd         3rd         1st
+//! ```
 //!
 //! The posted series computes the address of the remainder of an extent with the page *shift* in
 //! place of the page *size* (BEHAVIOUR.md D.4.2): wrong for an extent longer than 8 MiB that is no

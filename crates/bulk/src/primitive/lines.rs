@@ -1,7 +1,9 @@
 //! A range as aligned lines with a ragged head and tail.
 //!
-//!     start          first line           end of lines   end
-//!       |--- head -----|== line == line ====|--- tail ---|
+//! ```text
+//! start          first line           end of lines   end
+//!   |--- head -----|== line == line ====|--- tail ---|
+//! ```
 //!
 //! Instructions that work on aligned lines get the middle; the portable routine does the ends,
 //! each shorter than a line.
