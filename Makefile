@@ -16,6 +16,8 @@ test: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
+	scripts/arm64.py
+	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio
 
 ## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
