@@ -176,6 +176,18 @@ impl Plan {
         Steps::new(self.pieces)
     }
 
+    /// How many units there are, without going through them.
+    #[must_use]
+    pub fn nr_units(&self) -> u64 {
+        self.pieces.iter().map(Piece::nr_units).sum()
+    }
+
+    /// How many reschedule points there are, without going through them.
+    #[must_use]
+    pub fn nr_points(&self) -> u64 {
+        self.pieces.iter().map(Piece::nr_points).sum()
+    }
+
     /// The units alone, in order.
     pub fn units(&self) -> impl Iterator<Item = Unit> + use<> {
         self.steps().filter_map(|step| match step {

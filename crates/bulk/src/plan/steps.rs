@@ -43,6 +43,25 @@ impl Piece {
         Self::Extent { first, nr, region, unit_pages, points }
     }
 
+    /// Units of the piece.
+    pub(super) const fn nr_units(&self) -> u64 {
+        match *self {
+            Self::Converging { shape, .. } => shape.nr_pages,
+            Self::Extent { nr, unit_pages, .. } => nr.div_ceil(unit_pages),
+        }
+    }
+
+    /// Reschedule points of the piece.
+    pub(super) const fn nr_points(&self) -> u64 {
+        match *self {
+            Self::Extent { nr: 0, .. }
+            | Self::Extent { points: Points::Never, .. }
+            | Self::Converging { points: Points::Never, .. } => 0,
+            Self::Extent { nr, unit_pages, points: Points::After, .. } => nr / unit_pages + 1,
+            Self::Converging { .. } | Self::Extent { .. } => self.nr_units(),
+        }
+    }
+
     /// Step number `at`, `None` past the last.
     fn step(&self, at: u64) -> Option<Step> {
         match *self {
