@@ -219,4 +219,13 @@ proptest! {
         let (nr_points, nr_units) = points(Preemption::Cooperative);
         prop_assert!(nr_points >= nr_units);
     }
+
+    #[test]
+    fn units_and_points_are_known_without_going_through_them(
+        rule in any_rule(), nr_pages in 1..600u64, fault in 0..600u64, preemption in any_preemption(),
+    ) {
+        let plan = plan(rule, nr_pages, fault % nr_pages, preemption);
+        let nr_points = plan.steps().filter(|step| *step == Step::Reschedule).count() as u64;
+        prop_assert_eq!((plan.nr_units(), plan.nr_points()), (plan.units().count() as u64, nr_points));
+    }
 }

@@ -136,7 +136,10 @@ mod tests {
         let posted = extents(rules(ClearOrder::Posted, cooperative), Arch::Arm64, 255);
         assert_eq!(posted, extents(ClearRules::stock(), Arch::Arm64, 255));
         let (pages, nr_points) = extents(rules(ClearOrder::Merged, cooperative), Arch::Arm64, 255);
-        assert_eq!((pages.len(), pages[0], pages[511], nr_points), (512, (258, 258), (257, 257), 512));
+        assert_eq!(
+            (pages.len(), pages[0], pages[511], nr_points),
+            (512, (258, 258), (257, 257), 512)
+        );
         assert_eq!(extents(rules(ClearOrder::Merged, preemptible), Arch::Arm64, 255), (three, 0));
     }
 
