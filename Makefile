@@ -20,7 +20,8 @@ test: setup
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio
 
-## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares).
+## Recording and replay speed, trace size, peak memory, clearing and anonymous memory on this machine
+## (BASE=rev compares the first four).
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 

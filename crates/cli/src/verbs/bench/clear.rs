@@ -140,6 +140,9 @@ impl ClearArgs {
         let label = |subject: Subject| match subject {
             Subject::Pagewise => Some(format!("page at a time ({PAGEWISE})")),
             Subject::Chosen(primitive) => Some(format!("chosen ({primitive})")),
+            Subject::Whole(Primitive::Portable) if best == Some(subject) => {
+                Some(format!("best ({})", libc_name(cell.work)))
+            }
             Subject::Whole(Primitive::Portable) => Some(libc_name(cell.work).to_owned()),
             Subject::Whole(primitive) if self.every => Some(primitive.to_string()),
             Subject::Whole(primitive) => {
