@@ -8,10 +8,13 @@ use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Pfn, Vaddr};
+use largefolio_mm::units::{PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::kernel::Kernel;
+
+/// Memory of a machine with bytes beyond the region.
+const SPARE_BYTES: u64 = 64 << 20;
 
 /// Why a benchmark of the model cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +63,20 @@ impl AnonBench {
 }
 
 impl AnonBench<Bytes> {
-    /// A region of `len_bytes`, not touched yet, on a machine with little more memory than that;
-    /// all of it has bytes, which the host has handed out already.
+    /// Memory for a region of `len_bytes` and little more, which the host has handed out already.
+    /// Benchmarks that are compared should use the same: where memory lies decides how fast it is.
+    #[must_use]
+    pub fn bytes(page: PageSize, len_bytes: u64) -> Bytes {
+        let ram_bytes = len_bytes + SPARE_BYTES;
+        let mut ram = Bytes::new(page, ram_bytes);
+        for pfn in (0..ram_bytes >> page.shift()).map(Pfn) {
+            ram.frame_mut(pfn).fill(1);
+        }
+        ram
+    }
+
+    /// A region of `len_bytes`, not touched yet, on a machine whose memory is `ram`, made for a
+    /// region and a page of these sizes.
     ///
     /// # Errors
     /// Sizes that `kernel` does not have.
@@ -69,13 +84,16 @@ impl AnonBench<Bytes> {
         kernel: &Kernel,
         folio_bytes: u64,
         len_bytes: u64,
+        ram: Bytes,
     ) -> Result<Self, AnonBenchError> {
-        let (page, ram_bytes) = (kernel.rules.page, len_bytes + (64 << 20));
-        let mut ram = Bytes::new(page, ram_bytes);
-        for pfn in (0..ram_bytes >> page.shift()).map(Pfn) {
-            ram.frame_mut(pfn).fill(1);
-        }
-        Self::build(kernel, (folio_bytes, len_bytes), ram_bytes, ram)
+        Self::build(kernel, (folio_bytes, len_bytes), len_bytes + SPARE_BYTES, ram)
+    }
+
+    /// The memory, for the next machine.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Bytes {
+        let none = Bytes::new(self.memory.rules.page, 0);
+        std::mem::replace(&mut self.memory.cache_mut().ram, none)
     }
 
     /// What was cleared around a page so far.
@@ -105,26 +123,10 @@ impl<R: Ram> AnonBench<R> {
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let mm = memory.new_space();
         let at = Vaddr(0x4000_0000_0000);
-        let mut bench = Self { memory, mm, at, folio_bytes, len_bytes };
-        bench.mmap()?;
-        Ok(bench)
-    }
-
-    fn mmap(&mut self) -> Result<(), AnonBenchError> {
-        let map = Map::anon(self.len_bytes, Prot::READ_WRITE).at(self.at);
-        self.memory.mmap(self.mm, map)?;
-        let is_large = self.folio_bytes > self.memory.rules.page.bytes();
+        memory.mmap(mm, Map::anon(len_bytes, Prot::READ_WRITE).at(at))?;
         let advice = if is_large { Madvice::Hugepage } else { Madvice::Nohugepage };
-        Ok(self.memory.madvise(self.mm, self.at, self.len_bytes, advice)?)
-    }
-
-    /// A fresh region in place of the old one.
-    ///
-    /// # Errors
-    /// Never for the region of this type.
-    pub fn remap(&mut self) -> Result<(), AnonBenchError> {
-        self.munmap()?;
-        self.mmap()
+        memory.madvise(mm, at, len_bytes, advice)?;
+        Ok(Self { memory, mm, at, folio_bytes, len_bytes })
     }
 
     /// Stores to every folio.
@@ -189,8 +191,9 @@ mod tests {
             [(4 << 10, 1024, 1024), (64 << 10, 64, 128), (2 << 20, 2, 4)]
         {
             let kernel = Kernel::parse("7.0+page=4K").unwrap();
-            let mut bench = AnonBench::with_bytes(&kernel, size, 4 << 20).unwrap();
+            let mut ram = AnonBench::bytes(kernel.rules.page, 4 << 20);
             for round in 1..=3 {
+                let mut bench = AnonBench::with_bytes(&kernel, size, 4 << 20, ram).unwrap();
                 bench.fault_all().unwrap();
                 let cleared = bench.cleared();
                 assert_eq!(cleared.nr_bytes, round * (4 << 20));
@@ -198,7 +201,7 @@ mod tests {
                     (cleared.nr_folios, cleared.nr_units),
                     (round * nr_folios, round * nr_units)
                 );
-                bench.remap().unwrap();
+                ram = bench.into_bytes();
             }
         }
     }

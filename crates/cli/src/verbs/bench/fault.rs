@@ -10,6 +10,7 @@ use largefolio_linux::bench::fault::{
     GIGANTIC_BYTES, enabled_sizes, fault_gigantic, nr_free_gigantic,
 };
 use largefolio_linux::measure::{cpu_time, interleave};
+use largefolio_mm::ram::Bytes;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
@@ -71,6 +72,8 @@ pub(super) struct FaultPlan<'a> {
     args: &'a FaultArgs,
     sizes: Vec<u64>,
     kernels: Vec<Kernel>,
+    /// One memory for every rule.
+    ram: RefCell<Option<Bytes>>,
 }
 
 impl FaultArgs {
@@ -100,7 +103,7 @@ impl FaultArgs {
                 AnonBench::new(kernel, bytes, 4 << 20)?;
             }
         }
-        Ok(FaultPlan { args: self, sizes, kernels })
+        Ok(FaultPlan { args: self, sizes, kernels, ram: RefCell::new(None) })
     }
 }
 
@@ -138,25 +141,16 @@ impl FaultPlan<'_> {
         } else {
             Some(FolioSize::enable(usize::try_from(bytes).context("--size")?)?)
         };
-        let benches =
-            self.kernels.iter().map(|kernel| AnonBench::with_bytes(kernel, bytes, region));
-        let benches = benches.map(|bench| Ok(RefCell::new(bench?))).collect::<Result<Vec<_>>>()?;
         let mut names = Vec::new();
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         if let Some(host) = &host {
             names.push("this kernel".to_owned());
             subjects.push(Box::new(move || Ok(host.fault(len)?)));
         }
-        for (kernel, bench) in self.kernels.iter().zip(&benches) {
+        for kernel in &self.kernels {
             names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
-            subjects.push(Box::new(|| {
-                let mut bench = bench.borrow_mut();
-                let start = cpu_time();
-                bench.fault_all()?;
-                let taken = cpu_time().saturating_sub(start);
-                bench.remap()?;
-                Ok(taken)
-            }));
+            let ram = &self.ram;
+            subjects.push(Box::new(move || in_model(kernel, bytes, region, ram)));
         }
         let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
         let pairs: Vec<_> = names.into_iter().zip(series).collect();
@@ -176,4 +170,21 @@ impl FaultPlan<'_> {
         let scale = Scale::GbPerS((nr * GIGANTIC_BYTES) as f64);
         Ok(measured::rows(OPERATION, "1G", scale, &pairs))
     }
+}
+
+/// The same in the memory manager, in the memory that is passed on from rule to rule.
+fn in_model(
+    kernel: &Kernel,
+    bytes: u64,
+    region: u64,
+    ram: &RefCell<Option<Bytes>>,
+) -> Result<Duration> {
+    let memory = ram.borrow_mut().take();
+    let memory = memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, region));
+    let mut bench = AnonBench::with_bytes(kernel, bytes, region, memory)?;
+    let start = cpu_time();
+    bench.fault_all()?;
+    let taken = cpu_time().saturating_sub(start);
+    *ram.borrow_mut() = Some(bench.into_bytes());
+    Ok(taken)
 }
