@@ -133,6 +133,7 @@ pub struct Costs {
 
 impl Costs {
     /// The rates by their name in the file.
+    #[must_use]
     pub fn rates(&self) -> [(&'static str, &[UnitRate]); 2] {
         [("clear", &self.clear), ("copy", &self.copy)]
     }
