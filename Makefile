@@ -16,12 +16,14 @@ test: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
+	scripts/arm64.py
+	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio
 	target/debug/folio bench anon --region 4M --rounds 1 --model-only
 	target/debug/folio bench owners --calls 1000 --rounds 1
 
-## Recording and replay speed, trace size and peak memory on this machine (BASE=rev compares);
-## series 004 on this kernel (root) and in the model.
+## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
+## this kernel and in the model.
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 	$(FOLIO) bench anon

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Benchmarks of folio on this machine: recording, replay, trace size, peak memory.
+"""Benchmarks of folio on this machine: recording, replay, trace size, peak memory, series 001 and 004.
 
 Rounds are outermost and variants alternate inside a round; figures are medians with their
 minimum and maximum, comparisons are medians of ratios within a round. Times are reported, never
@@ -104,6 +104,22 @@ def memory(folio, work, scale):
     return peaks
 
 
+def has_thp_rights():
+    """Whether the per-size settings of transparent huge pages can be changed."""
+    knobs = Path("/sys/kernel/mm/transparent_hugepage").glob("hugepages-*kB/enabled")
+    return os.geteuid() == 0 and any(os.access(knob, os.W_OK) for knob in knobs)
+
+
+def series(folio, is_smoke):
+    """The micro-benchmarks of the series, which print their own tables."""
+    model = [] if has_thp_rights() else ["--model-only"]
+    small = ["--rounds", "1", "--region", "4M"] if is_smoke else []
+    for words in (["clear"], ["fault", *model], ["anon", *model]):
+        sizes = ["--size", "4K,2M"] if is_smoke else []
+        command = [folio, "bench", *words, *small, *sizes]
+        print(f"\nfolio {' '.join(map(str, command[1:]))}\n{run(command)[2]}", end="")
+
+
 def new_figures():
     figures = {
         "record": Series("M references/s"),
@@ -142,6 +158,7 @@ def main():
                     print(f"  {'':20} this/base {statistics.median(ratios):.3f} [{ratios[0]:.3f} .. {ratios[-1]:.3f}]")
             for runs, peak in memory(args.folio, work, scale):
                 print(f"  replay of {runs:>9} rows: peak {peak / 1024:.1f} MiB")
+            series(args.folio, args.smoke)
         finally:
             if args.base:
                 subprocess.run(["git", "worktree", "remove", "--force", work / "base"], cwd=ROOT)

@@ -13,6 +13,8 @@ need qemu-x86_64 qemu-user
 need valgrind valgrind
 PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs
 PATH=$PATH:/usr/sbin:/sbin need mkfs.xfs xfsprogs
+need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+[ -e /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 ] || missing+=(libc6-dev-arm64-cross)
 
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -7,6 +7,16 @@
 
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time of this thread so far: other programs' time slices are not in it.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// Values of one subject, a round each, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
@@ -67,7 +77,8 @@ impl Series {
     }
 }
 
-/// Runs every subject once a round, after one round that is not counted. Each call says how long
+/// Runs every subject once a round, after one round that is not counted, in an order that reverses
+/// from round to round: each follows one neighbour in one round and the other in the next. Each call says how long
 /// its measured part took; set-up and tear-down stay outside.
 ///
 /// # Errors
@@ -79,10 +90,11 @@ pub fn interleave<E>(
 ) -> Result<Vec<Series>, E> {
     let mut series = vec![Series::default(); subjects.len()];
     for round in 0..=nr_rounds {
-        for (subject, series) in subjects.iter_mut().zip(&mut series) {
-            let taken = subject()?;
+        for turn in 0..subjects.len() {
+            let which = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
+            let taken = subjects[which]()?;
             if round > 0 {
-                series.rounds_ns.push(taken.as_secs_f64() * 1e9);
+                series[which].rounds_ns.push(taken.as_secs_f64() * 1e9);
             }
         }
         progress(round);
@@ -95,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subjects_take_turns_and_the_first_round_is_not_counted() {
+    fn subjects_take_turns_in_both_directions_and_the_first_round_is_not_counted() {
         let order = std::cell::RefCell::new(Vec::new());
         let subject = |name: char, ns: u64| {
             let order = &order;
@@ -105,10 +117,18 @@ mod tests {
             }) as Box<dyn FnMut() -> Result<Duration, ()>>
         };
         let series = interleave(2, &mut [subject('a', 10), subject('b', 20)], &mut |_| {}).unwrap();
-        assert_eq!(order.borrow().iter().collect::<String>(), "ababab");
+        assert_eq!(order.borrow().iter().collect::<String>(), "abbaab");
         assert_eq!(series[1].rounds_ns.len(), 2);
         let ratio = series[1].ratio(&series[0]).unwrap();
         assert!((ratio.median - 2.0).abs() < 1e-9 && ratio.n == 2, "{ratio:?}");
+    }
+
+    #[test]
+    fn cpu_time_does_not_pass_in_sleep() {
+        let start = cpu_time();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(cpu_time().saturating_sub(start) < Duration::from_millis(100));
+        assert!(cpu_time() > Duration::ZERO);
     }
 
     #[test]

@@ -3,10 +3,15 @@
 //! Owns the seam between the decisions of the memory manager and the bytes they move. [`Counted`]
 //! keeps no bytes: it counts what would be read, zeroed and copied. [`Bytes`] is real memory. No
 //! decision may depend on which of the two is used.
+//!
+//! The order in which a folio is zeroed or copied comes as a [`Plan`]; the kernel's choice among
+//! plans is a rule ([`crate::rules::clear`]).
 
 mod bytes;
 
 pub use bytes::{Bytes, stored_byte};
+
+use largefolio_bulk::plan::Plan;
 
 use crate::folio::MappingId;
 use crate::units::{PageIndex, Pfn};
@@ -22,13 +27,19 @@ pub struct FilePages {
 
 /// Physical memory and the storage behind files, as the memory manager uses them.
 pub trait Ram {
-    /// Fills `nr_pages` frames from `pfn` with zeroes.
+    /// Fills `nr_pages` frames from `pfn` with zeroes, in ascending order: nobody waits for one of
+    /// them.
     fn zero(&mut self, pfn: Pfn, nr_pages: u64);
     /// Fills bytes `from .. to`, counted from the start of frame `pfn`, with zeroes: what
     /// truncation leaves of a folio.
     fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64);
+    /// Fills the folio at `pfn` with zeroes in the order of `plan`, which is for its frames (D.4).
+    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan);
     /// Copies one frame.
     fn copy_page(&mut self, from: Pfn, to: Pfn);
+    /// Copies the huge page at `from` over the one at `to` in the order of `plan`, which is for its
+    /// frames (D.4.5).
+    fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
     /// A file of `size_bytes` appears in storage.
@@ -37,7 +48,32 @@ pub trait Ram {
     fn punch(&mut self, file: MappingId, from: u64, to: u64);
 }
 
-/// Memory without bytes: counts pages only.
+/// What plans came to so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Plans carried out.
+    pub nr_folios: u64,
+    /// Consecutive pages moved in one go.
+    pub nr_units: u64,
+    /// Bytes zeroed or copied.
+    pub nr_bytes: u64,
+    /// Reschedule points passed.
+    pub nr_points: u64,
+    /// The last plan and the first frame it was for: the order of its units.
+    pub last: Option<(Pfn, Plan)>,
+}
+
+impl Moved {
+    fn add(&mut self, pfn: Pfn, plan: &Plan) {
+        self.nr_folios += 1;
+        self.nr_units += plan.nr_units();
+        self.nr_bytes += plan.shape().len_bytes();
+        self.nr_points += plan.nr_points();
+        self.last = Some((pfn, *plan));
+    }
+}
+
+/// Memory without bytes: counts only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Pages filled with zeroes.
@@ -46,6 +82,10 @@ pub struct Counted {
     pub nr_copied: u64,
     /// Pages read from files.
     pub nr_read: u64,
+    /// Folios cleared around a page.
+    pub cleared: Moved,
+    /// Huge pages copied around a page.
+    pub copied: Moved,
 }
 
 impl Ram for Counted {
@@ -55,8 +95,18 @@ impl Ram for Counted {
 
     fn zero_bytes(&mut self, _pfn: Pfn, _from: u64, _to: u64) {}
 
+    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
+        self.nr_zeroed += plan.shape().nr_pages;
+        self.cleared.add(pfn, plan);
+    }
+
     fn copy_page(&mut self, _from: Pfn, _to: Pfn) {
         self.nr_copied += 1;
+    }
+
+    fn copy_folio(&mut self, _from: Pfn, to: Pfn, plan: &Plan) {
+        self.nr_copied += plan.shape().nr_pages;
+        self.copied.add(to, plan);
     }
 
     fn read_in(&mut self, _pfn: Pfn, nr_pages: u64, _pages: FilePages) {

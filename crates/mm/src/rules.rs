@@ -9,6 +9,7 @@
 //! - I2: an exec order is at most [`Rules::max_pagecache_order`].
 
 pub mod anon;
+pub mod clear;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Order, PageSize};
 use anon::AnonRules;
+use clear::ClearRules;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
 /// `MAX_XAS_ORDER`).
@@ -48,6 +50,8 @@ pub struct Rules {
     pub contpte: ContpteRule,
     /// Anonymous memory, fork, copy-on-write, unmap and split.
     pub anon: AnonRules,
+    /// In which order new folios are zeroed.
+    pub clear: ClearRules,
 }
 
 /// C.1: contpte folding.
@@ -416,6 +420,7 @@ impl Rules {
             placement: Placement::LargeFilesAndAnon,
             contpte: ContpteRule::OnArm64,
             anon: AnonRules::stock(),
+            clear: ClearRules::stock(),
         }
     }
 

@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("largefolio-sim", 3),
     ("largefolio-trace", 2),
     ("largefolio-mm", 1),
+    ("largefolio-bulk", 0),
 ];
 /// Side rooms: used by nobody, or only by tests.
 const SIDE_ROOMS: &[&str] = &["largefolio-recorder", "largefolio-testkit"];

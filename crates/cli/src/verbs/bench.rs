@@ -1,8 +1,16 @@
 //! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
 
 mod anon;
+mod clear;
+mod fault;
 mod measured;
 mod owners;
+
+/// What series 001 says (BEHAVIOUR.md J.2): demand faults, AMD Milan, boost off.
+const PUBLISHED_CLEARING: [&str; 1] = [
+    "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+129.9%) under \
+     full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",
+];
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -24,6 +32,8 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Anon(anon::AnonArgs),
+    Clear(clear::ClearArgs),
+    Fault(fault::FaultArgs),
     Owners(owners::OwnersArgs),
 }
 
@@ -32,6 +42,8 @@ impl BenchArgs {
     pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
         match &self.what {
             What::Anon(args) => args.plan()?.run(command_line, console),
+            What::Clear(args) => args.run(command_line, console),
+            What::Fault(args) => args.plan()?.run(command_line, console),
             What::Owners(args) => args.run(command_line, console),
         }
     }

@@ -25,6 +25,11 @@ fn help_of_every_verb() {
         "crosscheck record",
         "crosscheck replay",
         "crosscheck workloads",
+        "bench",
+        "bench anon",
+        "bench clear",
+        "bench fault",
+        "bench owners",
     ];
     let place = Place::new();
     for verb in verbs {

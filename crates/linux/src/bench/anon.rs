@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::setting::{Setting, SettingError};
 
 /// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
-const BASE_BYTES: usize = 4096;
+pub(super) const BASE_BYTES: usize = 4096;
 /// Where the per-size settings are.
-const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+pub(super) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,31 @@ pub enum BenchError {
         /// Size.
         kib: usize,
     },
+    /// Too little of a region got memory: folios of its size are not to be had.
+    #[error(
+        "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: \
+         memory is fragmented or short"
+    )]
+    NotFilled {
+        /// What became resident.
+        resident_bytes: usize,
+        /// The region.
+        len_bytes: usize,
+        /// The size asked for.
+        folio_bytes: usize,
+    },
+    /// No gap could be measured.
+    #[error(transparent)]
+    Gaps(#[from] largefolio_bulk::gaps::GapsError),
+    /// No such plan of clearing.
+    #[error(transparent)]
+    Plan(#[from] largefolio_bulk::plan::PlanError),
+    /// A folio was not cleared.
+    #[error(transparent)]
+    Folio(#[from] largefolio_bulk::FolioError),
+    /// This CPU lacks a primitive.
+    #[error(transparent)]
+    Tuning(#[from] largefolio_bulk::TuningError),
     /// A system call failed.
     #[error("{call} failed: {source}")]
     Call {
@@ -43,7 +68,7 @@ pub enum BenchError {
     },
 }
 
-fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
+pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
     move |source| BenchError::Call { call, source: source.into() }
 }
 
@@ -65,7 +90,7 @@ pub enum Operation {
 /// Settings under which advised regions get folios of one size.
 #[derive(Debug)]
 pub struct FolioSize {
-    bytes: usize,
+    pub(super) bytes: usize,
     _settings: Vec<Setting>,
 }
 
@@ -128,7 +153,7 @@ impl FolioSize {
 }
 
 /// The `enabled` file of every size.
-fn size_settings() -> Result<Vec<PathBuf>, BenchError> {
+pub(super) fn size_settings() -> Result<Vec<PathBuf>, BenchError> {
     let entries = std::fs::read_dir(THP).map_err(failed("reading the THP settings"))?;
     let mut paths: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path().join("enabled")))
@@ -145,7 +170,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 }
 
 /// Anonymous memory of this process.
-struct Region {
+pub(super) struct Region {
     at: *mut u8,
     len_bytes: usize,
     /// The whole mapping, from which `at` is aligned.
@@ -153,16 +178,11 @@ struct Region {
 }
 
 impl Region {
-    fn new(len_bytes: usize, folio_bytes: usize) -> Result<Self, BenchError> {
-        let mapped_bytes = len_bytes + folio_bytes;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
-        let first = unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, prot, flags) }
-            .map_err(failed("mmap"))?
-            .cast::<u8>();
-        let skip = first.align_offset(folio_bytes);
-        let region =
-            Self { at: first.wrapping_add(skip), len_bytes, mapped: (first, mapped_bytes) };
+    pub(super) fn new(len_bytes: usize, folio_bytes: usize) -> Result<Self, BenchError> {
+        let mut region = Self::map(len_bytes + folio_bytes, MapFlags::PRIVATE)?;
+        let (first, mapped_bytes) = region.mapped;
+        region.at = first.wrapping_add(first.align_offset(folio_bytes));
+        region.len_bytes = len_bytes;
         let advice =
             if folio_bytes > BASE_BYTES { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes no content, and the range is the mapping made above.
@@ -170,9 +190,24 @@ impl Region {
         Ok(region)
     }
 
+    /// A mapping without advice.
+    pub(super) fn map(len_bytes: usize, flags: MapFlags) -> Result<Self, BenchError> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        let first = unsafe { mmap_anonymous(ptr::null_mut(), len_bytes, prot, flags) }
+            .map_err(failed("mmap"))?
+            .cast::<u8>();
+        Ok(Self { at: first, len_bytes, mapped: (first, len_bytes) })
+    }
+
     /// Stores one byte to every base page.
     fn store_all(&self) {
-        for offset in (0..self.len_bytes).step_by(BASE_BYTES) {
+        self.store_each(BASE_BYTES);
+    }
+
+    /// Stores one byte at every multiple of `step_bytes`.
+    pub(super) fn store_each(&self, step_bytes: usize) {
+        for offset in (0..self.len_bytes).step_by(step_bytes) {
             let byte = self.at.wrapping_add(offset);
             // SAFETY: `offset` is inside the mapping, which nothing else refers to.
             unsafe { byte.write_volatile(1) };

@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::Effort;
-use crate::units::{Order, PageIndex, Vpn};
+use crate::units::{Order, Vpn};
 
 impl<R: Ram> Memory<R> {
     /// Maps zeroes for a read, a new folio for a write.
@@ -51,8 +51,7 @@ impl<R: Ram> Memory<R> {
 
     /// A zeroed base page for the fault.
     pub(super) fn alloc_base_page(&mut self, fault: &Fault) -> Result<FolioId, FaultError> {
-        let index = PageIndex(fault.index());
-        self.alloc_zeroed(Order::ZERO, Effort::None, index)
+        self.alloc_zeroed(fault, Order::ZERO, Effort::None)
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 

@@ -44,9 +44,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {
-            let first = Vpn(order.round_down(fault.vpn.0));
-            let index = PageIndex(fault.vma.index_of(first));
-            if let Some(id) = self.alloc_zeroed(order, effort, index) {
+            if let Some(id) = self.alloc_zeroed(fault, order, effort) {
                 self.cache.counters.size_mut(order).anon_fault_alloc += 1;
                 return Some(id);
             }
@@ -55,18 +53,20 @@ impl<R: Ram> Memory<R> {
         None
     }
 
-    /// A zeroed anonymous folio.
+    /// An anonymous folio for the block around the fault, zeroed around its page (D.2.6, D.4).
     pub(super) fn alloc_zeroed(
         &mut self,
+        fault: &Fault,
         order: Order,
         effort: Effort,
-        index: PageIndex,
     ) -> Option<FolioId> {
-        let id = self.alloc_anon(order, effort, index)?;
-        let folio = self.cache.folios.get(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        self.cache.ram.zero(pfn, nr);
-        self.cache.folios.forget_writes(pfn, nr);
+        let first = Vpn(order.round_down(fault.vpn.0));
+        let id = self.alloc_anon(order, effort, PageIndex(fault.vma.index_of(first)))?;
+        let pfn = self.cache.folios.get(id).pfn;
+        let fault_page = fault.vpn.0 - first.0;
+        let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);
+        self.cache.ram.clear_folio(pfn, &plan);
+        self.cache.folios.forget_writes(pfn, order.nr_pages());
         Some(id)
     }
 

@@ -5,6 +5,10 @@
 //! can be checked without keeping a copy.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+use largefolio_bulk::plan::Plan;
+use largefolio_bulk::{Residency, clear_extent, clear_folio, copy_extent, copy_folio};
 
 use super::{Counted, FilePages, Ram};
 use crate::folio::MappingId;
@@ -56,8 +60,24 @@ impl Bytes {
         &mut self.memory[range]
     }
 
+    /// The bytes of `len` from frame `from`, and those from frame `to` to copy them over.
+    ///
+    /// # Panics
+    /// When the two overlap: a copy has frames of its own.
+    fn pair(&mut self, from: Pfn, to: Pfn, len_bytes: u64) -> (&[u8], &mut [u8]) {
+        let (from, to) = (self.range(from, 0, len_bytes), self.range(to, 0, len_bytes));
+        assert!(from.end <= to.start || to.end <= from.start, "a copy over its own source");
+        if from.start < to.start {
+            let (low, high) = self.memory.split_at_mut(to.start);
+            (&low[from], &mut high[..to.len()])
+        } else {
+            let (low, high) = self.memory.split_at_mut(from.start);
+            (&high[..from.len()], &mut low[to])
+        }
+    }
+
     /// Bytes `from .. to` from the start of frame `pfn`.
-    fn range(&self, pfn: Pfn, from: u64, to: u64) -> std::ops::Range<usize> {
+    fn range(&self, pfn: Pfn, from: u64, to: u64) -> Range<usize> {
         let first = pfn.0 << self.page.shift();
         (first + from) as usize..(first + to) as usize
     }
@@ -67,19 +87,36 @@ impl Ram for Bytes {
     fn zero(&mut self, pfn: Pfn, nr_pages: u64) {
         self.counted.zero(pfn, nr_pages);
         let range = self.range(pfn, 0, nr_pages << self.page.shift());
-        self.memory[range].fill(0);
+        clear_extent(&mut self.memory[range], Residency::Unknown);
     }
 
     fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64) {
         let range = self.range(pfn, from, to);
-        self.memory[range].fill(0);
+        clear_extent(&mut self.memory[range], Residency::Unknown);
+    }
+
+    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
+        self.counted.clear_folio(pfn, plan);
+        let range = self.range(pfn, 0, plan.shape().len_bytes());
+        let Ok(()) = clear_folio(&mut self.memory[range], plan, || {}) else {
+            unreachable!("the range is that of the plan")
+        };
     }
 
     fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.counted.copy_page(from, to);
-        let source = self.range(from, 0, self.page.bytes());
-        let target = self.range(to, 0, 0).start;
-        self.memory.copy_within(source, target);
+        let (source, target) = self.pair(from, to, self.page.bytes());
+        let Ok(()) = copy_extent(target, source, Residency::TouchedNow) else {
+            unreachable!("a frame is as long as another")
+        };
+    }
+
+    fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
+        self.counted.copy_folio(from, to, plan);
+        let (source, target) = self.pair(from, to, plan.shape().len_bytes());
+        let Ok(()) = copy_folio(target, source, plan, || {}) else {
+            unreachable!("both ranges are those of the plan")
+        };
     }
 
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {

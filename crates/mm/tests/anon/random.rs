@@ -15,7 +15,7 @@ use largefolio_mm::units::{PageIndex, PageSize};
 
 use crate::naive::{File, Naive, Page, Source};
 use crate::program::{FILES, Machine, NR_PAGES, Numbers, Step, What, addr, random_config};
-use crate::world::PAGE;
+use crate::world::{PAGE, clear_rules};
 
 /// Steps of one program.
 const NR_STEPS: u64 = 250;
@@ -58,8 +58,11 @@ impl Trio {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x1234_5678_9abc_def1));
         let (anon, config) = random_config(&mut numbers);
-        let machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
-        let twin = Machine::new(&anon, &config, Counted::default());
+        let mut machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
+        let mut twin = Machine::new(&anon, &config, Counted::default());
+        let clear = clear_rules().nth(seed as usize % 8).unwrap();
+        machine.memory.rules.clear = clear;
+        twin.memory.rules.clear = clear;
         let files = machine.files.iter().zip(FILES);
         let files = files.map(|(&id, (_, size))| File::stored(id, size)).collect();
         let naive = Naive { processes: vec![Some(std::collections::BTreeMap::new())], files };

@@ -5,6 +5,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::{AnonRules, Enabled, SizeMode};
+use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Order, Pfn, Vaddr};
@@ -29,6 +30,16 @@ pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
         anon.set_size(kib << 10, SizeMode::Always).unwrap();
     }
     anon
+}
+
+/// Every order of clearing under both preemption models.
+pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
+    let orders =
+        [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
+    let models = [Preemption::Cooperative, Preemption::Preemptible];
+    orders
+        .into_iter()
+        .flat_map(move |order| models.map(|preemption| ClearRules { order, preemption }))
 }
 
 /// Stock rules with THP everywhere.

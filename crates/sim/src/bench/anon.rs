@@ -4,13 +4,17 @@ use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::fork::ForkError;
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::Vaddr;
+use largefolio_mm::units::{PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::kernel::Kernel;
+
+/// Memory of a machine with bytes beyond the region.
+const SPARE_BYTES: u64 = 64 << 20;
 
 /// Why a benchmark of the model cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -39,19 +43,73 @@ pub enum AnonBenchError {
 
 /// One process with one anonymous region whose folios have one size.
 #[derive(Debug)]
-pub struct AnonBench {
-    memory: Memory,
+pub struct AnonBench<R = Counted> {
+    memory: Memory<R>,
     mm: MmId,
     at: Vaddr,
+    folio_bytes: u64,
     len_bytes: u64,
 }
 
 impl AnonBench {
-    /// A region of `len_bytes`, not touched yet, on a machine with room for two of it.
+    /// A region of `len_bytes`, not touched yet, on a machine with room for two of it and no bytes.
     ///
     /// # Errors
     /// Sizes that `kernel` does not have.
     pub fn new(kernel: &Kernel, folio_bytes: u64, len_bytes: u64) -> Result<Self, AnonBenchError> {
+        let ram_bytes = 2 * len_bytes + (1 << 30);
+        Self::build(kernel, (folio_bytes, len_bytes), ram_bytes, Counted::default())
+    }
+}
+
+impl AnonBench<Bytes> {
+    /// Memory for a region of `len_bytes` and little more, which the host has handed out already.
+    /// Benchmarks that are compared should use the same: where memory lies decides how fast it is.
+    #[must_use]
+    pub fn bytes(page: PageSize, len_bytes: u64) -> Bytes {
+        let ram_bytes = len_bytes + SPARE_BYTES;
+        let mut ram = Bytes::new(page, ram_bytes);
+        for pfn in (0..ram_bytes >> page.shift()).map(Pfn) {
+            ram.frame_mut(pfn).fill(1);
+        }
+        ram
+    }
+
+    /// A region of `len_bytes`, not touched yet, on a machine whose memory is `ram`, made for a
+    /// region and a page of these sizes.
+    ///
+    /// # Errors
+    /// Sizes that `kernel` does not have.
+    pub fn with_bytes(
+        kernel: &Kernel,
+        folio_bytes: u64,
+        len_bytes: u64,
+        ram: Bytes,
+    ) -> Result<Self, AnonBenchError> {
+        Self::build(kernel, (folio_bytes, len_bytes), len_bytes + SPARE_BYTES, ram)
+    }
+
+    /// The memory, for the next machine.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Bytes {
+        let none = Bytes::new(self.memory.rules.page, 0);
+        std::mem::replace(&mut self.memory.cache_mut().ram, none)
+    }
+
+    /// What was cleared around a page so far.
+    #[must_use]
+    pub fn cleared(&self) -> Moved {
+        self.memory.cache().ram.counted.cleared
+    }
+}
+
+impl<R: Ram> AnonBench<R> {
+    fn build(
+        kernel: &Kernel,
+        (folio_bytes, len_bytes): (u64, u64),
+        ram_bytes: u64,
+        ram: R,
+    ) -> Result<Self, AnonBenchError> {
         let mut rules = kernel.rules.clone();
         let is_large = folio_bytes > rules.page.bytes();
         rules.anon.thp = Enabled::Madvise;
@@ -61,14 +119,22 @@ impl AnonBench {
             let kernel = kernel.name.clone();
             return Err(AnonBenchError::NoSize { kernel, kib: folio_bytes >> 10 });
         }
-        let config = Config { ram_bytes: 2 * len_bytes + (1 << 30), ..Config::new(Arch::X86_64) };
-        let mut memory = Memory::new(rules, &config)?;
+        let config = Config { ram_bytes, ..Config::new(Arch::X86_64) };
+        let mut memory = Memory::with_ram(rules, &config, ram)?;
         let mm = memory.new_space();
         let at = Vaddr(0x4000_0000_0000);
         memory.mmap(mm, Map::anon(len_bytes, Prot::READ_WRITE).at(at))?;
         let advice = if is_large { Madvice::Hugepage } else { Madvice::Nohugepage };
         memory.madvise(mm, at, len_bytes, advice)?;
-        Ok(Self { memory, mm, at, len_bytes })
+        Ok(Self { memory, mm, at, folio_bytes, len_bytes })
+    }
+
+    /// Stores to every folio.
+    ///
+    /// # Errors
+    /// When memory is exhausted.
+    pub fn fault_all(&mut self) -> Result<(), AnonBenchError> {
+        self.store_each(self.folio_bytes)
     }
 
     /// Stores to every base page.
@@ -76,9 +142,13 @@ impl AnonBench {
     /// # Errors
     /// When memory is exhausted.
     pub fn store_all(&mut self) -> Result<(), AnonBenchError> {
-        let page = self.memory.rules.page.bytes();
-        for offset in (0..self.len_bytes).step_by(usize::try_from(page).unwrap_or(4096)) {
-            self.memory.touch(self.mm, Vaddr(self.at.0 + offset), Access::Write)?;
+        self.store_each(self.memory.rules.page.bytes())
+    }
+
+    fn store_each(&mut self, step_bytes: u64) -> Result<(), AnonBenchError> {
+        for nr in 0..self.len_bytes / step_bytes {
+            let addr = Vaddr(self.at.0 + nr * step_bytes);
+            self.memory.touch(self.mm, addr, Access::Write)?;
         }
         Ok(())
     }
@@ -108,5 +178,31 @@ impl AnonBench {
     #[must_use]
     pub fn reused_and_copied(&self) -> (u64, u64) {
         (self.memory.counters().nr_wp_reuse, self.memory.counters().nr_cow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_store_a_folio_clears_the_whole_region_and_each_round_again() {
+        for (size, nr_folios, nr_units) in
+            [(4 << 10, 1024, 1024), (64 << 10, 64, 128), (2 << 20, 2, 4)]
+        {
+            let kernel = Kernel::parse("7.0+page=4K").unwrap();
+            let mut ram = AnonBench::bytes(kernel.rules.page, 4 << 20);
+            for round in 1..=3 {
+                let mut bench = AnonBench::with_bytes(&kernel, size, 4 << 20, ram).unwrap();
+                bench.fault_all().unwrap();
+                let cleared = bench.cleared();
+                assert_eq!(cleared.nr_bytes, round * (4 << 20));
+                assert_eq!(
+                    (cleared.nr_folios, cleared.nr_units),
+                    (round * nr_folios, round * nr_units)
+                );
+                ram = bench.into_bytes();
+            }
+        }
     }
 }

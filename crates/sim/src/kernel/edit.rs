@@ -4,6 +4,7 @@ use largefolio_mm::rmap::mapcount::PmdCount;
 use largefolio_mm::rules::anon::{
     Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
 };
+use largefolio_mm::rules::clear::{ClearOrder, Preemption};
 use largefolio_mm::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use largefolio_mm::units::PageSize;
 
@@ -264,6 +265,31 @@ pub const EDITS: &[EditHelp] = &[
                 "non-uniform" => TruncateSplit::NonUniform,
                 _ => return None,
             };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "clear",
+        value: "converging, posted, merged or one-pass",
+        help: "series 001: in which order a new folio is zeroed",
+        apply: |kernel, value| {
+            kernel.rules.clear.order = match value {
+                "converging" => ClearOrder::Converging,
+                "posted" => ClearOrder::Posted,
+                "merged" => ClearOrder::Merged,
+                "one-pass" => ClearOrder::OnePass,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "preemption",
+        value: "on or off",
+        help: "whether clearing goes in whole extents (`full`, `lazy`) or in units",
+        apply: |kernel, value| {
+            kernel.rules.clear.preemption =
+                if switch(value)? { Preemption::Preemptible } else { Preemption::Cooperative };
             Some(())
         },
     },

@@ -1,5 +1,6 @@
 use super::*;
 use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
+use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::HugeAdvice;
@@ -76,6 +77,30 @@ fn anonymous_sizes_are_edited_one_by_one() {
     assert!(message("6.18+anon-65K=always").contains("anon-65K"));
     assert!(message("6.1+anon-64K=always").contains("from 6.8 on"));
     assert!(message("6.18+anon=always").contains("did you mean"));
+}
+
+#[test]
+fn folios_are_zeroed_in_extents_from_7_0_and_by_edit() {
+    let clear = |text: &str| Kernel::parse(text).unwrap().rules.clear;
+    let orders = ["6.1", "6.19", "7.0", "7.2"].map(|name| clear(name).order);
+    let (converging, merged) = (ClearOrder::Converging, ClearOrder::Merged);
+    assert_eq!(orders, [converging, converging, merged, merged]);
+    assert_eq!(clear("6.18"), ClearRules::stock());
+    for (value, order) in [
+        ("converging", converging),
+        ("posted", ClearOrder::Posted),
+        ("merged", merged),
+        ("one-pass", ClearOrder::OnePass),
+    ] {
+        let preemption = Preemption::Preemptible;
+        let edited = clear(&format!("6.18+clear={value}+preemption=on"));
+        assert_eq!(edited, ClearRules { order, preemption });
+    }
+    // A file that changes one value of the table keeps the other.
+    assert_eq!(clear("7.0").preemption, Preemption::Cooperative);
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert!(message("6.18+clear=zigzag").contains("converging, posted, merged or one-pass"));
+    assert!(message("6.18+preemption=full").contains("on or off"));
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub enum MachineError {
          name the document, or set assumed = true and give the reason"
     )]
     NoSource { origin: String, cost: &'static str },
+    #[error("{origin}: costs.{cost}: list the sizes from small to large, each once")]
+    RateOrder { origin: String, cost: &'static str },
     #[error("the machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
 }

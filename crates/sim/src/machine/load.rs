@@ -12,7 +12,7 @@ use crate::tlb::TlbConfig;
 
 use super::Machine;
 use super::builtin::{MACHINES, names};
-use super::costs::Costs;
+use super::costs::{Costs, Elision};
 use super::error::MachineError;
 use crate::names::nearest;
 
@@ -122,6 +122,30 @@ impl Machine {
             if quantity.source.trim().is_empty() {
                 return Err(MachineError::NoSource { origin: origin(), cost });
             }
+        }
+        self.check_rates(&origin())
+    }
+
+    /// I3 and I4 of what goes by size.
+    fn check_rates(&self, origin: &str) -> Result<(), MachineError> {
+        let origin = || origin.to_owned();
+        for (cost, rates) in self.costs.rates() {
+            for rate in rates {
+                let value = rate.gb_per_s;
+                if !value.is_finite() || value <= 0.0 {
+                    return Err(MachineError::Cost { origin: origin(), cost, value });
+                }
+                if rate.source.trim().is_empty() {
+                    return Err(MachineError::NoSource { origin: origin(), cost });
+                }
+            }
+            if !rates.is_sorted_by(|a, b| a.size < b.size) {
+                return Err(MachineError::RateOrder { origin: origin(), cost });
+            }
+        }
+        let has_source = |elision: &Elision| !elision.source.trim().is_empty();
+        if !self.costs.elision.as_ref().is_none_or(has_source) {
+            return Err(MachineError::NoSource { origin: origin(), cost: "elision" });
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! - I1: `page_size` is one of `page_sizes`.
 //! - I2: `tlb.check(&page_sizes)` holds, so that [`crate::tlb::Tlb::new`] cannot fail.
 //! - I3: every number has a source, and every cost is a finite number that is not negative.
+//! - I4: rates by size are above 0 and their sizes ascend.
 //!
 //! ```text
 //!   machines/altra.toml ──include_str!──┐
@@ -41,7 +42,7 @@ use largefolio_mm::units::PageSize;
 use crate::tlb::TlbConfig;
 
 pub use builtin::names;
-pub use costs::{Costs, Quantity, Unit};
+pub use costs::{Costs, Elision, Quantity, Unit, UnitBytes, UnitRate};
 pub use error::MachineError;
 pub use load::MAX_FILE_BYTES;
 

@@ -51,8 +51,8 @@ fn every_built_in_machine_loads_and_builds_at_every_page_size() {
         for &page in &machine.page_sizes {
             let machine = machine.clone().with_page_size(page).unwrap();
             let tlb = Tlb::new(&machine.tlb, machine.page_size);
-            assert_eq!(tlb.coalescing().has_contpte, name != "cascadelake");
-            assert_eq!(tlb.coalescing().aggregation, Aggregation::None);
+            assert_eq!(tlb.coalescing().has_contpte, matches!(name, "altra" | "grace-64k"));
+            assert_eq!(tlb.coalescing().aggregation == Aggregation::None, name != "zen4");
         }
     }
     assert!(names().is_sorted());
@@ -109,7 +109,7 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
     };
     assert_eq!(unknown("alta"), message("alta", "did you mean altra?"));
     assert_eq!(unknown("Grace"), message("Grace", "did you mean grace-64k?"));
-    assert_eq!(unknown("vax"), message("vax", "known: altra, cascadelake, grace-64k"));
+    assert_eq!(unknown("vax"), message("vax", "known: altra, cascadelake, grace-64k, zen4"));
     assert_eq!(
         unknown("./missing.toml"),
         "cannot read the machine file ./missing.toml: No such file or directory (os error 2)"
@@ -163,7 +163,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
         message("[costs.walk_native]", "[costs.walk]"),
         "mine.toml:26: unknown field `walk`, expected one of `clock`, `l2_hit`, `walk_native`, \
          `walk_native_pmd`, `walk_nested`, `walk_nested_pmd`, `fault`, `clear`, `copy`, \
-         `storage_latency`, `storage_rate`"
+         `elision`, `storage_latency`, `storage_rate`"
     );
     assert_eq!(
         message("name = \"mine\"", "name = "),
@@ -214,4 +214,45 @@ fn only_a_page_size_of_the_hardware_can_be_chosen() {
         cascadelake.with_page_size(PageSize::K64).unwrap_err().to_string(),
         "the machine cascadelake has no 64K base pages; it has 4K"
     );
+}
+
+#[test]
+fn every_machine_has_rates_of_clearing_and_copying_and_says_where_they_are_from() {
+    for (name, _) in MACHINES {
+        let costs = Machine::named(name).unwrap().costs;
+        for (cost, rates) in costs.rates() {
+            assert!(!rates.is_empty(), "{name}: {cost}");
+            // Measured where there was a machine to measure on.
+            let is_measured = matches!(name, "zen4" | "cascadelake");
+            assert!(rates.iter().all(|rate| rate.assumed != is_measured), "{name}: {cost}");
+        }
+        let elision = costs.elision.map(|elision| elision.from);
+        assert_eq!(elision, (name == "zen4").then_some(UnitBytes(32 << 20)), "{name}");
+    }
+}
+
+#[test]
+fn rates_by_size_are_checked() {
+    let rate = |size: &str, value: &str, source: &str| {
+        let lines = [format!("size = \"{size}\""), format!("gb_per_s = {value}")];
+        format!("\n[[costs.clear]]\n{}\nsource = \"{source}\"\n", lines.join("\n"))
+    };
+    let load = |text: &str| Machine::from_toml(&format!("{GOOD}{text}"), "mine.toml");
+    let message = |text: &str| load(text).unwrap_err().to_string();
+    let good = load(&(rate("4K", "10", "test") + &rate("2M", "17.5", "test"))).unwrap();
+    let sizes: Vec<u64> = good.costs.clear.iter().map(|rate| rate.size.0).collect();
+    assert_eq!(sizes, [4096, 2 << 20]);
+    assert_eq!(String::from(good.costs.clear[1].size), "2M");
+    assert_eq!(
+        message(&(rate("2M", "1", "test") + &rate("4K", "1", "test"))),
+        "mine.toml: costs.clear: list the sizes from small to large, each once"
+    );
+    assert!(message(&(rate("4K", "1", "test").repeat(2))).contains("each once"));
+    assert!(message(&rate("4K", "0", "test")).contains("costs.clear: 0 is no cost"));
+    assert!(message(&rate("4K", "inf", "test")).contains("costs.clear: inf is no cost"));
+    assert!(message(&rate("4K", "1", " ")).contains("costs.clear: no source"));
+    assert!(message(&rate("5K", "1", "test")).contains("`5K` is no unit"));
+    assert!(message(&rate("2K", "1", "test")).contains("`2K` is no unit"));
+    let elision = "\n[costs.elision]\nfrom = \"32M\"\nsource = \"\"\n";
+    assert!(message(elision).contains("costs.elision: no source"));
 }

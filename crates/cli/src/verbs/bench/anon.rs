@@ -9,7 +9,7 @@ use largefolio_linux::measure::interleave;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::measured::{self, Report, Row};
+use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::{FormArgs, size};
@@ -102,9 +102,7 @@ impl AnonPlan<'_> {
             }
         }
         line.finish_and_clear();
-        let unit = "ns for each 4 KiB";
-        let report = Report::new(command_line, unit, &PUBLISHED, rows);
-        report.write(self.args.form.form(), console)?;
+        Report::new(command_line, &PUBLISHED, rows).write(self.args.form.form(), console)?;
         Ok(Exit::Done)
     }
 
@@ -133,7 +131,8 @@ impl AnonPlan<'_> {
         let pairs: Vec<_> = names.into_iter().zip(series).collect();
         #[expect(clippy::cast_precision_loss, reason = "at most 2^24 pages")]
         let nr_pages = (region / BASE_BYTES) as f64;
-        Ok(measured::rows(name, &short(bytes), nr_pages, &pairs))
+        let scale = Scale::NsEach(nr_pages, "ns for each 4 KiB");
+        Ok(measured::rows(name, &short(bytes), scale, &pairs))
     }
 }
 
@@ -165,9 +164,4 @@ fn in_model(kernel: &Kernel, operation: Operation, bytes: u64, region: u64) -> R
         bench.exit(child);
     }
     Ok(taken)
-}
-
-/// `64K`, `2M`.
-fn short(bytes: u64) -> String {
-    if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }

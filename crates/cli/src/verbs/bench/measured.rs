@@ -21,19 +21,60 @@ pub(super) struct Row {
     pub(super) size: String,
     /// Who did it.
     pub(super) subject: String,
-    /// Nanoseconds a unit.
-    pub(super) ns: Value,
-    /// Over the reference subject of the same operation and size, within a round.
+    /// Unit of the value.
+    pub(super) unit: &'static str,
+    /// What it came to.
+    pub(super) value: Value,
+    /// The value over that of the reference, within a round.
     pub(super) ratio: Option<Value>,
+    /// The first subject of the same operation and size.
+    pub(super) ratio_to: Option<String>,
 }
 
 /// A median with its smallest and largest value.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Value {
-    median: f64,
-    min: f64,
-    max: f64,
-    n: usize,
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) n: usize,
+}
+
+/// How a time becomes a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scale {
+    /// Nanoseconds of each of so many parts.
+    NsEach(f64, &'static str),
+    /// 10^9 bytes a second, of so many bytes.
+    GbPerS(f64),
+}
+
+impl Scale {
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::NsEach(_, unit) => unit,
+            Self::GbPerS(_) => "GB/s",
+        }
+    }
+
+    fn value(self, series: &Series) -> Option<Value> {
+        let of = |ns: &f64| match self {
+            Self::NsEach(parts, _) => ns / parts,
+            // A time that the clock could not tell from none is no speed.
+            Self::GbPerS(bytes) => bytes / ns.max(1.0),
+        };
+        let values: Vec<f64> = series.rounds_ns.iter().map(of).collect();
+        Spread::of(&values).map(Value::from)
+    }
+
+    /// Of the values, not of the times: above 1 is faster where the value is a speed.
+    fn ratio(self, series: &Series, reference: &Series) -> Option<Value> {
+        let ratio = match self {
+            Self::NsEach(..) => series.ratio(reference),
+            Self::GbPerS(_) => reference.ratio(series),
+        };
+        ratio.map(Value::from)
+    }
 }
 
 impl From<Spread> for Value {
@@ -59,24 +100,31 @@ impl Value {
 pub(super) fn rows(
     operation: &str,
     size: &str,
-    units: f64,
+    scale: Scale,
     subjects: &[(String, Series)],
 ) -> Vec<Row> {
-    let reference = subjects.first();
-    let scaled = |series: &Series| Series {
-        rounds_ns: series.rounds_ns.iter().map(|ns| ns / units).collect(),
-    };
     let of = |(name, series): &(String, Series)| {
-        let ratio = reference.filter(|(first, _)| first != name);
+        let reference = subjects.first().filter(|(first, _)| first != name);
         Some(Row {
             operation: operation.to_owned(),
             size: size.to_owned(),
             subject: name.clone(),
-            ns: scaled(series).spread()?.into(),
-            ratio: ratio.and_then(|(_, first)| series.ratio(first)).map(Value::from),
+            unit: scale.unit(),
+            value: scale.value(series)?,
+            ratio: reference.and_then(|(_, first)| scale.ratio(series, first)),
+            ratio_to: reference.map(|(first, _)| first.clone()),
         })
     };
     subjects.iter().filter_map(of).collect()
+}
+
+/// `64K`, `2M`.
+pub(super) fn short(bytes: u64) -> String {
+    match bytes {
+        large if large >= 1 << 30 => format!("{}G", large >> 30),
+        middle if middle >= 1 << 20 => format!("{}M", middle >> 20),
+        small => format!("{}K", small >> 10),
+    }
 }
 
 /// A result with what is needed to understand it.
@@ -86,23 +134,31 @@ pub(super) struct Report {
     version: &'static str,
     command: Vec<String>,
     kernel: String,
-    /// What a unit is.
-    unit: &'static str,
+    /// Processes that ran or wanted to, over the last minute, when the report was made.
+    load: String,
     /// What the series published, where it did.
     published: &'static [&'static str],
+    /// What was not measured, and why.
+    notes: Vec<String>,
     rows: Vec<Row>,
 }
 
 impl Report {
     pub(super) fn new(
         command: Vec<String>,
-        unit: &'static str,
         published: &'static [&'static str],
         rows: Vec<Row>,
     ) -> Self {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        let version = env!("CARGO_PKG_VERSION");
-        Self { schema: SCHEMA_VERSION, version, command, kernel, unit, published, rows }
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or_default().to_owned();
+        let (version, notes) = (env!("CARGO_PKG_VERSION"), Vec::new());
+        Self { schema: SCHEMA_VERSION, version, command, kernel, load, published, notes, rows }
+    }
+
+    /// The report with `notes`.
+    pub(super) fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
     }
 
     /// Writes the report in the form asked for.
@@ -121,28 +177,27 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        let reference = self.rows.first().map_or("", |row| row.subject.as_str());
-        let n = self.rows.first().map_or(0, |row| row.ns.n);
+        let n = self.rows.first().map_or(0, |row| row.value.n);
         let _ = writeln!(
             text,
-            "kernel {}; {}; {n} interleaved rounds: median [smallest .. largest]\n",
-            self.kernel, self.unit
+            "kernel {}; load {}; {n} interleaved rounds: median [smallest .. largest]\n",
+            self.kernel, self.load
         );
+        let width = self.rows.iter().map(|row| row.subject.len()).max().unwrap_or(0);
         let mut last = "";
         for row in &self.rows {
             if row.operation != last {
-                let _ = writeln!(text, "{}", row.operation);
+                let _ = writeln!(text, "{}, {}", row.operation, row.unit);
                 last = &row.operation;
             }
-            let ratio = row.ratio.map(|ratio| format!("  {}x of {reference}", ratio.text()));
-            let line = format!(
-                "  {:>6}  {:24} {:>32}{}",
-                row.size,
-                row.subject,
-                row.ns.text(),
-                ratio.unwrap_or_default()
-            );
-            let _ = writeln!(text, "{line}");
+            let (size, subject, value) = (&row.size, &row.subject, row.value.text());
+            let ratio = row.ratio.zip(row.ratio_to.as_ref());
+            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", ratio.text()));
+            let ratio = ratio.unwrap_or_default();
+            let _ = writeln!(text, "  {size:>6}  {subject:width$} {value:>26}{ratio}");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "\nnote: {note}");
         }
         for published in self.published {
             let _ = writeln!(text, "\npublished: {published}");
@@ -152,17 +207,18 @@ impl Report {
 
     fn csv(&self) -> String {
         let mut text =
-            "operation,size,subject,ns,ns_min,ns_max,n,ratio,ratio_min,ratio_max\n".to_owned();
+            "operation,size,subject,unit,value,min,max,n,ratio,ratio_min,ratio_max\n".to_owned();
         for row in &self.rows {
-            let Value { median, min, max, n } = row.ns;
+            let Value { median, min, max, n } = row.value;
             let ratio = row.ratio.map_or_else(
                 || ",,".to_owned(),
                 |ratio| format!("{},{},{}", ratio.median, ratio.min, ratio.max),
             );
+            let Row { operation, size, subject, unit, .. } = row;
+            // Names of operations have commas.
             let _ = writeln!(
                 text,
-                "{},{},{},{median},{min},{max},{n},{ratio}",
-                row.operation, row.size, row.subject
+                "\"{operation}\",{size},{subject},{unit},{median},{min},{max},{n},{ratio}"
             );
         }
         text
@@ -180,9 +236,35 @@ mod tests {
             ("kernel".to_owned(), series(&[10.0, 20.0])),
             ("6.18".to_owned(), series(&[5.0, 5.0])),
         ];
-        let rows = rows("fork", "64K", 5.0, &subjects);
+        let rows = rows("fork", "64K", Scale::NsEach(5.0, "ns"), &subjects);
         assert!(rows[0].ratio.is_none());
-        assert_eq!(rows[0].ns.text(), "3.00 [2.00 .. 4.00]");
+        assert_eq!(rows[0].value.text(), "3.00 [2.00 .. 4.00]");
         assert_eq!(rows[1].ratio.unwrap().text(), "0.38 [0.25 .. 0.50]");
+        assert_eq!(rows[1].ratio_to.as_deref(), Some("kernel"));
+    }
+
+    #[test]
+    fn a_speed_is_bytes_over_time_and_its_ratio_above_one_is_faster() {
+        let series = |rounds: &[f64]| Series { rounds_ns: rounds.to_vec() };
+        let subjects = [
+            ("before".to_owned(), series(&[100.0, 200.0])),
+            ("after".to_owned(), series(&[50.0, 50.0])),
+        ];
+        let rows = rows("clear, cold", "4K", Scale::GbPerS(1000.0), &subjects);
+        assert_eq!(rows[0].value.text(), "7.50 [5.00 .. 10.0]");
+        assert_eq!(rows[1].value.text(), "20.0 [20.0 .. 20.0]");
+        assert_eq!(rows[1].ratio.unwrap().text(), "3.00 [2.00 .. 4.00]");
+        let report = Report::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
+        let text = report.text();
+        assert!(text.contains("clear, cold, GB/s\n"), "{text}");
+        assert!(text.contains("3.00 [2.00 .. 4.00]x of before\n"), "{text}");
+        assert!(text.ends_with("\nnote: this\n\npublished: that\n"), "{text}");
+        let csv = report.csv();
+        assert!(csv.contains("\"clear, cold\",4K,after,GB/s,20,20,20,2,3,2,4\n"), "{csv}");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([4 << 10, 64 << 10, 2 << 20, 1 << 30].map(short), ["4K", "64K", "2M", "1G"]);
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use largefolio_linux::measure::{Series, interleave};
 use largefolio_mm::rmap::owners::{MmOwnerId, OwnerIds, Owners, Wide};
 
-use super::measured::{self, Report};
+use super::measured::{self, Report, Scale};
 use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::values::FormArgs;
@@ -91,11 +91,12 @@ impl OwnersArgs {
             let series = interleave(rounds, &mut subjects, &mut |_| {})?;
             let names = ["plain", "tracked"].map(str::to_owned);
             let pairs: Vec<(String, Series)> = names.into_iter().zip(series).collect();
+            let unit = "ns for an addition and a removal of 16 mappings";
+            let scale = Scale::NsEach(f64::from(self.calls), unit);
             let threads = format!("{}t", self.threads);
-            rows.extend(measured::rows(name, &threads, f64::from(self.calls), &pairs));
+            rows.extend(measured::rows(name, &threads, scale, &pairs));
         }
-        let unit = "ns for an addition and a removal of 16 mappings";
-        Report::new(command_line, unit, &PUBLISHED, rows).write(self.form.form(), console)?;
+        Report::new(command_line, &PUBLISHED, rows).write(self.form.form(), console)?;
         Ok(Exit::Done)
     }
 

@@ -1,0 +1,66 @@
+//! [`clear_extent`] and [`copy_extent`]: the choice made and carried out, with this CPU's defaults.
+
+use crate::error::RangeError;
+use crate::tuning::{Residency, Tuning};
+
+/// Zeroes `extent` by what suits its size and the hint on this CPU; an empty one is left alone.
+///
+/// ```
+/// # use largefolio_bulk::{Residency, clear_extent};
+/// let mut bytes = vec![7; 10_000];
+/// clear_extent(&mut bytes[1..9_999], Residency::NotTouched);
+/// assert_eq!((bytes[0], bytes[1], bytes[9_998], bytes[9_999]), (7, 0, 0, 7));
+/// ```
+#[inline]
+pub fn clear_extent(extent: &mut [u8], residency: Residency) {
+    Tuning::host().clear_extent(extent, residency);
+}
+
+/// Zeroes `len_bytes` of mapped memory at `start`; with no bytes any address does.
+///
+/// # Errors
+/// [`RangeError::Wraps`] where the range passes the end of the address space.
+///
+/// # Safety
+/// The range is mapped for writing and nothing else reads or writes it meanwhile.
+#[inline]
+pub unsafe fn clear_extent_raw(
+    start: *mut u8,
+    len_bytes: usize,
+    residency: Residency,
+) -> Result<(), RangeError> {
+    let clearer = Tuning::host().clearer(len_bytes, residency);
+    // SAFETY: the caller's promise is the callee's.
+    unsafe { clearer.clear_raw(start, len_bytes) }
+}
+
+/// Copies `from` over `to` by what suits the size and the hint, which is about `to`; empty ones
+/// are left alone.
+///
+/// # Errors
+/// [`RangeError::Lengths`] where they differ in length; nothing is written then.
+#[inline]
+pub fn copy_extent(to: &mut [u8], from: &[u8], residency: Residency) -> Result<(), RangeError> {
+    Tuning::host().copy_extent(to, from, residency)
+}
+
+/// Copies `len_bytes` of mapped memory from `from` to `to`; with no bytes any addresses do.
+///
+/// # Errors
+/// [`RangeError::Overlap`] where the ranges share a byte, [`RangeError::Wraps`] where one passes
+/// the end of the address space; nothing is written then.
+///
+/// # Safety
+/// `from` is mapped for reading and `to` for writing, and nothing else writes either or reads `to`
+/// meanwhile.
+#[inline]
+pub unsafe fn copy_extent_raw(
+    to: *mut u8,
+    from: *const u8,
+    len_bytes: usize,
+    residency: Residency,
+) -> Result<(), RangeError> {
+    let copier = Tuning::host().copier(len_bytes, residency);
+    // SAFETY: the caller's promise is the callee's.
+    unsafe { copier.copy_raw(to, from, len_bytes) }
+}

@@ -1,0 +1,279 @@
+//! In which order and in which units the pages of a folio are cleared or copied, without bytes.
+//!
+//! Owns the orders by kernel version (BEHAVIOUR.md D.4) as a pure function from a rule, a shape and
+//! a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio) and
+//! [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts it.
+//!
+//! - I1: the units of a plan cover every page of the folio once.
+//! - I2: where the folio has a near region, its unit is the last; in converging order the page of
+//!   the fault is.
+//! - I3: without reschedule points no extent is divided, except into the pages of the converging
+//!   order.
+//!
+//! Three extents around the fault page `n`, in the order in which they are done:
+//!
+//! ```text
+//! 0            n-2  n  n+2             N-1
+//! |--- left ---|-- near --|--- right ---|
+//!       2nd         3rd         1st
+//! ```
+//!
+//! The posted series computes the address of the remainder of an extent with the page *shift* in
+//! place of the page *size* (BEHAVIOUR.md D.4.2): wrong for an extent longer than 8 MiB that is no
+//! multiple of it. Differs: the remainder here begins where the last whole unit ended.
+
+mod rule;
+mod steps;
+
+use thiserror::Error;
+
+pub use rule::{Arch, MERGED_UNIT_BYTES, POSTED_UNIT_BYTES, PreemptBuild, Rule};
+pub use steps::Steps;
+use steps::{Piece, Points};
+
+/// Pages on each side of the fault page that are cleared last (BEHAVIOUR.md D.4.2, D.4.3).
+pub const NEAR_RADIUS_PAGES: u64 = 2;
+
+/// The folio and the page of it that the fault wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Base pages; at least 1.
+    pub nr_pages: u64,
+    /// The page that will be touched as soon as the folio is mapped; below `nr_pages`.
+    pub fault_page: u64,
+    /// Bytes of a base page; a power of two.
+    pub page_bytes: u64,
+}
+
+/// Whether the kernel may be preempted while it clears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preemption {
+    /// Models `none` and `voluntary`: other tasks wait for a reschedule point.
+    Cooperative,
+    /// Models `full` and `lazy`: an extent goes in one piece and no point is needed.
+    Preemptible,
+}
+
+/// The part of the folio a unit belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Region {
+    /// Behind the near region; done first.
+    Right,
+    /// Before the near region; done second.
+    Left,
+    /// The fault page and its neighbours; done last, so that they stay in the cache.
+    Near,
+    /// All of a folio that is gone through in one ascending pass.
+    Whole,
+}
+
+/// Consecutive pages done in one go, in ascending order (BEHAVIOUR.md D.4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// First page, counted from the head of the folio.
+    pub first: u64,
+    /// Pages; at least 1.
+    pub nr: u64,
+    /// Where they lie.
+    pub region: Region,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Clear or copy these pages.
+    Unit(Unit),
+    /// Let another task run.
+    Reschedule,
+}
+
+/// Why there is no plan for a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// No pages.
+    #[error("a folio of 0 pages: pass at least 1")]
+    NoPages,
+    /// The fault is outside of the folio.
+    #[error("fault page {fault_page} of a folio of {nr_pages}: pass one of 0..{nr_pages}")]
+    FaultPageOutside {
+        /// The page asked for.
+        fault_page: u64,
+        /// Pages of the folio.
+        nr_pages: u64,
+    },
+    /// No page has this size.
+    #[error("base pages of {page_bytes} bytes: pass a power of two")]
+    PageBytes {
+        /// The size asked for.
+        page_bytes: u64,
+    },
+    /// The folio's bytes do not fit 64 bits.
+    #[error("{nr_pages} pages of {page_bytes} bytes are more than 64 bits count")]
+    TooLong {
+        /// Pages asked for.
+        nr_pages: u64,
+        /// Bytes of each.
+        page_bytes: u64,
+    },
+}
+
+/// A checked order of clearing or copying.
+///
+/// ```
+/// # use largefolio_bulk::plan::{Plan, Preemption, Rule, Shape};
+/// let shape = Shape { nr_pages: 512, fault_page: 255, page_bytes: 4096 };
+/// let rule = Rule::Merged { unit_bytes: 32 << 20 };
+/// let plan = Plan::new(rule, shape, Preemption::Preemptible).unwrap();
+/// let units: Vec<_> = plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect();
+/// assert_eq!(units, [(258, 511), (0, 252), (253, 257)]); // BEHAVIOUR.md D.4.3
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    shape: Shape,
+    /// In order; empty ones have no steps.
+    pieces: [Piece; 3],
+}
+
+impl Plan {
+    /// The order in which `rule` goes through `shape` under `preemption`.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the shape is no folio.
+    pub fn new(rule: Rule, shape: Shape, preemption: Preemption) -> Result<Self, PlanError> {
+        shape.validate()?;
+        let whole = |unit_bytes, points| one_piece(shape, unit_bytes, preemption, points);
+        let extents = |unit_bytes, points| three_extents(shape, unit_bytes, preemption, points);
+        let pieces = match rule {
+            Rule::Converging { straight_over_pages } if shape.nr_pages > straight_over_pages => {
+                // Page at a time even where no reschedule point asks for it.
+                let points = preemption.points(Points::Before);
+                [Piece::extent(0, shape.nr_pages, Region::Whole, (1, points)), EMPTY, EMPTY]
+            }
+            Rule::Converging { .. } => {
+                [Piece::converging(shape, preemption.points(Points::Before)), EMPTY, EMPTY]
+            }
+            Rule::Posted { straight_over_pages, unit_bytes }
+                if shape.nr_pages > straight_over_pages =>
+            {
+                whole(unit_bytes, Points::After)
+            }
+            Rule::Posted { unit_bytes, .. } => extents(unit_bytes, Points::After),
+            Rule::Merged { unit_bytes } => extents(unit_bytes, Points::Before),
+            Rule::OnePass { unit_bytes } => whole(unit_bytes, Points::Before),
+        };
+        Ok(Self { shape, pieces })
+    }
+
+    /// What the plan is for.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Units and reschedule points in order.
+    #[must_use]
+    pub const fn steps(&self) -> Steps {
+        Steps::new(self.pieces)
+    }
+
+    /// How many units there are, without going through them.
+    #[must_use]
+    pub fn nr_units(&self) -> u64 {
+        self.pieces.iter().map(Piece::nr_units).sum()
+    }
+
+    /// How many reschedule points there are, without going through them.
+    #[must_use]
+    pub fn nr_points(&self) -> u64 {
+        self.pieces.iter().map(Piece::nr_points).sum()
+    }
+
+    /// The units alone, in order.
+    pub fn units(&self) -> impl Iterator<Item = Unit> + use<> {
+        self.steps().filter_map(|step| match step {
+            Step::Unit(unit) => Some(unit),
+            Step::Reschedule => None,
+        })
+    }
+}
+
+const EMPTY: Piece = Piece::extent(0, 0, Region::Near, (1, Points::Never));
+
+impl Shape {
+    /// Bytes of the folio.
+    #[must_use]
+    pub const fn len_bytes(self) -> u64 {
+        self.nr_pages * self.page_bytes // Checked by `validate`.
+    }
+
+    /// Whether this is a folio.
+    ///
+    /// # Errors
+    /// The first rule it breaks.
+    pub fn validate(self) -> Result<(), PlanError> {
+        let Self { nr_pages, fault_page, page_bytes } = self;
+        if nr_pages == 0 {
+            return Err(PlanError::NoPages);
+        }
+        if fault_page >= nr_pages {
+            return Err(PlanError::FaultPageOutside { fault_page, nr_pages });
+        }
+        if !page_bytes.is_power_of_two() {
+            return Err(PlanError::PageBytes { page_bytes });
+        }
+        if nr_pages.checked_mul(page_bytes).is_none() {
+            return Err(PlanError::TooLong { nr_pages, page_bytes });
+        }
+        Ok(())
+    }
+
+    /// The region of a page: near within [`NEAR_RADIUS_PAGES`] of the fault.
+    fn region(self, page: u64) -> Region {
+        if page.abs_diff(self.fault_page) <= NEAR_RADIUS_PAGES {
+            Region::Near
+        } else if page > self.fault_page {
+            Region::Right
+        } else {
+            Region::Left
+        }
+    }
+}
+
+impl Preemption {
+    /// Where an order that has its reschedule points at `points` really has them.
+    const fn points(self, points: Points) -> Points {
+        match self {
+            Self::Cooperative => points,
+            Self::Preemptible => Points::Never,
+        }
+    }
+
+    /// Pages of a unit: `unit_bytes`, at least a page, where others wait; else everything.
+    fn unit_pages(self, unit_bytes: u64, page_bytes: u64) -> u64 {
+        match self {
+            Self::Cooperative => (unit_bytes / page_bytes).max(1),
+            Self::Preemptible => u64::MAX,
+        }
+    }
+}
+
+fn one_piece(shape: Shape, unit_bytes: u64, preemption: Preemption, points: Points) -> [Piece; 3] {
+    let pace = (preemption.unit_pages(unit_bytes, shape.page_bytes), preemption.points(points));
+    [Piece::extent(0, shape.nr_pages, Region::Whole, pace), EMPTY, EMPTY]
+}
+
+fn three_extents(
+    shape: Shape,
+    unit_bytes: u64,
+    preemption: Preemption,
+    points: Points,
+) -> [Piece; 3] {
+    let pace = (preemption.unit_pages(unit_bytes, shape.page_bytes), preemption.points(points));
+    let low = shape.fault_page.saturating_sub(NEAR_RADIUS_PAGES);
+    let end = shape.fault_page.saturating_add(NEAR_RADIUS_PAGES + 1).min(shape.nr_pages);
+    [
+        Piece::extent(end, shape.nr_pages - end, Region::Right, pace),
+        Piece::extent(0, low, Region::Left, pace),
+        Piece::extent(low, end - low, Region::Near, pace),
+    ]
+}

@@ -1,0 +1,162 @@
+//! The steps of a plan, each computed from its number: a plan of a million pages takes no memory.
+
+use super::{Region, Shape, Step, Unit};
+
+/// Where the reschedule points of an extent are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Points {
+    /// Before each unit.
+    Before,
+    /// After each whole unit, and once more at the end, whether a remainder came or not.
+    After,
+    /// Nowhere.
+    Never,
+}
+
+/// A part of a plan whose steps follow from their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// All pages of a folio, one at a time, from both ends towards the fault page.
+    Converging { shape: Shape, points: Points },
+    Extent {
+        /// First page and pages; 0 pages have no steps.
+        first: u64,
+        nr: u64,
+        region: Region,
+        /// Pages of a unit; at least 1.
+        unit_pages: u64,
+        points: Points,
+    },
+}
+
+impl Piece {
+    pub(super) const fn converging(shape: Shape, points: Points) -> Self {
+        Self::Converging { shape, points }
+    }
+
+    pub(super) const fn extent(
+        first: u64,
+        nr: u64,
+        region: Region,
+        (unit_pages, points): (u64, Points),
+    ) -> Self {
+        Self::Extent { first, nr, region, unit_pages, points }
+    }
+
+    /// Units of the piece.
+    pub(super) const fn nr_units(&self) -> u64 {
+        match *self {
+            Self::Converging { shape, .. } => shape.nr_pages,
+            Self::Extent { nr, unit_pages, .. } => nr.div_ceil(unit_pages),
+        }
+    }
+
+    /// Reschedule points of the piece.
+    pub(super) const fn nr_points(&self) -> u64 {
+        match *self {
+            Self::Extent { nr: 0, .. }
+            | Self::Extent { points: Points::Never, .. }
+            | Self::Converging { points: Points::Never, .. } => 0,
+            Self::Extent { nr, unit_pages, points: Points::After, .. } => nr / unit_pages + 1,
+            Self::Converging { .. } | Self::Extent { .. } => self.nr_units(),
+        }
+    }
+
+    /// Step number `at`, `None` past the last.
+    fn step(&self, at: u64) -> Option<Step> {
+        match *self {
+            Self::Converging { shape, points } => numbered(at, shape.nr_pages, points, |k| {
+                let first = converging(shape, k);
+                Unit { first, nr: 1, region: shape.region(first) }
+            }),
+            Self::Extent { first, nr, region, unit_pages, points } => {
+                let unit = |k: u64| {
+                    let done = k * unit_pages; // Below `nr`: `numbered` asks for no other unit.
+                    Unit { first: first + done, nr: (nr - done).min(unit_pages), region }
+                };
+                match points {
+                    Points::After => closed(at, nr, unit_pages, unit),
+                    _ => numbered(at, nr.div_ceil(unit_pages), points, unit),
+                }
+            }
+        }
+    }
+}
+
+/// Step `at` of `nr_units` units, each with a point before it or none.
+fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) -> Option<Step> {
+    let (k, is_point) = match points {
+        Points::Never => (at, false),
+        Points::Before | Points::After => (at / 2, at.is_multiple_of(2)),
+    };
+    if k >= nr_units {
+        return None;
+    }
+    Some(if is_point { Step::Reschedule } else { Step::Unit(unit(k)) })
+}
+
+/// Step `at` of an extent whose whole units are followed by a point each, then the remainder, then
+/// one more point (BEHAVIOUR.md D.4.2).
+fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Option<Step> {
+    if nr == 0 {
+        return None;
+    }
+    let nr_whole = nr / unit_pages;
+    let nr_rest = u64::from(!nr.is_multiple_of(unit_pages));
+    let behind = at.checked_sub(2 * nr_whole);
+    match behind {
+        None if at.is_multiple_of(2) => Some(Step::Unit(unit(at / 2))),
+        None => Some(Step::Reschedule),
+        Some(0) if nr_rest == 1 => Some(Step::Unit(unit(nr_whole))),
+        Some(behind) if behind == nr_rest => Some(Step::Reschedule),
+        Some(_) => None,
+    }
+}
+
+/// The page that is cleared as number `k` in converging order: first the longer side beyond the
+/// mirror image of the shorter one, then pairs from outside in (BEHAVIOUR.md D.4.1).
+fn converging(shape: Shape, k: u64) -> u64 {
+    let Shape { nr_pages, fault_page, .. } = shape;
+    let is_in_first_half = fault_page <= nr_pages / 2;
+    // Pages on each side of the middle that the pairs converge to.
+    let half = if is_in_first_half { fault_page } else { nr_pages - fault_page };
+    let nr_single = nr_pages - 2 * half;
+    let base = if is_in_first_half { 0 } else { nr_single };
+    match k.checked_sub(nr_single) {
+        None if is_in_first_half => nr_pages - 1 - k,
+        None => k,
+        Some(paired) if paired.is_multiple_of(2) => base + paired / 2,
+        Some(paired) => base + 2 * half - 1 - paired / 2,
+    }
+}
+
+/// Units and reschedule points of a [`Plan`](super::Plan) in order.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    pieces: [Piece; 3],
+    /// The piece at work; 3 when done.
+    piece: usize,
+    /// Number of its next step.
+    at: u64,
+}
+
+impl Steps {
+    pub(super) const fn new(pieces: [Piece; 3]) -> Self {
+        Self { pieces, piece: 0, at: 0 }
+    }
+}
+
+impl Iterator for Steps {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        while let Some(piece) = self.pieces.get(self.piece) {
+            if let Some(step) = piece.step(self.at) {
+                self.at += 1;
+                return Some(step);
+            }
+            (self.piece, self.at) = (self.piece + 1, 0);
+        }
+        None
+    }
+}

@@ -1,0 +1,190 @@
+//! `folio bench fault`: demand faults by page size (series 001).
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use largefolio_linux::bench::anon::FolioSize;
+use largefolio_linux::bench::fault::{
+    GIGANTIC_BYTES, enabled_sizes, fault_gigantic, nr_free_gigantic,
+};
+use largefolio_linux::measure::{cpu_time, interleave};
+use largefolio_mm::ram::Bytes;
+use largefolio_sim::bench::AnonBench;
+use largefolio_sim::kernel::Kernel;
+
+use super::PUBLISHED_CLEARING;
+use super::measured::{self, Report, Row, Scale, short};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::{FormArgs, size};
+
+/// Name of the rows.
+const OPERATION: &str = "demand faults, one store to every folio";
+/// Regions below this are noise, above it they may not fit.
+const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
+
+/// Takes one round's time.
+type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
+
+/// Demand faults by folio size: a fresh region, one store to every folio
+///
+/// What series 001 measures. The model's memory has bytes, which it clears by the rule of the
+/// kernel; its own memory is on base pages of this machine unless huge pages are on everywhere.
+/// Times are CPU time of the thread. Needs root for sizes above the base page: the per-size settings
+/// of transparent huge pages are changed while it runs and put back on every exit.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio bench fault
+  folio bench fault --size 4K,64K,2M --region 1G --kernel 6.18,7.0
+  folio bench fault --model-only --kernel 6.18+clear=posted,6.18+clear=posted+preemption=on
+
+Reading: GB/s of zeroed memory. The first subject of a size is this kernel, the others are the model
+under the rules of a kernel.")]
+pub(crate) struct FaultArgs {
+    /// Folio sizes [default: 4K, the sizes that are enabled, 2M]
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    size: Vec<u64>,
+    /// Bytes of the region
+    #[arg(long, default_value = "256M", value_parser = size)]
+    region: u64,
+    /// Rounds
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Rules the model runs under
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "6.18+clear=converging,6.18+clear=posted,6.18+clear=merged,6.18+clear=one-pass"
+    )]
+    kernel: Vec<String>,
+    /// The model alone: needs no rights
+    #[arg(long)]
+    model_only: bool,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// A benchmark that can be run.
+pub(super) struct FaultPlan<'a> {
+    args: &'a FaultArgs,
+    sizes: Vec<u64>,
+    kernels: Vec<Kernel>,
+    /// One memory for every rule.
+    ram: RefCell<Option<Bytes>>,
+}
+
+impl FaultArgs {
+    /// Checks kernels, sizes and the region.
+    pub(super) fn plan(&self) -> Result<FaultPlan<'_>> {
+        if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
+            bail!("--region: expected a multiple of 2M from 4M to 16G");
+        }
+        let parse =
+            |name: &String| -> Result<Kernel> { Ok(Kernel::parse(&format!("{name}+page=4K"))?) };
+        let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let mut sizes = self.size.clone();
+        if sizes.is_empty() {
+            sizes = vec![4 << 10, 2 << 20];
+            if !self.model_only {
+                // Order 1 is a size of the kernel's file memory; the model has none (D.1.3).
+                sizes.extend(enabled_sizes()?.into_iter().filter(|&bytes| bytes >= 16 << 10));
+            }
+            sizes.sort_unstable();
+            sizes.dedup();
+        }
+        if let Some(bad) = sizes.iter().find(|&&bytes| bytes > 2 << 20) {
+            bail!("--size {}: expected sizes up to 2M; 1G is measured where reserved", short(*bad));
+        }
+        for kernel in &kernels {
+            for &bytes in &sizes {
+                AnonBench::new(kernel, bytes, 4 << 20)?;
+            }
+        }
+        Ok(FaultPlan { args: self, sizes, kernels, ram: RefCell::new(None) })
+    }
+}
+
+impl FaultPlan<'_> {
+    /// Measures and writes the table.
+    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        let line = console::status();
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        for &bytes in &self.sizes {
+            line.set_message(format!("faults of {}", short(bytes)));
+            rows.extend(self.measure(bytes)?);
+        }
+        if !self.args.model_only {
+            match nr_free_gigantic() {
+                0 => notes.push("1G: no page of this size is reserved (nr_hugepages)".to_owned()),
+                nr => rows.extend(self.gigantic(nr)?),
+            }
+        }
+        line.finish_and_clear();
+        let report = Report::new(command_line, &PUBLISHED_CLEARING, rows).with_notes(notes);
+        report.write(self.args.form.form(), console)?;
+        Ok(Exit::Done)
+    }
+
+    fn rounds(&self) -> usize {
+        usize::try_from(self.args.rounds).unwrap_or(usize::MAX)
+    }
+
+    fn measure(&self, bytes: u64) -> Result<Vec<Row>> {
+        let region = self.args.region;
+        let len = usize::try_from(region).context("--region")?;
+        // Held over all rounds: changing settings is no part of the benchmark.
+        let host = if self.args.model_only {
+            None
+        } else {
+            Some(FolioSize::enable(usize::try_from(bytes).context("--size")?)?)
+        };
+        let mut names = Vec::new();
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        if let Some(host) = &host {
+            names.push("this kernel".to_owned());
+            subjects.push(Box::new(move || Ok(host.fault(len)?)));
+        }
+        for kernel in &self.kernels {
+            names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
+            let ram = &self.ram;
+            subjects.push(Box::new(move || in_model(kernel, bytes, region, ram)));
+        }
+        let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
+        let pairs: Vec<_> = names.into_iter().zip(series).collect();
+        #[expect(clippy::cast_precision_loss, reason = "at most 2^34 bytes")]
+        let scale = Scale::GbPerS(region as f64);
+        Ok(measured::rows(OPERATION, &short(bytes), scale, &pairs))
+    }
+
+    /// This kernel alone: the model has no hugetlb.
+    fn gigantic(&self, nr_free: usize) -> Result<Vec<Row>> {
+        let region = usize::try_from(self.args.region).context("--region")?;
+        let nr = region.div_ceil(GIGANTIC_BYTES).min(nr_free);
+        let mut subjects: [Subject<'_>; 1] = [Box::new(|| Ok(fault_gigantic(nr)?))];
+        let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
+        let pairs: Vec<_> = ["this kernel".to_owned()].into_iter().zip(series).collect();
+        #[expect(clippy::cast_precision_loss, reason = "at most 16 GiB")]
+        let scale = Scale::GbPerS((nr * GIGANTIC_BYTES) as f64);
+        Ok(measured::rows(OPERATION, "1G", scale, &pairs))
+    }
+}
+
+/// The same in the memory manager, in the memory that is passed on from rule to rule.
+fn in_model(
+    kernel: &Kernel,
+    bytes: u64,
+    region: u64,
+    ram: &RefCell<Option<Bytes>>,
+) -> Result<Duration> {
+    let memory = ram.borrow_mut().take();
+    let memory = memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, region));
+    let mut bench = AnonBench::with_bytes(kernel, bytes, region, memory)?;
+    let start = cpu_time();
+    bench.fault_all()?;
+    let taken = cpu_time().saturating_sub(start);
+    *ram.borrow_mut() = Some(bench.into_bytes());
+    Ok(taken)
+}

@@ -1,0 +1,120 @@
+//! Demand faults by page size, as series 001 measures them (`perf bench mem map`, BEHAVIOUR.md
+//! J.2): a fresh region, one store to every folio; what takes time is mostly the clearing.
+//!
+//! Owns fresh regions of this process. Times are CPU time of the thread, the kernel's part of it
+//! included. A region that did not get folios of its size is an error, not a fast result.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mm::MapFlags;
+
+use super::anon::{BenchError, FolioSize, Region, failed, size_settings};
+use crate::measure::cpu_time;
+use crate::setting::Setting;
+
+/// The largest page of the architecture, which only hugetlb has.
+pub const GIGANTIC_BYTES: usize = 1 << 30;
+/// 1 GiB pages nobody uses.
+const FREE_GIGANTIC: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages";
+
+impl FolioSize {
+    /// The time of filling a fresh region of `len_bytes` by one store to every folio.
+    ///
+    /// # Errors
+    /// [`BenchError::NotFilled`] where the kernel had no folios of this size, or a system call that
+    /// failed.
+    pub fn fault(&self, len_bytes: usize) -> Result<Duration, BenchError> {
+        let region = Region::new(len_bytes, self.bytes)?;
+        let before = resident_bytes()?;
+        let taken = fill(&region, self.bytes);
+        let resident_bytes = resident_bytes()?.saturating_sub(before);
+        // The kernel's count of a process lags behind by some pages a CPU.
+        if resident_bytes + (1 << 20) < len_bytes - len_bytes / 16 {
+            let folio_bytes = self.bytes;
+            return Err(BenchError::NotFilled { resident_bytes, len_bytes, folio_bytes });
+        }
+        Ok(taken)
+    }
+}
+
+/// Pages of 1 GiB that were reserved and are free.
+#[must_use]
+pub fn nr_free_gigantic() -> usize {
+    let text = fs::read_to_string(FREE_GIGANTIC).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// The time of filling `nr` reserved pages of 1 GiB by one store to each.
+///
+/// # Errors
+/// When fewer are free.
+pub fn fault_gigantic(nr: usize) -> Result<Duration, BenchError> {
+    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB;
+    let region = Region::map(nr * GIGANTIC_BYTES, flags)?;
+    Ok(fill(&region, GIGANTIC_BYTES))
+}
+
+fn fill(region: &Region, folio_bytes: usize) -> Duration {
+    let start = cpu_time();
+    region.store_each(folio_bytes);
+    cpu_time().saturating_sub(start)
+}
+
+/// Sizes above the base page that areas of this kernel get, always, when advised or as the global
+/// setting says; in bytes, ascending.
+///
+/// # Errors
+/// When a setting cannot be read.
+pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
+    let mut sizes = Vec::new();
+    for path in size_settings()? {
+        if Setting::read(&path)? != "never" {
+            sizes.extend(size_of(&path));
+        }
+    }
+    sizes.sort_unstable();
+    Ok(sizes)
+}
+
+/// `.../hugepages-64kB/enabled`.
+fn size_of(path: &Path) -> Option<u64> {
+    let folder = path.parent()?.file_name()?.to_str()?;
+    let kib: u64 = folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Memory of this process.
+fn resident_bytes() -> Result<usize, BenchError> {
+    let call = "reading /proc/self/statm";
+    let text = fs::read_to_string("/proc/self/statm").map_err(failed(call))?;
+    let pages: Option<usize> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    Ok(pages.unwrap_or(0) * rustix::param::page_size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::anon::BASE_BYTES;
+    use super::*;
+
+    #[test]
+    fn base_pages_fill_a_region() {
+        let size = FolioSize::enable(BASE_BYTES).unwrap();
+        assert!(size.fault(16 << 20).unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_folder_names_its_size() {
+        let size = |path: &str| size_of(Path::new(path));
+        assert_eq!(size("/x/hugepages-64kB/enabled"), Some(64 << 10));
+        assert_eq!(size("/x/khugepaged/enabled"), None);
+        assert_eq!(size("/x/hugepages-xkB/enabled"), None);
+    }
+
+    #[test]
+    fn a_page_that_is_not_reserved_is_refused() {
+        let error = fault_gigantic(nr_free_gigantic() + 1).unwrap_err();
+        assert!(error.to_string().starts_with("mmap failed"), "{error}");
+    }
+}

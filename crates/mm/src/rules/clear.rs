@@ -1,0 +1,153 @@
+//! In which order a new folio is zeroed and a huge page copied (BEHAVIOUR.md D.4).
+//!
+//! Owns the choice of an order and of the preemption model as data of a kernel. The orders
+//! themselves stand in [`largefolio_bulk::plan`], what carries them out in [`crate::ram`].
+
+use largefolio_bulk::plan::{self, Plan, PreemptBuild, Rule, Shape};
+use serde::{Deserialize, Serialize};
+
+use super::Arch;
+use crate::units::{Order, PageSize};
+
+/// How kernels differ in clearing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClearRules {
+    /// The order of the pages.
+    pub order: ClearOrder,
+    /// Whether others have to wait for a reschedule point.
+    pub preemption: Preemption,
+}
+
+/// D.4.1 .. D.4.3: in which order a folio is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClearOrder {
+    /// \[..6.19\] page at a time, from both ends towards the page of the fault.
+    Converging,
+    /// Series 001 as posted: three extents, the near one last; x86-64 alone, in a kernel built with
+    /// `CONFIG_PREEMPTION`.
+    Posted,
+    /// \[7.0+\] three extents on every architecture, the near one last.
+    Merged,
+    /// Straight up: no kernel does this for a fault, it is what the others are compared with.
+    OnePass,
+}
+
+/// D.4.2: the preemption model, which distributions and the command line choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preemption {
+    /// `none` and `voluntary`: units with reschedule points between them.
+    Cooperative,
+    /// `full` and `lazy`: each extent in one piece.
+    Preemptible,
+}
+
+impl ClearRules {
+    /// Linux 6.18 under voluntary preemption.
+    #[must_use]
+    pub const fn stock() -> Self {
+        Self { order: ClearOrder::Converging, preemption: Preemption::Cooperative }
+    }
+
+    /// How a folio of `order` is cleared whose page `fault_page` is touched next (D.4).
+    ///
+    /// # Panics
+    /// When the folio has no such page.
+    ///
+    /// ```
+    /// use largefolio_mm::rules::Arch;
+    /// use largefolio_mm::rules::clear::{ClearOrder, ClearRules};
+    /// use largefolio_mm::units::{Order, PageSize};
+    ///
+    /// let merged = ClearRules { order: ClearOrder::Merged, ..ClearRules::stock() };
+    /// let plan = merged.plan(Arch::X86_64, PageSize::K4, Order::new(4), 7);
+    /// let extents: Vec<_> = plan.units().map(|unit| (unit.first, unit.nr)).collect();
+    /// assert_eq!(extents, [(10, 6), (0, 5), (5, 5)]); // D.4.3: [10,15], [0,4], [5,9]
+    /// ```
+    #[must_use]
+    pub fn plan(self, arch: Arch, page: PageSize, order: Order, fault_page: u64) -> Plan {
+        self.plan_by(self.rule(arch, page), page, order, fault_page)
+    }
+
+    /// How a huge page is copied whose page `fault_page` is touched next: page at a time towards it
+    /// in every kernel to 7.2, whatever the order of clearing (D.4.5).
+    ///
+    /// # Panics
+    /// When the page has no such base page.
+    #[must_use]
+    pub fn copy_plan(self, page: PageSize, order: Order, fault_page: u64) -> Plan {
+        self.plan_by(Rule::converging(page.bytes()), page, order, fault_page)
+    }
+
+    fn plan_by(self, rule: Rule, page: PageSize, order: Order, fault_page: u64) -> Plan {
+        let shape = Shape { nr_pages: order.nr_pages(), fault_page, page_bytes: page.bytes() };
+        let preemption = match self.preemption {
+            Preemption::Cooperative => plan::Preemption::Cooperative,
+            Preemption::Preemptible => plan::Preemption::Preemptible,
+        };
+        match Plan::new(rule, shape, preemption) {
+            Ok(plan) => plan,
+            Err(error) => panic!("no folio is cleared like this: {error}"),
+        }
+    }
+
+    fn rule(self, arch: Arch, page: PageSize) -> Rule {
+        let arch = match arch {
+            Arch::X86_64 => plan::Arch::X86_64,
+            Arch::Arm64 => plan::Arch::Other,
+        };
+        match self.order {
+            ClearOrder::Converging => Rule::converging(page.bytes()),
+            ClearOrder::Posted => Rule::posted(page.bytes(), arch, PreemptBuild::Preemption),
+            ClearOrder::Merged => Rule::merged(arch),
+            ClearOrder::OnePass => Rule::OnePass { unit_bytes: plan::MERGED_UNIT_BYTES },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First pages, last pages and the number of reschedule points of a plan for a 2 MiB folio.
+    fn extents(rules: ClearRules, arch: Arch, fault_page: u64) -> (Vec<(u64, u64)>, u64) {
+        let plan = rules.plan(arch, PageSize::K4, Order::new(9), fault_page);
+        let extents = plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect();
+        (extents, plan.nr_points())
+    }
+
+    #[test]
+    fn an_order_is_that_of_the_kernel_on_the_architecture() {
+        let rules = |order, preemption| ClearRules { order, preemption };
+        let three = vec![(258, 511), (0, 252), (253, 257)];
+        let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
+        for (order, nr_points) in [(ClearOrder::Merged, 3), (ClearOrder::Posted, 3)] {
+            let of = |preemption| extents(rules(order, preemption), Arch::X86_64, 255);
+            assert_eq!(of(cooperative), (three.clone(), nr_points), "{order:?}");
+            assert_eq!(of(preemptible), (three.clone(), 0), "{order:?}");
+        }
+        let whole = extents(rules(ClearOrder::OnePass, preemptible), Arch::X86_64, 255);
+        assert_eq!(whole, (vec![(0, 511)], 0));
+        let (pages, nr_points) = extents(ClearRules::stock(), Arch::X86_64, 255);
+        assert_eq!((pages.len(), pages[511], nr_points), (512, (255, 255), 512));
+        // arm64: the series as posted does not exist, the merged form goes page by page.
+        let posted = extents(rules(ClearOrder::Posted, cooperative), Arch::Arm64, 255);
+        assert_eq!(posted, extents(ClearRules::stock(), Arch::Arm64, 255));
+        let (pages, nr_points) = extents(rules(ClearOrder::Merged, cooperative), Arch::Arm64, 255);
+        assert_eq!(
+            (pages.len(), pages[0], pages[511], nr_points),
+            (512, (258, 258), (257, 257), 512)
+        );
+        assert_eq!(extents(rules(ClearOrder::Merged, preemptible), Arch::Arm64, 255), (three, 0));
+    }
+
+    #[test]
+    fn a_copy_converges_whatever_the_order_of_clearing_d_4_5() {
+        let merged = ClearRules { order: ClearOrder::Merged, ..ClearRules::stock() };
+        let plan = merged.copy_plan(PageSize::K4, Order::new(3), 3);
+        let pages: Vec<u64> = plan.units().map(|unit| unit.first).collect();
+        assert_eq!(pages, [7, 6, 0, 5, 1, 4, 2, 3]);
+    }
+}
