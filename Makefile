@@ -19,15 +19,11 @@ test: setup
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio
-	target/debug/folio bench anon --region 4M --rounds 1 --model-only
-	target/debug/folio bench owners --calls 1000 --rounds 1
 
 ## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
 ## this kernel and in the model.
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
-	$(FOLIO) bench anon
-	$(FOLIO) bench owners
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 recordings: build

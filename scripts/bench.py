@@ -116,8 +116,13 @@ def series(folio, is_smoke):
     small = ["--rounds", "1", "--region", "4M"] if is_smoke else []
     for words in (["clear"], ["fault", *model], ["anon", *model]):
         sizes = ["--size", "4K,2M"] if is_smoke else []
-        command = [folio, "bench", *words, *small, *sizes]
-        print(f"\nfolio {' '.join(map(str, command[1:]))}\n{run(command)[2]}", end="")
+        show([folio, "bench", *words, *small, *sizes])
+    show([folio, "bench", "owners", *(["--rounds", "1", "--calls", "1000"] if is_smoke else [])])
+
+
+def show(command):
+    """Runs a benchmark that prints its own table."""
+    print(f"\nfolio {' '.join(map(str, command[1:]))}\n{run(command)[2]}", end="")
 
 
 def new_figures():
