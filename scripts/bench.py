@@ -110,7 +110,7 @@ def has_thp_rights():
     return os.geteuid() == 0 and any(os.access(knob, os.W_OK) for knob in knobs)
 
 
-def series(folio, is_smoke):
+def micro_benchmarks(folio, is_smoke):
     """The micro-benchmarks of the series, which print their own tables."""
     model = [] if has_thp_rights() else ["--model-only"]
     small = ["--rounds", "1", "--region", "4M"] if is_smoke else []
@@ -163,7 +163,7 @@ def main():
                     print(f"  {'':20} this/base {statistics.median(ratios):.3f} [{ratios[0]:.3f} .. {ratios[-1]:.3f}]")
             for runs, peak in memory(args.folio, work, scale):
                 print(f"  replay of {runs:>9} rows: peak {peak / 1024:.1f} MiB")
-            series(args.folio, args.smoke)
+            micro_benchmarks(args.folio, args.smoke)
         finally:
             if args.base:
                 subprocess.run(["git", "worktree", "remove", "--force", work / "base"], cwd=ROOT)
