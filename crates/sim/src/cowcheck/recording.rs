@@ -81,13 +81,6 @@ impl Recording {
     pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
         parse::recording(name, text)
     }
-
-    /// Version of the kernel: `6.18` for `6.18.15+deb13-cloud-amd64`.
-    #[must_use]
-    pub fn version(&self) -> Option<(u32, u32)> {
-        let mut parts = self.header.release.split(['.', '-', '+']);
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    }
 }
 
 impl Answer {

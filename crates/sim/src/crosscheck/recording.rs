@@ -327,12 +327,4 @@ impl Recording {
         let first = counts.next();
         first.is_some() && counts.next_back() > first
     }
-
-    /// Version of the kernel: `6.18` for `6.18.15+deb13-cloud-amd64`; `None` when the release does
-    /// not begin with two numbers.
-    #[must_use]
-    pub fn version(&self) -> Option<(u32, u32)> {
-        let mut parts = self.header.release.split(['.', '-', '+']);
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    }
 }

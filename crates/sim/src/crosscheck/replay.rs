@@ -55,15 +55,11 @@ pub fn kernel_of(recording: &Recording) -> Result<Kernel, ReplayError> {
     if Kernel::names().any(|name| name == own) {
         return Ok(Kernel::parse(&own)?);
     }
-    let unknown = || ReplayError::UnknownKernel(recording.header.release.clone());
-    let version = recording.version().ok_or_else(unknown)?;
-    let known = Kernel::names().filter_map(|name| {
-        let (major, minor) = name.split_once('.')?;
-        Some(((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?), name))
-    });
-    let (_, base) = known.filter(|(known, _)| *known <= version).max().ok_or_else(unknown)?;
-    let page_kib = recording.header.page_bytes >> 10;
-    Ok(Kernel::parse(&format!("{base}+page={page_kib}K"))?)
+    let header = &recording.header;
+    match Kernel::of_release(&header.release, header.page_bytes) {
+        Some(kernel) => Ok(kernel?),
+        None => Err(ReplayError::UnknownKernel(header.release.clone())),
+    }
 }
 
 /// The model in the middle of a recording.

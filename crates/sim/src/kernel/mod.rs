@@ -47,6 +47,25 @@ impl Kernel {
         Ok(kernel)
     }
 
+    /// The rules for a running kernel of `release` (`uname -r`, `6.18.15+deb13-cloud-amd64`) with
+    /// base pages of `page_bytes`: those of the newest known version that is not newer. `None`
+    /// when there is no version so old, or the release does not begin with two numbers.
+    ///
+    /// ```
+    /// use largefolio_sim::kernel::Kernel;
+    /// let rules = |release| Kernel::of_release(release, 4096).map(|found| found.unwrap().name);
+    /// assert_eq!(rules("6.18.15+deb13-cloud-amd64").as_deref(), Some("6.18+page=4K"));
+    /// assert_eq!(rules("6.13.2").as_deref(), Some("6.12+page=4K"));
+    /// assert_eq!(rules("5.15.0"), None);
+    /// ```
+    #[must_use]
+    pub fn of_release(release: &str, page_bytes: u64) -> Option<Result<Self, KernelError>> {
+        let wanted = version(release)?;
+        let known = Self::names().filter_map(|name| Some((version(name)?, name)));
+        let (_, base) = known.filter(|(known, _)| *known <= wanted).max()?;
+        Some(Self::parse(&format!("{base}+page={}K", page_bytes >> 10)))
+    }
+
     /// Whether the page cache has folios as large as the smallest, with base pages of `page`.
     ///
     /// # Errors
@@ -65,6 +84,13 @@ impl Kernel {
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::FILES.iter().map(|(name, _)| *name)
     }
+}
+
+/// Major and minor number at the start of a release.
+#[must_use]
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(['.', '-', '+']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
