@@ -12,7 +12,7 @@ use largefolio_sim::kernel::Kernel;
 use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values::{FormArgs, size};
+use crate::verbs::values::{FormArgs, folio_size, size};
 
 /// Operations in the order of the table.
 const OPERATIONS: [(Operation, &str); 5] = [
@@ -48,7 +48,7 @@ Reading: nanoseconds for each 4 KiB of the region. The first subject of a size i
 others are the model under the rules of a kernel.")]
 pub(crate) struct AnonArgs {
     /// Folio sizes
-    #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = size)]
+    #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = folio_size)]
     size: Vec<u64>,
     /// Bytes of the region
     #[arg(long, default_value = "256M", value_parser = size)]

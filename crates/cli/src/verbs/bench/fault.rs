@@ -18,7 +18,7 @@ use super::PUBLISHED_CLEARING;
 use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values::{FormArgs, size};
+use crate::verbs::values::{FormArgs, folio_size, size};
 
 /// Name of the rows.
 const OPERATION: &str = "demand faults, one store to every folio";
@@ -45,7 +45,7 @@ Reading: GB/s of zeroed memory. The first subject of a size is this kernel, the 
 under the rules of a kernel.")]
 pub(crate) struct FaultArgs {
     /// Folio sizes [default: 4K, the sizes that are enabled, 2M]
-    #[arg(long, value_delimiter = ',', value_parser = size)]
+    #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Bytes of the region
     #[arg(long, default_value = "256M", value_parser = size)]
