@@ -12,3 +12,4 @@ pub mod record;
 pub mod setting;
 
 mod signals;
+mod thp;

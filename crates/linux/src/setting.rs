@@ -76,17 +76,26 @@ impl Setting {
     pub fn change(path: &Path, value: &str) -> Result<Self, SettingError> {
         let old = Self::read(path)?;
         let mut setting = Self { path: path.to_owned(), old, keeper: None };
-        if setting.old == value {
-            return Ok(setting);
+        setting.set(value)?;
+        Ok(setting)
+    }
+
+    /// Sets another value; what is put back stays the first one.
+    ///
+    /// # Errors
+    /// The value stays as it was.
+    pub fn set(&mut self, value: &str) -> Result<(), SettingError> {
+        if self.keeper.is_none() {
+            if self.old == value {
+                return Ok(());
+            }
+            self.keeper = Some(self.start_keeper()?);
         }
-        setting.keeper = Some(setting.start_keeper()?);
-        let written = fs::write(path, value);
-        written.map_err(|source| SettingError::Write {
-            path: path.to_owned(),
+        fs::write(&self.path, value).map_err(|source| SettingError::Write {
+            path: self.path.clone(),
             value: value.to_owned(),
             source,
-        })?;
-        Ok(setting)
+        })
     }
 
     /// The value it had, and will have again.
@@ -172,6 +181,17 @@ mod tests {
         fs::write(file.path(), "511\n").unwrap();
         drop(Setting::change(file.path(), "511").unwrap());
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "511\n");
+    }
+
+    #[test]
+    fn the_first_value_comes_back_after_several() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "128\n").unwrap();
+        let mut setting = Setting::change(file.path(), "512").unwrap();
+        setting.set("8192").unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "8192");
+        drop(setting);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! ([`crate::setting`]).
 
 use std::io;
-use std::path::PathBuf;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::setting::{Setting, SettingError};
+use crate::thp::{self, THP};
 
 /// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
 pub(super) const BASE_BYTES: usize = 4096;
-/// Where the per-size settings are.
-pub(super) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +29,7 @@ pub enum BenchError {
     )]
     NoSize {
         /// Size.
-        kib: usize,
+        kib: u64,
     },
     /// Too little of a region got memory: folios of its size are not to be had.
     #[error(
@@ -103,19 +101,15 @@ impl FolioSize {
     pub fn enable(bytes: usize) -> Result<Self, BenchError> {
         let mut settings = Vec::new();
         if bytes > BASE_BYTES {
-            let kib = bytes >> 10;
-            let wanted = PathBuf::from(format!("{THP}/hugepages-{kib}kB/enabled"));
-            if !wanted.exists() {
+            let kib = bytes as u64 >> 10;
+            if !thp::control(kib).exists() {
                 return Err(BenchError::NoSize { kib });
             }
-            let global = PathBuf::from(format!("{THP}/enabled"));
+            let global = thp::setting("enabled");
             if Setting::read(&global)? == "never" {
                 settings.push(Setting::change(&global, "madvise")?);
             }
-            for path in size_settings()? {
-                let value = if path == wanted { "madvise" } else { "never" };
-                settings.push(Setting::change(&path, value)?);
-            }
+            settings.extend(thp::enable_only(&[kib])?);
         }
         Ok(Self { bytes, _settings: settings })
     }
@@ -150,17 +144,6 @@ impl FolioSize {
             }
         }
     }
-}
-
-/// The `enabled` file of every size.
-pub(super) fn size_settings() -> Result<Vec<PathBuf>, BenchError> {
-    let entries = std::fs::read_dir(THP).map_err(failed("reading the THP settings"))?;
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path().join("enabled")))
-        .filter(|path| path.exists())
-        .collect();
-    paths.sort();
-    Ok(paths)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {

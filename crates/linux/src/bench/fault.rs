@@ -5,14 +5,14 @@
 //! included. A region that did not get folios of its size is an error, not a fast result.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::mm::MapFlags;
 
-use super::anon::{BenchError, FolioSize, Region, failed, size_settings};
+use super::anon::{BenchError, FolioSize, Region, failed};
 use crate::measure::cpu_time;
 use crate::setting::Setting;
+use crate::thp;
 
 /// The largest page of the architecture, which only hugetlb has.
 pub const GIGANTIC_BYTES: usize = 1 << 30;
@@ -69,20 +69,12 @@ fn fill(region: &Region, folio_bytes: usize) -> Duration {
 /// When a setting cannot be read.
 pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
     let mut sizes = Vec::new();
-    for path in size_settings()? {
-        if Setting::read(&path)? != "never" {
-            sizes.extend(size_of(&path));
+    for kib in thp::sizes_kib()? {
+        if Setting::read(&thp::control(kib))? != "never" {
+            sizes.push(kib << 10);
         }
     }
-    sizes.sort_unstable();
     Ok(sizes)
-}
-
-/// `.../hugepages-64kB/enabled`.
-fn size_of(path: &Path) -> Option<u64> {
-    let folder = path.parent()?.file_name()?.to_str()?;
-    let kib: u64 = folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-    Some(kib << 10)
 }
 
 /// Memory of this process.
@@ -102,14 +94,6 @@ mod tests {
     fn base_pages_fill_a_region() {
         let size = FolioSize::enable(BASE_BYTES).unwrap();
         assert!(size.fault(16 << 20).unwrap() > Duration::ZERO);
-    }
-
-    #[test]
-    fn a_folder_names_its_size() {
-        let size = |path: &str| size_of(Path::new(path));
-        assert_eq!(size("/x/hugepages-64kB/enabled"), Some(64 << 10));
-        assert_eq!(size("/x/khugepaged/enabled"), None);
-        assert_eq!(size("/x/hugepages-xkB/enabled"), None);
     }
 
     #[test]

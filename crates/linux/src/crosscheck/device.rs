@@ -2,9 +2,11 @@
 //!
 //! Owns attaching, formatting, and the two queue settings a recording needs. The device detaches
 //! itself when its last user is gone (`LO_FLAGS_AUTOCLEAR`); memory is used for what is written.
-//! Invariant D1: the earlier settings of the queue are back when [`Device`] is dropped.
+//! Invariant D1: the earlier settings of the queue are back when [`Device`] is dropped, or this
+//! process killed.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use super::CrosscheckError;
 use super::facts::formatter;
 use super::workloads::Filesystem;
+use crate::setting::Setting;
 
 /// Length of the device without a file of the user's; XFS wants 300 MiB.
 const DEVICE_BYTES: u64 = 640 << 20;
@@ -47,8 +50,8 @@ struct LoopConfig {
 #[derive(Debug)]
 pub(super) struct Device {
     number: u32,
-    /// Settings changed: file and earlier value, latest last.
-    earlier: Vec<(PathBuf, String)>,
+    /// Settings changed, by file.
+    settings: BTreeMap<PathBuf, Setting>,
     /// Holds the device between formatting and mounting.
     _open: File,
 }
@@ -63,7 +66,7 @@ impl Device {
         for _ in 0..NR_TRIES {
             match attach(&image) {
                 Ok((number, open)) => {
-                    return Ok(Self { number, earlier: Vec::new(), _open: open });
+                    return Ok(Self { number, settings: BTreeMap::new(), _open: open });
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Err(error) => return Err(CrosscheckError::NoLoop(error)),
@@ -108,34 +111,21 @@ impl Device {
         self.set("max_sectors_kb", kb)
     }
 
-    /// Sets a value of the queue; the one that stood there first is kept.
+    /// Sets a value of the queue until the device is dropped.
     fn set(&mut self, name: &str, value: u64) -> Result<(), CrosscheckError> {
         let path = PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number));
-        let failed = || CrosscheckError::file(path.clone());
-        let earlier = fs::read_to_string(&path).map_err(failed())?;
-        let earlier = earlier.trim().to_owned();
-        if earlier == value.to_string() {
+        let wanted = value.to_string();
+        if let Some(setting) = self.settings.get_mut(&path) {
+            setting.set(&wanted)?;
+        } else {
+            self.settings.insert(path.clone(), Setting::change(&path, &wanted)?);
+        }
+        let now = Setting::read(&path)?;
+        if now == wanted {
             return Ok(());
         }
-        if !self.earlier.iter().any(|(known, _)| *known == path) {
-            self.earlier.push((path.clone(), earlier));
-        }
-        fs::write(&path, value.to_string()).map_err(failed())?;
-        let now = fs::read_to_string(&path).map_err(failed())?;
-        if now.trim() == value.to_string() {
-            return Ok(());
-        }
-        let what = format!("{value} was asked for and the kernel made it {}", now.trim());
+        let what = format!("{value} was asked for and the kernel made it {now}");
         Err(CrosscheckError::File { path, source: io::Error::other(what) })
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        for (path, value) in self.earlier.iter().rev() {
-            // Fails only if the device is gone, and its settings with it.
-            let _ = fs::write(path, value);
-        }
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::setting::SettingError;
+
 /// Failure to set up or to record.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -74,6 +76,9 @@ pub enum CrosscheckError {
     /// No loop device.
     #[error("no loop device: {0}; load the driver (`modprobe loop`) or free one (`losetup -a`)")]
     NoLoop(io::Error),
+    /// A setting that cannot be changed.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A file that cannot be read or written.
     #[error("{path}: {source}")]
     File {

@@ -1,0 +1,62 @@
+//! Transparent huge pages of the running kernel: where their settings are, and which sizes it has.
+//!
+//! Owns the paths. Changing a setting for a while is [`crate::setting`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::setting::{Setting, SettingError};
+
+/// Where the settings are.
+pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// The setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
+pub(crate) fn setting(name: &str) -> PathBuf {
+    Path::new(THP).join(name)
+}
+
+/// The control of anonymous folios of one size.
+pub(crate) fn control(kib: u64) -> PathBuf {
+    setting(&format!("hugepages-{kib}kB/enabled"))
+}
+
+/// Sizes that have a control, in KiB, ascending.
+///
+/// # Errors
+/// When they cannot be listed: Linux 6.8 is the first with them.
+pub(crate) fn sizes_kib() -> Result<Vec<u64>, SettingError> {
+    let entries = fs::read_dir(THP)
+        .map_err(|source| SettingError::Read { path: PathBuf::from(THP), source })?;
+    let mut sizes: Vec<u64> = entries
+        .filter_map(|entry| size_of(entry.ok()?.file_name().to_str()?))
+        .filter(|kib| control(*kib).exists())
+        .collect();
+    sizes.sort_unstable();
+    Ok(sizes)
+}
+
+/// Gives advised areas folios of exactly these sizes until the result is dropped.
+///
+/// # Errors
+/// A control that cannot be changed; those before it are put back.
+pub(crate) fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingError> {
+    let value = |kib: &u64| if wanted_kib.contains(kib) { "madvise" } else { "never" };
+    sizes_kib()?.iter().map(|kib| Setting::change(&control(*kib), value(kib))).collect()
+}
+
+/// `hugepages-64kB` is 64.
+fn size_of(folder: &str) -> Option<u64> {
+    folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_names_its_size() {
+        assert_eq!(size_of("hugepages-64kB"), Some(64));
+        assert_eq!(size_of("khugepaged"), None);
+        assert_eq!(size_of("hugepages-xkB"), None);
+    }
+}
