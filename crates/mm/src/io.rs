@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::observed::{EntryKind, Observed};
 use crate::page_cache::InsertRefusal;
 use crate::ram::Ram;
-use crate::readahead::issue;
+use crate::readahead::issue::{self, Target};
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::rules::WriteFolios;
@@ -103,8 +103,13 @@ impl<R: Ram> Memory<R> {
         let request = Request { index, nr_pages, prev_index, io_pages };
         let tree = &self.cache.mapping(file).tree;
         let issue = sync::choose(&mut state, tree, request, &self.rules.readahead);
-        self.read(file, &mut state, issue);
+        self.read(self.target(file), &mut state, issue);
         self.open_file_mut(open).state = state;
+    }
+
+    /// What a call reads into.
+    fn target(&self, file: MappingId) -> Target {
+        Target { file, allowed: self.cache.mapping(file).control.always }
     }
 
     /// The async entry for a read call: the marked folio's head is the index (A.4.6).
@@ -127,7 +132,7 @@ impl<R: Ram> Memory<R> {
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let tree = &self.cache.mapping(file).tree;
         if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
-            self.read(file, &mut state, issue);
+            self.read(self.target(file), &mut state, issue);
         }
         self.open_file_mut(open).state = state;
     }
@@ -174,18 +179,20 @@ impl<R: Ram> Memory<R> {
         if let Some(entry) = self.cache.find(file, index) {
             return Some(entry);
         }
-        let orders = self.cache.mapping(file).orders;
+        let (orders, allowed) = (self.cache.mapping(file).orders, self.target(file).allowed);
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,
             WriteFolios::Large => self.rules.page.order_of_bytes(len_bytes).min(orders.max),
         };
-        let mut order = wanted.min(Order::alignment_of(index.0)).max(orders.min);
+        let order = wanted.min(Order::alignment_of(index.0));
+        let mut order = allowed.up_to(order).max(orders.min);
         loop {
             let first = PageIndex(order.round_down(index.0));
             match self.cache.insert(file, first, order, false) {
                 Ok(_) => return self.cache.find(file, index),
                 Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
-                    order = order.lower().filter(|&lower| lower >= orders.min)?;
+                    let lower = allowed.up_to(order.lower()?);
+                    order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;
                 }
             }
         }

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` `annotate` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -31,6 +31,7 @@
 //! | PMD order | order of the folio that one PMD entry maps |
 
 mod access;
+mod annotate;
 pub mod buddy;
 pub mod counters;
 pub mod fault;

@@ -24,6 +24,8 @@ pub struct Map {
     pub sharing: Sharing,
     /// Backing; the file position is in pages.
     pub backing: Backing,
+    /// Folio size in bytes that the loader annotates it with (K.1.4).
+    pub preferred: Option<u64>,
 }
 
 impl Map {
@@ -31,20 +33,27 @@ impl Map {
     #[must_use]
     pub fn file(open: OpenId, pgoff: u64, len_bytes: u64, prot: Prot) -> Self {
         let backing = Backing::File { open, pgoff };
-        Self { addr: None, len_bytes, prot, sharing: Sharing::Private, backing }
+        let (sharing, preferred) = (Sharing::Private, None);
+        Self { addr: None, len_bytes, prot, sharing, backing, preferred }
     }
 
     /// A private anonymous mapping of `len_bytes`, anywhere.
     #[must_use]
     pub fn anon(len_bytes: u64, prot: Prot) -> Self {
         let (sharing, backing) = (Sharing::Private, Backing::Anon);
-        Self { addr: None, len_bytes, prot, sharing, backing }
+        Self { addr: None, len_bytes, prot, sharing, backing, preferred: None }
     }
 
     /// The same at a fixed address.
     #[must_use]
     pub fn at(self, addr: Vaddr) -> Self {
         Self { addr: Some(addr), ..self }
+    }
+
+    /// The same, annotated with a folio size in bytes.
+    #[must_use]
+    pub fn preferring(self, preferred: Option<u64>) -> Self {
+        Self { preferred, ..self }
     }
 
     /// The same, shared.
@@ -84,6 +93,16 @@ pub enum MapError {
         pgoff: u64,
         /// Pages mapped.
         nr_pages: u64,
+    },
+    /// A folio size the page cache has not.
+    #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
+    NoSuchFolio {
+        /// Size asked for.
+        bytes: u64,
+        /// Base page.
+        page_bytes: u64,
+        /// Largest folio.
+        max_bytes: u64,
     },
     /// Only private anonymous memory takes this advice (`EINVAL`).
     #[error("address {0:#x} is not private anonymous memory")]
@@ -153,7 +172,8 @@ impl<R: Ram> Memory<R> {
             let open = self.add_anon_shared(nr_pages << page.shift());
             backing = Backing::File { open, pgoff: 0 };
         }
-        let advice = Advice::default();
+        let preferred = map.preferred.map(|bytes| self.folio_order(bytes)).transpose()?;
+        let advice = Advice { preferred, ..Advice::default() };
         let (anon, moved_by, is_armed) = (None, 0, false);
         let is_accounted = prot.can_write && sharing == Sharing::Private;
         let vma = Vma {
@@ -280,7 +300,12 @@ impl<R: Ram> Memory<R> {
 
     /// Changes the areas of a range. A PMD entry never spans two areas: where a new border cuts
     /// one, it is split.
-    fn change_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), change: impl FnMut(&mut Vma)) {
+    pub(crate) fn change_areas(
+        &mut self,
+        mm: MmId,
+        (start, end): (Vpn, Vpn),
+        change: impl FnMut(&mut Vma),
+    ) {
         self.space_mut(mm).vmas.change(start, end, change);
         for edge in [start, end] {
             let area = self.space(mm).vmas.find(edge);

@@ -12,7 +12,8 @@ use crate::mapping::reserve::Reservations;
 use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
-use crate::readahead::{Issue, RaState, issue};
+use crate::readahead::issue::{self, Target};
+use crate::readahead::{Issue, RaState};
 use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::space::{Flush, MmId, Space};
 use crate::units::{Order, Pfn, Vpn};
@@ -143,6 +144,8 @@ impl<R: Ram> Memory<R> {
     /// Adds a file of `size_bytes` on filesystem `filesystem` (`ext4`, `xfs`, ..).
     pub fn add_file(&mut self, size_bytes: u64, filesystem: &str) -> MappingId {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
+        let max = mapping.orders.max;
+        mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
         mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
         mapping.reservations = self.rules.reserves(filesystem).then(Reservations::default);
@@ -258,8 +261,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Reads what an entry chose, through the state that chose it.
-    pub(crate) fn read(&mut self, file: MappingId, state: &mut RaState, chosen: Issue) {
-        issue::run(&mut self.cache, &self.rules, file, state, chosen);
+    pub(crate) fn read(&mut self, target: Target, state: &mut RaState, chosen: Issue) {
+        issue::run(&mut self.cache, &self.rules, target, state, chosen);
     }
 
     /// Sets PTEs for pages of a page-cache folio.

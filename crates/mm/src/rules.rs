@@ -10,6 +10,7 @@
 
 pub mod anon;
 pub mod clear;
+pub mod sizes;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
+use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
 /// `MAX_XAS_ORDER`).
@@ -52,6 +54,9 @@ pub struct Rules {
     pub anon: AnonRules,
     /// In which order new folios are zeroed.
     pub clear: ClearRules,
+    /// Per-size control of file folios (K.1.4); none in any kernel.
+    #[serde(default)]
+    pub sizes: FileSizes,
 }
 
 /// C.1: contpte folding.
@@ -185,12 +190,16 @@ pub struct FaultRules {
     pub exec: Exec,
     /// Whether executable mappings are counted and gated (B.4.3).
     pub exec_miss: ExecMiss,
+    /// Order a read-around starts with (K.3.3; `fault/sync.rs`).
+    pub start_order: StartOrder,
     /// When a hit in the fault handler lowers the counter (B.3).
     pub hit_credit: HitCredit,
     /// What fault-around gives back (B.5.8).
     pub around_credit: AroundCredit,
     /// How much of a large folio fault-around maps (B.5.7).
     pub around_span: AroundSpan,
+    /// In which unit the fault-around window is counted (K.3.3).
+    pub around_window: AroundWindow,
     /// Whether fault-around and finish refuse folios that reach past the end of file (B.5.6).
     pub eof_guard: EofGuard,
     /// How much the finishing step maps (B.6.4).
@@ -255,6 +264,29 @@ pub enum ExecMiss {
     NotCounted,
     /// \[7.2\] neither counted, gated nor credited, for EXEC and `SEQ_READ`.
     Balanced,
+}
+
+/// K.3.3: the order of the folios that a read-around (B.4.8) starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartOrder {
+    /// As the ramp starts: order 2 up to 6.16, order 0 from 6.17 on (A.9.4).
+    Ramp,
+    /// Differs: proposed, in no kernel. Folios of this size from the first window on.
+    Size {
+        /// Size of the folios in bytes.
+        bytes: u64,
+    },
+}
+
+/// K.3.3: the window of fault-around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AroundWindow {
+    /// `fault_around_bytes`, whatever the base page: off with 64 KiB pages.
+    Bytes,
+    /// Differs: asked for, in no kernel. At least one contpte block: 64 KiB, 2 MiB, 2 MiB.
+    ContpteBlock,
 }
 
 /// B.3: when a hit in the fault handler lowers the miss counter.
@@ -407,9 +439,11 @@ impl Rules {
                 forced_gate: ForcedGate::Ungated,
                 exec: Exec::ArchWindow,
                 exec_miss: ExecMiss::Counted,
+                start_order: StartOrder::Ramp,
                 hit_credit: HitCredit::Unlocked,
                 around_credit: AroundCredit::PerNewPage,
                 around_span: AroundSpan::WholeFolio,
+                around_window: AroundWindow::Bytes,
                 eof_guard: EofGuard::Refuse,
                 finish: Finish::WholeFolio,
                 nohugepage_pmd: NohugepagePmd::Refused,
@@ -421,6 +455,7 @@ impl Rules {
             contpte: ContpteRule::OnArm64,
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
+            sizes: FileSizes::default(),
         }
     }
 
@@ -467,7 +502,11 @@ impl Rules {
     /// Pages in the fault-around window; 1 = off (B.5.1).
     #[must_use]
     pub fn fault_around_pages(&self) -> u64 {
-        (self.fault_around_bytes >> self.page.shift()).max(1)
+        let nr_pages = (self.fault_around_bytes >> self.page.shift()).max(1);
+        match self.fault.around_window {
+            AroundWindow::Bytes => nr_pages,
+            AroundWindow::ContpteBlock => nr_pages.max(self.page.contpte_order().nr_pages()),
+        }
     }
 
     /// Pages of the default readahead window.

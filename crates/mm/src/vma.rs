@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::units::Vpn;
+use crate::units::{Order, Vpn};
 
 /// Open file in the memory manager: one readahead state (B.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +69,8 @@ pub struct Advice {
     pub huge: HugeAdvice,
     /// Access pattern.
     pub access: AccessAdvice,
+    /// Order of the folios it asks to be read in, at most the page cache's largest (K.1.4).
+    pub preferred: Option<Order>,
 }
 
 /// What is behind an area.

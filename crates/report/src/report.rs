@@ -25,6 +25,7 @@
 //! | `settings.memory_bytes` | integer | physical memory |
 //! | `settings.unusable_permille` | integer | fragmentation at the start |
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
+//! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `reference` | integer | the row that others are compared with: 0 |
 //! | `rows[]` | objects | one for each kernel, machine and seed |
 //!
@@ -106,6 +107,8 @@ pub struct Settings {
     pub unusable_permille: u32,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
+    /// Folio sizes that the loader asks for, as `FILE=SIZE`.
+    pub annotations: Vec<String>,
 }
 
 /// One result: a trace in one or several cells. The module gives the schema.

@@ -127,7 +127,12 @@ fn report(rows: Vec<Outcome>) -> Report {
         nr_rows: 26_730_000,
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
     };
-    let settings = Settings { memory_bytes: 16 << 30, unusable_permille: 125, filesystem: None };
+    let settings = Settings {
+        memory_bytes: 16 << 30,
+        unusable_permille: 125,
+        filesystem: None,
+        annotations: Vec::new(),
+    };
     let command = words("folio predict py.folio");
     let mut report = Report::new(command, trace, settings, rows);
     report.tool_version = String::from("1.2.3");

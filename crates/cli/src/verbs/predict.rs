@@ -13,8 +13,8 @@ use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo}
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
-use largefolio_sim::replay::{CacheState, CellSpec, replay};
-use largefolio_trace::Reader;
+use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
+use largefolio_trace::{Meta, Reader};
 
 use super::values::{self, Form, FormArgs};
 use crate::console::{self, Console};
@@ -40,9 +40,13 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
+  folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
+Edits may change rules no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
+data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of one filesystem.
 A machine is a name (altra) or a file. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
@@ -70,6 +74,10 @@ pub(crate) struct PredictArgs {
     /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
+    /// Folio size that the loader asks for when it maps FILE (a name or path, `*` and `?` allowed),
+    /// over the kernel's own rules; once for each
+    #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
+    annotate: Vec<Annotation>,
     #[command(flatten)]
     form: FormArgs,
     /// File to write the result to [default: standard output]
@@ -118,7 +126,9 @@ impl PredictArgs {
         };
         self.check_filesystem()?;
         let specs = self.specs()?;
-        let nr_rows = Reader::open(&trace)?.meta().nr_rows;
+        let meta = Reader::open(&trace)?.meta().clone();
+        self.check_annotations(&meta)?;
+        let nr_rows = meta.nr_rows;
         if let Some(output) = &self.output {
             check_output(output, &trace)?;
         }
@@ -130,6 +140,7 @@ impl PredictArgs {
                 memory_bytes: self.memory,
                 unusable_permille: self.fragmentation,
                 filesystem: self.filesystem.clone(),
+                annotations: self.annotate.iter().map(ToString::to_string).collect(),
             },
             form: self.form.form(),
             output: self.output.clone(),
@@ -162,6 +173,9 @@ impl PredictArgs {
         }
         for spec in &specs {
             spec.kernel.check_page(spec.page_size())?;
+            for annotation in &spec.annotations {
+                annotation.check(&spec.kernel, spec.page_size())?;
+            }
         }
         Ok(specs)
     }
@@ -183,7 +197,21 @@ impl PredictArgs {
             ram_bytes: self.memory,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
+            annotations: self.annotate.clone(),
             ..CellSpec::new(kernel.clone(), machine.clone())
+        }
+    }
+
+    /// An annotation of a file the program never maps would silently do nothing.
+    fn check_annotations(&self, meta: &Meta) -> Result<()> {
+        let is_idle =
+            |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
+        match self.annotate.iter().find(is_idle) {
+            Some(idle) => bail!(
+                "--annotate {idle}: no file of the trace has such a name; `folio trace info` lists \
+                 them"
+            ),
+            None => Ok(()),
         }
     }
 
@@ -254,7 +282,7 @@ impl ReplayPlan {
         Ok(Exit::Done)
     }
 
-    fn replay(&self) -> Result<(largefolio_trace::Meta, Vec<largefolio_sim::replay::Outcome>)> {
+    fn replay(&self) -> Result<(Meta, Vec<largefolio_sim::replay::Outcome>)> {
         let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
         let nr_passes = if is_warm { 2 } else { 1 };
         let bar = console::bar(self.nr_rows.saturating_mul(nr_passes), "replaying");

@@ -120,7 +120,7 @@ impl<R: Ram> Memory<R> {
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let tree = &self.cache.mapping(file).tree;
         if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
-            self.read(file, &mut state, issue);
+            self.read(self.reading(fault).target, &mut state, issue);
         }
         self.open_file_mut(open).state = state;
         AsyncStep::Dropped

@@ -109,7 +109,7 @@ impl Fault {
     }
 
     /// The open file of a file fault.
-    fn open(&self) -> OpenId {
+    pub(crate) fn open(&self) -> OpenId {
         let Backing::File { open, .. } = self.vma.backing else {
             unreachable!("file faults happen in file areas")
         };

@@ -1,13 +1,14 @@
 //! The sync step of a cold fault: which window to read (BEHAVIOUR.md B.4).
 
 use super::Fault;
+use crate::annotate::Reading;
 use crate::memory::Memory;
 use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
 use crate::readahead::state::Gate;
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::readahead::{Hint, Issue, RaState};
-use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
+use crate::rules::{Exec, ExecMiss, Forced, ForcedGate, StartOrder};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 
@@ -36,7 +37,8 @@ impl<R: Ram> Memory<R> {
         let open = fault.open();
         let file = self.open_file(open).mapping;
         let mut state = self.open_file(open).state;
-        let issue = match self.choose(fault, &mut state) {
+        let reading = self.reading(fault);
+        let issue = match self.choose(fault, reading, &mut state) {
             Choice::Nothing => None,
             Choice::Sequential => {
                 let request = Request {
@@ -54,29 +56,31 @@ impl<R: Ram> Memory<R> {
             Choice::Forced(order) => Some(forced_window(fault, &mut state, order)),
             Choice::ExecBlock(order) => Some(exec_block(fault, &mut state, order)),
             Choice::ExecWindow(order) => Some(exec_window(fault, &mut state, order)),
-            Choice::Around => Some(around(fault, &mut state)),
+            Choice::Around => Some(self.around(fault, &mut state)),
         };
         if let Some(issue) = issue {
-            self.read(file, &mut state, issue);
+            self.read(reading.target, &mut state, issue);
         }
         self.open_file_mut(open).state = state;
     }
 
     /// The order of the tests in B.4.1 .. B.4.5.
-    fn choose(&mut self, fault: &Fault, state: &mut RaState) -> Choice {
+    fn choose(&mut self, fault: &Fault, reading: Reading, state: &mut RaState) -> Choice {
         let rules = self.rules.fault;
         let vma = &fault.vma;
-        let forced = self.forced_order(fault);
+        let forced = self.forced_order(fault, reading);
         if let (Some(order), ForcedGate::Ungated) = (forced, rules.forced_gate) {
             return Choice::Forced(order);
         }
         if let Exec::Block { bytes } = rules.exec
             && vma.prot.can_exec
+            && reading.order.is_none()
         {
             let limit = self.rules.max_pagecache_order();
             return Choice::ExecBlock(self.rules.page.order_of_bytes(bytes).min(limit));
         }
-        let exec_order = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
+        let of_kernel = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
+        let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
             if is_random || state.ra_pages == 0 {
@@ -102,8 +106,9 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Order of the window `MADV_HUGEPAGE` forces, `None` when it forces none (B.4.1 step 1,
-    /// B.4.4, B.4.5).
-    fn forced_order(&self, fault: &Fault) -> Option<Order> {
+    /// B.4.4, B.4.5). A control lowers it to an allowed one, and without one there is no such
+    /// window.
+    fn forced_order(&self, fault: &Fault, reading: Reading) -> Option<Order> {
         if fault.vma.advice.huge != HugeAdvice::Huge {
             return None;
         }
@@ -112,12 +117,31 @@ impl<R: Ram> Memory<R> {
         let max = self.cache.mapping(file).orders.max;
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();
-        match self.rules.fault.forced {
+        let order = match self.rules.fault.forced {
             Forced::Pmd => fits.then_some(page.pmd_order()),
             Forced::Posted if fits => Some(page.pmd_order()),
             Forced::Posted => Some(capped),
             Forced::CappedAt2M => (max > Order::ZERO).then_some(capped),
-        }
+        };
+        let order = order?;
+        let allowed = reading.target.allowed.up_to(order);
+        (allowed > Order::ZERO || order == Order::ZERO).then_some(allowed)
+    }
+
+    /// B.4.8: half of the window before the fault.
+    fn around(&self, fault: &Fault, state: &mut RaState) -> Issue {
+        state.start = fault.index().saturating_sub(state.ra_pages / 2);
+        state.size = state.ra_pages;
+        state.async_size = state.ra_pages / 4;
+        let (order, hint) = match self.rules.fault.start_order {
+            StartOrder::Ramp => (Order::ZERO, Hint::Raise(Order::ZERO)),
+            StartOrder::Size { bytes } => {
+                let order = self.rules.page.order_of_bytes(bytes);
+                (order, Hint::Exactly(order))
+            }
+        };
+        state.order = order;
+        Issue::Window { start: state.start, hint }
     }
 }
 
@@ -154,13 +178,4 @@ fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.async_size = 0;
     state.order = order;
     Issue::Window { start, hint: Hint::Exactly(order) }
-}
-
-/// B.4.8: half of the window before the fault.
-fn around(fault: &Fault, state: &mut RaState) -> Issue {
-    state.start = fault.index().saturating_sub(state.ra_pages / 2);
-    state.size = state.ra_pages;
-    state.async_size = state.ra_pages / 4;
-    state.order = Order::ZERO;
-    Issue::Window { start: state.start, hint: Hint::Raise(Order::ZERO) }
 }

@@ -14,12 +14,14 @@
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
 //! - I3: an order lies within the mapping's [`OrderRange`].
+//! - I4: a control names no exec order that the mapping has not.
 
 pub mod reserve;
 pub mod search;
 pub mod tree;
 
 use crate::rules::OrderRange;
+use crate::rules::sizes::FileOrders;
 use crate::units::{Order, PageIndex, PageSize};
 use reserve::Reservations;
 use tree::Tree;
@@ -33,6 +35,8 @@ pub struct Mapping {
     pub size_bytes: u64,
     /// Orders the filesystem allows here.
     pub orders: OrderRange,
+    /// Those of them that reads and writes may use, where a control says so (K.1.4).
+    pub control: FileOrders,
     /// Whether the filesystem places mappings for huge pages (ext4, XFS, btrfs; B.6.3).
     pub places_aligned: bool,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
@@ -52,6 +56,7 @@ impl Mapping {
             tree: Tree::new(),
             size_bytes,
             orders,
+            control: FileOrders::KERNEL,
             places_aligned: false,
             is_shmem: false,
             is_anon_shared: false,
@@ -98,6 +103,9 @@ impl Mapping {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }
+        if let Some(exec) = self.control.exec.filter(|&exec| exec > self.orders.max) {
+            return Err(Violation::I4 { exec, range: self.orders });
+        }
         if let Some(Err(block)) = self.reservations.as_ref().map(Reservations::validate) {
             return Err(Violation::Reservation { block });
         }
@@ -121,6 +129,14 @@ pub enum Violation {
     I2 {
         /// The index concerned.
         index: PageIndex,
+    },
+    /// A control that asks for what there is not.
+    #[error("I4: the control marks {exec} exec, outside {range:?}")]
+    I4 {
+        /// The order marked exec.
+        exec: Order,
+        /// What the mapping allows.
+        range: OrderRange,
     },
     /// Reservations out of order.
     #[error("the reservation at block {block} overlaps or touches another, or is empty")]

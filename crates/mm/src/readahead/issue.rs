@@ -13,6 +13,7 @@ use crate::folio::MappingId;
 use crate::observed::Observed;
 use crate::page_cache::PageCache;
 use crate::ram::Ram;
+use crate::rules::anon::Orders;
 use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
 use crate::units::{Order, PageIndex};
 
@@ -49,18 +50,28 @@ pub enum Issue {
 /// Bytes a forced read submits at a time (A.3.2 step 2).
 const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 
+/// What is read into.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The file.
+    pub file: MappingId,
+    /// Orders its folios may have; where none fits, the smallest of the mapping is taken. All of
+    /// them without a per-size control (K.1.4).
+    pub allowed: Orders,
+}
+
 /// Reads what `issue` says.
 pub fn run<R: Ram>(
     cache: &mut PageCache<R>,
     rules: &Rules,
-    file: MappingId,
+    target: Target,
     state: &mut RaState,
     issue: Issue,
 ) {
     match issue {
-        Issue::Window { start, hint } => window(cache, rules, file, state, (start, hint)),
+        Issue::Window { start, hint } => window(cache, rules, target, state, (start, hint)),
         Issue::Base { start, nr_pages, lookahead } => {
-            base(cache, rules, file, Span { start, nr_pages, lookahead });
+            base(cache, rules, target.file, Span { start, nr_pages, lookahead });
         }
     }
 }
@@ -85,7 +96,7 @@ pub fn forced<R: Ram>(
 fn window<R: Ram>(
     cache: &mut PageCache<R>,
     rules: &Rules,
-    file: MappingId,
+    Target { file, allowed }: Target,
     state: &mut RaState,
     (start, hint): (u64, Hint),
 ) {
@@ -102,14 +113,14 @@ fn window<R: Ram>(
         base(cache, rules, file, whole);
         return;
     }
-    let order = preferred_order(rules, orders.max, state, hint).max(orders.min);
+    let order = preferred_order(rules, orders.max, state, (hint, allowed)).max(orders.min);
     state.order = order;
     let limit = last.0.min((start + state.size).saturating_sub(1));
     let reaches_end = start + state.size > last.0;
     let has_marker = !(reaches_end && rules.readahead.eof_marker == EofMarker::Omitted);
     let mark = has_marker.then(|| state.mark_of(start));
     let first = mapping.align_down(start);
-    if let Err(index) = fill(cache, rules, file, Fill { first, limit, order, mark }) {
+    if let Err(index) = fill(cache, rules, file, Fill { first, limit, order, mark, allowed }) {
         let rest = match rules.readahead.remainder {
             Remainder::WholeSize => state.size,
             Remainder::Rest => state.size.saturating_sub(index - first),
@@ -119,14 +130,30 @@ fn window<R: Ram>(
     }
 }
 
-/// A.5.3: the order to fill the window with.
-fn preferred_order(rules: &Rules, max: Order, state: &RaState, hint: Hint) -> Order {
+/// A.5.3: the order to fill the window with. It may be one that no folio is allowed to have: the
+/// ramp climbs over it.
+fn preferred_order(
+    rules: &Rules,
+    max: Order,
+    state: &RaState,
+    (hint, allowed): (Hint, Orders),
+) -> Order {
     let by_size = Order::floor_of(state.size);
     match (rules.readahead.ramp, hint) {
         (Ramp::Remembered, Hint::Raise(_)) => state.order.min(max).min(by_size),
-        (_, Hint::Raise(order)) if order < max => order.raised(2).min(max).min(by_size),
+        (_, Hint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
         (_, Hint::Raise(order) | Hint::Exactly(order)) => order.min(max).min(by_size),
     }
+}
+
+/// How far a ramp that inherits its order steps: two orders, or to the next allowed one where a
+/// control leaves both out; else it would never leave base pages.
+fn step(order: Order, allowed: Orders) -> Order {
+    let by_two = order.raised(2);
+    if allowed.up_to(by_two) > order {
+        return by_two;
+    }
+    allowed.descending().take_while(|&next| next > order).last().unwrap_or(by_two)
 }
 
 /// A range to fill with folios of at most `order`.
@@ -136,6 +163,7 @@ struct Fill {
     limit: u64,
     order: Order,
     mark: Option<u64>,
+    allowed: Orders,
 }
 
 /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on error.
@@ -162,6 +190,7 @@ fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
     while order > min && index + order.nr_pages() - 1 > range.limit {
         order = order.lower().unwrap_or(min);
     }
+    let order = range.allowed.up_to(order).max(min);
     let skips = rules.readahead.order1 == OrderOne::Never && order == Order::new(1);
     if skips { Order::ZERO.max(min) } else { order }
 }

@@ -262,6 +262,8 @@ pub struct Orders(u32);
 impl Orders {
     /// No order.
     pub const NONE: Self = Self(0);
+    /// Every order.
+    pub const ALL: Self = Self((2 << Order::LIMIT) - 1);
 
     /// Whether `order` is in the set.
     #[must_use]
@@ -285,6 +287,15 @@ impl Orders {
     #[must_use]
     pub const fn below(self, order: Order) -> Self {
         Self(self.0 & ((1 << order.get()) - 1))
+    }
+
+    /// The largest order that is at most `order`; order 0 where there is none.
+    #[must_use]
+    pub const fn up_to(self, order: Order) -> Order {
+        match self.below(order.raised(1)).highest() {
+            Some(order) => order,
+            None => Order::ZERO,
+        }
     }
 
     /// The largest order.

@@ -52,6 +52,9 @@ fn setting(report: &Report) -> String {
     if let Some(filesystem) = &settings.filesystem {
         text = format!("{text}, all files on {filesystem}");
     }
+    if !settings.annotations.is_empty() {
+        text = format!("{text}, annotated {}", settings.annotations.join(" "));
+    }
     text
 }
 

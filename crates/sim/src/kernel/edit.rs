@@ -5,7 +5,10 @@ use largefolio_mm::rules::anon::{
     Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
 };
 use largefolio_mm::rules::clear::{ClearOrder, Preemption};
-use largefolio_mm::rules::{Exec, ExecMiss, Forced, ForcedGate};
+use largefolio_mm::rules::sizes::{SizeControl, SizesError};
+use largefolio_mm::rules::{
+    AroundCredit, AroundWindow, Exec, ExecMiss, Forced, ForcedGate, StartOrder,
+};
 use largefolio_mm::units::PageSize;
 
 use super::load::check;
@@ -125,12 +128,57 @@ pub const EDITS: &[EditHelp] = &[
     },
     EditHelp {
         name: "fault-around",
-        value: "a power of two of bytes",
-        help: "fault-around window; one base page = off",
+        value: "a power of two of bytes, or `contpte`",
+        help: "fault-around window; one base page = off, `contpte` = at least a contpte block",
         apply: |kernel, value| {
-            kernel.rules.fault_around_bytes = power_of_two(value)?;
+            kernel.rules.fault.around_window = if value == "contpte" {
+                AroundWindow::ContpteBlock
+            } else {
+                kernel.rules.fault_around_bytes = power_of_two(value)?;
+                AroundWindow::Bytes
+            };
             Some(())
         },
+    },
+    EditHelp {
+        name: "around-credit",
+        value: "page, new-page or fault",
+        help: "what fault-around gives back to the miss counter (7.2: at most one a fault)",
+        apply: |kernel, value| {
+            kernel.rules.fault.around_credit = match value {
+                "page" => AroundCredit::PerPage,
+                "new-page" => AroundCredit::PerNewPage,
+                "fault" => AroundCredit::OncePerFault,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "start-order",
+        value: "a power of two of bytes, such as 64K, or `ramp`",
+        help: "beyond series 002: folios that a read-around starts with",
+        apply: |kernel, value| {
+            kernel.rules.fault.start_order = if value == "ramp" {
+                StartOrder::Ramp
+            } else {
+                StartOrder::Size { bytes: power_of_two(value)? }
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "sizes",
+        value: "SIZE:USE/.., such as 64K:exec/2M:always; USE is never, always, exec or always+exec",
+        help: "beyond series 000: folio sizes of all files; those not named are never used, or as \
+               others:USE says",
+        apply: |_, _| None,
+    },
+    EditHelp {
+        name: "sizes.FS",
+        value: "the same",
+        help: "beyond series 000: folio sizes on one filesystem, such as sizes.xfs=2M:exec",
+        apply: |_, _| None,
     },
     EditHelp {
         name: "min-folio",
@@ -297,6 +345,8 @@ pub const EDITS: &[EditHelp] = &[
 
 /// What the names of controls of one size of anonymous folios begin with.
 const ANON: &str = "anon-";
+/// What the names of per-size controls of files begin with.
+const SIZES: &str = "sizes";
 
 fn switch(value: &str) -> Option<bool> {
     match value {
@@ -322,9 +372,53 @@ fn power_of_two(value: &str) -> Option<u64> {
     parse_bytes(value).filter(|bytes| bytes.is_power_of_two())
 }
 
+/// The kernel and its edits in `text`. The `+` of the word `always+exec` begins no edit.
+pub(super) fn parts(text: &str) -> (&str, Vec<String>) {
+    let mut parts = text.split('+');
+    let base = parts.next().unwrap_or_default();
+    let mut edits: Vec<String> = Vec::new();
+    for part in parts {
+        match edits.last_mut() {
+            Some(edit)
+                if edit.starts_with(SIZES)
+                    && edit.ends_with(":always")
+                    && (part == "exec" || part.starts_with("exec/")) =>
+            {
+                *edit = format!("{edit}+{part}");
+            }
+            _ => edits.push(part.to_owned()),
+        }
+    }
+    (base, edits)
+}
+
+/// `sizes=64K:exec`, `sizes.xfs=64K:exec`; `None` when it is another edit.
+fn set_sizes(kernel: &mut Kernel, name: &str, value: &str) -> Option<Result<(), SizesError>> {
+    let filesystem = name.strip_prefix(SIZES)?;
+    if !(filesystem.is_empty() || filesystem.starts_with('.')) {
+        return None;
+    }
+    let sizes = &mut kernel.rules.sizes;
+    let set = |control: SizeControl| match filesystem.strip_prefix('.') {
+        Some(name) => drop(sizes.filesystems.insert(name.to_owned(), control)),
+        None => sizes.machine = Some(control),
+    };
+    Some(value.parse().map(set))
+}
+
 /// Applies one `name=value`.
 pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
+    if let Some(set) = set_sizes(kernel, name, value) {
+        let edit = format!("'+{edit}'");
+        set.map_err(|source| KernelError::Sizes { edit: edit.clone(), source })?;
+        let known = &kernel.rules.filesystems;
+        let unknown = name.strip_prefix("sizes.").filter(|&name| !known.contains_key(name));
+        return unknown.map_or(Ok(()), |name| {
+            let hint = nearest(name, known.keys().map(String::as_str));
+            Err(KernelError::SizesFilesystem { edit, name: name.to_owned(), hint })
+        });
+    }
     let size = name.strip_prefix(ANON);
     let is_known = |known: &&EditHelp| match size {
         Some(_) => known.name.starts_with(ANON),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use largefolio_mm::rules::sizes::SizesError;
 use largefolio_mm::units::PageSize;
 
 /// A kernel that cannot be had.
@@ -68,6 +69,24 @@ pub enum KernelError {
         mib: u64,
         /// The largest folio in MiB.
         max_mib: u64,
+    },
+    /// A per-size control that no kernel can have.
+    #[error("{edit}: {source}")]
+    Sizes {
+        /// The edit, or the kernel with all its edits.
+        edit: String,
+        /// What is wrong with it.
+        source: SizesError,
+    },
+    /// A per-size control of a filesystem without large folios.
+    #[error("{edit}: the kernel has no large folios on a filesystem called '{name}'; {hint}")]
+    SizesFilesystem {
+        /// The edit.
+        edit: String,
+        /// The filesystem.
+        name: String,
+        /// The nearest names, or all of them.
+        hint: String,
     },
     /// A value the rule does not take.
     #[error("'+{edit}': {name} takes {expected}")]

@@ -15,7 +15,7 @@ pub use edit::{EDITS, EditHelp};
 pub use error::KernelError;
 
 use largefolio_mm::rules::Rules;
-use largefolio_mm::units::PageSize;
+use largefolio_mm::units::{Order, PageSize};
 
 /// A kernel to replay under.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,14 +36,17 @@ impl Kernel {
     /// # Errors
     /// Unknown names (with the nearest ones), unreadable or contradictory files, bad edits.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
-        let mut parts = text.split('+');
-        let base = parts.next().unwrap_or_default();
+        let (base, edits) = edit::parts(text);
         let mut kernel = load::by_name(base)?;
-        for part in parts {
-            edit::apply(&mut kernel, part)?;
+        for part in edits {
+            edit::apply(&mut kernel, &part)?;
         }
         text.clone_into(&mut kernel.name);
-        kernel.check_page(if kernel.is_page_given { kernel.rules.page } else { PageSize::K64 })?;
+        if kernel.is_page_given {
+            kernel.check_page(kernel.rules.page)?;
+        } else {
+            kernel.check_min_folio(PageSize::K64)?;
+        }
         Ok(kernel)
     }
 
@@ -66,12 +69,27 @@ impl Kernel {
         Some(Self::parse(&format!("{base}+page={}K", page_bytes >> 10)))
     }
 
-    /// Whether the page cache has folios as large as the smallest, with base pages of `page`.
+    /// Whether the page cache has the folio sizes that the kernel is asked for, with base pages of
+    /// `page`.
     ///
     /// # Errors
-    /// When it has not; names the largest.
+    /// When it has not; names the smallest and largest.
     pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
-        let max = Rules { page, ..self.rules.clone() }.max_pagecache_order();
+        self.check_min_folio(page)?;
+        let max = self.max_order(page);
+        self.rules.sizes.check(page, max).map_err(|source| {
+            let edit = self.name.clone();
+            KernelError::Sizes { edit, source }
+        })
+    }
+
+    pub(crate) fn max_order(&self, page: PageSize) -> Order {
+        Rules { page, ..self.rules.clone() }.max_pagecache_order()
+    }
+
+    /// Whether the page cache has folios as large as the smallest, with base pages of `page`.
+    fn check_min_folio(&self, page: PageSize) -> Result<(), KernelError> {
+        let max = self.max_order(page);
         let (bytes, max_bytes) = (self.rules.min_folio_bytes, page.bytes() << max.get());
         if bytes <= max_bytes {
             return Ok(());

@@ -24,6 +24,7 @@ use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Meta, Op, ThreadId};
 
+use super::annotate::Annotation;
 use super::census::FolioCensus;
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
@@ -71,6 +72,8 @@ pub struct CellSpec {
     pub unusable_permille: u32,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
+    /// Folio sizes that the loader asks for, the last that fits a file first.
+    pub annotations: Vec<Annotation>,
 }
 
 impl CellSpec {
@@ -78,7 +81,16 @@ impl CellSpec {
     #[must_use]
     pub fn new(kernel: Kernel, machine: Machine) -> Self {
         let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);
-        Self { kernel, machine, cache, seed, ram_bytes, unusable_permille: 0, filesystem: None }
+        Self {
+            kernel,
+            machine,
+            cache,
+            seed,
+            ram_bytes,
+            unusable_permille: 0,
+            filesystem: None,
+            annotations: Vec::new(),
+        }
     }
 
     /// The base page: the kernel's where it was asked for, else the machine's.
@@ -156,6 +168,8 @@ pub struct Cell {
     pub(super) files: Vec<MappingId>,
     pub(super) sizes: Vec<u64>,
     pub(super) is_device: Vec<bool>,
+    /// Folio size that the loader asks for, of each file.
+    pub(super) preferred: Vec<Option<u64>>,
     /// Files with a build id: images whose segments a linker laid out.
     pub(super) is_elf: Vec<bool>,
     /// Pages the modelled programs are linked for.
@@ -215,6 +229,7 @@ impl Cell {
             sizes: Vec::new(),
             is_device: Vec::new(),
             is_elf: Vec::new(),
+            preferred: Vec::new(),
             link: link_page(spec.machine.arch).max(spec.kernel.rules.page),
             processes: Vec::new(),
             threads: Threads::default(),
@@ -253,6 +268,9 @@ impl Cell {
             // Devices have no page cache: a mapping of one is anonymous memory here.
             self.is_device.push(file.path.starts_with("/dev/") && file.size_bytes == 0);
             self.is_elf.push(!file.build_id.is_empty());
+            let annotations = self.spec.annotations.iter().rev();
+            let preferred = annotations.filter(|known| known.fits(&file.path)).next();
+            self.preferred.push(preferred.map(Annotation::bytes));
         }
     }
 

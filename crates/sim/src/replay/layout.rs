@@ -96,7 +96,9 @@ impl Cell {
                 None => Backing::Anon,
             };
             let (addr, len_bytes) = (Some(Vaddr(first)), end - first);
-            let map = Map { addr, len_bytes, prot: prot_bits(prot), sharing, backing };
+            let preferred = segment.file.and_then(|(file, _)| self.preferred[file as usize]);
+            let prot = prot_bits(prot);
+            let map = Map { addr, len_bytes, prot, sharing, backing, preferred };
             match self.memory.mmap(mm, map) {
                 Ok(_) => {}
                 Err(MapError::BadRange { .. }) => return Ok(()),
@@ -139,6 +141,7 @@ impl Cell {
             prot: Prot::default(),
             sharing: Sharing::Private,
             backing,
+            preferred: None,
         };
         let mm = self.processes[process].mm;
         let addr = self.memory.mmap(mm, map)?;

@@ -6,7 +6,7 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: [`cell`] (one combination, the hot loop), `place` (recorded addresses become
+//! Reading order: `annotate` (folio sizes a loader asks for), [`cell`] (one combination, the hot loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `touched` and [`census`]
 //! (what is counted), `finish`, [`outcome`].
@@ -14,6 +14,7 @@
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
 
+mod annotate;
 pub mod cell;
 pub mod census;
 mod finish;
@@ -29,6 +30,7 @@ use std::path::Path;
 use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
 use rayon::prelude::*;
 
+pub use annotate::{Annotation, AnnotationError};
 pub use cell::{CacheState, Cell, CellError, CellSpec};
 pub use outcome::Outcome;
 

@@ -17,7 +17,7 @@ use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;
 
 /// Kernels that between them have every variant of every rule.
-const KERNELS: [&str; 16] = [
+const KERNELS: [&str; 20] = [
     "6.1",
     "6.1+page=16K",
     "6.12",
@@ -34,6 +34,10 @@ const KERNELS: [&str; 16] = [
     "7.2",
     "7.2+page=64K",
     "7.2+readahead=24K+fault-around=4K",
+    "6.12+sizes=64K:exec/16K:always+start-order=64K",
+    "6.16+sizes=64K:always+min-folio=16K",
+    "7.2+sizes=2M:exec/others:always+sizes.ext4=32K:always+exec",
+    "7.2+page=64K+sizes=2M:always+exec+fault-around=contpte+around-credit=page",
 ];
 
 /// Pages of the address range everything happens in; 300 pages before a PMD border of any size.
@@ -46,6 +50,7 @@ enum Step {
     Munmap { at: u64, nr: u64 },
     Mprotect { at: u64, nr: u64, prot: usize },
     Madvise { at: u64, nr: u64, advice: usize },
+    Prefer { at: u64, nr: u64, shift: Option<u32> },
     Mremap { at: u64, nr: u64, to: u64, nr_new: u64 },
     Touch { at: u64, access: usize },
     Sweep { at: u64, access: usize },
@@ -164,6 +169,11 @@ impl Machine {
                 let addr = self.addr(at);
                 may_fail(self.memory.madvise(mm, addr, nr * bytes, ADVICES[advice]));
             }
+            Step::Prefer { at, nr, shift } => {
+                let addr = self.addr(self.aim(at));
+                let preferred = shift.map(|shift| 1 << shift);
+                may_fail(self.memory.prefer_folios(mm, addr, nr * bytes, preferred));
+            }
             Step::Mremap { at, nr, to, nr_new } => {
                 let at = self.aim(at);
                 let (from, to) = ((self.addr(at), nr * bytes), (self.addr(to), nr_new * bytes));
@@ -244,6 +254,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (at(), nr()).prop_map(|(at, nr)| Step::Munmap { at, nr }),
         3 => (at(), nr(), 0..4_usize).prop_map(|(at, nr, prot)| Step::Mprotect { at, nr, prot }),
         4 => (at(), nr(), 0..7_usize).prop_map(|(at, nr, advice)| Step::Madvise { at, nr, advice }),
+        1 => (at(), nr(), prop::option::weighted(0.8, 12..23_u32))
+            .prop_map(|(at, nr, shift)| Step::Prefer { at, nr, shift }),
         2 => (at(), nr(), at(), nr()).prop_map(|(at, nr, to, nr_new)| Step::Mremap { at, nr, to, nr_new }),
         12 => (at(), 0..3_usize).prop_map(|(at, access)| Step::Touch { at, access }),
         6 => (at(), 0..3_usize).prop_map(|(at, access)| Step::Sweep { at, access }),

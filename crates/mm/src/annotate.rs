@@ -1,0 +1,92 @@
+//! Folio sizes that an area asks for: the loader's annotation and the program's advice.
+//!
+//! Differs: asked for in the discussion of series 000 (BEHAVIOUR.md K.1.4), in no kernel. An area
+//! with a preferred size is read as an executable mapping is where that size is marked exec: by
+//! the forward window of B.4.7, whatever its protection and whatever the machine's control. Like
+//! that control it is soft: a size the file's filesystem has not is as if it were not asked for.
+//!
+//! Owns the call and what an area's faults read into. Does not own controls
+//! ([`crate::rules::sizes`]) nor windows (`fault/sync.rs`).
+
+use crate::fault::Fault;
+use crate::map::MapError;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::readahead::issue::Target;
+use crate::space::MmId;
+use crate::units::{Order, Vaddr};
+use crate::vma::Vma;
+
+/// What the faults of an area read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    /// File and orders.
+    pub(crate) target: Target,
+    /// Order of the window of B.4.7 that a size asked for gives; `None` = as the kernel does.
+    pub(crate) order: Option<Order>,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Asks for folios of `bytes` in a range, or for none in particular.
+    ///
+    /// ```
+    /// use largefolio_mm::fault::Access;
+    /// use largefolio_mm::map::Map;
+    /// use largefolio_mm::memory::{Config, Memory};
+    /// use largefolio_mm::rules::{Arch, Rules};
+    /// use largefolio_mm::vma::Prot;
+    ///
+    /// let mut memory = Memory::new(Rules::example(), &Config::new(Arch::X86_64))?;
+    /// let file = memory.add_file(1 << 20, "xfs");
+    /// let (open, mm) = (memory.open(file), memory.new_space());
+    /// let at = memory.mmap(mm, Map::file(open, 0, 1 << 20, Prot::READ))?;
+    /// memory.prefer_folios(mm, at, 1 << 20, Some(64 << 10))?;
+    /// memory.touch(mm, at, Access::Read)?;
+    /// let folios: Vec<_> = memory.folios(file).map(|f| format!("{}@{}", f.order, f.index)).collect();
+    /// assert_eq!(folios, ["o4@0", "o4@16"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space, or the page cache has no
+    /// such folio.
+    pub fn prefer_folios(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+        bytes: Option<u64>,
+    ) -> Result<(), MapError> {
+        let range = self.checked_range(addr, len_bytes)?;
+        let preferred = bytes.map(|bytes| self.folio_order(bytes)).transpose()?;
+        self.change_areas(mm, range, |vma| vma.advice.preferred = preferred);
+        Ok(())
+    }
+
+    /// The order of a page-cache folio of `bytes`.
+    pub(crate) fn folio_order(&self, bytes: u64) -> Result<Order, MapError> {
+        let page = self.rules.page;
+        let order = page.order_of_bytes(bytes);
+        let is_size = page.bytes() << order.get() == bytes;
+        let max = self.rules.max_pagecache_order();
+        if is_size && order <= max {
+            return Ok(order);
+        }
+        let max_bytes = page.bytes() << max.get();
+        Err(MapError::NoSuchFolio { bytes, page_bytes: page.bytes(), max_bytes })
+    }
+
+    /// What `fault` reads into and in which order: the area's wish, else the file's control.
+    pub(crate) fn reading(&self, fault: &Fault) -> Reading {
+        let file = self.open_file(fault.open()).mapping;
+        let mapping = self.cache.mapping(file);
+        let own = |vma: &Vma| {
+            let preferred = vma.advice.preferred.filter(|&order| order <= mapping.orders.max);
+            preferred.or(mapping.control.exec.filter(|_| vma.prot.can_exec))
+        };
+        let order = own(&fault.vma);
+        let always = mapping.control.always;
+        let allowed = order.map_or(always, |order| always.with(order));
+        Reading { target: Target { file, allowed }, order }
+    }
+}

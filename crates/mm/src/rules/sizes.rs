@@ -1,0 +1,380 @@
+//! Per-size control of the page cache's folios: never, always, exec, always+exec (BEHAVIOUR.md
+//! K.1.4).
+//!
+//! Differs: asked for in the discussion of series 000, in no kernel. A control says which sizes
+//! reads and writes of files may use, and which single size executable mappings are read in. It is
+//! soft: base pages (the mapping's smallest folio) remain wherever no allowed size fits, and what
+//! it leaves out is never an error.
+//!
+//! ```text
+//!   area's preferred size      advice of the loader or the program     vma::Advice::preferred
+//!     over the filesystem's    +sizes.xfs=64K:exec                     FileSizes
+//!       over the machine's     +sizes=2M:exec/64K:always               FileSizes
+//!         over the kernel      every size, its own exec rule           FileOrders::KERNEL
+//! ```
+//!
+//! Owns the values, their text form and what they mean in orders. The code that follows them
+//! stands in `readahead/issue.rs`, `fault/sync.rs` and `io.rs`.
+//!
+//! Invariants:
+//! - I1: a size is named once, is a power of two of bytes and at most one is marked exec.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::anon::Orders;
+use crate::units::{Order, PageSize, parse_bytes};
+
+/// What one folio size is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeUse {
+    /// Nothing.
+    Never,
+    /// Whatever is read or written.
+    Always,
+    /// Executable mappings: they are read in folios of this size.
+    Exec,
+    /// Both.
+    AlwaysExec,
+}
+
+impl SizeUse {
+    const ALL: [(&'static str, Self); 4] = [
+        ("never", Self::Never),
+        ("always", Self::Always),
+        ("exec", Self::Exec),
+        ("always+exec", Self::AlwaysExec),
+    ];
+
+    /// Word in the text form.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
+    fn is_always(self) -> bool {
+        matches!(self, Self::Always | Self::AlwaysExec)
+    }
+
+    fn is_exec(self) -> bool {
+        matches!(self, Self::Exec | Self::AlwaysExec)
+    }
+}
+
+/// What the sizes of one filesystem, or of all, are used for.
+///
+/// ```
+/// use largefolio_mm::rules::sizes::SizeControl;
+/// let control: SizeControl = "64K:always+exec/2M:always".parse()?;
+/// assert_eq!(control.to_string(), "64K:always+exec/2M:always");
+/// assert!("64K:exec/2M:exec".parse::<SizeControl>().is_err());
+/// # Ok::<(), largefolio_mm::rules::sizes::SizesError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SizeControl {
+    /// By size in bytes.
+    sizes: BTreeMap<u64, SizeUse>,
+    /// Sizes that are not named: `Never` or `Always`.
+    others: SizeUse,
+}
+
+/// The controls of a machine; none = as the kernel does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSizes {
+    /// Every filesystem that has none of its own.
+    #[serde(default)]
+    pub machine: Option<SizeControl>,
+    /// By filesystem.
+    #[serde(default)]
+    pub filesystems: BTreeMap<String, SizeControl>,
+}
+
+/// Why a control is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizesError {
+    /// Not `SIZE:USE`.
+    #[error("'{0}' is no SIZE:USE; expected sizes and uses, such as 64K:exec/2M:always")]
+    Form(String),
+    /// Not a size of a folio.
+    #[error("'{0}' is no folio size; expected a power of two of bytes, such as 64K, or `others`")]
+    Size(String),
+    /// An unknown word.
+    #[error("'{0}' is no use of a size; expected never, always, exec or always+exec")]
+    Use(String),
+    /// A size is named again.
+    #[error("{0} is named twice; expected each size once")]
+    Twice(String),
+    /// More than one size for executable mappings.
+    #[error("{0} and {1} are both marked exec; expected at most one size with exec or always+exec")]
+    TwoExec(String, String),
+    /// All sizes that are not named, marked exec.
+    #[error("`others` cannot be marked exec: expected others:never or others:always")]
+    OthersExec,
+    /// A size below the base page.
+    #[error("{size} is smaller than the base page of {page}; expected {page} to {max}")]
+    BelowPage {
+        /// The size.
+        size: String,
+        /// Base page.
+        page: PageSize,
+        /// Largest folio.
+        max: String,
+    },
+    /// A size above what the page cache knows.
+    #[error(
+        "with {page} base pages the page cache has no folios of {size}; expected {page} to {max}"
+    )]
+    AboveMax {
+        /// The size.
+        size: String,
+        /// Base page.
+        page: PageSize,
+        /// Largest folio.
+        max: String,
+    },
+    /// The base page, forbidden.
+    #[error(
+        "{0} is the base page: what no other size fits is read in it; expected another use than \
+         never"
+    )]
+    BaseNever(String),
+}
+
+impl SizeControl {
+    /// Whether a kernel with base pages of `page` has the sizes.
+    ///
+    /// # Errors
+    /// Names the first size it has not.
+    pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
+        let max_bytes = page.bytes() << max.get();
+        for (&bytes, &size_use) in &self.sizes {
+            let (size, max) = (size_name(bytes), size_name(max_bytes));
+            if bytes < page.bytes() {
+                return Err(SizesError::BelowPage { size, page, max });
+            } else if bytes > max_bytes {
+                return Err(SizesError::AboveMax { size, page, max });
+            } else if bytes == page.bytes() && size_use == SizeUse::Never {
+                return Err(SizesError::BaseNever(size));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is used for a folio of `bytes`.
+    #[must_use]
+    pub fn use_of(&self, bytes: u64) -> SizeUse {
+        self.sizes.get(&bytes).copied().unwrap_or(self.others)
+    }
+
+    /// The size marked exec, in bytes.
+    #[must_use]
+    pub fn exec_bytes(&self) -> Option<u64> {
+        self.sizes.iter().find(|(_, size_use)| size_use.is_exec()).map(|(bytes, _)| *bytes)
+    }
+
+    fn orders(&self, page: PageSize, max: Order) -> FileOrders {
+        let bytes = |order: Order| page.bytes() << order.get();
+        let orders = (0..=max.get()).map(Order::new);
+        let always = orders.filter(|&order| self.use_of(bytes(order)).is_always());
+        let exec = self.exec_bytes().map(|exec| (exec, page.order_of_bytes(exec)));
+        // A size the filesystem has not is as if it were not marked.
+        let is_had = |&(exec, order): &(u64, Order)| bytes(order) == exec && order <= max;
+        FileOrders {
+            always: always.fold(Orders::NONE.with(Order::ZERO), Orders::with),
+            exec: exec.filter(is_had).map(|(_, order)| order),
+        }
+    }
+}
+
+impl FromStr for SizeControl {
+    type Err = SizesError;
+
+    fn from_str(text: &str) -> Result<Self, SizesError> {
+        let mut control = Self { sizes: BTreeMap::new(), others: SizeUse::Never };
+        let mut are_others_named = false;
+        for part in text.split('/') {
+            let (size, word) =
+                part.split_once(':').ok_or_else(|| SizesError::Form(part.to_owned()))?;
+            let known = SizeUse::ALL.into_iter().find(|(name, _)| *name == word);
+            let (_, size_use) = known.ok_or_else(|| SizesError::Use(word.to_owned()))?;
+            let is_again = if size == OTHERS {
+                if size_use.is_exec() {
+                    return Err(SizesError::OthersExec);
+                }
+                control.others = size_use;
+                std::mem::replace(&mut are_others_named, true)
+            } else {
+                let bytes = parse_bytes(size).filter(|bytes| bytes.is_power_of_two());
+                let bytes = bytes.ok_or_else(|| SizesError::Size(size.to_owned()))?;
+                if let (Some(exec), true) = (control.exec_bytes(), size_use.is_exec())
+                    && exec != bytes
+                {
+                    return Err(SizesError::TwoExec(size_name(exec), size_name(bytes)));
+                }
+                control.sizes.insert(bytes, size_use).is_some()
+            };
+            if is_again {
+                return Err(SizesError::Twice(size.to_owned()));
+            }
+        }
+        Ok(control)
+    }
+}
+
+/// Stands for every size that is not named.
+const OTHERS: &str = "others";
+
+impl fmt::Display for SizeControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.sizes.iter().map(|(&bytes, size_use)| (size_name(bytes), *size_use));
+        let others = (self.others != SizeUse::Never).then(|| (OTHERS.to_owned(), self.others));
+        for (nr, (size, size_use)) in named.chain(others).enumerate() {
+            let separator = if nr == 0 { "" } else { "/" };
+            write!(f, "{separator}{size}:{}", size_use.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for SizeControl {
+    type Error = SizesError;
+
+    fn try_from(text: String) -> Result<Self, SizesError> {
+        text.parse()
+    }
+}
+
+impl From<SizeControl> for String {
+    fn from(control: SizeControl) -> Self {
+        control.to_string()
+    }
+}
+
+impl FileSizes {
+    /// Whether a kernel with base pages of `page` has the sizes of every control.
+    ///
+    /// # Errors
+    /// Names the first size it has not.
+    pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
+        self.machine.iter().chain(self.filesystems.values()).try_for_each(|c| c.check(page, max))
+    }
+
+    /// Orders for a file of `filesystem` whose folios have at most order `max`.
+    #[must_use]
+    pub fn orders(&self, filesystem: &str, page: PageSize, max: Order) -> FileOrders {
+        let control = self.filesystems.get(filesystem).or(self.machine.as_ref());
+        control.map_or(FileOrders::KERNEL, |control| control.orders(page, max))
+    }
+}
+
+/// What a control means for one file.
+///
+/// Invariants: no order exceeds the largest of the mapping; order 0 is always in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOrders {
+    /// Orders that whatever is read or written may use.
+    pub always: Orders,
+    /// Order that executable mappings are read in; `None` = as the kernel does.
+    pub exec: Option<Order>,
+}
+
+impl FileOrders {
+    /// No control: every order, and the kernel's own exec rule.
+    pub const KERNEL: Self = Self { always: Orders::ALL, exec: None };
+}
+
+/// `64K`, `2M`: the largest unit that divides.
+#[must_use]
+pub fn size_name(bytes: u64) -> String {
+    match bytes.trailing_zeros() {
+        30.. if bytes > 0 => format!("{}G", bytes >> 30),
+        20.. if bytes > 0 => format!("{}M", bytes >> 20),
+        10.. if bytes > 0 => format!("{}K", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(text: &str) -> SizeControl {
+        text.parse().unwrap()
+    }
+
+    fn orders(text: &str, page: PageSize, max: u8) -> (Vec<u8>, Option<u8>) {
+        let machine = Some(control(text));
+        let sizes = FileSizes { machine, ..FileSizes::default() };
+        let FileOrders { always, exec } = sizes.orders("xfs", page, Order::new(max));
+        let mut always: Vec<u8> = always.descending().map(Order::get).collect();
+        always.reverse();
+        (always, exec.map(Order::get))
+    }
+
+    #[test]
+    fn a_control_becomes_orders_of_the_base_page() {
+        assert_eq!(orders("64K:exec", PageSize::K4, 9), (vec![0], Some(4)));
+        assert_eq!(orders("64K:always+exec/2M:always", PageSize::K4, 9), (vec![0, 4, 9], Some(4)));
+        assert_eq!(orders("64K:exec", PageSize::K16, 9), (vec![0], Some(2)));
+        assert_eq!(orders("64K:exec", PageSize::K64, 9), (vec![0], Some(0)));
+        let all = (0..=9).collect::<Vec<_>>();
+        assert_eq!(orders("64K:always+exec/others:always", PageSize::K4, 9), (all, Some(4)));
+        let but_64k = vec![0, 1, 2, 3, 5, 6];
+        assert_eq!(orders("64K:exec/others:always", PageSize::K4, 6), (but_64k, Some(4)));
+    }
+
+    #[test]
+    fn a_size_the_filesystem_has_not_is_as_if_not_named() {
+        assert_eq!(orders("2M:exec/256K:always", PageSize::K4, 6), (vec![0, 6], None));
+        assert_eq!(orders("64K:always+exec", PageSize::K4, 0), (vec![0], None));
+        // Below the base page nothing is meant, though `check` refuses it before.
+        assert_eq!(orders("16K:exec", PageSize::K64, 9), (vec![0], None));
+    }
+
+    #[test]
+    fn a_filesystem_of_its_own_comes_before_the_machine() {
+        let filesystems = [("xfs".to_owned(), control("2M:exec"))].into();
+        let sizes = FileSizes { machine: Some(control("64K:exec")), filesystems };
+        let exec = |fs| sizes.orders(fs, PageSize::K4, Order::new(9)).exec.map(Order::get);
+        assert_eq!([exec("xfs"), exec("ext4")], [Some(9), Some(4)]);
+        let none = FileSizes::default().orders("xfs", PageSize::K4, Order::new(9));
+        assert_eq!(none, FileOrders::KERNEL);
+    }
+
+    #[test]
+    fn errors_name_the_cause_and_the_form() {
+        let said = |text: &str| text.parse::<SizeControl>().unwrap_err().to_string();
+        assert!(said("64K:exec/2M:always+exec").starts_with("64K and 2M are both marked exec"));
+        assert!(said("64K:exce").contains("'exce' is no use of a size; expected never, always"));
+        assert!(said("64K").contains("such as 64K:exec/2M:always"));
+        assert!(said("").contains("is no SIZE:USE"));
+        assert!(said("96K:exec").contains("'96K' is no folio size"));
+        assert!(said("64K:exec/64K:never").contains("64K is named twice"));
+        assert!(said("others:always/others:never").contains("others is named twice"));
+        assert!(said("others:exec").contains("`others` cannot be marked exec"));
+        let check = |text: &str, page: PageSize| {
+            control(text).check(page, page.pmd_order().min(Order::new(11))).unwrap_err().to_string()
+        };
+        assert_eq!(
+            check("16K:exec", PageSize::K64),
+            "16K is smaller than the base page of 64K; expected 64K to 128M"
+        );
+        assert!(
+            check("4M:always", PageSize::K4).contains("has no folios of 4M; expected 4K to 2M")
+        );
+        assert!(check("4K:never", PageSize::K4).contains("4K is the base page"));
+        assert_eq!(control("4K:exec").check(PageSize::K4, Order::new(9)), Ok(()));
+    }
+
+    #[test]
+    fn the_text_form_is_read_back() {
+        for text in ["64K:exec", "4K:always/64K:always+exec/2M:never/others:always"] {
+            assert_eq!(control(text).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Annotations: folio sizes that a loader would ask for when it maps certain files.
+//!
+//! `libLLVM*=2M`: every mapping of a file whose name fits the pattern prefers folios of 2 MiB
+//! (BEHAVIOUR.md K.1.4). A pattern with a `/` is held against the whole path, one without against
+//! the last part of it; `*` stands for any characters, `?` for one.
+//!
+//! Owns the text form and the pattern. Does not own what a preferred size does
+//! ([`largefolio_mm::memory::Memory::prefer_folios`]).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::kernel::{Kernel, KernelError};
+use crate::size::parse_bytes;
+use largefolio_mm::rules::sizes::{SizeControl, size_name};
+use largefolio_mm::units::PageSize;
+
+/// A folio size for the mappings of some files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// Which files.
+    pattern: String,
+    /// Size of the folios.
+    bytes: u64,
+}
+
+/// Why an annotation is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationError {
+    /// Not `PATTERN=SIZE`.
+    #[error("'{0}' is no FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K'")]
+    Form(String),
+    /// Not a size of a folio.
+    #[error("'{0}' is no folio size; expected a power of two of bytes, such as 64K")]
+    Size(String),
+}
+
+impl FromStr for Annotation {
+    type Err = AnnotationError;
+
+    fn from_str(text: &str) -> Result<Self, AnnotationError> {
+        let form = || AnnotationError::Form(text.to_owned());
+        let (pattern, size) = text.rsplit_once('=').ok_or_else(form)?;
+        if pattern.is_empty() {
+            return Err(form());
+        }
+        let bytes = parse_bytes(size).filter(|bytes| bytes.is_power_of_two());
+        let bytes = bytes.ok_or_else(|| AnnotationError::Size(size.to_owned()))?;
+        Ok(Self { pattern: pattern.to_owned(), bytes })
+    }
+}
+
+impl fmt::Display for Annotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.pattern, size_name(self.bytes))
+    }
+}
+
+impl Annotation {
+    /// Size of the folios asked for.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the file at `path` is meant.
+    ///
+    /// ```
+    /// use largefolio_sim::replay::Annotation;
+    /// let annotation: Annotation = "libc.so*=64K".parse()?;
+    /// assert!(annotation.fits("/usr/lib/x86_64-linux-gnu/libc.so.6"));
+    /// assert!(!annotation.fits("/usr/lib/libc.so.6/other"));
+    /// # Ok::<(), largefolio_sim::replay::AnnotationError>(())
+    /// ```
+    #[must_use]
+    pub fn fits(&self, path: &str) -> bool {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let subject = if self.pattern.contains('/') { path } else { name };
+        fits(self.pattern.as_bytes(), subject.as_bytes())
+    }
+
+    /// Whether `kernel` has such folios with base pages of `page`.
+    ///
+    /// # Errors
+    /// When it has not; names the smallest and largest.
+    pub fn check(&self, kernel: &Kernel, page: PageSize) -> Result<(), KernelError> {
+        let size = size_name(self.bytes);
+        let max = kernel.max_order(page);
+        let control: Result<SizeControl, _> = format!("{size}:exec").parse();
+        let checked = control.and_then(|control| control.check(page, max));
+        checked.map_err(|source| KernelError::Sizes {
+            edit: format!("{self} under {}", kernel.name),
+            source,
+        })
+    }
+}
+
+/// Greedy matching with one point of return: the last `*`. Its cost is bounded by the product of
+/// the lengths.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[n] => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((at, from)) = star else { return false };
+                star = Some((at, from + 1));
+                (p, n) = (at + 1, from + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_held_against_the_name_or_the_path() {
+        let fits = |text: &str, path: &str| text.parse::<Annotation>().unwrap().fits(path);
+        assert!(fits("cc1=2M", "/usr/lib/gcc/cc1"));
+        assert!(!fits("cc1=2M", "/usr/lib/gcc/cc1plus"));
+        assert!(fits("*=64K", "x"));
+        assert!(fits("/usr/*/cc?=64K", "/usr/lib/gcc/cc1"));
+        assert!(!fits("/lib/*=64K", "/usr/lib/a"));
+        assert!(fits("*a*b*=64K", "xxaxxbxx") && !fits("*a*b*=64K", "xxbxxaxx"));
+        assert!(fits("a=b=64K", "a=b"));
+    }
+
+    #[test]
+    fn errors_name_the_cause_and_the_form() {
+        let said = |text: &str| text.parse::<Annotation>().unwrap_err().to_string();
+        assert!(said("cc1").contains("'cc1' is no FILE=SIZE"));
+        assert!(said("=64K").contains("no FILE=SIZE"));
+        assert!(said("cc1=65K").contains("'65K' is no folio size"));
+        let kernel = Kernel::parse("7.2").unwrap();
+        let annotation: Annotation = "cc1=16K".parse().unwrap();
+        let said = annotation.check(&kernel, PageSize::K64).unwrap_err().to_string();
+        assert!(said.starts_with("cc1=16K under 7.2: 16K is smaller than the base page"), "{said}");
+    }
+}
