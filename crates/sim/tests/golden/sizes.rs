@@ -49,7 +49,7 @@ fn marked_exec_alone_leaves_base_pages_at_the_edges_and_for_data() {
     assert_eq!(text("7.2+sizes=64K:exec", 10), "6xo0@10 2xo4@16");
     assert_eq!(text("7.2+sizes=64K:exec", 17), "2xo4@16");
     assert_eq!(text("7.2+sizes=64K:exec", 73), "10xo0@64");
-    assert_eq!(swept("7.2+sizes=64K:exec"), "320xo0@0");
+    assert_eq!(swept("7.2+sizes=64K:exec"), "288xo0@0");
 }
 
 #[test]
@@ -60,18 +60,17 @@ fn a_pmd_sized_exec_window_is_one_aligned_folio() {
     // btrfs has none so large: the kernel's own rule with the sizes that are left.
     let mut world = World::arm("7.2+sizes=2M:exec", "btrfs", 4096).mapped(Prot::READ_EXEC);
     world.touch(700);
-    assert_eq!(world.folios(), "48xo0@688");
+    assert_eq!(world.folios(), "32xo0@688");
 }
 
 #[test]
 fn the_ramp_climbs_over_what_is_not_allowed() {
-    // A.9.1 for 6.17+, with base pages for all but order 4.
-    assert_eq!(swept("7.2+sizes=64K:always"), "192xo0@0 8xo4@192");
-    // Up to 6.16 the order is that of the marked folio; it steps to the next allowed one.
-    assert_eq!(
-        swept("6.12+sizes=64K:always"),
-        "144xo0@0 o4@144 16xo0@160 o4@176 16xo0@192 o4@208 16xo0@224 o4@240 16xo0@256"
-    );
+    // Orders 0, 2, 4, 4.. of the windows (A.9.3), with base pages for all but order 4.
+    assert_eq!(swept("7.2+sizes=64K:always"), "64xo0@0 14xo4@64");
+    // Up to 6.16 the order is two above that of the marked folio, or the next allowed one.
+    assert_eq!(swept("6.12+sizes=64K:always"), "18xo4@0");
+    assert_eq!(swept("6.12+sizes=64K:always/8K:always"), swept("6.16+sizes=64K:always/8K:always"));
+    assert!(swept("6.12+sizes=64K:always/8K:always").starts_with("16xo1@0"));
 }
 
 #[test]
@@ -184,7 +183,7 @@ fn advice_about_order_of_access_keeps_its_meaning() {
     let mut world = World::arm("7.2+sizes=64K:exec", "xfs", 4096).mapped(Prot::READ_EXEC);
     world.advise(Sequential);
     world.touch_all(0..160);
-    assert_eq!(world.new_folios(), "32xo0@0 2xo4@32 2xo4@64 2xo4@96 2xo4@128 2xo4@160");
+    assert_eq!(world.new_folios(), "64xo0@0 8xo4@64");
 }
 
 #[test]
@@ -209,7 +208,7 @@ fn edits_are_read_and_refused_with_cause_and_form() {
         said("7.2+page=64K+sizes=16K:exec").contains("16K is smaller than the base page of 64K")
     );
     assert!(said("7.2+page=4K+sizes=4M:exec").contains("the page cache has no folios of 4M"));
-    assert!(said("7.2+sizes.xsf=64K:exec").contains("called 'xsf'; did you mean"));
+    assert!(said("7.2+sizes.xsf=64K:exec").contains("called 'xsf'; "));
     assert!(said("7.2+sizes").contains("such as 64K:exec/2M:always"));
     assert!(said("7.2+sizesx=64K:exec").contains("no rule is called 'sizesx'"));
 }
