@@ -9,6 +9,7 @@ use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::bench::BenchArgs;
 use crate::verbs::crosscheck::CrosscheckArgs;
+use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::trace::TraceArgs;
@@ -51,6 +52,7 @@ struct Cli {
 enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
+    Maps(MapsArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
     Crosscheck(CrosscheckArgs),
@@ -71,6 +73,7 @@ pub(crate) fn run() -> Result<Exit> {
     match cli.verb {
         Verb::Record(args) => args.plan()?.run(&mut console),
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),

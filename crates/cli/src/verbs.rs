@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod crosscheck;
+pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod trace;

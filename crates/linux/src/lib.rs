@@ -1,12 +1,13 @@
 //! The running kernel: recording of real programs and of what the kernel does, benchmarks, settings
-//! changed for a while.
+//! changed for a while, and the programs on disk.
 //!
-//! Reading order: [`record`] (a program's memory references into a trace file), [`crosscheck`]
+//! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a trace file), [`crosscheck`]
 //! (small workloads under tracefs, for a comparison with the model), [`setting`], [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks).
 
 pub mod bench;
 pub mod crosscheck;
+pub mod elf;
 pub mod measure;
 pub mod record;
 pub mod setting;

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Machines, kernels and the replay of a trace through the memory manager.
 
+pub mod alignment;
 pub mod bench;
 pub mod cowcheck;
 pub mod crosscheck;

@@ -1,21 +1,11 @@
-//! What an ELF file says about its mappings.
+//! The segments of a recorded program as whole pages.
 //!
-//! Owns reading of segments, interpreter and build id. A file that is no ELF, or a damaged one,
-//! gives nothing: this is description, not a gate.
+//! Owns the rounding. A file that is no little-endian 64-bit ELF file, or a damaged one, gives
+//! nothing: this is description, not a gate.
 
-use std::ffi::OsStr;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PF_R, PF_W, PF_X};
-use object::elf::{PT_INTERP, PT_LOAD, PT_NOTE, ProgramFlags};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{LittleEndian, ReadCache};
-
-/// Longest build id taken, in bytes; SHA-256 has 32.
-const BUILD_ID_BYTES_MAX: usize = 64;
+use crate::elf::{Class, ElfFile, Load};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -36,7 +26,7 @@ pub(crate) struct Segment {
     pub(crate) prot: u32,
 }
 
-/// The parts of an ELF file this crate needs.
+/// The parts of an ELF file a recording needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// In the file's order, which is that of addresses.
@@ -50,24 +40,13 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads `path`; `None` when it is no little-endian 64-bit ELF file.
     pub(crate) fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let data = &cache;
-        let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
-        let endian = header.endian().ok()?;
-        let mut elf = Self::default();
-        for segment in header.program_headers(endian, data).ok()? {
-            match segment.p_type(endian) {
-                PT_LOAD => elf.segments.extend(load_segment(segment, endian)),
-                PT_INTERP => {
-                    elf.interpreter = segment.interpreter(endian, data).ok().flatten().map(path_of);
-                }
-                PT_NOTE if elf.build_id.is_empty() => {
-                    elf.build_id = build_id(segment, endian, data).unwrap_or_default();
-                }
-                _ => {}
-            }
-        }
-        Some(elf)
+        let file = ElfFile::read(path).ok()?;
+        let is_known = file.class == Class::Bits64 && file.is_little_endian;
+        is_known.then(|| Self {
+            segments: file.loads.iter().filter_map(segment).collect(),
+            interpreter: file.interpreter,
+            build_id: file.build_id,
+        })
     }
 
     /// First address after the program's memory, before the load bias: where the heap starts.
@@ -76,44 +55,18 @@ impl Elf {
     }
 }
 
-fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(bytes))
-}
-
-fn load_segment(
-    segment: &object::elf::ProgramHeader64<LittleEndian>,
-    endian: LittleEndian,
-) -> Option<Segment> {
-    let address = segment.p_vaddr(endian);
-    let start = address - address % PAGE_BYTES;
-    let file_bytes = segment.p_filesz(endian);
-    let byte_end = address.checked_add(segment.p_memsz(endian))?;
-    let file_byte_end = address.checked_add(file_bytes)?;
-    let file_end =
-        if file_bytes == 0 { start } else { file_byte_end.checked_next_multiple_of(PAGE_BYTES)? };
+fn segment(load: &Load) -> Option<Segment> {
+    let into_page = load.vaddr % PAGE_BYTES;
+    let start = load.vaddr - into_page;
+    let byte_end = load.vaddr.checked_add(load.mem_bytes)?;
+    let file_byte_end = load.vaddr.checked_add(load.file_bytes)?;
+    let file_end = if load.file_bytes == 0 {
+        start
+    } else {
+        file_byte_end.checked_next_multiple_of(PAGE_BYTES)?
+    };
     let end = byte_end.checked_next_multiple_of(PAGE_BYTES)?.max(file_end);
-    let pos = segment.p_offset(endian).checked_sub(address % PAGE_BYTES)?;
-    let flags = segment.p_flags(endian);
-    let bit = |flag: ProgramFlags, prot: u32| if flags.0 & flag.0 == 0 { 0 } else { prot };
-    let prot = bit(PF_R, 1) | bit(PF_W, 2) | bit(PF_X, 4);
+    let pos = load.offset.checked_sub(into_page)?;
+    let prot = load.prot;
     (end > start).then_some(Segment { start, file_end, end, byte_end, pos, prot })
-}
-
-fn build_id(
-    segment: &object::elf::ProgramHeader64<LittleEndian>,
-    endian: LittleEndian,
-    data: &ReadCache<File>,
-) -> Option<String> {
-    let mut notes = segment.notes(endian, data).ok()??;
-    while let Some(note) = notes.next().ok()? {
-        if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
-            let bytes = note.desc().get(..note.desc().len().min(BUILD_ID_BYTES_MAX))?;
-            return Some(bytes.iter().fold(String::new(), |mut text, byte| {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            }));
-        }
-    }
-    None
 }

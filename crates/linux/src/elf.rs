@@ -1,0 +1,271 @@
+//! What an ELF file says about its mappings.
+//!
+//! Owns reading of segments, interpreter and build id from files of both classes and both byte
+//! orders. Does not judge the segments: where they go and what can map them is the model's.
+//!
+//! Invariants:
+//! - E1: whatever the file holds, reading it neither panics nor takes more memory than its headers
+//!   and [`PART_BYTES_MAX`] for each part.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::elf::{
+    DF_1_PIE, DT_FLAGS_1, DT_SONAME, ELF_NOTE_GNU, ET_DYN, ET_EXEC, FileHeader32, FileHeader64,
+    NT_GNU_BUILD_ID, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, ProgramFlags,
+};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{Endian, Endianness, FileKind, ReadCache, ReadRef};
+
+/// Longest build id taken, in bytes; SHA-256 has 32.
+const BUILD_ID_BYTES_MAX: usize = 64;
+/// Longest note, dynamic section or interpreter name read: programs have a few kilobytes.
+const PART_BYTES_MAX: u64 = 1 << 20;
+
+/// Address size and byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// 32-bit addresses.
+    Bits32,
+    /// 64-bit addresses.
+    #[default]
+    Bits64,
+}
+
+/// What a file is loaded as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A program at fixed addresses (`ET_EXEC`).
+    Fixed,
+    /// A position-independent program, with a loader or static.
+    Program,
+    /// A shared object.
+    #[default]
+    Shared,
+    /// An object file, a core dump: not loaded.
+    Other,
+}
+
+/// A `PT_LOAD` segment as the file has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// `PROT_*` bits: 1 read, 2 write, 4 execute.
+    pub prot: u32,
+    /// Position in the file.
+    pub offset: u64,
+    /// Address before the load bias.
+    pub vaddr: u64,
+    /// Bytes from the file.
+    pub file_bytes: u64,
+    /// Bytes in memory; what the file does not give is zeroes.
+    pub mem_bytes: u64,
+    /// `p_align`.
+    pub align: u64,
+}
+
+/// The parts of an ELF file that say how it is mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElfFile {
+    /// Size of the file in bytes.
+    pub file_bytes: u64,
+    /// Address size.
+    pub class: Class,
+    /// Whether numbers are stored low byte first.
+    pub is_little_endian: bool,
+    /// `e_machine`.
+    pub machine: u16,
+    /// What it is loaded as.
+    pub kind: Kind,
+    /// In the file's order, which is that of addresses.
+    pub loads: Vec<Load>,
+    /// The dynamic loader, `None` for a static program.
+    pub interpreter: Option<PathBuf>,
+    /// In hexadecimal, empty when there is none.
+    pub build_id: String,
+}
+
+/// Why a file cannot be read as ELF.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The system refused.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A directory, a device, a pipe.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// Another format.
+    #[error("{} is not an ELF file", .0.display())]
+    NotElf(PathBuf),
+    /// A file that says ELF and is none.
+    #[error("{} is a damaged ELF file: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// An object file or a core dump.
+    #[error("{} is an object file or a core dump, which no program maps; link it first", .0.display())]
+    NotLoadable(PathBuf),
+}
+
+impl ElfFile {
+    /// Reads the headers of `path`.
+    ///
+    /// # Errors
+    /// When it is no ELF file, or one whose headers cannot be read.
+    pub fn read(path: &Path) -> Result<Self, ElfError> {
+        let io = |source| ElfError::Io { path: path.to_owned(), source };
+        // Asked before it is opened: opening a pipe waits for a writer.
+        if !fs::metadata(path).map_err(io)?.is_file() {
+            return Err(ElfError::NotAFile(path.to_owned()));
+        }
+        Self::parse(path, &ReadCache::new(File::open(path).map_err(io)?))
+    }
+
+    /// Reads the headers in `data`, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`ElfFile::read`].
+    pub fn parse<'data, R: ReadRef<'data>>(path: &Path, data: R) -> Result<Self, ElfError> {
+        let damaged = |error: object::read::Error| ElfError::Damaged {
+            path: path.to_owned(),
+            what: error.to_string(),
+        };
+        let is_elf = data.read_bytes_at(0, 4).is_ok_and(|magic| magic == b"\x7fELF");
+        if !is_elf {
+            return Err(ElfError::NotElf(path.to_owned()));
+        }
+        match FileKind::parse(data).map_err(damaged)? {
+            FileKind::Elf32 => {
+                parse::<FileHeader32<Endianness>, R>(data, Class::Bits32).map_err(damaged)
+            }
+            _ => parse::<FileHeader64<Endianness>, R>(data, Class::Bits64).map_err(damaged),
+        }
+    }
+
+    /// Checks that a kernel could map the segments.
+    ///
+    /// # Errors
+    /// Names the first segment that lies outside the file or the address space, or says that the
+    /// file has none.
+    pub fn check(&self, path: &Path) -> Result<(), ElfError> {
+        if self.kind == Kind::Other {
+            return Err(ElfError::NotLoadable(path.to_owned()));
+        }
+        let damaged = |what: String| ElfError::Damaged { path: path.to_owned(), what };
+        if self.loads.is_empty() {
+            return Err(damaged("it has no LOAD segment".to_owned()));
+        }
+        for (nr, load) in self.loads.iter().enumerate() {
+            let Some(end) = load.offset.checked_add(load.file_bytes) else {
+                return Err(damaged(format!("LOAD segment {nr} ends past the largest offset")));
+            };
+            if end > self.file_bytes {
+                let have = self.file_bytes;
+                let what = format!("LOAD segment {nr} ends at byte {end}, the file has {have}");
+                return Err(damaged(format!("{what}: is it truncated?")));
+            } else if load.vaddr.checked_add(load.mem_bytes.max(load.file_bytes)).is_none() {
+                return Err(damaged(format!("LOAD segment {nr} ends past the address space")));
+            } else if load.mem_bytes < load.file_bytes {
+                return Err(damaged(format!("LOAD segment {nr} is larger in the file")));
+            } else if load.align > 1 && !load.align.is_power_of_two() {
+                let align = load.align;
+                return Err(damaged(format!(
+                    "LOAD segment {nr} has alignment {align}; expected a power of two"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse<'data, H, R>(data: R, class: Class) -> object::read::Result<ElfFile>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = H::parse(data)?;
+    let endian = header.endian()?;
+    let mut elf = ElfFile {
+        file_bytes: data.len().unwrap_or(0),
+        class,
+        is_little_endian: endian.is_little_endian(),
+        machine: header.e_machine(endian).0,
+        ..ElfFile::default()
+    };
+    let (mut is_pie, mut has_name) = (false, false);
+    for segment in header.program_headers(endian, data)? {
+        let is_small = segment.p_filesz(endian).into() <= PART_BYTES_MAX;
+        match segment.p_type(endian) {
+            PT_LOAD => elf.loads.push(load::<H>(segment, endian)),
+            PT_INTERP if is_small => {
+                elf.interpreter = segment.interpreter(endian, data).ok().flatten().map(path_of);
+            }
+            PT_NOTE if is_small && elf.build_id.is_empty() => {
+                elf.build_id = build_id::<H, R>(segment, endian, data).unwrap_or_default();
+            }
+            PT_DYNAMIC if is_small => {
+                for entry in segment.dynamic(endian, data).ok().flatten().unwrap_or_default() {
+                    let value: u64 = entry.d_val(endian).into();
+                    is_pie |= entry.tag(endian) == DT_FLAGS_1 && value & u64::from(DF_1_PIE.0) != 0;
+                    has_name |= entry.tag(endian) == DT_SONAME;
+                }
+            }
+            _ => {}
+        }
+    }
+    elf.kind = match header.e_type(endian) {
+        ET_EXEC => Kind::Fixed,
+        // Programs linked before the flag existed have a loader and no name.
+        ET_DYN if is_pie || (elf.interpreter.is_some() && !has_name) => Kind::Program,
+        ET_DYN => Kind::Shared,
+        _ => Kind::Other,
+    };
+    Ok(elf)
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+fn load<H: FileHeader>(segment: &H::ProgramHeader, endian: H::Endian) -> Load {
+    let flags = segment.p_flags(endian);
+    let bit = |flag: ProgramFlags, prot: u32| if flags.0 & flag.0 == 0 { 0 } else { prot };
+    Load {
+        prot: bit(PF_R, 1) | bit(PF_W, 2) | bit(PF_X, 4),
+        offset: segment.p_offset(endian).into(),
+        vaddr: segment.p_vaddr(endian).into(),
+        file_bytes: segment.p_filesz(endian).into(),
+        mem_bytes: segment.p_memsz(endian).into(),
+        align: segment.p_align(endian).into(),
+    }
+}
+
+fn build_id<'data, H: FileHeader, R: ReadRef<'data>>(
+    segment: &H::ProgramHeader,
+    endian: H::Endian,
+    data: R,
+) -> Option<String> {
+    let mut notes = segment.notes(endian, data).ok()??;
+    while let Some(note) = notes.next().ok()? {
+        if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+            let bytes = note.desc().get(..note.desc().len().min(BUILD_ID_BYTES_MAX))?;
+            return Some(bytes.iter().fold(String::new(), |mut text, byte| {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            }));
+        }
+    }
+    None
+}
