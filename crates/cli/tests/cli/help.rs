@@ -16,6 +16,7 @@ fn help_of_every_verb() {
         "trace gen sequential",
         "trace gen random",
         "trace gen zipf",
+        "maps",
         "crosscheck",
         "crosscheck program",
         "crosscheck cow",

@@ -8,6 +8,7 @@
 mod crosscheck;
 mod errors;
 mod help;
+mod maps;
 mod predict;
 mod record;
 mod support;

@@ -278,3 +278,18 @@ fn an_unmapped_range_is_stepped_over() {
     let far = Vaddr(world.base.0 + (1 << 30));
     assert_eq!(world.memory.prefer_folios(world.mm, far, 4096, Some(65536)), Ok(()));
 }
+
+#[test]
+fn one_cached_page_leaves_the_rest_of_a_large_window_in_base_pages() {
+    // A.5.8: the larger the window, the more is lost. Page 600 came with a neighbour's read-around.
+    let after = |sizes: &str| {
+        let kernel = format!("7.2+sizes={sizes}");
+        let mut world = World::arm(&kernel, "xfs", 4096).mapped(Prot::READ_EXEC);
+        world.cache(600, 0);
+        world.touch(512);
+        world.touch(640);
+        world.folios()
+    };
+    assert_eq!(after("2M:exec"), "512xo0@512");
+    assert_eq!(after("64K:exec"), "2xo4@512 o0@600 2xo4@640");
+}

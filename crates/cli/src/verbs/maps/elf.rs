@@ -1,6 +1,7 @@
 //! The segments of files against the folio sizes of a kernel.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -13,8 +14,6 @@ use crate::console;
 
 /// Version of the JSON of this view.
 const SCHEMA_VERSION: u32 = 1;
-/// Directories deeper than this are not walked.
-const DEPTH_MAX: usize = 64;
 /// The bit of [`Load::prot`] that makes a segment text.
 const EXECUTE: u32 = 4;
 
@@ -130,7 +129,7 @@ impl View {
         let judge = Judge { kernel, grounds, sizes: view.size_bytes.clone() };
         for path in paths {
             if path.is_dir() {
-                view.walk(&judge, path, DEPTH_MAX);
+                view.walk(&judge, path);
             } else if let Err(error) = view.add(&judge, path) {
                 console::say(&format!("folio: error: {error}"));
                 view.failed.push((path.to_string_lossy().into_owned(), error.to_string()));
@@ -140,27 +139,40 @@ impl View {
         view
     }
 
-    /// Adds every ELF file below `folder`, in order of names; links are not followed.
-    fn walk(&mut self, judge: &Judge, folder: &Path, depth: usize) {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) => {
-                console::warn(&format!("cannot read {}: {error}; skipped", folder.display()));
-                return;
-            }
-        };
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
-            if found.is_dir() && depth > 0 {
-                self.walk(judge, &path, depth - 1);
-            } else if found.is_file() {
-                match self.add(judge, &path) {
-                    Ok(()) | Err(ElfError::NotElf(_) | ElfError::NotLoadable(_)) => {}
-                    Err(error) => console::warn(&format!("{error}; skipped")),
+    /// Adds every ELF file below `folder`, in order of names. Links are not followed, other
+    /// filesystems not entered; what cannot be read is told in one line.
+    fn walk(&mut self, judge: &Judge, folder: &Path) {
+        let device = fs::metadata(folder).map(|found| found.dev()).ok();
+        let mut folders = vec![folder.to_owned()];
+        let mut unread: Vec<String> = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    unread.push(format!("cannot read {}: {error}", folder.display()));
+                    continue;
+                }
+            };
+            let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            for path in &paths {
+                let Ok(found) = fs::symlink_metadata(path) else { continue };
+                if found.is_file()
+                    && let Err(error) = self.add(judge, path)
+                    && !matches!(error, ElfError::NotElf(_) | ElfError::NotLoadable(_))
+                {
+                    unread.push(error.to_string());
                 }
             }
+            let is_inside = |path: &PathBuf| {
+                let found = fs::symlink_metadata(path);
+                found.is_ok_and(|found| found.is_dir() && Some(found.dev()) == device)
+            };
+            folders.extend(paths.into_iter().rev().filter(is_inside));
+        }
+        if let Some(first) = unread.first() {
+            let (nr, name) = (unread.len(), folder.display());
+            console::warn(&format!("{nr} files below {name} are skipped, the first: {first}"));
         }
     }
 
