@@ -26,7 +26,10 @@ const BUILD_ID_BYTES_MAX: usize = 64;
 /// Longest note, dynamic section or interpreter name read: programs have a few kilobytes.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
-/// Address size and byte order.
+/// LOAD segments a file may have: a kernel reads 64 KiB of program headers.
+const NR_LOADS_MAX: usize = (64 << 10) / 32;
+
+/// Size of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// 32-bit addresses.
@@ -166,6 +169,10 @@ impl ElfFile {
         if self.loads.is_empty() {
             return Err(damaged("it has no LOAD segment".to_owned()));
         }
+        if self.loads.len() > NR_LOADS_MAX {
+            let nr = self.loads.len();
+            return Err(damaged(format!("{nr} LOAD segments; a kernel reads {NR_LOADS_MAX}")));
+        }
         for (nr, load) in self.loads.iter().enumerate() {
             let Some(end) = load.offset.checked_add(load.file_bytes) else {
                 return Err(damaged(format!("LOAD segment {nr} ends past the largest offset")));
@@ -217,7 +224,7 @@ where
             PT_DYNAMIC if is_small => {
                 for entry in segment.dynamic(endian, data).ok().flatten().unwrap_or_default() {
                     let value: u64 = entry.d_val(endian).into();
-                    is_pie |= entry.tag(endian) == DT_FLAGS_1 && value & u64::from(DF_1_PIE.0) != 0;
+                    is_pie |= entry.tag(endian) == DT_FLAGS_1 && value & DF_1_PIE.0 != 0;
                     has_name |= entry.tag(endian) == DT_SONAME;
                 }
             }

@@ -154,7 +154,7 @@ fn bias(loading: Loading, segments: &[Segment], ground: Ground) -> Bias {
 fn is_placed(segments: &[Segment], ground: Ground) -> bool {
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return false };
     let page = ground.page;
-    let bytes = (last.vaddr + last.file_bytes).saturating_sub(first.vaddr);
+    let bytes = last.vaddr.saturating_add(last.file_bytes).saturating_sub(first.vaddr);
     let pgoff = first.offset >> page.shift();
     ground.places_aligned && spans_pmd(pgoff, page.pages_in(bytes), page.pmd_order())
 }

@@ -195,3 +195,40 @@ fn cell<'a>(result: &'a Value, kernel: &str, machine: &str) -> &'a Value {
     let mut rows = result["rows"].as_array().unwrap().iter();
     rows.find(|row| row["kernel"] == kernel && row["machine"] == machine).unwrap()
 }
+
+#[test]
+fn a_loader_may_annotate_files() {
+    let place = Place::with_trace();
+    let info = place.done("trace info mix.folio --json");
+    let info: Value = serde_json::from_str(&info).unwrap();
+    let path = info["meta"]["files"][0]["path"].as_str().unwrap().to_owned();
+    let plain = json(&place, "--kernel 7.2 --fs xfs");
+    let annotated = json(&place, &format!("--kernel 7.2 --fs xfs --annotate {path}=64K"));
+    assert_eq!(annotated["settings"]["annotations"][0], format!("{path}=64K"));
+    let cached = |result: &Value| result["rows"][0]["cached_bytes"]["65536"].as_u64().unwrap_or(0);
+    assert!(cached(&annotated) > cached(&plain), "{} {}", cached(&annotated), cached(&plain));
+    let said = place.fails("predict mix.folio --annotate nothing=64K");
+    assert!(said.contains("--annotate nothing=64K: no file of the trace"), "{said}");
+    let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
+    assert!(place.fails(&words).contains("16K is smaller than the base page of 64K"));
+    assert!(place.fails("predict mix.folio --annotate x").contains("'x' is no FILE=SIZE"));
+}
+
+#[test]
+fn a_control_is_held_against_the_machines_base_page() {
+    let place = Place::with_trace();
+    let said = place.fails("predict mix.folio --kernel 7.2+sizes=16K:exec --machine grace-64k");
+    assert!(
+        said.contains("7.2+sizes=16K:exec: 16K is smaller than the base page of 64K"),
+        "{said}"
+    );
+    // Commas separate kernels, slashes sizes; the plus of always+exec begins no edit.
+    let kernels =
+        "--kernel 7.2,7.2+sizes=64K:always+exec/2M:always+readahead=1M,7.1+sizes.xfs=64K:exec";
+    let rows = json(&place, kernels)["rows"].as_array().unwrap().len();
+    assert_eq!(rows, 3);
+    let list = place.done("predict --list");
+    for expected in ["+sizes=..", "+sizes.FS=..", "+start-order=..", "+around-credit=.."] {
+        assert!(list.contains(expected), "{expected} is missing in\n{list}");
+    }
+}

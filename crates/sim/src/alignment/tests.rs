@@ -99,6 +99,28 @@ fn pages_in_common_are_found() {
 }
 
 proptest! {
+    #[test]
+    fn segments_without_sense_are_no_panic(
+        segments in prop::collection::vec((any::<[u64; 3]>(), 0..65_u32), 1..5),
+        loading in prop::sample::select(
+            vec![Loading::Fixed, Loading::Program, Loading::Library, Loading::Library32],
+        ),
+    ) {
+        let xfs = ground("7.2", "xfs");
+        let segments: Vec<_> = segments
+            .into_iter()
+            .map(|([offset, vaddr, file_bytes], align)| {
+                segment(offset, vaddr, file_bytes, 1_u64.checked_shl(align).unwrap_or(0))
+            })
+            .collect();
+        for nr in 0..segments.len() {
+            let covered = covered(loading, &segments, nr, xfs, 64 * K).unwrap_or(0);
+            prop_assert!(covered <= segments[nr].file_bytes.saturating_add(8 * K));
+            prop_assert!(!sharing(&segments, nr, PageSize::K4).contains(&nr));
+        }
+        step_bytes(loading, &segments, xfs);
+    }
+
     /// Against a loader that is tried out: for every load address the guarantee allows, the blocks
     /// that lie inside the segment and are aligned in file and memory.
     #[test]

@@ -268,8 +268,8 @@ impl Cell {
             // Devices have no page cache: a mapping of one is anonymous memory here.
             self.is_device.push(file.path.starts_with("/dev/") && file.size_bytes == 0);
             self.is_elf.push(!file.build_id.is_empty());
-            let annotations = self.spec.annotations.iter().rev();
-            let preferred = annotations.filter(|known| known.fits(&file.path)).next();
+            let mut annotations = self.spec.annotations.iter().rev();
+            let preferred = annotations.find(|known| known.fits(&file.path));
             self.preferred.push(preferred.map(Annotation::bytes));
         }
     }

@@ -293,3 +293,18 @@ fn one_cached_page_leaves_the_rest_of_a_large_window_in_base_pages() {
     assert_eq!(after("2M:exec"), "512xo0@512");
     assert_eq!(after("64K:exec"), "2xo4@512 o0@600 2xo4@640");
 }
+
+#[test]
+fn a_kernel_file_may_have_a_control() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    let text = "based-on = \"7.2\"\ndescription = \"mine\"\n[sizes]\nmachine = \"64K:exec\"\n\
+                filesystems = { xfs = \"2M:always+exec\" }\n";
+    std::fs::write(&path, text).unwrap();
+    let sizes = Kernel::parse(path.to_str().unwrap()).unwrap().rules.sizes;
+    assert_eq!(sizes.machine.unwrap().to_string(), "64K:exec");
+    assert_eq!(sizes.filesystems["xfs"].to_string(), "2M:always+exec");
+    std::fs::write(&path, text.replace("64K:exec", "64K:exec/32K:exec")).unwrap();
+    let said = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
+    assert!(said.contains("64K and 32K are both marked exec"), "{said}");
+}

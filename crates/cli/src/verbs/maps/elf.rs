@@ -41,6 +41,7 @@ pub(super) struct View {
 
 /// How many executable segments there are, and how many could hold a folio.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
 pub(super) struct Summary {
     /// Files shown.
     pub(super) nr_files: usize,

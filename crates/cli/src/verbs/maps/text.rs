@@ -69,7 +69,10 @@ fn file_text(text: &mut String, view: &View, file: &FileView) {
 
 fn cell(segment: &SegmentView, size: &SizeView) -> String {
     match size.refusal {
-        None => format!("{}%", size.covered_bytes * 100 / segment.file_bytes.max(1)),
+        None => {
+            let (covered, all) = (size.covered_bytes.into(), segment.file_bytes.max(1).into());
+            format!("{}%", 100 * u128::min(covered, all) / all)
+        }
         Some(refusal) => word(refusal).to_owned(),
     }
 }
