@@ -113,7 +113,11 @@ fn the_loader_keeps_the_steps_that_are_promised() {
         if !compile(&place, "gcc", &format!("-shared -fPIC -DSKIP=300000 {aligned} l.c -o l.so")) {
             return;
         }
-        compile(&place, "gcc", &format!("-pie {aligned} p.c l.so -Wl,-rpath,$ORIGIN -o p"));
+        compile(
+            &place,
+            "gcc",
+            &format!("-pie {aligned} -Wl,--no-as-needed p.c l.so -Wl,-rpath,$ORIGIN -o p"),
+        );
         for file in ["p", "l.so"] {
             let step = json(&place, file)["files"][0]["step_bytes"].as_u64().unwrap();
             assert_eq!(step.to_string(), align, "{file}");

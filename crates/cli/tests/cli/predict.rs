@@ -202,8 +202,8 @@ fn a_loader_may_annotate_files() {
     let info = place.done("trace info mix.folio --json");
     let info: Value = serde_json::from_str(&info).unwrap();
     let path = info["meta"]["files"][0]["path"].as_str().unwrap().to_owned();
-    let plain = json(&place, "--kernel 7.2 --fs xfs");
-    let annotated = json(&place, &format!("--kernel 7.2 --fs xfs --annotate {path}=64K"));
+    let plain = json(&place, "--kernel 6.12 --fs xfs");
+    let annotated = json(&place, &format!("--kernel 6.12 --fs xfs --annotate {path}=64K"));
     assert_eq!(annotated["settings"]["annotations"][0], format!("{path}=64K"));
     let cached = |result: &Value| result["rows"][0]["cached_bytes"]["65536"].as_u64().unwrap_or(0);
     assert!(cached(&annotated) > cached(&plain), "{} {}", cached(&annotated), cached(&plain));

@@ -255,7 +255,9 @@ proptest! {
                 0 | 1 => may_fail(world.memory.touch(world.mm, addr, largefolio_mm::fault::Access::Read)),
                 2 => may_fail(world.memory.pread(world.open, bytes.0, bytes.1)),
                 3 => may_fail(world.memory.pwrite(world.open, bytes.0, bytes.1)),
-                4 => world.advise([Hugepage, Random, Sequential][at as usize % 3]),
+                4 if at % 3 == 0 => world.advise(Hugepage),
+                4 if at % 3 == 1 => world.advise(Random),
+                4 => world.advise(Sequential),
                 _ => world.memory.drop_cache(world.file),
             }
             world.validate();
