@@ -117,7 +117,7 @@ pub enum ElfError {
         what: String,
     },
     /// An object file or a core dump.
-    #[error("{} is an object file or a core dump, which no program maps; link it first", .0.display())]
+    #[error("{} is an object file or a core dump: nothing maps it; link it first", .0.display())]
     NotLoadable(PathBuf),
 }
 

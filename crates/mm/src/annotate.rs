@@ -42,8 +42,8 @@ impl<R: Ram> Memory<R> {
     /// let at = memory.mmap(mm, Map::file(open, 0, 1 << 20, Prot::READ))?;
     /// memory.prefer_folios(mm, at, 1 << 20, Some(64 << 10))?;
     /// memory.touch(mm, at, Access::Read)?;
-    /// let folios: Vec<_> = memory.folios(file).map(|f| format!("{}@{}", f.order, f.index)).collect();
-    /// assert_eq!(folios, ["o4@0", "o4@16"]);
+    /// let orders: Vec<_> = memory.folios(file).map(|folio| folio.order.get()).collect();
+    /// assert_eq!(orders, [4, 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

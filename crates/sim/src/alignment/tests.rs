@@ -142,7 +142,10 @@ proptest! {
         // The first page of the file lands on a multiple of the alignment.
         let biases = steps.map(|step| match loading {
             Loading::Fixed => 0,
-            _ => (1 << 30) + step * align + (first * page).next_multiple_of(align) - apart - first * page,
+            _ => {
+                let up = (first * page).next_multiple_of(align) - first * page;
+                (1 << 30) + step * align + up - apart
+            }
         });
         let mut least = u64::MAX;
         for bias in biases {

@@ -6,7 +6,8 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `annotate` (folio sizes a loader asks for), [`cell`] (one combination, the hot loop), `place` (recorded addresses become
+//! Reading order: `annotate` (folio sizes a loader asks for), [`cell`] (one combination, the hot
+//! loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `touched` and [`census`]
 //! (what is counted), `finish`, [`outcome`].
