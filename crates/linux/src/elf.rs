@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - E1: whatever the file holds, reading it neither panics nor takes more memory than its headers
-//!   and [`PART_BYTES_MAX`] for each part.
+//!   and one mebibyte for each part.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
