@@ -1,6 +1,6 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS]
  *
  * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
  * root: it reads page frame numbers. Nothing of the system's settings is changed here.
@@ -9,6 +9,10 @@
 
 static char *text;
 static int pids[NR_SLOTS];
+static const char *tmpfs;
+static u64 nr_steps;
+/* A store of a step leaves a value of its own in each page. */
+#define VALUES_PER_STEP 8192UL
 #define TEXT_ROOM (64UL << 20)
 
 /* Events that change pages behind a program's back; a program that saw one proves nothing. */
@@ -75,6 +79,22 @@ static s64 tell(u64 slot, const struct command *c)
     return done;
 }
 
+/* Gives back the oldest pin. */
+static s64 unpin(void)
+{
+    static u8 bytes[1 << 16];
+    s64 n = sys3(SYS_read, pins[0], (s64)bytes, (s64)page);
+    return FAIL(n) ? n : 0;
+}
+
+static void sum_all(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        struct command c = { .op = OP_SUM, .nr = nr_pages, .to = (u64)now[slot] };
+        if (pids[slot]) { tell(slot, &c); }
+    }
+}
+
 static void start_first(void)
 {
     s64 pid = must(call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0), "cannot start", "a process");
@@ -88,6 +108,9 @@ static void end_program(void)
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
         if (pids[slot]) { end_process(slot); }
     }
+    while (!FAIL(unpin())) { }
+    if (own_fd >= 0) { sys1(SYS_close, own_fd); }
+    own_fd = -1;
     count_disturbances(1);
     put("end\n");
 }
@@ -106,7 +129,8 @@ static const char *next_word(const char *at, const char **word, u64 *len)
 static enum operation operation_of(const char *word, u64 len)
 {
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
-                                         "advise", "remap", "fork", "exit" };
+                                         "advise", "remap", "fork", "exit", "share", "collapse", "free",
+                                         "punch", "pin", "unpin" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -130,7 +154,8 @@ static u64 parse(const char *line, struct command *c)
     }
     c->first = numbers[0];
     c->nr = numbers[1];
-    c->to = c->op == OP_FORK ? numbers[0] : numbers[2];
+    c->to = c->op == OP_FORK ? numbers[0]
+        : c->op == OP_WRITE ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
     return slot;
 }
 
@@ -145,7 +170,9 @@ static void step(const char *line)
     for (const char *at = line; *at && *at != '\n'; at++) { put_char(*at); }
     put("\n");
     s64 done = 0;
+    nr_steps++;
     if (c.op == OP_EXIT) { end_process(slot); }
+    else if (c.op == OP_UNPIN) { done = unpin(); }
     else { done = tell(slot, &c); }
     if (c.op == OP_FORK && !FAIL(done)) { open_pagemap(c.to, (int)done); }
     if (FAIL(done)) {
@@ -154,7 +181,24 @@ static void step(const char *line)
         put("\n");
     }
     read_state(pids);
+    sum_all();
     print_changes();
+}
+
+/* `memfd=PAGES` or `tmpfs=PAGES`: a file of that many pages, none of them there. */
+static void make_own_file(const char *line)
+{
+    static char path[256];
+    const char *at_memfd = within(line, "memfd="), *at_tmpfs = within(line, "tmpfs=");
+    if (at_memfd) {
+        own_fd = (int)must(sys2(SYS_memfd_create, (s64)"own", 0), "cannot make", "a memory file");
+    } else if (at_tmpfs && tmpfs) {
+        path_of(path, tmpfs, "own");
+        own_fd = (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
+    } else if (at_tmpfs) { fatal("dir= is needed for", "tmpfs", 0); }
+    else { return; }
+    u64 pages = as_number(at_memfd ? at_memfd : at_tmpfs);
+    must(sys2(SYS_ftruncate, own_fd, (s64)(pages * page)), "cannot size", "a memory file");
 }
 
 static void start_program(const char *line)
@@ -164,6 +208,8 @@ static void start_program(const char *line)
     while (*at && *at != '\n') { put_char(*at++); }
     put("\n");
     start_state(as_number(pages));
+    nr_steps = 0;
+    make_own_file(line);
     count_disturbances(0);
     start_first();
 }
@@ -212,6 +258,7 @@ void start(s64 *stack)
     const char *value;
     for (s64 i = 2; i < argc; i++) {
         if (begins(argv[i], "cpu=", &value)) { cpu = as_number(value); }
+        else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }

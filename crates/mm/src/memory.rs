@@ -151,10 +151,17 @@ impl<R: Ram> Memory<R> {
 
     /// The memory behind a shared anonymous mapping (`shmem_enabled` = never: base pages).
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
-        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
-        (mapping.is_shmem, mapping.is_anon_shared) = (true, true);
-        let file = self.cache.add_mapping(mapping);
+        let file = self.add_memory_file(size_bytes);
+        self.cache.mapping_mut(file).is_anon_shared = true;
         self.open(file)
+    }
+
+    /// Adds a file in memory (memfd, tmpfs) whose pages are all absent: each is zeroes until it is
+    /// stored to, and comes as a base page (`shmem_enabled` = never).
+    pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
+        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
+        (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
+        self.cache.add_mapping(mapping)
     }
 
     /// Opens a file; its readahead window is the device's.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Verdict, arch_of, check, generate, kernel_of, read_all,
+    Options, Program, Recording, Run, Topic, Verdict, arch_of, check, generate, kernel_of, read_all,
 };
 use largefolio_sim::kernel::{Kernel, version};
 use rayon::prelude::*;

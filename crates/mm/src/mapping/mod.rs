@@ -37,9 +37,11 @@ pub struct Mapping {
     pub places_aligned: bool,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
-    /// Whether it is the memory behind a shared anonymous mapping: filled with zeroes, in base
-    /// pages (`shmem_enabled` = never), gone with its last mapping.
+    /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
     pub is_anon_shared: bool,
+    /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
+    /// a base page (`shmem_enabled` = never).
+    pub is_zero_filled: bool,
     /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
 }
@@ -55,6 +57,7 @@ impl Mapping {
             places_aligned: false,
             is_shmem: false,
             is_anon_shared: false,
+            is_zero_filled: false,
             reservations: None,
         }
     }

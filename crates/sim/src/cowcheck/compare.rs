@@ -12,7 +12,7 @@ use largefolio_mm::memory::MemoryError;
 use largefolio_mm::rules::Arch;
 use serde::Serialize;
 
-use super::program::{NR_SLOTS, Program};
+use super::program::{NR_SLOTS, Op, Program, Step};
 use super::recording::{Answer, Recording, Run};
 use super::replay::Replay;
 use super::world::{Page, PageState, World};
@@ -34,6 +34,8 @@ pub enum Aspect {
     Pmd,
     /// Same or new frame.
     Frame,
+    /// What the page holds.
+    Content,
     /// Which pages are one page.
     Sharing,
     /// The model broke its own invariants.
@@ -169,7 +171,7 @@ pub fn check(run: &Run, kernel: &Kernel, arch: Arch) -> Result<Verdict, CheckErr
         let answered = replay.step(step).err();
         pair.model = replay.world();
         let mut found = Vec::new();
-        compare_answers(answer, answered, step.slot, &mut found);
+        compare_answers(answer, answered, step, &mut found);
         verdict.nr_pages += pair.compare(&mut found);
         verdict.nr_new_frames += pair.compare_frames((&kernel_world, &model_world), &mut found);
         // The model's own invariants cost more than the step: they are held at the end.
@@ -210,10 +212,15 @@ fn difference(
     Difference { aspect, slot, page, kernel, model, before: String::new() }
 }
 
-fn compare_answers(answer: &Answer, model: Option<u32>, slot: usize, found: &mut Vec<Difference>) {
-    if answer.error.is_some() != model.is_some() {
+/// Whether the step was allowed; of a collapse also the error number, which says why not.
+fn compare_answers(answer: &Answer, model: Option<u32>, step: &Step, found: &mut Vec<Difference>) {
+    let is_equal = match step.op {
+        Op::Collapse(_) => answer.error == model,
+        _ => answer.error.is_some() == model.is_some(),
+    };
+    if !is_equal {
         let text = |error: Option<u32>| error.map_or("done".to_owned(), |nr| format!("error {nr}"));
-        found.push(difference(Aspect::Answer, (slot, 0), text(answer.error), text(model)));
+        found.push(difference(Aspect::Answer, (step.slot, 0), text(answer.error), text(model)));
     }
 }
 
@@ -262,6 +269,11 @@ impl Pair {
             let (Some(ours), Some(theirs)) = (label(model.page), label(kernel.page)) else {
                 continue;
             };
+            if let (Some(kernel), Some(model)) = (kernel.sum, model.sum)
+                && kernel != model
+            {
+                differ(Aspect::Content, kernel.to_string(), model.to_string());
+            }
             let known = *to_model.entry(theirs).or_insert(ours);
             let back = *to_kernel.entry(ours).or_insert(theirs);
             if (known, back) != (ours, theirs) {

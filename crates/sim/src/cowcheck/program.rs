@@ -6,6 +6,9 @@
 //!   0 write 5                            first one
 //!   0 fork 1
 //!   1 write 5
+//!   program 18 pages=1280 sizes=- memfd=1536      the processes share a file of 1536 empty pages
+//!   0 share 0 512 512 s                           mapped from its page 512 on
+//!   0 collapse 0 512
 //! ```
 //!
 //! Owns the operations and their text. The same text runs on a kernel (`probe/cow.c`) and in the
@@ -33,8 +36,37 @@ pub struct Program {
     pub nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
+    /// The file its processes share.
+    pub own_file: Option<OwnFile>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+}
+
+/// A file of empty pages that belongs to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnFile {
+    /// Where it lies.
+    pub kind: FileKind,
+    /// Its size.
+    pub nr_pages: u64,
+}
+
+/// Where a program's file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// `memfd_create`.
+    Memfd,
+    /// A mounted tmpfs.
+    Tmpfs,
+}
+
+impl FileKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memfd => "memfd",
+            Self::Tmpfs => "tmpfs",
+        }
+    }
 }
 
 /// One step of one process.
@@ -110,6 +142,8 @@ impl Source {
 pub enum Op {
     /// Maps an area that may be stored to, where nothing is mapped.
     Map(Range, Source, Advice),
+    /// Maps the program's own file from a page of it, where nothing is mapped.
+    Share(Range, u64, Sharing),
     /// Loads from each page, in ascending order, until one fails.
     Read(Range),
     /// Stores to each page, in ascending order, until one fails.
@@ -118,6 +152,16 @@ pub enum Op {
     Unmap(Range),
     /// `MADV_DONTNEED`.
     Drop(Range),
+    /// `MADV_FREE`.
+    Free(Range),
+    /// `MADV_COLLAPSE`.
+    Collapse(Range),
+    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
+    Punch(Range),
+    /// A pipe refers to a page (`vmsplice`).
+    Pin(u64),
+    /// The pipe gives back the page it has referred to for longest.
+    Unpin,
     /// `mprotect`.
     Protect(Range, Access),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
@@ -128,6 +172,15 @@ pub enum Op {
     Fork(usize),
     /// The process ends.
     Exit,
+}
+
+/// Whether stores to a mapping of the program's own file reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// They do.
+    Shared,
+    /// They make copies.
+    Private,
 }
 
 impl Advice {
@@ -166,6 +219,15 @@ impl fmt::Display for Step {
                 let dash = if file.is_empty() && advice == Advice::None { "-" } else { "" };
                 write!(f, "{slot} map {first} {nr} {file}{}{dash}", advice.letter())
             }
+            Op::Share(Range { first, nr }, from, sharing) => {
+                let word = if sharing == Sharing::Shared { "s" } else { "p" };
+                write!(f, "{slot} share {first} {nr} {from} {word}")
+            }
+            Op::Free(range) => write!(f, "{slot} free {range}"),
+            Op::Collapse(range) => write!(f, "{slot} collapse {range}"),
+            Op::Punch(range) => write!(f, "{slot} punch {range}"),
+            Op::Pin(page) => write!(f, "{slot} pin {page}"),
+            Op::Unpin => write!(f, "{slot} unpin"),
             Op::Read(range) => write!(f, "{slot} read {range}"),
             Op::Write(range) => write!(f, "{slot} write {range}"),
             Op::Unmap(range) => write!(f, "{slot} unmap {range}"),
@@ -190,7 +252,11 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sizes: Vec<String> = self.sizes_kib.iter().map(u64::to_string).collect();
         let sizes = if sizes.is_empty() { "-".to_owned() } else { sizes.join(",") };
-        writeln!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        write!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        if let Some(OwnFile { kind, nr_pages }) = self.own_file {
+            write!(f, " {}={nr_pages}", kind.name())?;
+        }
+        writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
 }
@@ -205,6 +271,15 @@ impl FromStr for Step {
         let op = match name {
             "fork" => Op::Fork(words.slot()?),
             "exit" => Op::Exit,
+            "unpin" => Op::Unpin,
+            "pin" => Op::Pin(words.number(NR_PAGES_MAX - 1)?),
+            "share" => {
+                let range = words.range()?;
+                let from = words.number(NR_PAGES_MAX - range.nr)?;
+                let is_private = words.rest().contains('p');
+                let sharing = if is_private { Sharing::Private } else { Sharing::Shared };
+                Op::Share(range, from, sharing)
+            }
             "remap" => {
                 let range = words.range()?;
                 Op::Remap(range, words.number(NR_PAGES_MAX - range.nr)?)
@@ -228,12 +303,27 @@ fn ranged(name: &str, range: Range, how: &str) -> Option<Op> {
         "write" => Op::Write(range),
         "unmap" => Op::Unmap(range),
         "drop" => Op::Drop(range),
+        "free" => Op::Free(range),
+        "collapse" => Op::Collapse(range),
+        "punch" => Op::Punch(range),
         "protect" if how.contains('w') => Op::Protect(range, Access::ReadWrite),
         "protect" if how.contains('r') => Op::Protect(range, Access::Read),
         "protect" => Op::Protect(range, Access::None),
         "advise" if advice != Advice::None => Op::Advise(range, advice),
         _ => return None,
     })
+}
+
+/// The file that `memfd=NR` or `tmpfs=NR` announces.
+fn own_file(word: &str) -> Result<Option<OwnFile>, ()> {
+    if word.is_empty() {
+        return Ok(None);
+    }
+    let (name, nr) = word.split_once('=').ok_or(())?;
+    let kind = [FileKind::Memfd, FileKind::Tmpfs].into_iter().find(|kind| kind.name() == name);
+    let nr_pages = nr.parse().ok().filter(|nr| (1..=NR_PAGES_MAX).contains(nr));
+    let (kind, nr_pages) = kind.zip(nr_pages).ok_or(())?;
+    Ok(Some(OwnFile { kind, nr_pages }))
 }
 
 impl Program {
@@ -256,7 +346,8 @@ impl Program {
         if sizes_kib.iter().any(|&kib| kib > SIZE_KIB_MAX) {
             return Err(wrong());
         }
-        Ok(Self { seed, nr_pages, sizes_kib, steps: Vec::new() })
+        let own_file = own_file(words.rest()).map_err(|()| wrong())?;
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() })
     }
 
     /// The programs of a text; lines that begin with `#` are passed over.

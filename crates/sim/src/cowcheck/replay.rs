@@ -1,17 +1,24 @@
 //! A program running in the memory manager.
 
+use std::collections::VecDeque;
+
 use largefolio_mm::fault;
+use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
+use largefolio_mm::pin::Pin;
+use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Vaddr, Vpn};
+use largefolio_mm::units::{Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
 
-use super::program::{Access, Advice, FILE_PAGES, NR_SLOTS, Op, Program, Range, Source, Step};
+use super::program::{
+    Access, Advice, FILE_PAGES, NR_SLOTS, Op, Program, Range, Sharing, Source, Step,
+};
 use super::world::{Page, PageState, World};
 use crate::kernel::Kernel;
 
@@ -21,15 +28,24 @@ const BASE: u64 = 0x4000_0000_0000;
 const RAM_BYTES: u64 = 4 << 30;
 /// What the kernel answers to an access that may not be, or to a move of what is not one area.
 const EFAULT: u32 = 14;
+/// What a read of the empty pipe answers.
+const EAGAIN: u32 = 11;
+/// Numbers that the stores of one step may leave (`probe/cow.c`).
+const VALUES_PER_STEP: u32 = 8192;
 /// Error of any other refusal.
 const EINVAL: u32 = 22;
 
 /// The model in the middle of a program.
 pub(super) struct Replay {
-    memory: Memory,
+    memory: Memory<Bytes>,
     file: OpenId,
+    /// The program's own file.
+    own: Option<(MappingId, OpenId)>,
     slots: [Option<MmId>; NR_SLOTS],
+    /// References of the pipe, the oldest first.
+    pins: VecDeque<Pin>,
     nr_pages: u64,
+    nr_steps: u32,
 }
 
 impl Replay {
@@ -44,18 +60,25 @@ impl Replay {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
         let file_bytes = FILE_PAGES * rules.page.bytes();
-        let mut memory = Memory::new(rules, &Config { ram_bytes: RAM_BYTES, ..Config::new(arch) })?;
-        let file = memory.add_file(file_bytes, "tmpfs");
+        let ram = Bytes::new(rules.page, RAM_BYTES);
+        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(arch) };
+        let mut memory = Memory::with_ram(rules, &config, ram)?;
+        let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
-        // Page by page: shmem_enabled=never, so that the file has base pages only.
         let page = memory.rules.page.bytes();
         for index in 0..FILE_PAGES {
-            let written = memory.pwrite(file, index * page, page);
+            // Page by page, so that the file has base pages; each holds its number.
+            let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
             debug_assert!(written.is_ok(), "the file is small");
         }
+        let own = program.own_file.map(|own| {
+            let file = memory.add_memory_file(own.nr_pages * page);
+            (file, memory.open(file))
+        });
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
-        Ok(Self { memory, file, slots, nr_pages: program.nr_pages })
+        let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
+        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
     }
 
     /// The address of a range, and its length in bytes.
@@ -66,10 +89,36 @@ impl Replay {
 
     /// Does a step; an error as the kernel's error number.
     pub(super) fn step(&mut self, step: &Step) -> Result<(), u32> {
+        self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         match step.op {
-            Op::Read(range) => self.touch(mm, range, fault::Access::Read),
-            Op::Write(range) => self.touch(mm, range, fault::Access::Write),
+            Op::Read(range) => self.read(mm, range),
+            Op::Write(range) => self.write(mm, range),
+            Op::Share(range, from, sharing) => self.share(mm, range, (from, sharing)),
+            Op::Collapse(range) => {
+                let (at, len) = self.bytes(range);
+                {
+                    let _ = (at, len);
+                    Err(EINVAL)
+                }
+            }
+            Op::Punch(range) => {
+                let (file, _) = self.own.ok_or(EINVAL)?;
+                let page = self.memory.rules.page.bytes();
+                self.memory.punch_hole(file, range.first * page, range.nr * page);
+                Ok(())
+            }
+            Op::Pin(page) => {
+                let at = self.bytes(Range { first: page, nr: 1 }).0;
+                let pin = self.memory.hold(mm, at).map_err(|_| EFAULT)?;
+                self.pins.push_back(pin);
+                Ok(())
+            }
+            Op::Unpin => {
+                let pin = self.pins.pop_front().ok_or(EAGAIN)?;
+                self.memory.unpin(pin);
+                Ok(())
+            }
             Op::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
                 Ok(())
@@ -87,11 +136,36 @@ impl Replay {
         }
     }
 
-    fn touch(&mut self, mm: MmId, range: Range, access: fault::Access) -> Result<(), u32> {
+    fn read(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
         for page in range.first..range.end() {
             let at = self.bytes(Range { first: page, nr: 1 }).0;
-            self.memory.touch(mm, at, access).map_err(|_| EFAULT)?;
+            self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
         }
+        Ok(())
+    }
+
+    /// Stores consecutive numbers, the first of which names the step.
+    fn write(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
+        for (value, page) in
+            ((self.nr_steps - 1) * VALUES_PER_STEP + 1..).zip(range.first..range.end())
+        {
+            let at = self.bytes(Range { first: page, nr: 1 }).0;
+            self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    fn share(
+        &mut self,
+        mm: MmId,
+        range: Range,
+        (from, sharing): (u64, Sharing),
+    ) -> Result<(), u32> {
+        let (_, open) = self.own.ok_or(EINVAL)?;
+        let (at, len) = self.bytes(range);
+        let map = Map::file(open, from, len, Prot::READ_WRITE).at(at);
+        let map = if sharing == Sharing::Shared { map.shared() } else { map };
+        self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
         Ok(())
     }
 
@@ -120,6 +194,7 @@ impl Replay {
             Op::Drop(range) => {
                 memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Dontneed)
             }
+            Op::Free(range) => memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Free),
             Op::Advise(range, advice) => {
                 let advice = madvice(advice).ok_or(EINVAL)?;
                 memory.madvise(mm, bytes(range).0, bytes(range).1, advice)
@@ -170,7 +245,14 @@ impl Replay {
         let addr = Vaddr(vpn.0 << self.memory.rules.page.shift());
         let view = self.memory.page_at(mm, addr);
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon() }
+        let sum = Some(self.sum_of(pfn));
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum }
+    }
+
+    /// The sum of the 32-bit words of a frame.
+    fn sum_of(&self, pfn: Pfn) -> u32 {
+        let words = self.memory.cache().ram.frame(pfn).as_chunks::<4>().0;
+        words.iter().fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
     /// The counters of the folio behind a page, for a report of what differs.
