@@ -240,9 +240,10 @@ static void make_file(u64 bytes)
 static void keep_khugepaged_busy(void)
 {
     u64 bytes = page / 8 * page * 2;
-    s64 at = call6(SYS_mmap, 0, (s64)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
-    sys3(SYS_madvise, at, (s64)bytes, MADV_HUGEPAGE);
+    advised_area = (s64)anonymous(bytes);
+    sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE);
+    /* Without a page of its own it could not be collapsed. */
+    try_store((u64)advised_area + bytes - page, 1);
 }
 
 void start(s64 *stack) __attribute__((noreturn, used));

@@ -63,6 +63,8 @@ struct seen { u64 pfn; unsigned label, value; unsigned short index; u8 order, fl
 
 static u64 page = 4096;
 static int file_fd = -1;
+/* Room for large folios in which only the last page is touched. */
+static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
 static int own_fd = -1;
 /* References to pages wait in this pipe, the oldest first. */
@@ -119,6 +121,15 @@ static s64 do_share(const struct command *c)
     return FAIL(at) ? at : 0;
 }
 
+/* Pages that wait in a processor's lists are referred to by them, and a store to one is a copy. A
+ * request to collapse empties the lists, also one for less than a folio. */
+static s64 do_free(const struct command *c)
+{
+    s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
+    sys3(SYS_madvise, advised_area, (s64)page, MADV_COLLAPSE);
+    return done;
+}
+
 /* Takes a reference to a page: a pipe holds it. */
 static s64 do_pin(const struct command *c)
 {
@@ -172,7 +183,7 @@ static s64 perform(const struct command *c)
     }
     case OP_SHARE: return do_share(c);
     case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
-    case OP_FREE: return sys3(SYS_madvise, at, len, MADV_FREE);
+    case OP_FREE: return do_free(c);
     case OP_PUNCH:
         return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
     case OP_PIN: return do_pin(c);

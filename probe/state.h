@@ -112,9 +112,9 @@ static void read_slot(u64 slot)
         if (!(entry & PM_PRESENT)) { continue; }
         s->pfn = entry & PM_PFN;
         s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
-        /* A page that stayed where it was is still the page it was. */
+        /* A page that stayed where it was is still the page it was; a large folio may be split. */
         const struct seen *b = &before[slot][i];
-        if (b->label && b->pfn == s->pfn) {
+        if (b->label && !b->order && b->pfn == s->pfn) {
             learn(s->pfn, b->label, b->index, b->order, b->flags & IS_ZERO);
         }
     }
