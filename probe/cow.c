@@ -1,6 +1,6 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N] [dir=TMPFS]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER]
  *
  * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
  * root: it reads page frame numbers. Nothing of the system's settings is changed here.
@@ -9,7 +9,11 @@
 
 static char *text;
 static int pids[NR_SLOTS];
-static const char *tmpfs;
+static const char *tmpfs, *disk;
+/* The program's own file, when it is on a disk. */
+static int own_on_disk;
+static u64 own_bytes, nr_cached;
+#define POSIX_FADV_DONTNEED 4
 static u64 nr_steps;
 /* A store of a step leaves a value of its own in each page. */
 #define VALUES_PER_STEP 8192UL
@@ -130,7 +134,8 @@ static enum operation operation_of(const char *word, u64 len)
 {
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
-                                         "punch", "pin", "unpin" };
+                                         "punch", "pin", "unpin", "load", "open",
+                                         "close", "put", "sync" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -155,8 +160,25 @@ static u64 parse(const char *line, struct command *c)
     c->first = numbers[0];
     c->nr = numbers[1];
     c->to = c->op == OP_FORK ? numbers[0]
-        : c->op == OP_WRITE ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
+        : c->op == OP_WRITE || c->op == OP_PUT ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
     return slot;
+}
+
+/* `c NR`: pages of the program's file that are cached, where the step changed their number. */
+static void count_cached(void)
+{
+    static u8 vector[8192];
+    u64 nr = 0;
+    s64 at = must(call6(SYS_mmap, 0, (s64)own_bytes, PROT_READ, MAP_SHARED, own_fd, 0),
+                  "cannot map", own_path);
+    must(sys3(SYS_mincore, at, (s64)own_bytes, (s64)vector), "mincore on", own_path);
+    sys2(SYS_munmap, at, (s64)own_bytes);
+    for (u64 i = 0; i < own_bytes / page; i++) { nr += vector[i] & 1; }
+    if (nr == nr_cached) { return; }
+    nr_cached = nr;
+    put("c ");
+    put_number(nr, 10);
+    put("\n");
 }
 
 static void step(const char *line)
@@ -183,22 +205,41 @@ static void step(const char *line)
     read_state(pids);
     sum_all();
     print_changes();
+    if (own_on_disk) { count_cached(); }
 }
 
-/* `memfd=PAGES` or `tmpfs=PAGES`: a file of that many pages, none of them there. */
-static void make_own_file(const char *line)
+static int make_file_at(const char *dir)
 {
     static char path[256];
+    if (!dir) { fatal("a folder is needed for", "a file of the program", 0); }
+    own_path = path_of(path, dir, "own");
+    return (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
+}
+
+/* `memfd=PAGES`, `tmpfs=PAGES`: a file of that many pages, none of them there. `disk=PAGES`: of zeroes
+ * on a disk, none cached, open for read alone. */
+static void make_own_file(const char *line)
+{
     const char *at_memfd = within(line, "memfd="), *at_tmpfs = within(line, "tmpfs=");
+    const char *at_disk = within(line, "disk=");
+    own_on_disk = at_disk != 0;
     if (at_memfd) {
         own_fd = (int)must(sys2(SYS_memfd_create, (s64)"own", 0), "cannot make", "a memory file");
-    } else if (at_tmpfs && tmpfs) {
-        path_of(path, tmpfs, "own");
-        own_fd = (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
-    } else if (at_tmpfs) { fatal("dir= is needed for", "tmpfs", 0); }
+    } else if (at_tmpfs || at_disk) { own_fd = make_file_at(at_tmpfs ? tmpfs : disk); }
     else { return; }
-    u64 pages = as_number(at_memfd ? at_memfd : at_tmpfs);
-    must(sys2(SYS_ftruncate, own_fd, (s64)(pages * page)), "cannot size", "a memory file");
+    u64 bytes = page * as_number(at_memfd ? at_memfd : at_tmpfs ? at_tmpfs : at_disk);
+    must(sys2(SYS_ftruncate, own_fd, (s64)bytes), "cannot size", "a file of the program");
+    if (!at_disk) { return; }
+    static u8 zeroes[1 << 16];
+    for (u64 done = 0; done < bytes; done += sizeof zeroes) {
+        must(sys4(SYS_pwrite, own_fd, (s64)zeroes, sizeof zeroes, (s64)done), "cannot fill", own_path);
+    }
+    sys1(SYS_fsync, own_fd);
+    sys4(SYS_fadvise, own_fd, 0, 0, POSIX_FADV_DONTNEED);
+    sys1(SYS_close, own_fd);
+    own_fd = (int)must(open_file(own_path, O_RDONLY), "cannot open", own_path);
+    own_bytes = bytes;
+    nr_cached = 0;
 }
 
 static void start_program(const char *line)
@@ -214,6 +255,16 @@ static void start_program(const char *line)
     start_first();
 }
 
+/* Whether the kernel tells which pages a PMD entry maps (6.7+). */
+static int shows_pmds(void)
+{
+    int fd = (int)must(open_file("/proc/self/pagemap", O_RDONLY), "cannot open", "pagemap");
+    u64 arg[12] = { sizeof arg, 0, 0, 0, 0, 0, 0, 0, 0, PAGE_IS_HUGE, 0, PAGE_IS_HUGE };
+    s64 done = sys3(SYS_ioctl, fd, PAGEMAP_SCAN, (s64)arg);
+    sys1(SYS_close, fd);
+    return done != -ENOTTY;
+}
+
 static void header(void)
 {
     static u8 uname[6 * 65];
@@ -222,6 +273,8 @@ static void header(void)
     put_number(page, 10);
     put(" arch=" ARCH " release=");
     put((char *)uname + 2 * 65);
+    if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
+    if (!shows_pmds()) { put(" pmds=unknown"); }
     put("\n");
 }
 
@@ -260,6 +313,7 @@ void start(s64 *stack)
     for (s64 i = 2; i < argc; i++) {
         if (begins(argv[i], "cpu=", &value)) { cpu = as_number(value); }
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
+        else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }

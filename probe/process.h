@@ -22,6 +22,8 @@
 #define MREMAP_MAYMOVE 1
 #define MREMAP_FIXED 2
 #define EFAULT 14
+#define EIO 5
+#define ENOTTY 25
 
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
@@ -53,7 +55,7 @@ void back_from_signal(void);
 
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
-                 OP_NONE, OP_SUM };
+                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_NONE, OP_SUM };
 /* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
@@ -67,6 +69,9 @@ static int file_fd = -1;
 static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
 static int own_fd = -1;
+static const char *own_path;
+/* The own file, open for write. */
+static int writer_fd = -1;
 /* References to pages wait in this pipe, the oldest first. */
 static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
@@ -111,11 +116,12 @@ static s64 do_map(const struct command *c)
     return advice < 0 ? 0 : sys3(SYS_madvise, at, (s64)(c->nr * page), advice);
 }
 
-/* Maps the program's own file from page `to`. */
+/* Maps the program's own file from page `to`: `r` and `x` without the right to store. */
 static s64 do_share(const struct command *c)
 {
-    s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
-                   PROT_READ | PROT_WRITE,
+    int protection = has_letter(c->how, 'x') ? PROT_READ | PROT_EXEC
+        : has_letter(c->how, 'r') ? PROT_READ : PROT_READ | PROT_WRITE;
+    s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page), protection,
                    (has_letter(c->how, 'p') ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED_NOREPLACE,
                    own_fd, (s64)(c->to * page));
     return FAIL(at) ? at : 0;
@@ -136,6 +142,28 @@ static s64 do_pin(const struct command *c)
     struct { u64 at, len; } piece = { BASE + c->first * page, page };
     s64 n = sys4(SYS_vmsplice, pins[1], (s64)&piece, 1, 0);
     return FAIL(n) ? n : 0;
+}
+
+/* Reads or stores pages of the program's own file by calls; a store leaves `to` and what follows. */
+static s64 do_calls(const struct command *c)
+{
+    static unsigned bytes[1 << 14];
+    for (u64 i = 0; i < c->nr; i++) {
+        s64 at = (s64)((c->first + i) * page);
+        bytes[0] = (unsigned)(c->to + i);
+        s64 n = c->op == OP_LOAD ? sys4(SYS_pread, own_fd, (s64)bytes, (s64)page, at)
+            : sys4(SYS_pwrite, writer_fd, (s64)bytes, sizeof *bytes, at);
+        if (n <= 0) { return FAIL(n) ? n : -EIO; }
+    }
+    return 0;
+}
+
+static s64 do_open(void)
+{
+    s64 fd = open_file(own_path, O_RDWR);
+    if (FAIL(fd)) { return fd; }
+    writer_fd = (int)fd;
+    return 0;
 }
 
 static s64 touch(const struct command *c)
@@ -187,6 +215,11 @@ static s64 perform(const struct command *c)
     case OP_PUNCH:
         return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
     case OP_PIN: return do_pin(c);
+    case OP_LOAD:
+    case OP_PUT: return do_calls(c);
+    case OP_OPEN: return do_open();
+    case OP_CLOSE: return sys1(SYS_close, writer_fd);
+    case OP_SYNC: return sys1(SYS_fsync, own_fd);
     case OP_SUM: sum_pages((struct seen *)c->to, c->nr); return 0;
     default: return 0;
     }
