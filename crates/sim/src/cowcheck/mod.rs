@@ -27,12 +27,12 @@ mod recording;
 mod replay;
 mod world;
 
-pub use compare::{Aspect, CheckError, Difference, Verdict, arch_of, check, kernel_of};
+pub use compare::{Aspect, CheckError, Difference, Verdict, check, kernel_of};
 pub use generate::{Options, Topic, generate};
 pub use parse::ParseError;
 pub use program::{
-    Access, Advice, FileKind, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Program, Range, Sharing, Source,
-    Step,
+    Access, Advice, FileKind, How, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
+    Sharing, Source, Step,
 };
 pub use recording::{Answer, Change, Header, Recording, Run, read_all};
 pub use world::{Page, PageState, World};

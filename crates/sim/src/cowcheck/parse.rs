@@ -95,6 +95,8 @@ fn header(text: &str) -> Result<Header, ParseError> {
             }
             Some(("arch", value)) => value.clone_into(&mut header.arch),
             Some(("release", value)) => value.clone_into(&mut header.release),
+            Some(("disk", value)) => value.clone_into(&mut header.disk),
+            Some(("pmds", value)) => header.hides_pmds = value == "unknown",
             _ => {}
         }
     }
@@ -113,6 +115,9 @@ fn line_of_run(run: &mut Run, orders: &mut Vec<u8>, line: &str) -> Result<(), Pa
     } else if let Some(error) = line.strip_prefix("! ") {
         let answer = run.answers.last_mut().ok_or_else(wrong)?;
         answer.error = Some(error.parse().map_err(|_| wrong())?);
+    } else if let Some(nr) = line.strip_prefix("c ") {
+        let answer = run.answers.last_mut().ok_or_else(wrong)?;
+        answer.nr_cached = Some(nr.parse().map_err(|_| wrong())?);
     } else {
         let change = change(line, orders)?;
         if change.range.end() > run.program.nr_pages {

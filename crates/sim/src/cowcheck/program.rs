@@ -42,7 +42,7 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// A file of empty pages that belongs to the program.
+/// A file that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnFile {
     /// Where it lies.
@@ -58,6 +58,8 @@ pub enum FileKind {
     Memfd,
     /// A mounted tmpfs.
     Tmpfs,
+    /// A filesystem on a disk: zeroes, none of them cached.
+    Disk,
 }
 
 impl FileKind {
@@ -65,6 +67,7 @@ impl FileKind {
         match self {
             Self::Memfd => "memfd",
             Self::Tmpfs => "tmpfs",
+            Self::Disk => "disk",
         }
     }
 }
@@ -143,7 +146,7 @@ pub enum Op {
     /// Maps an area that may be stored to, where nothing is mapped.
     Map(Range, Source, Advice),
     /// Maps the program's own file from a page of it, where nothing is mapped.
-    Share(Range, u64, Sharing),
+    Share(Range, u64, How),
     /// Loads from each page, in ascending order, until one fails.
     Read(Range),
     /// Stores to each page, in ascending order, until one fails.
@@ -162,6 +165,16 @@ pub enum Op {
     Pin(u64),
     /// The pipe gives back the page it has referred to for longest.
     Unpin,
+    /// `pread` of pages of the program's own file, one call each.
+    Load(Range),
+    /// Opens the program's own file for write.
+    Open,
+    /// Closes it again.
+    Close,
+    /// `pwrite` to pages of the program's own file, one call each.
+    Put(Range),
+    /// `fsync` of the program's own file.
+    Sync,
     /// `mprotect`.
     Protect(Range, Access),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
@@ -181,6 +194,48 @@ pub enum Sharing {
     Shared,
     /// They make copies.
     Private,
+}
+
+/// How the program's own file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Where stores go.
+    pub sharing: Sharing,
+    /// What is allowed.
+    pub rights: Rights,
+}
+
+/// What a mapping of the program's own file allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Loads and stores.
+    ReadWrite,
+    /// Loads.
+    Read,
+    /// Loads and jumps.
+    ReadExec,
+}
+
+impl How {
+    fn word(self) -> String {
+        let sharing = if self.sharing == Sharing::Shared { "s" } else { "p" };
+        let rights = match self.rights {
+            Rights::ReadWrite => "",
+            Rights::Read => "r",
+            Rights::ReadExec => "x",
+        };
+        format!("{sharing}{rights}")
+    }
+
+    fn of_word(word: &str) -> Self {
+        let sharing = if word.contains('p') { Sharing::Private } else { Sharing::Shared };
+        let rights = match (word.contains('x'), word.contains('r')) {
+            (true, _) => Rights::ReadExec,
+            (false, true) => Rights::Read,
+            (false, false) => Rights::ReadWrite,
+        };
+        Self { sharing, rights }
+    }
 }
 
 impl Advice {
@@ -219,10 +274,14 @@ impl fmt::Display for Step {
                 let dash = if file.is_empty() && advice == Advice::None { "-" } else { "" };
                 write!(f, "{slot} map {first} {nr} {file}{}{dash}", advice.letter())
             }
-            Op::Share(Range { first, nr }, from, sharing) => {
-                let word = if sharing == Sharing::Shared { "s" } else { "p" };
-                write!(f, "{slot} share {first} {nr} {from} {word}")
+            Op::Share(Range { first, nr }, from, how) => {
+                write!(f, "{slot} share {first} {nr} {from} {}", how.word())
             }
+            Op::Load(range) => write!(f, "{slot} load {range}"),
+            Op::Open => write!(f, "{slot} open"),
+            Op::Close => write!(f, "{slot} close"),
+            Op::Put(range) => write!(f, "{slot} put {range}"),
+            Op::Sync => write!(f, "{slot} sync"),
             Op::Free(range) => write!(f, "{slot} free {range}"),
             Op::Collapse(range) => write!(f, "{slot} collapse {range}"),
             Op::Punch(range) => write!(f, "{slot} punch {range}"),
@@ -272,13 +331,14 @@ impl FromStr for Step {
             "fork" => Op::Fork(words.slot()?),
             "exit" => Op::Exit,
             "unpin" => Op::Unpin,
+            "open" => Op::Open,
+            "close" => Op::Close,
+            "sync" => Op::Sync,
             "pin" => Op::Pin(words.number(NR_PAGES_MAX - 1)?),
             "share" => {
                 let range = words.range()?;
                 let from = words.number(NR_PAGES_MAX - range.nr)?;
-                let is_private = words.rest().contains('p');
-                let sharing = if is_private { Sharing::Private } else { Sharing::Shared };
-                Op::Share(range, from, sharing)
+                Op::Share(range, from, How::of_word(words.rest()))
             }
             "remap" => {
                 let range = words.range()?;
@@ -306,6 +366,8 @@ fn ranged(name: &str, range: Range, how: &str) -> Option<Op> {
         "free" => Op::Free(range),
         "collapse" => Op::Collapse(range),
         "punch" => Op::Punch(range),
+        "load" => Op::Load(range),
+        "put" => Op::Put(range),
         "protect" if how.contains('w') => Op::Protect(range, Access::ReadWrite),
         "protect" if how.contains('r') => Op::Protect(range, Access::Read),
         "protect" => Op::Protect(range, Access::None),
@@ -320,7 +382,8 @@ fn own_file(word: &str) -> Result<Option<OwnFile>, ()> {
         return Ok(None);
     }
     let (name, nr) = word.split_once('=').ok_or(())?;
-    let kind = [FileKind::Memfd, FileKind::Tmpfs].into_iter().find(|kind| kind.name() == name);
+    let kinds = [FileKind::Memfd, FileKind::Tmpfs, FileKind::Disk];
+    let kind = kinds.into_iter().find(|kind| kind.name() == name);
     let nr_pages = nr.parse().ok().filter(|nr| (1..=NR_PAGES_MAX).contains(nr));
     let (kind, nr_pages) = kind.zip(nr_pages).ok_or(())?;
     Ok(Some(OwnFile { kind, nr_pages }))

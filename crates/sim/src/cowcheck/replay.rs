@@ -8,8 +8,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
-use largefolio_mm::ram::Bytes;
-use largefolio_mm::rules::Arch;
+use largefolio_mm::ram::{Bytes, Ram as _};
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Pfn, Vaddr, Vpn};
@@ -17,8 +16,10 @@ use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
 
 use super::program::{
-    Access, Advice, FILE_PAGES, NR_SLOTS, Op, Program, Range, Sharing, Source, Step,
+    Access, Advice, FILE_PAGES, FileKind, How, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
+    Sharing, Source, Step,
 };
+use super::recording::Header;
 use super::world::{Page, PageState, World};
 use crate::kernel::Kernel;
 
@@ -40,7 +41,7 @@ pub(super) struct Replay {
     memory: Memory<Bytes>,
     file: OpenId,
     /// The program's own file.
-    own: Option<(MappingId, OpenId)>,
+    own: Option<Own>,
     slots: [Option<MmId>; NR_SLOTS],
     /// References of the pipe, the oldest first.
     pins: VecDeque<Pin>,
@@ -48,8 +49,38 @@ pub(super) struct Replay {
     nr_steps: u32,
 }
 
+/// The program's own file.
+#[derive(Clone, Copy)]
+struct Own {
+    file: MappingId,
+    open: OpenId,
+    /// Opened for write.
+    writer: Option<OpenId>,
+    is_on_disk: bool,
+}
+
+impl Own {
+    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &Header) -> Self {
+        let bytes = own.nr_pages * memory.rules.page.bytes();
+        let is_on_disk = own.kind == FileKind::Disk;
+        let file = if is_on_disk {
+            let file = memory.add_file(bytes, &header.disk);
+            // Storage holds zeroes.
+            memory.cache_mut().ram.punch(file, 0, bytes);
+            file
+        } else {
+            memory.add_memory_file(bytes)
+        };
+        Self { file, open: memory.open(file), writer: None, is_on_disk }
+    }
+}
+
 impl Replay {
-    pub(super) fn new(program: &Program, kernel: &Kernel, arch: Arch) -> Result<Self, MemoryError> {
+    pub(super) fn new(
+        program: &Program,
+        kernel: &Kernel,
+        header: &Header,
+    ) -> Result<Self, MemoryError> {
         let mut rules = kernel.rules.clone();
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
@@ -61,7 +92,7 @@ impl Replay {
         }
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let ram = Bytes::new(rules.page, RAM_BYTES);
-        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(arch) };
+        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch()) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -71,10 +102,7 @@ impl Replay {
             let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
             debug_assert!(written.is_ok(), "the file is small");
         }
-        let own = program.own_file.map(|own| {
-            let file = memory.add_memory_file(own.nr_pages * page);
-            (file, memory.open(file))
-        });
+        let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
@@ -94,7 +122,8 @@ impl Replay {
         match step.op {
             Op::Read(range) => self.read(mm, range),
             Op::Write(range) => self.write(mm, range),
-            Op::Share(range, from, sharing) => self.share(mm, range, (from, sharing)),
+            Op::Share(range, from, how) => self.share(mm, range, (from, how)),
+            Op::Load(_) | Op::Open | Op::Close | Op::Put(_) | Op::Sync => self.call(step.op),
             Op::Collapse(range) => {
                 let (at, len) = self.bytes(range);
                 {
@@ -103,9 +132,9 @@ impl Replay {
                 }
             }
             Op::Punch(range) => {
-                let (file, _) = self.own.ok_or(EINVAL)?;
+                let own = self.own.ok_or(EINVAL)?;
                 let page = self.memory.rules.page.bytes();
-                self.memory.punch_hole(file, range.first * page, range.nr * page);
+                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
                 Ok(())
             }
             Op::Pin(page) => {
@@ -146,9 +175,7 @@ impl Replay {
 
     /// Stores consecutive numbers, the first of which names the step.
     fn write(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
-        for (value, page) in
-            ((self.nr_steps - 1) * VALUES_PER_STEP + 1..).zip(range.first..range.end())
-        {
+        for (value, page) in self.values().zip(range.first..range.end()) {
             let at = self.bytes(Range { first: page, nr: 1 }).0;
             self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
         }
@@ -159,14 +186,62 @@ impl Replay {
         &mut self,
         mm: MmId,
         range: Range,
-        (from, sharing): (u64, Sharing),
+        (from, how): (u64, How),
     ) -> Result<(), u32> {
-        let (_, open) = self.own.ok_or(EINVAL)?;
+        let own = self.own.ok_or(EINVAL)?;
         let (at, len) = self.bytes(range);
-        let map = Map::file(open, from, len, Prot::READ_WRITE).at(at);
-        let map = if sharing == Sharing::Shared { map.shared() } else { map };
+        let prot = match how.rights {
+            Rights::ReadWrite => Prot::READ_WRITE,
+            Rights::Read => Prot::READ,
+            Rights::ReadExec => Prot::READ_EXEC,
+        };
+        let map = Map::file(own.open, from, len, prot).at(at);
+        let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
         self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
         Ok(())
+    }
+
+    /// A call on the program's own file.
+    fn call(&mut self, op: Op) -> Result<(), u32> {
+        let mut own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules.page.bytes();
+        match op {
+            Op::Load(range) => {
+                for index in range.first..range.end() {
+                    self.memory.pread(own.open, index * page, page).map_err(|_| EINVAL)?;
+                }
+            }
+            Op::Put(range) => {
+                let writer = own.writer.ok_or(EINVAL)?;
+                let values = self.values();
+                for (value, index) in values.zip(range.first..range.end()) {
+                    let bytes = value.to_le_bytes();
+                    self.memory.write_file(writer, index * page, &bytes).map_err(|_| EINVAL)?;
+                }
+            }
+            Op::Open => {
+                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
+            }
+            Op::Close => {
+                let writer = own.writer.take().ok_or(EINVAL)?;
+                self.memory.close(writer);
+            }
+            Op::Sync => self.memory.sync_file(own.file),
+            _ => unreachable!("handled by step"),
+        }
+        self.own = Some(own);
+        Ok(())
+    }
+
+    /// What the stores of this step leave, page by page.
+    fn values(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.nr_steps - 1) * VALUES_PER_STEP + 1..
+    }
+
+    /// Cached pages of the program's own file, if that lies on a disk.
+    pub(super) fn nr_cached(&self) -> Option<u64> {
+        let own = self.own.filter(|own| own.is_on_disk)?;
+        Some(self.memory.folios(own.file).map(|entry| entry.order.nr_pages()).sum())
     }
 
     /// An operation on the areas of a range.

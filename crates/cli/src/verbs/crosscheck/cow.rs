@@ -9,7 +9,7 @@ use largefolio_linux::crosscheck::Facts;
 use largefolio_linux::crosscheck::cow::CowRecorder;
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Topic, Verdict, arch_of, check, generate, kernel_of,
+    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::Kernel;
 use serde::Serialize;
@@ -274,7 +274,7 @@ impl Check {
             None => kernel_of(&recording)?,
         };
         report.rules.clone_from(&kernel.name);
-        let one = |run: &Run| check(run, &kernel, arch_of(&recording));
+        let one = |run: &Run| check(run, &kernel, &recording.header);
         let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
         Ok((verdicts, text))
     }

@@ -67,8 +67,8 @@ impl Areas {
             Op::Map(range, source, advice) => {
                 self.map(range, Backing::Source(source), advice);
             }
-            Op::Share(range, _, sharing) => {
-                self.map(range, Backing::Own(sharing), Advice::None);
+            Op::Share(range, _, how) => {
+                self.map(range, Backing::Own(how.sharing), Advice::None);
             }
             Op::Unmap(range) => self.part(range).fill(None),
             Op::Protect(range, access) => {
@@ -93,6 +93,11 @@ impl Areas {
             | Op::Punch(_)
             | Op::Pin(_)
             | Op::Unpin
+            | Op::Load(_)
+            | Op::Open
+            | Op::Close
+            | Op::Put(_)
+            | Op::Sync
             | Op::Fork(_)
             | Op::Exit => {}
         }

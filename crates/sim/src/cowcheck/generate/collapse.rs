@@ -7,7 +7,7 @@ use largefolio_mm::units::Order;
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{
-    Access, Advice, FileKind, NR_SLOTS, Op, OwnFile, Range, Sharing, Source,
+    Access, Advice, FileKind, How, NR_SLOTS, Op, OwnFile, Range, Rights, Sharing, Source,
 };
 use super::Generator;
 
@@ -112,6 +112,6 @@ impl Generator {
             self.rng.below(file.nr_pages)
         };
         let sharing = if self.chance(70) { Sharing::Shared } else { Sharing::Private };
-        self.emit(slot, Op::Share(range, from, sharing));
+        self.emit(slot, Op::Share(range, from, How { sharing, rights: Rights::ReadWrite }));
     }
 }
