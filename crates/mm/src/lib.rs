@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] [`collapse`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -32,11 +32,14 @@
 
 mod access;
 pub mod buddy;
+pub mod collapse;
 pub mod counters;
 pub mod fault;
 pub mod folio;
 pub mod fork;
 mod frames;
+#[cfg(test)]
+mod interleave;
 pub mod io;
 mod lazyfree;
 pub mod map;

@@ -19,6 +19,7 @@ pub mod reserve;
 pub mod search;
 pub mod tree;
 
+use crate::collapse::gate::Gate;
 use crate::rules::OrderRange;
 use crate::units::{Order, PageIndex, PageSize};
 use reserve::Reservations;
@@ -42,6 +43,8 @@ pub struct Mapping {
     pub is_anon_shared: bool,
     /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
+    /// Huge folios of a mapping without large folios, and who has the file open for write.
+    pub gate: Gate,
 }
 
 impl Mapping {
@@ -56,6 +59,7 @@ impl Mapping {
             is_shmem: false,
             is_anon_shared: false,
             reservations: None,
+            gate: Gate::new(),
         }
     }
 
