@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`pin`] [`io`]
+//! [`memory`] `access` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -32,11 +33,14 @@
 
 mod access;
 pub mod buddy;
+pub mod collapse;
 pub mod counters;
 pub mod fault;
 pub mod folio;
 pub mod fork;
 mod frames;
+#[cfg(test)]
+mod interleave;
 pub mod io;
 mod lazyfree;
 pub mod map;
@@ -59,3 +63,4 @@ pub mod unmap;
 pub mod validate;
 pub mod view;
 pub mod vma;
+mod writeback;

@@ -5,6 +5,7 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use crate::collapse;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
@@ -97,6 +98,8 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
+    /// khugepaged, and what is made to fail.
+    pub(crate) collapse: collapse::State,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -134,6 +137,7 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
+            collapse: collapse::State::default(),
             opens,
             spaces,
             flushes,
@@ -189,6 +193,7 @@ impl<R: Ram> Memory<R> {
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
+            is_scanned: false,
         })
     }
 

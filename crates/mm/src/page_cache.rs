@@ -189,7 +189,9 @@ impl<R: Ram> PageCache<R> {
     /// # Panics
     /// When it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
-        self.mapping_mut(file).tree.remove(entry.index);
+        let mapping = self.mapping_mut(file);
+        mapping.tree.remove(entry.index);
+        mapping.forgot(entry.order);
         let folio = self.folios.get_mut(entry.folio);
         assert_eq!(folio.maps(), 0, "a mapped folio leaves the cache");
         let cache_refs = folio.cache_refs();

@@ -10,6 +10,7 @@
 
 pub mod anon;
 pub mod clear;
+pub mod collapse;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
+use collapse::CollapseRules;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
 /// `MAX_XAS_ORDER`).
@@ -52,6 +54,8 @@ pub struct Rules {
     pub anon: AnonRules,
     /// In which order new folios are zeroed.
     pub clear: ClearRules,
+    /// khugepaged and `MADV_COLLAPSE`.
+    pub collapse: CollapseRules,
 }
 
 /// C.1: contpte folding.
@@ -421,6 +425,7 @@ impl Rules {
             contpte: ContpteRule::OnArm64,
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
+            collapse: CollapseRules::stock(),
         }
     }
 

@@ -10,6 +10,10 @@ pub struct MmId(pub u32);
 
 /// The address space of a process.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about a process: independent of each other"
+)]
 pub struct Space {
     /// What is mapped where.
     pub vmas: VmaTree,
@@ -21,6 +25,8 @@ pub struct Space {
     pub has_pinned: bool,
     /// Whether it holds a reference to the huge zero folio (D.3.1).
     pub uses_huge_zero: bool,
+    /// Whether khugepaged looks at it (D.2.9).
+    pub is_scanned: bool,
 }
 
 /// Translations of one address space that must leave the TLBs.

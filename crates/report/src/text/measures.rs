@@ -22,6 +22,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         reads(rows),
         tlb(rows),
         refusals(rows),
+        collapses(rows),
         zeroed(rows),
         cached(rows),
     ]
@@ -147,6 +148,18 @@ fn refusals(rows: &[Outcome]) -> Section {
         Line::counts(reason.replace('_', " "), values)
     };
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
+}
+
+/// What advice to collapse came to; nothing where no program gave any.
+fn collapses(rows: &[Outcome]) -> Section {
+    let reasons: BTreeSet<&str> =
+        rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
+    let refused = reasons.into_iter().map(|reason| {
+        let of = |row: &Outcome| row.collapse.refused.get(reason).copied().unwrap_or(0);
+        Line::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
+    });
+    let collapsed = Line::counts("collapsed", each(rows, |row| row.collapse.collapsed));
+    Section::new("Collapse", std::iter::once(collapsed).chain(refused).collect())
 }
 
 /// In bytes: pages of different sizes do not compare.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use largefolio_mm::collapse::Errno;
 use largefolio_mm::fault;
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
@@ -29,7 +30,11 @@ const BASE: u64 = 0x4000_0000_0000;
 const RAM_BYTES: u64 = 4 << 30;
 /// What the kernel answers to an access that may not be, or to a move of what is not one area.
 const EFAULT: u32 = 14;
-/// What a read of the empty pipe answers.
+/// No memory, or nothing mapped.
+const ENOMEM: u32 = 12;
+/// A limit.
+const EBUSY: u32 = 16;
+/// What may work later; also what a read of the empty pipe answers.
 const EAGAIN: u32 = 11;
 /// Numbers that the stores of one step may leave (`probe/cow.c`).
 const VALUES_PER_STEP: u32 = 8192;
@@ -126,10 +131,7 @@ impl Replay {
             Op::Load(_) | Op::Open | Op::Close | Op::Put(_) | Op::Sync => self.call(step.op),
             Op::Collapse(range) => {
                 let (at, len) = self.bytes(range);
-                {
-                    let _ = (at, len);
-                    Err(EINVAL)
-                }
+                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
             Op::Punch(range) => {
                 let own = self.own.ok_or(EINVAL)?;
@@ -220,11 +222,11 @@ impl Replay {
                 }
             }
             Op::Open => {
-                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
+                own.writer = Some(self.memory.open(own.file));
             }
             Op::Close => {
                 let writer = own.writer.take().ok_or(EINVAL)?;
-                self.memory.close(writer);
+                let _ = writer;
             }
             Op::Sync => self.memory.sync_file(own.file),
             _ => unreachable!("handled by step"),
@@ -368,5 +370,14 @@ fn prot(access: Access) -> Prot {
         Access::None => Prot::default(),
         Access::Read => Prot::READ,
         Access::ReadWrite => Prot::READ_WRITE,
+    }
+}
+
+fn errno(error: Errno) -> u32 {
+    match error {
+        Errno::Einval => EINVAL,
+        Errno::Eagain => EAGAIN,
+        Errno::Enomem => ENOMEM,
+        Errno::Ebusy => EBUSY,
     }
 }

@@ -64,6 +64,19 @@ pub struct AnonSize {
     pub split_deferred: u64,
 }
 
+/// Collapse by advice, with the names of vmstat where it has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collapses {
+    /// Large folios allocated for it.
+    pub thp_collapse_alloc: u64,
+    /// Large folios that were not free.
+    pub thp_collapse_alloc_failed: u64,
+    /// Ranges that became one folio.
+    pub collapsed: u64,
+    /// Ranges that did not, by the reasons that occurred.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -102,6 +115,8 @@ pub struct Outcome {
     pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
+    /// Collapse by advice.
+    pub collapse: Collapses,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
     /// Pages copied.
