@@ -6,7 +6,7 @@ use super::file::FileRange;
 use super::{Done, Refusal, Target, Who};
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::collapse::{DirtyRange, PrivateData, ShortRequest};
+use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
 use crate::space::MmId;
 use crate::units::{Vaddr, Vpn};
 use crate::vma::Vma;
@@ -104,7 +104,7 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, outcome);
             if let Err(refusal) = outcome {
                 refused = Err(refusal);
-                if !may_go_on(refusal) {
+                if !self.goes_on_after(refusal) {
                     break;
                 }
             }
@@ -137,6 +137,20 @@ impl<R: Ram> Memory<R> {
         self.collapse_file(range)
     }
 
+    /// Whether the blocks after one that was refused are tried (H.5.2).
+    fn goes_on_after(&self, refusal: Refusal) -> bool {
+        match refusal {
+            Refusal::NoPteTable => self.rules.collapse.empty_block == EmptyBlock::SteppedOver,
+            Refusal::PageRo
+            | Refusal::LackReferencedPage
+            | Refusal::PageCount
+            | Refusal::PageLock
+            | Refusal::PageLru
+            | Refusal::DelPageLru => true,
+            _ => false,
+        }
+    }
+
     /// H.5.2: the errno of the last refusal.
     pub(super) fn error(&self, refusal: Refusal) -> CollapseError {
         let errno = match refusal {
@@ -158,15 +172,3 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether the blocks after one that was refused are tried (H.5.2).
-const fn may_go_on(refusal: Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::NoPteTable
-            | Refusal::LackReferencedPage
-            | Refusal::PageCount
-            | Refusal::PageLock
-            | Refusal::PageLru
-            | Refusal::DelPageLru
-    )
-}

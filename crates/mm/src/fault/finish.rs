@@ -8,7 +8,7 @@ use crate::pgtable::{Batch, PteFlags};
 use crate::ram::Ram;
 use crate::rules::{EofGuard, Finish, NohugepagePmd};
 use crate::units::{PageIndex, Vpn};
-use crate::vma::HugeAdvice;
+use crate::vma::{HugeAdvice, Prot};
 
 impl<R: Ram> Memory<R> {
     /// Maps the faulting page: by a PMD entry, the whole folio, or one PTE.
@@ -63,6 +63,10 @@ impl<R: Ram> Memory<R> {
         let first = Vpn(pmd.round_down(fault.vpn.0));
         let pfn = self.cache.folios.get(entry.folio).pfn;
         let mut flags = PteFlags::YOUNG;
+        if fault.vma.prot == Prot::NONE {
+            // No fault comes here, but `MADV_COLLAPSE` does.
+            flags |= PteFlags::NO_ACCESS;
+        }
         if fault.access == Access::Write {
             flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
             self.cache.folios.get_mut(entry.folio).is_dirty = true;

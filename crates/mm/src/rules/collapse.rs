@@ -28,6 +28,8 @@ pub struct CollapseRules {
     pub flush: Flush,
     /// What `MADV_COLLAPSE` answers where a filesystem keeps private data.
     pub private_data: PrivateData,
+    /// What `MADV_COLLAPSE` does after a block of anonymous memory in which nothing is mapped.
+    pub empty_block: EmptyBlock,
     /// What `MADV_COLLAPSE` answers to a request that holds no whole block.
     pub short_request: ShortRequest,
     /// `khugepaged/max_ptes_shared`.
@@ -134,6 +136,17 @@ pub enum PrivateData {
     Again,
 }
 
+/// H.5.2: an empty PMD slot. That a table of PMD slots may be absent too, where the kernel goes on,
+/// is not told apart here: an area with pages has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmptyBlock {
+    /// \[6.1 .. 7.1\] the blocks after it are not tried.
+    EndsWalk,
+    /// \[7.2\] they are.
+    SteppedOver,
+}
+
 /// H.5.1: a request without a whole aligned block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -167,6 +180,7 @@ impl CollapseRules {
             dirty: DirtyRange::Fails,
             flush: Flush::Always,
             private_data: PrivateData::Invalid,
+            empty_block: EmptyBlock::EndsWalk,
             short_request: ShortRequest::Refused,
             max_ptes_shared: SharedPtes::Half,
             ranges_to_scan: 8,
