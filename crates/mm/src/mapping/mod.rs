@@ -13,7 +13,8 @@
 //! Invariants (BEHAVIOUR.md L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order lies within the mapping's [`OrderRange`].
+//! - I3: an order lies within the mapping's [`OrderRange`], or the gate counts the folio: it was
+//!   collapsed.
 
 pub mod reserve;
 pub mod search;
@@ -87,6 +88,13 @@ impl Mapping {
         self.orders.min.round_down(index)
     }
 
+    /// Whether the gate counts a folio of `order`: a huge one of a disk file on a filesystem without
+    /// large folios (H.3.1).
+    #[must_use]
+    pub fn counts_thp(&self, order: Order) -> bool {
+        order > Order::ZERO && !self.orders.is_large() && !self.is_shmem
+    }
+
     /// Checks I1 .. I3 and the tree's own invariants; `order_of` gives a folio's index and order.
     ///
     /// # Errors
@@ -98,7 +106,7 @@ impl Mapping {
                 return Err(Violation::I1 { index, order });
             }
             let is_legal = order >= self.orders.min && order <= self.orders.max;
-            if !is_legal {
+            if !is_legal && !self.counts_thp(order) {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }

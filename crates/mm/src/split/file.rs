@@ -66,6 +66,7 @@ impl<R: Ram> Memory<R> {
         };
         self.unmap_file_pages(file, entry);
         self.cache.mapping_mut(file).tree.remove(index);
+        self.cache.uncount_thp(file, entry.order);
         let whole = self.cache.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);

@@ -1,0 +1,50 @@
+//! I14: what a file's gate counts.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::folio::MappingId;
+use crate::mapping::Mapping;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::Writers;
+use crate::units::Order;
+
+impl<R: Ram> Memory<R> {
+    /// I14.
+    pub(super) fn check_gates(&self) -> Result<(), Violation> {
+        let mut writecounts = BTreeMap::<MappingId, i64>::new();
+        for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {
+            *writecounts.entry(open.mapping).or_default() += 1;
+        }
+        for file in self.spaces().filter_map(|(_, space)| space.exe) {
+            *writecounts.entry(file).or_default() -= 1;
+        }
+        for (file, mapping) in self.cache.mappings() {
+            let agree = |what, counted, found| {
+                if counted == found {
+                    Ok(())
+                } else {
+                    Err(Violation::I14 { file, what, counted, found })
+                }
+            };
+            let writecount = writecounts.get(&file).copied().unwrap_or(0);
+            agree("i_writecount", mapping.gate.writecount().into(), writecount)?;
+            let nr_thps = nr_thps(mapping);
+            agree("nr_thps", mapping.gate.nr_thps().into(), nr_thps)?;
+            if writecount > 0 && self.rules.writers == Writers::DropCache {
+                agree("huge folios beside writers", nr_thps, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Folios that the gate of a mapping counts.
+fn nr_thps(mapping: &Mapping) -> i64 {
+    if mapping.counts_thp(Order::new(1)) {
+        mapping.tree.iter().map(|entry| i64::from(mapping.counts_thp(entry.order))).sum()
+    } else {
+        0
+    }
+}
