@@ -87,6 +87,7 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     for (reason, &value) in &outcome.pmd_refused {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
+    add_writers(&mut numbers, outcome);
     numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
     numbers.push(plain("copied", outcome.copied_pages, "pages"));
     let strays = &outcome.strays;
@@ -179,6 +180,19 @@ fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
             let folio_bytes = Some(folio_bytes);
             numbers.push(Number { metric: metric.to_owned(), folio_bytes, value, unit: "folios" });
         }
+    }
+}
+
+fn add_writers(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let writers = &outcome.writers;
+    for (metric, value, unit) in [
+        ("writers_opens", writers.opens, "opens"),
+        ("writers_text_busy", writers.text_busy, "opens"),
+        ("writers_open_for_write", writers.open_for_write, "runs"),
+        ("writers_drops", writers.drops, "opens"),
+        ("writers_dropped", writers.dropped_bytes, "bytes"),
+    ] {
+        numbers.push(plain(metric, value, unit));
     }
 }
 

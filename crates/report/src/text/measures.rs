@@ -22,6 +22,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         reads(rows),
         tlb(rows),
         refusals(rows),
+        writers(rows),
         zeroed(rows),
         cached(rows),
     ]
@@ -147,6 +148,18 @@ fn refusals(rows: &[Outcome]) -> Section {
         Line::counts(reason.replace('_', " "), values)
     };
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
+}
+
+/// What writers and huge folios did to each other.
+fn writers(rows: &[Outcome]) -> Section {
+    let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
+    let lines = vec![
+        count("page caches dropped", |row| row.writers.drops),
+        Line::bytes("bytes dropped", each(rows, |row| row.writers.dropped_bytes)),
+        count("refused: program runs", |row| row.writers.text_busy),
+        count("runs refused: writer", |row| row.writers.open_for_write),
+    ];
+    Section::new("Opens for write", lines)
 }
 
 /// In bytes: pages of different sizes do not compare.

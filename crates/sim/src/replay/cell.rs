@@ -429,6 +429,7 @@ impl Cell {
         }
         self.census.add_process(&self.memory, mm);
         self.memory.exit(mm);
+        self.close_all(process);
         let of_process = |thread: &Option<Box<Thread>>| {
             thread.as_ref().is_some_and(|thread| thread.process == process)
         };

@@ -7,6 +7,7 @@ use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
 
 use super::cell::{Cell, CellError};
+use super::files::NO_DESCRIPTOR;
 use super::place::{self, RECORDED_MASK, Segment};
 use super::program::{Heap, Process, ProcessNr};
 use super::syscalls::{LEN_MAX, prot_bits};
@@ -49,6 +50,9 @@ impl Cell {
             };
             let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
             self.map_segment(0, segment, entry.prot, Sharing::Private)?;
+            if let (LayoutKind::Program, Some((file, _))) = (entry.kind, segment.file) {
+                self.run(0, file);
+            }
             if let Some(image) = image {
                 images[image] = Some(segment);
             }
@@ -99,7 +103,7 @@ impl Cell {
             let map = Map { addr, len_bytes, prot: prot_bits(prot), sharing, backing };
             match self.memory.mmap(mm, map) {
                 Ok(_) => {}
-                Err(MapError::BadRange { .. }) => return Ok(()),
+                Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -112,7 +116,7 @@ impl Cell {
             return open;
         }
         let open = self.memory.open(self.files[file as usize]);
-        self.processes[process].opened(u64::MAX, file, open);
+        self.note_open(process, (NO_DESCRIPTOR, file), open);
         open
     }
 
