@@ -1,5 +1,6 @@
 //! What happened: exact counts, with the names of vmstat where it has one.
 
+use crate::collapse::CollapseCounters;
 use crate::split::Refusal;
 use crate::units::Order;
 use crate::writers::WriterCounters;
@@ -52,6 +53,10 @@ pub struct Counters {
     pub sizes: [SizeCounters; NR_ORDERS],
     /// Splits that were refused, by [`crate::split::Refusal`].
     pub split_refused: [u64; Refusal::ALL.len()],
+    /// Collapse by khugepaged and by advice.
+    pub collapse: CollapseCounters,
+    /// Pages written back to files.
+    pub nr_written: u64,
     /// Times a fault dropped its lock for I/O and was repeated (B.2.5).
     pub nr_retry: u64,
     /// PTEs set for page-cache pages.

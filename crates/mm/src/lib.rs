@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] [`collapse`] [`writers`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`writers`] [`pin`] [`io`]
+//! [`memory`] `access` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -62,4 +63,5 @@ pub mod unmap;
 pub mod validate;
 pub mod view;
 pub mod vma;
+mod writeback;
 pub mod writers;

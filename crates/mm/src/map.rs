@@ -175,6 +175,7 @@ impl<R: Ram> Memory<R> {
             is_armed,
         };
         self.space_mut(mm).vmas.insert(vma);
+        self.khugepaged_enter_areas(mm, (start, end));
         Ok(start.vaddr(page))
     }
 
@@ -234,7 +235,10 @@ impl<R: Ram> Memory<R> {
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
         let range = (start, end);
         match advice {
-            Madvice::Hugepage => self.change_areas(mm, range, huge(HugeAdvice::Huge)),
+            Madvice::Hugepage => {
+                self.change_areas(mm, range, huge(HugeAdvice::Huge));
+                self.khugepaged_enter_areas(mm, range);
+            }
             Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),

@@ -5,6 +5,7 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use crate::collapse;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
@@ -101,6 +102,8 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
+    /// khugepaged, and what is made to fail.
+    pub(crate) collapse: collapse::State,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -138,6 +141,7 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
+            collapse: collapse::State::default(),
             opens,
             spaces,
             flushes,
@@ -193,6 +197,7 @@ impl<R: Ram> Memory<R> {
             has_pinned: false,
             uses_huge_zero: false,
             exe: None,
+            is_scanned: false,
         })
     }
 

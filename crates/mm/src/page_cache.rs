@@ -189,21 +189,14 @@ impl<R: Ram> PageCache<R> {
     /// # Panics
     /// When it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
-        self.mapping_mut(file).tree.remove(entry.index);
-        self.uncount_thp(file, entry.order);
+        let mapping = self.mapping_mut(file);
+        mapping.tree.remove(entry.index);
+        mapping.forgot(entry.order);
         let folio = self.folios.get_mut(entry.folio);
         assert_eq!(folio.maps(), 0, "a mapped folio leaves the cache");
         let cache_refs = folio.cache_refs();
         folio.owner = Owner::Detached;
         self.put(entry.folio, cache_refs);
-    }
-
-    /// Tells the gate that a folio of `order` has left the cache or was split.
-    pub(crate) fn uncount_thp(&self, file: MappingId, order: Order) {
-        let mapping = self.mapping(file);
-        if mapping.counts_thp(order) {
-            mapping.gate.remove_thp();
-        }
     }
 
     /// A new anonymous folio that nobody maps yet; `None` when no block is free. Its pages hold

@@ -10,6 +10,7 @@
 
 pub mod anon;
 pub mod clear;
+pub mod collapse;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
+use collapse::CollapseRules;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
 /// `MAX_XAS_ORDER`).
@@ -54,6 +56,8 @@ pub struct Rules {
     pub clear: ClearRules,
     /// What an open for write does to huge folios.
     pub writers: Writers,
+    /// khugepaged and `MADV_COLLAPSE`.
+    pub collapse: CollapseRules,
 }
 
 /// C.1: contpte folding.
@@ -435,6 +439,7 @@ impl Rules {
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
             writers: Writers::DropCache,
+            collapse: CollapseRules::stock(),
         }
     }
 

@@ -308,7 +308,9 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
-        let is_inside = part.vma.index_of(part.end) <= nr_file_pages;
+        // A block of shared memory is collapsed as a whole, also where the file ends inside it.
+        let reaches_past_end = self.cache.mapping(file).is_shmem && part.leaf.kind == LeafKind::Pmd;
+        let is_inside = reaches_past_end || part.vma.index_of(part.end) <= nr_file_pages;
         let entry = self.cache.find(file, index);
         is_inside
             && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)

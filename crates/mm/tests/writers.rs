@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "tests: a failed step is a failed test")]
 
 use largefolio_mm::collapse::gate::{OpenForWrite, TextBusy};
+use largefolio_mm::collapse::{CollapseError, Errno, Refusal};
 use largefolio_mm::fault::Access;
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Map, MapError};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
+use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse};
 use largefolio_mm::rules::{Arch, Rules, Writers};
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Order, PageIndex, Vaddr};
@@ -15,10 +17,12 @@ use largefolio_mm::vma::{OpenId, Prot};
 
 const BASE: Vaddr = Vaddr(0x4000_0000_0000);
 const PAGE: u64 = 4096;
-const HUGE: Order = Order::new(9);
 /// A library: 8 MiB of text.
 const NR_HUGE: u64 = 4;
 const LIBRARY_BYTES: u64 = NR_HUGE << 21;
+/// H.5.1: what a file that is open for write answers to `MADV_COLLAPSE`, to 7.1.
+const REFUSED: Result<(), CollapseError> =
+    Err(CollapseError { errno: Errno::Einval, refusal: Refusal::VmaCheck });
 
 struct World {
     memory: Memory,
@@ -29,7 +33,12 @@ struct World {
 
 impl World {
     fn new(writers: Writers, filesystem: &str) -> Self {
-        let rules = Rules { writers, ..Rules::example() };
+        let file = match writers {
+            Writers::DropCache => FileCollapse::Exec,
+            Writers::Keep => FileCollapse::LargeFolios,
+        };
+        let collapse = CollapseRules { file, ..CollapseRules::stock() };
+        let rules = Rules { writers, collapse, ..Rules::example() };
         let mut memory = Memory::new(rules, &Config::new(Arch::X86_64)).unwrap();
         let file = memory.add_file(LIBRARY_BYTES, filesystem);
         let (open, mm) = (memory.open(file), memory.new_space());
@@ -49,19 +58,11 @@ impl World {
         kind
     }
 
-    /// Puts a huge folio into the cache as collapse does (H.5 steps 4 and 6).
-    fn collapse(&mut self, block: u64) -> Result<(), OpenForWrite> {
-        let first = PageIndex(block << 9);
-        assert!(self.memory.cache().find(self.file, first).is_none(), "nothing is cached there");
-        let mapping = self.memory.cache().mapping(self.file);
-        if mapping.counts_thp(HUGE) {
-            mapping.gate.try_add_thp()?;
-        } else if mapping.gate.is_open_for_write() {
-            return Err(OpenForWrite);
-        }
-        self.memory.cache_mut().insert(self.file, first, HUGE, false).unwrap();
+    /// `MADV_COLLAPSE` of a block of 2 MiB.
+    fn collapse(&mut self, block: u64) -> Result<(), CollapseError> {
+        let collapsed = self.memory.madvise_collapse(self.mm, addr(block << 9), 2 << 20);
         self.check();
-        Ok(())
+        collapsed
     }
 
     fn with_huge_text(mut self) -> Self {
@@ -107,7 +108,7 @@ fn l16_an_open_for_write_drops_the_whole_cache_and_execution_refaults_in_base_pa
     assert_eq!(world.memory.counters().pgmajfault, before.pgmajfault + 1);
     assert!(world.memory.folios(world.file).all(|entry| entry.order == Order::ZERO));
     // Collapse cannot happen while the writer exists, and can afterwards.
-    assert_eq!(world.collapse(3), Err(OpenForWrite));
+    assert_eq!(world.collapse(3), REFUSED);
     assert_eq!(world.nr_thps(), 0);
     world.memory.close(writer);
     assert_eq!(world.collapse(3), Ok(()));
@@ -145,7 +146,7 @@ fn l17_filesystems_with_large_folios_keep_theirs_and_refuse_collapse_to_7_1() {
     let other = world.memory.add_file(LIBRARY_BYTES, "xfs");
     world.memory.open_for_write(other).unwrap();
     world.file = other;
-    assert_eq!(world.collapse(0), Err(OpenForWrite));
+    assert_eq!(world.collapse(0), REFUSED);
 }
 
 #[test]
@@ -199,10 +200,10 @@ fn h1_4_a_shared_mapping_with_stores_implies_a_writer() {
     world.memory.mprotect(world.mm, at, PAGE, Prot::READ_WRITE).unwrap();
     world.check();
     assert_eq!(world.nr_thps(), 0);
-    assert_eq!(world.collapse(0), Err(OpenForWrite));
+    assert_eq!(world.collapse(0), REFUSED);
     // The descriptor goes, the mapping holds the open file.
     world.memory.close(open);
-    assert_eq!(world.collapse(0), Err(OpenForWrite));
+    assert_eq!(world.collapse(0), REFUSED);
     world.memory.munmap(world.mm, at, PAGE).unwrap();
     world.check();
     assert_eq!(world.collapse(0), Ok(()));

@@ -88,6 +88,18 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
     add_writers(&mut numbers, outcome);
+    let collapse = &outcome.collapse;
+    for (metric, value, unit) in [
+        ("collapse_thp_collapse_alloc", collapse.thp_collapse_alloc, "folios"),
+        ("collapse_thp_collapse_alloc_failed", collapse.thp_collapse_alloc_failed, "folios"),
+        ("collapse_collapsed", collapse.collapsed, "folios"),
+        ("collapse_pages_collapsed", collapse.pages_collapsed, "folios"),
+    ] {
+        numbers.push(plain(metric, value, unit));
+    }
+    for (reason, &value) in &collapse.refused {
+        numbers.push(plain(format!("collapse_refused_{reason}"), value, "ranges"));
+    }
     numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
     numbers.push(plain("copied", outcome.copied_pages, "pages"));
     let strays = &outcome.strays;

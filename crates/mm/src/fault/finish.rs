@@ -51,7 +51,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.6.3: maps a folio of PMD order by one entry where everything allows it.
-    pub(super) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
+    pub(crate) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
         let pmd = self.rules.page.pmd_order();
         if entry.order != pmd {
             return false;

@@ -13,8 +13,8 @@
 //! Invariants (BEHAVIOUR.md L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order lies within the mapping's [`OrderRange`], or the gate counts the folio: it was
-//!   collapsed.
+//! - I3: an order lies within the mapping's [`OrderRange`], but for the [`Mapping::nr_collapsed`]
+//!   folios that collapse made.
 
 pub mod reserve;
 pub mod search;
@@ -42,6 +42,8 @@ pub struct Mapping {
     /// Whether it is the memory behind a shared anonymous mapping: filled with zeroes, in base
     /// pages (`shmem_enabled` = never), gone with its last mapping.
     pub is_anon_shared: bool,
+    /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
+    pub nr_collapsed: u64,
     /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and who has the file open for write.
@@ -59,6 +61,7 @@ impl Mapping {
             places_aligned: false,
             is_shmem: false,
             is_anon_shared: false,
+            nr_collapsed: 0,
             reservations: None,
             gate: Gate::new(),
         }
@@ -88,11 +91,24 @@ impl Mapping {
         self.orders.min.round_down(index)
     }
 
-    /// Whether the gate counts a folio of `order`: a huge one of a disk file on a filesystem without
-    /// large folios (H.3.1).
+    /// Whether a folio of `order` here is one of those that the gate keeps apart from writers:
+    /// larger than the filesystem makes, and of a disk (H.3.1).
     #[must_use]
-    pub fn counts_thp(&self, order: Order) -> bool {
-        order > Order::ZERO && !self.orders.is_large() && !self.is_shmem
+    pub fn is_gated(&self, order: Order) -> bool {
+        order > self.orders.max && !self.is_shmem
+    }
+
+    /// A folio of `order`, which the gate let in if it had to, was put here by collapse.
+    pub(crate) fn collapsed(&mut self, order: Order) {
+        self.nr_collapsed += u64::from(order > self.orders.max);
+    }
+
+    /// A folio of `order` is here no more.
+    pub(crate) fn forgot(&mut self, order: Order) {
+        self.nr_collapsed -= u64::from(order > self.orders.max);
+        if self.is_gated(order) {
+            self.gate.remove_thp();
+        }
     }
 
     /// Checks I1 .. I3 and the tree's own invariants; `order_of` gives a folio's index and order.
@@ -100,14 +116,22 @@ impl Mapping {
     /// # Errors
     /// Names the first folio that breaks an invariant.
     pub fn validate(&self) -> Result<(), Violation> {
+        let mut nr_larger = 0;
         for entry in self.tree.iter() {
             let (index, order) = (entry.index, entry.order);
             if !order.is_aligned(index.0) {
                 return Err(Violation::I1 { index, order });
             }
-            let is_legal = order >= self.orders.min && order <= self.orders.max;
-            if !is_legal && !self.counts_thp(order) {
+            nr_larger += u64::from(order > self.orders.max);
+            if order < self.orders.min || nr_larger > self.nr_collapsed {
                 return Err(Violation::I3 { index, order, range: self.orders });
+            }
+        }
+        let nr_thps = u64::from(self.gate.nr_thps());
+        let nr_gated = if self.is_shmem { 0 } else { nr_larger };
+        for (counted, found) in [(self.nr_collapsed, nr_larger), (nr_thps, nr_gated)] {
+            if counted != found {
+                return Err(Violation::Collapsed { counted, found });
             }
         }
         if let Some(Err(block)) = self.reservations.as_ref().map(Reservations::validate) {
@@ -139,6 +163,14 @@ pub enum Violation {
     Reservation {
         /// First block of the second one.
         block: u64,
+    },
+    /// A count of collapsed folios that are not there.
+    #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
+    Collapsed {
+        /// The count.
+        counted: u64,
+        /// Folios larger than the filesystem makes.
+        found: u64,
     },
     /// An order the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]

@@ -65,8 +65,9 @@ impl<R: Ram> Memory<R> {
             unreachable!("the page cache holds what it owns")
         };
         self.unmap_file_pages(file, entry);
-        self.cache.mapping_mut(file).tree.remove(index);
-        self.cache.uncount_thp(file, entry.order);
+        let mapping = self.cache.mapping_mut(file);
+        mapping.tree.remove(index);
+        mapping.forgot(entry.order);
         let whole = self.cache.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);

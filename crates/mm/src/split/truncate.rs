@@ -66,7 +66,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Folios that hold pages `[first, end)`.
-    fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
+    pub(crate) fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
         let tree = &self.cache.mapping(file).tree;
         let (mut entries, mut at) = (Vec::new(), first);
         while at < end
@@ -124,11 +124,14 @@ impl<R: Ram> Memory<R> {
         }
         let folio = self.cache.folios.get(entry.folio).clone();
         self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
-        let min = self.cache.mapping(gone.file).orders.min;
+        let orders = self.cache.mapping(gone.file).orders;
+        let min = orders.min;
         if folio.order <= min {
             return Partial::Split;
         }
         let cut = match self.rules.anon.truncate_split {
+            // A folio that collapse made has no parts of sizes its filesystem does not know.
+            TruncateSplit::NonUniform if !orders.is_large() => Cut::Uniform(min),
             TruncateSplit::Uniform => Cut::Uniform(min),
             TruncateSplit::NonUniform => {
                 // The first edge is cut at its first covered page, the second behind the last.

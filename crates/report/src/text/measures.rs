@@ -23,6 +23,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         tlb(rows),
         refusals(rows),
         writers(rows),
+        collapses(rows),
         zeroed(rows),
         cached(rows),
     ]
@@ -160,6 +161,21 @@ fn writers(rows: &[Outcome]) -> Section {
         count("runs refused: writer", |row| row.writers.open_for_write),
     ];
     Section::new("Opens for write", lines)
+}
+
+/// What collapse came to; nothing where nobody tried.
+fn collapses(rows: &[Outcome]) -> Section {
+    let reasons: BTreeSet<&str> =
+        rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
+    let refused = reasons.into_iter().map(|reason| {
+        let of = |row: &Outcome| row.collapse.refused.get(reason).copied().unwrap_or(0);
+        Line::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
+    });
+    let collapsed = [
+        Line::counts("by advice", each(rows, |row| row.collapse.collapsed)),
+        Line::counts("by khugepaged", each(rows, |row| row.collapse.pages_collapsed)),
+    ];
+    Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }
 
 /// In bytes: pages of different sizes do not compare.

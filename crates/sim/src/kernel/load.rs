@@ -107,7 +107,7 @@ fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
 /// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size
 /// included) are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 5] = ["readahead", "fault", "filesystems", "anon", "clear"];
+    const MERGED: [&str; 6] = ["readahead", "fault", "filesystems", "anon", "clear", "collapse"];
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new))

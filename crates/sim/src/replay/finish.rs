@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
 
 use super::cell::Cell;
-use super::outcome::{AnonSize, Faults, Outcome, Reads, Writers};
+use super::outcome::{AnonSize, Collapses, Faults, Outcome, Reads, Writers};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -32,11 +33,28 @@ impl Cell {
             anon_sizes: self.anon_sizes(),
             pmd_refused: refused.collect(),
             writers: self.writers(),
+            collapse: self.collapses(),
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
             strays: self.strays,
             is_replaced: self.is_replaced,
             folios: self.census,
+        }
+    }
+
+    fn collapses(&self) -> Collapses {
+        let (now, base) = (&self.memory.counters().collapse, &self.base.counters.collapse);
+        let refused = Refusal::ALL.into_iter().map(|refusal| {
+            let nr = refusal as usize;
+            (refusal.name(), now.refused[nr] - base.refused[nr])
+        });
+        Collapses {
+            thp_collapse_alloc: now.thp_collapse_alloc - base.thp_collapse_alloc,
+            thp_collapse_alloc_failed: now.thp_collapse_alloc_failed
+                - base.thp_collapse_alloc_failed,
+            collapsed: now.nr_advised - base.nr_advised,
+            pages_collapsed: now.pages_collapsed - base.pages_collapsed,
+            refused: refused.filter(|&(_, nr)| nr > 0).collect(),
         }
     }
 

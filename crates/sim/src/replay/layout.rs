@@ -24,6 +24,10 @@ impl Cell {
     pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
         let mm = self.memory.new_space();
         self.processes.push(Process::new(mm));
+        let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
+        if let Some(file) = meta.layout.iter().filter(is_program).find_map(|entry| entry.file) {
+            self.run(0, file);
+        }
         let mut images: [Option<Segment>; 2] = [None, None];
         for entry in &meta.layout {
             let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
@@ -50,9 +54,6 @@ impl Cell {
             };
             let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
             self.map_segment(0, segment, entry.prot, Sharing::Private)?;
-            if let (LayoutKind::Program, Some((file, _))) = (entry.kind, segment.file) {
-                self.run(0, file);
-            }
             if let Some(image) = image {
                 images[image] = Some(segment);
             }

@@ -79,6 +79,21 @@ pub struct Writers {
     pub dropped_bytes: u64,
 }
 
+/// Collapse, with the names of vmstat where it has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collapses {
+    /// Large folios allocated for it.
+    pub thp_collapse_alloc: u64,
+    /// Large folios that were not free.
+    pub thp_collapse_alloc_failed: u64,
+    /// Ranges that became one folio by advice.
+    pub collapsed: u64,
+    /// Ranges that khugepaged made one folio of.
+    pub pages_collapsed: u64,
+    /// Ranges that did not, by the reasons that occurred.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -119,6 +134,8 @@ pub struct Outcome {
     pub pmd_refused: BTreeMap<&'static str, u64>,
     /// Opens for write.
     pub writers: Writers,
+    /// Collapse by advice and by khugepaged.
+    pub collapse: Collapses,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
     /// Pages copied.

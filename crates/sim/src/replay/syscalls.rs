@@ -14,6 +14,8 @@ use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
 use super::place::{self, RECORDED_MASK, Segment};
 use super::program::ProcessNr;
 
+/// Number of `MADV_COLLAPSE`.
+const MADV_COLLAPSE: u64 = 25;
 /// Bytes of the longest mapping followed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
 
@@ -40,8 +42,8 @@ impl Cell {
             Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
                 self.file_event(process, event)?;
             }
-            // Collapse comes with khugepaged; a trace that has it is replayed without it.
-            Op::Collapse | Op::Exec | Op::Read | Op::Write => {}
+            Op::Collapse => self.collapse(process, event),
+            Op::Exec | Op::Read | Op::Write => {}
         }
         Ok(())
     }
@@ -259,6 +261,17 @@ impl Cell {
         Ok(())
     }
 
+    /// `MADV_COLLAPSE`: a program goes on whether it worked or not; the refusals are counted.
+    fn collapse(&mut self, process: ProcessNr, event: &Event) {
+        let mm = self.processes[process].mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.processes[process].segments.overlapping(event.addr, end) {
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                let _ = self.memory.madvise_collapse(mm, start, len_bytes);
+            }
+        }
+    }
+
     fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let advice = match event.aux {
             0 => Madvice::Normal,
@@ -269,6 +282,10 @@ impl Cell {
             14 => Madvice::Hugepage,
             15 => Madvice::Nohugepage,
             22 => Madvice::PopulateRead,
+            MADV_COLLAPSE => {
+                self.collapse(process, event);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         let mm = self.processes[process].mm;
