@@ -3,6 +3,7 @@
 use crate::collapse::CollapseCounters;
 use crate::split::Refusal;
 use crate::units::Order;
+use crate::writers::WriterCounters;
 
 /// Number of orders a folio can have (0 ..= 13).
 pub const NR_ORDERS: usize = 14;
@@ -76,6 +77,8 @@ pub struct Counters {
     pub nr_inserted: [u64; NR_ORDERS],
     /// PMD mappings that were possible by order and refused, by [`PmdRefusal`].
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
+    /// Opens for write and runs.
+    pub writers: WriterCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

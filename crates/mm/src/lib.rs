@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`pin`] [`io`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`writers`] [`pin`] [`io`]
 //! [`memory`] `access` [`view`]
 //! [`validate`].
 //!
@@ -64,3 +64,4 @@ pub mod validate;
 pub mod view;
 pub mod vma;
 mod writeback;
+pub mod writers;

@@ -47,6 +47,10 @@ pub struct OpenFile {
     pub state: RaState,
     /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
     pub is_random: bool,
+    /// Whether it is one of the file's writers ([`crate::writers`]).
+    pub is_writer: bool,
+    /// Descriptors; a mapping keeps the open file without one.
+    pub nr_descriptors: u32,
 }
 
 /// Why a memory manager cannot be made.
@@ -168,14 +172,20 @@ impl<R: Ram> Memory<R> {
         self.cache.add_mapping(mapping)
     }
 
-    /// Opens a file; its readahead window is the device's.
+    /// Opens a file for read; its readahead window is the device's.
     ///
     /// # Panics
     /// At the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
         let Ok(id) = u32::try_from(self.opens.len()) else { panic!("open ids exhausted") };
         let state = RaState::new(self.rules.ra_pages());
-        self.opens.push(OpenFile { mapping: file, state, is_random: false });
+        self.opens.push(OpenFile {
+            mapping: file,
+            state,
+            is_random: false,
+            is_writer: false,
+            nr_descriptors: 1,
+        });
         OpenId(id)
     }
 
@@ -193,6 +203,7 @@ impl<R: Ram> Memory<R> {
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
+            exe: None,
             is_scanned: false,
         })
     }

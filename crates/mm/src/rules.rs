@@ -54,6 +54,8 @@ pub struct Rules {
     pub anon: AnonRules,
     /// In which order new folios are zeroed.
     pub clear: ClearRules,
+    /// What an open for write does to huge folios.
+    pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
 }
@@ -363,6 +365,17 @@ pub enum Placement {
     LargeFilesAndAnon,
 }
 
+/// H.3.3: what an open for write does to a file with huge folios that its filesystem cannot write
+/// (`writers.rs`). Files of filesystems with large folios keep theirs under every rule (L.17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writers {
+    /// \[5.4 .. 7.1\] the file's whole page cache is unmapped and dropped.
+    DropCache,
+    /// \[7.2\] nothing: such filesystems get no huge folios (H.2.3).
+    Keep,
+}
+
 /// The orders a mapping's folios may have (A.8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderRange {
@@ -425,6 +438,7 @@ impl Rules {
             contpte: ContpteRule::OnArm64,
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
+            writers: Writers::DropCache,
             collapse: CollapseRules::stock(),
         }
     }

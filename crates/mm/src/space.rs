@@ -1,5 +1,6 @@
 //! One process's address space: its areas, its page table, its heap.
 
+use crate::folio::MappingId;
 use crate::pgtable::PageTable;
 use crate::units::Vpn;
 use crate::vma::VmaTree;
@@ -25,6 +26,8 @@ pub struct Space {
     pub has_pinned: bool,
     /// Whether it holds a reference to the huge zero folio (D.3.1).
     pub uses_huge_zero: bool,
+    /// The program it runs: nobody opens that for write (H.2.1).
+    pub exe: Option<MappingId>,
     /// Whether khugepaged looks at it (D.2.9).
     pub is_scanned: bool,
 }

@@ -20,6 +20,7 @@ impl<R: Ram> Memory<R> {
         for (start, end) in areas {
             self.unmap_pages(mm, start, end);
         }
+        self.allow_write(mm);
         let space = self.space_mut(mm);
         space.is_dead = true;
         space.uses_huge_zero = false;
@@ -41,6 +42,7 @@ impl<R: Ram> Memory<R> {
         self.free_tables(mm, start, end);
         for vma in removed {
             self.release_anon_shared(&vma);
+            self.release_area(&vma);
         }
     }
 

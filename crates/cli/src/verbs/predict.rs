@@ -13,6 +13,7 @@ use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo}
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
+use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::Reader;
 
@@ -70,6 +71,9 @@ pub(crate) struct PredictArgs {
     /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
+    /// Time of a reference on khugepaged's clock, in nanoseconds; 0 = it never runs
+    #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
+    reference_ns: u64,
     #[command(flatten)]
     form: FormArgs,
     /// File to write the result to [default: standard output]
@@ -183,6 +187,7 @@ impl PredictArgs {
             ram_bytes: self.memory,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
+            ns_per_reference: self.reference_ns,
             ..CellSpec::new(kernel.clone(), machine.clone())
         }
     }

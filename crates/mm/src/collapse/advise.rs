@@ -171,4 +171,3 @@ impl<R: Ram> Memory<R> {
         CollapseError { errno, refusal }
     }
 }
-

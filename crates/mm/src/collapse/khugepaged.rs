@@ -64,6 +64,12 @@ impl<R: Ram> Memory<R> {
         self.collapse.khugepaged.now_ns
     }
 
+    /// When it wakes next on its clock.
+    #[must_use]
+    pub const fn khugepaged_wakes_ns(&self) -> u64 {
+        self.collapse.khugepaged.wake_ns
+    }
+
     /// khugepaged looks at a process from now on.
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);

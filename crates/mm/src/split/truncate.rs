@@ -125,7 +125,8 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get(entry.folio).clone();
         self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
         let mapping = self.cache.mapping(gone.file);
-        let (min, knows_sizes) = (mapping.orders.min, mapping.orders.is_large() || mapping.is_shmem);
+        let (min, knows_sizes) =
+            (mapping.orders.min, mapping.orders.is_large() || mapping.is_shmem);
         if folio.order <= min {
             return Partial::Split;
         }

@@ -38,12 +38,11 @@ fn the_file_rule_of_each_kernel_h_1_3() {
         rules.collapse.file = rule;
         let prot = if is_exec { Prot::READ_EXEC } else { Prot::READ };
         let (mut world, file, _) = World::new(rules).with_file(filesystem, N, prot);
-        let gate = &world.memory.cache().mapping(file).gate;
         if is_written {
-            gate.open_for_write().unwrap();
+            world.memory.open_for_write(file).unwrap();
         }
         if is_running {
-            gate.deny_write().unwrap();
+            world.memory.run(world.mm, file).unwrap();
         }
         let case = format!("{rule:?} {filesystem} {is_exec} {is_written} {is_running}");
         let collapsed = world.collapse(0, N);
@@ -209,7 +208,7 @@ fn khugepaged_and_dirty_files_h_5_1() {
         world.read(0..N);
         world.memory.write_file(open, 0, b"x").unwrap();
         if has_writer {
-            world.memory.cache().mapping(file).gate.open_for_write().unwrap();
+            world.memory.open_for_write(file).unwrap();
         }
         let dirty = if is_new { Refusal::PageDirtyOrWriteback } else { Refusal::Fail };
         assert_eq!(world.scan(), [dirty]);

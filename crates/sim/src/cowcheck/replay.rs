@@ -184,12 +184,7 @@ impl Replay {
         Ok(())
     }
 
-    fn share(
-        &mut self,
-        mm: MmId,
-        range: Range,
-        (from, how): (u64, How),
-    ) -> Result<(), u32> {
+    fn share(&mut self, mm: MmId, range: Range, (from, how): (u64, How)) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
         let (at, len) = self.bytes(range);
         let prot = match how.rights {
@@ -222,11 +217,11 @@ impl Replay {
                 }
             }
             Op::Open => {
-                own.writer = Some(self.memory.open(own.file));
+                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
             }
             Op::Close => {
                 let writer = own.writer.take().ok_or(EINVAL)?;
-                let _ = writer;
+                self.memory.close(writer);
             }
             Op::Sync => self.memory.sync_file(own.file),
             _ => unreachable!("handled by step"),
