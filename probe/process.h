@@ -128,11 +128,11 @@ static s64 do_share(const struct command *c)
 }
 
 /* Pages that wait in a processor's lists are referred to by them, and a store to one is a copy. A
- * request to collapse empties the lists, also one for less than a folio. */
+ * request to collapse empties the lists. */
 static s64 do_free(const struct command *c)
 {
     s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
-    sys3(SYS_madvise, advised_area, (s64)page, MADV_COLLAPSE);
+    sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
     return done;
 }
 

@@ -309,8 +309,10 @@ pub enum EofGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finish {
-    /// \[..6.17\] one PTE.
+    /// \[6.1 .. 6.16\] one PTE.
     OnePte,
+    /// \[6.17\] of shared memory the whole folio, of other files one PTE.
+    WholeShmem,
     /// \[6.18+\] the whole folio where it fits.
     WholeFolio,
 }

@@ -23,6 +23,19 @@ fn recordings() -> Vec<Recording> {
     all
 }
 
+/// Up to 6.17 a process without any page near the block is refused the PMD entry of a file's block
+/// that it has just collapsed; the model gives it one (docs/differences.md, "no table of blocks").
+const WITHOUT_TABLE: [(u64, &[(u32, u32)]); 2] =
+    [(1011, &[(6, 12), (6, 16), (6, 17)]), (3013, &[(6, 12), (6, 16), (6, 17)])];
+
+fn is_known(recording: &Recording, verdict: &Verdict) -> bool {
+    let version = version(&recording.header.release);
+    let of_kernel = |(seed, kernels): &(u64, &[(u32, u32)])| {
+        *seed == verdict.seed && kernels.iter().any(|kernel| Some(*kernel) == version)
+    };
+    WITHOUT_TABLE.iter().any(of_kernel)
+}
+
 fn verdicts(recording: &Recording, kernel: &Kernel) -> Vec<Verdict> {
     let header = &recording.header;
     recording.runs.par_iter().map(|run| check(run, kernel, header).unwrap()).collect()
@@ -37,8 +50,17 @@ fn model_equals_the_recorded_kernels() {
         nr_programs += found.len();
         kernels.push(version(&recording.header.release));
         assert!(recording.runs.iter().all(|run| run.is_complete), "{}", recording.name);
-        let text = |verdict: &Verdict| format!("{}: {verdict}", recording.name);
-        different.extend(found.iter().filter(|verdict| !verdict.is_equal()).map(text));
+        let first = |verdict: &Verdict| {
+            let text = verdict.to_string();
+            text.lines().take(2).collect::<Vec<_>>().join("")
+        };
+        let text = |verdict: &Verdict| format!("{}: {}", recording.name, first(verdict));
+        for verdict in &found {
+            // What is known to differ must still do so.
+            if verdict.is_equal() == is_known(recording, verdict) {
+                different.push(text(verdict));
+            }
+        }
     }
     let shown = &different[..different.len().min(40)];
     assert!(different.is_empty(), "{} differ\n{}", different.len(), shown.join("\n"));

@@ -87,12 +87,12 @@ impl<R: Ram> Memory<R> {
         let pmd = self.rules.page.pmd_order();
         let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
         let short = self.rules.collapse.short_request;
-        if first >= last && short == ShortRequest::Done {
-            return Ok(());
-        }
         if !self.can_collapse(vma, Who::Advice) {
             self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
             return Err(Refusal::VmaCheck);
+        }
+        if first >= last && short == ShortRequest::Done {
+            return Ok(());
         }
         if first > last {
             return Err(Refusal::Fail);

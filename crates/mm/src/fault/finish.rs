@@ -41,7 +41,13 @@ impl<R: Ram> Memory<R> {
     /// B.6.4: the whole folio where it fits and nothing of it is mapped, else one PTE.
     fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
         let one = (fault.vpn, 1);
-        let is_large = self.rules.fault.finish == Finish::WholeFolio && entry.order.get() > 0;
+        let is_shmem = self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem;
+        let maps_whole = match self.rules.fault.finish {
+            Finish::OnePte => false,
+            Finish::WholeShmem => is_shmem,
+            Finish::WholeFolio => true,
+        };
+        let is_large = maps_whole && entry.order.get() > 0;
         if !is_large || !self.fits_area_and_table(fault, entry) {
             return one;
         }

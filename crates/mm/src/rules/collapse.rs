@@ -141,9 +141,9 @@ pub enum PrivateData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EmptyBlock {
-    /// \[6.1 .. 7.1\] the blocks after it are not tried.
+    /// \[6.1 .. 6.18\] the blocks after it are not tried.
     EndsWalk,
-    /// \[7.2\] they are.
+    /// \[6.19+\] they are.
     SteppedOver,
 }
 

@@ -26,6 +26,8 @@ use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
 const BASE: u64 = 0x4000_0000_0000;
+/// What the disk of a recording machine moves at once (the emulated NVMe controller's limit).
+const DISK_IO_BYTES: u64 = 512 << 10;
 /// Memory of the model: no program fills it.
 const RAM_BYTES: u64 = 4 << 30;
 /// What the kernel answers to an access that may not be, or to a move of what is not one area.
@@ -95,6 +97,7 @@ impl Replay {
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
+        rules.io_bytes = DISK_IO_BYTES;
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let ram = Bytes::new(rules.page, RAM_BYTES);
         let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch()) };
