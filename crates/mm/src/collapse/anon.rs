@@ -56,11 +56,7 @@ impl<R: Ram> Memory<R> {
         let id = injected.and_then(|()| {
             self.alloc_anon(target.order, effort, index).ok_or(Refusal::AllocHugePageFail)
         });
-        let counters = &mut self.cache.counters.collapse;
-        match id {
-            Ok(_) => counters.thp_collapse_alloc += 1,
-            Err(_) => counters.thp_collapse_alloc_failed += 1,
-        }
+        self.count_alloc(target.order, id.map(|_| ()));
         id
     }
 

@@ -89,11 +89,7 @@ impl<R: Ram> Memory<R> {
     /// H.5 steps 1 and 2.
     fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
         let pfn = self.step(Refusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
-        let counters = &mut self.cache.counters.collapse;
-        match pfn {
-            Ok(_) => counters.thp_collapse_alloc += 1,
-            Err(_) => counters.thp_collapse_alloc_failed += 1,
-        }
+        self.count_alloc(range.order, pfn.map(|_| ()));
         pfn
     }
 

@@ -49,9 +49,9 @@ use crate::vma::Vma;
 /// What happened to collapses, with the names of vmstat where it has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollapseCounters {
-    /// Folios allocated for a collapse.
+    /// Folios of the PMD size allocated for a collapse.
     pub thp_collapse_alloc: u64,
-    /// Folios that could not be allocated for one.
+    /// Folios of that size that could not be allocated.
     pub thp_collapse_alloc_failed: u64,
     /// `khugepaged/pages_collapsed`: folios that khugepaged made.
     pub pages_collapsed: u64,
@@ -129,6 +129,16 @@ impl<R: Ram> Memory<R> {
             (Ok(Done::Collapsed), Who::Khugepaged) => counters.pages_collapsed += 1,
             (Ok(Done::Collapsed), Who::Advice) => counters.nr_advised += 1,
             (Err(refusal), _) => counters.refused[refusal as usize] += 1,
+        }
+    }
+
+    /// Counts an allocation; vmstat knows those of the PMD size.
+    pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), Refusal>) {
+        let counters = &mut self.cache.counters.collapse;
+        match outcome {
+            _ if order != self.rules.page.pmd_order() => {}
+            Ok(()) => counters.thp_collapse_alloc += 1,
+            Err(_) => counters.thp_collapse_alloc_failed += 1,
         }
     }
 

@@ -94,11 +94,11 @@ impl Mapping {
         self.orders.min.round_down(index)
     }
 
-    /// Whether a folio of `order` here is one of those that the gate keeps apart from writers:
-    /// larger than the filesystem makes, and of a disk (H.3.1).
+    /// Whether a folio of `order` here is one of those that the gate keeps apart from writers: a
+    /// large one of a disk file whose filesystem makes none (H.3.1).
     #[must_use]
     pub fn is_gated(&self, order: Order) -> bool {
-        order > self.orders.max && !self.is_shmem
+        order > self.orders.max && !self.orders.is_large() && !self.is_shmem
     }
 
     /// A folio of `order`, which the gate let in if it had to, was put here by collapse.

@@ -166,7 +166,7 @@ struct LibraryArgs {
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     calls: u64,
     /// Fetches of the longest run
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 137)]
     run_max: u64,
     /// Percent of the calls that stay in the program
     #[arg(long, value_name = "PERCENT", default_value_t = 10)]
