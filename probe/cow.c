@@ -1,6 +1,6 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER]
  *
  * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
  * root: it reads page frame numbers. Nothing of the system's settings is changed here.
@@ -9,6 +9,14 @@
 
 static char *text;
 static int pids[NR_SLOTS];
+static const char *tmpfs, *disk;
+/* The program's own file, when it is on a disk. */
+static int own_on_disk;
+static u64 own_bytes, nr_cached;
+#define POSIX_FADV_DONTNEED 4
+static u64 nr_steps;
+/* A store of a step leaves a value of its own in each page. */
+#define VALUES_PER_STEP 8192UL
 #define TEXT_ROOM (64UL << 20)
 
 /* Events that change pages behind a program's back; a program that saw one proves nothing. */
@@ -75,6 +83,22 @@ static s64 tell(u64 slot, const struct command *c)
     return done;
 }
 
+/* Gives back the oldest pin. */
+static s64 unpin(void)
+{
+    static u8 bytes[1 << 16];
+    s64 n = sys3(SYS_read, pins[0], (s64)bytes, (s64)page);
+    return FAIL(n) ? n : 0;
+}
+
+static void sum_all(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        struct command c = { .op = OP_SUM, .nr = nr_pages, .to = (u64)now[slot] };
+        if (pids[slot]) { tell(slot, &c); }
+    }
+}
+
 static void start_first(void)
 {
     s64 pid = must(call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0), "cannot start", "a process");
@@ -88,6 +112,9 @@ static void end_program(void)
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
         if (pids[slot]) { end_process(slot); }
     }
+    while (!FAIL(unpin())) { }
+    if (own_fd >= 0) { sys1(SYS_close, own_fd); }
+    own_fd = -1;
     count_disturbances(1);
     put("end\n");
 }
@@ -106,7 +133,9 @@ static const char *next_word(const char *at, const char **word, u64 *len)
 static enum operation operation_of(const char *word, u64 len)
 {
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
-                                         "advise", "remap", "fork", "exit" };
+                                         "advise", "remap", "fork", "exit", "share", "collapse", "free",
+                                         "punch", "pin", "unpin", "load", "open",
+                                         "close", "put", "sync" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -130,8 +159,28 @@ static u64 parse(const char *line, struct command *c)
     }
     c->first = numbers[0];
     c->nr = numbers[1];
-    c->to = c->op == OP_FORK ? numbers[0] : numbers[2];
+    c->to = c->op == OP_FORK ? numbers[0]
+        : c->op == OP_WRITE || c->op == OP_PUT ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
     return slot;
+}
+
+/* `c NR`: pages of the program's file that are cached, where the step changed their number. */
+static void count_cached(void)
+{
+    static u8 vector[8192];
+    u64 nr = 0;
+    /* What is read ahead may still be on its way. */
+    sleep_us(2000);
+    s64 at = must(call6(SYS_mmap, 0, (s64)own_bytes, PROT_READ, MAP_SHARED, own_fd, 0),
+                  "cannot map", own_path);
+    must(sys3(SYS_mincore, at, (s64)own_bytes, (s64)vector), "mincore on", own_path);
+    sys2(SYS_munmap, at, (s64)own_bytes);
+    for (u64 i = 0; i < own_bytes / page; i++) { nr += vector[i] & 1; }
+    if (nr == nr_cached) { return; }
+    nr_cached = nr;
+    put("c ");
+    put_number(nr, 10);
+    put("\n");
 }
 
 static void step(const char *line)
@@ -145,7 +194,9 @@ static void step(const char *line)
     for (const char *at = line; *at && *at != '\n'; at++) { put_char(*at); }
     put("\n");
     s64 done = 0;
+    nr_steps++;
     if (c.op == OP_EXIT) { end_process(slot); }
+    else if (c.op == OP_UNPIN) { done = unpin(); }
     else { done = tell(slot, &c); }
     if (c.op == OP_FORK && !FAIL(done)) { open_pagemap(c.to, (int)done); }
     if (FAIL(done)) {
@@ -154,7 +205,43 @@ static void step(const char *line)
         put("\n");
     }
     read_state(pids);
+    sum_all();
     print_changes();
+    if (own_on_disk) { count_cached(); }
+}
+
+static int make_file_at(const char *dir)
+{
+    static char path[256];
+    if (!dir) { fatal("a folder is needed for", "a file of the program", 0); }
+    own_path = path_of(path, dir, "own");
+    return (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
+}
+
+/* `memfd=PAGES`, `tmpfs=PAGES`: a file of that many pages, none of them there. `disk=PAGES`: of zeroes
+ * on a disk, none cached, open for read alone. */
+static void make_own_file(const char *line)
+{
+    const char *at_memfd = within(line, "memfd="), *at_tmpfs = within(line, "tmpfs=");
+    const char *at_disk = within(line, "disk=");
+    own_on_disk = at_disk != 0;
+    if (at_memfd) {
+        own_fd = (int)must(sys2(SYS_memfd_create, (s64)"own", 0), "cannot make", "a memory file");
+    } else if (at_tmpfs || at_disk) { own_fd = make_file_at(at_tmpfs ? tmpfs : disk); }
+    else { return; }
+    u64 bytes = page * as_number(at_memfd ? at_memfd : at_tmpfs ? at_tmpfs : at_disk);
+    must(sys2(SYS_ftruncate, own_fd, (s64)bytes), "cannot size", "a file of the program");
+    if (!at_disk) { return; }
+    static u8 zeroes[1 << 16];
+    for (u64 done = 0; done < bytes; done += sizeof zeroes) {
+        must(sys4(SYS_pwrite, own_fd, (s64)zeroes, sizeof zeroes, (s64)done), "cannot fill", own_path);
+    }
+    sys1(SYS_fsync, own_fd);
+    sys4(SYS_fadvise, own_fd, 0, 0, POSIX_FADV_DONTNEED);
+    sys1(SYS_close, own_fd);
+    own_fd = (int)must(open_file(own_path, O_RDONLY), "cannot open", own_path);
+    own_bytes = bytes;
+    nr_cached = 0;
 }
 
 static void start_program(const char *line)
@@ -164,8 +251,20 @@ static void start_program(const char *line)
     while (*at && *at != '\n') { put_char(*at++); }
     put("\n");
     start_state(as_number(pages));
+    nr_steps = 0;
+    make_own_file(line);
     count_disturbances(0);
     start_first();
+}
+
+/* Whether the kernel tells which pages a PMD entry maps (6.7+). */
+static int shows_pmds(void)
+{
+    int fd = (int)must(open_file("/proc/self/pagemap", O_RDONLY), "cannot open", "pagemap");
+    u64 arg[12] = { sizeof arg, 0, 0, 0, 0, 0, 0, 0, 0, PAGE_IS_HUGE, 0, PAGE_IS_HUGE };
+    s64 done = sys3(SYS_ioctl, fd, PAGEMAP_SCAN, (s64)arg);
+    sys1(SYS_close, fd);
+    return done != -ENOTTY;
 }
 
 static void header(void)
@@ -176,6 +275,8 @@ static void header(void)
     put_number(page, 10);
     put(" arch=" ARCH " release=");
     put((char *)uname + 2 * 65);
+    if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
+    if (!shows_pmds()) { put(" pmds=unknown"); }
     put("\n");
 }
 
@@ -194,9 +295,10 @@ static void make_file(u64 bytes)
 static void keep_khugepaged_busy(void)
 {
     u64 bytes = page / 8 * page * 2;
-    s64 at = call6(SYS_mmap, 0, (s64)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
-    sys3(SYS_madvise, at, (s64)bytes, MADV_HUGEPAGE);
+    advised_area = (s64)anonymous(bytes);
+    sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE);
+    /* Without a page of its own it could not be collapsed. */
+    try_store((u64)advised_area + bytes - page, 1);
 }
 
 void start(s64 *stack) __attribute__((noreturn, used));
@@ -212,6 +314,8 @@ void start(s64 *stack)
     const char *value;
     for (s64 i = 2; i < argc; i++) {
         if (begins(argv[i], "cpu=", &value)) { cpu = as_number(value); }
+        else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
+        else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }

@@ -15,45 +15,65 @@
 #define MADV_HUGEPAGE 14
 #define MADV_NOHUGEPAGE 15
 #define MADV_DONTNEED 4
+#define MADV_FREE 8
+#define MADV_COLLAPSE 25
+#define PUNCH_HOLE_KEEP_SIZE 3
+#define O_NONBLOCK 04000
 #define MREMAP_MAYMOVE 1
 #define MREMAP_FIXED 2
 #define EFAULT 14
+#define EIO 5
+#define ENOTTY 25
 
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
-       SYS_kill = 62, SYS_pipe2 = 293, SYS_memfd_create = 319 };
+       SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319 };
 /* An access that faults for good goes on at `access_failed`: saved program counter of the signal
  * frame, in bytes from the start of its ucontext. */
 #define SAVED_PC 168
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: movb (%rdi), %al\n mov $1, %eax\n ret\n"
-        "try_store: movb %dil, (%rdi)\n mov $1, %eax\n ret\n"
+        "try_store: movl %esi, (%rdi)\n mov $1, %eax\n ret\n"
         "access_failed: xor %eax, %eax\n ret\n"
         "back_from_signal: mov $15, %eax\n syscall\n");
 #define SA_FLAGS 0x4000004UL
 #else
 enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
-       SYS_kill = 129, SYS_pipe2 = 59, SYS_memfd_create = 279 };
+       SYS_kill = 129, SYS_vmsplice = 75, SYS_pipe2 = 59, SYS_memfd_create = 279 };
 #define SAVED_PC 440
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"
-        "try_store: strb w0, [x0]\n mov w0, #1\n ret\n"
+        "try_store: str w1, [x0]\n mov w0, #1\n ret\n"
         "access_failed: mov w0, #0\n ret\n"
         "back_from_signal: mov x8, #139\n svc #0\n");
 #define SA_FLAGS 0x4UL
 #endif
 int try_load(u64 at);
-int try_store(u64 at);
+int try_store(u64 at, unsigned value);
 void access_failed(void);
 void back_from_signal(void);
 
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
-                 OP_FORK, OP_EXIT, OP_NONE };
-/* Pages are counted from BASE. `how` is a word of letters, `to` a page or a slot. */
+                 OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
+                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_NONE, OP_SUM };
+/* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
+
+/* One page of one process. `label` names the folio: 0 = nothing mapped. */
+struct seen { u64 pfn; unsigned label, value; unsigned short index; u8 order, flags; };
+#define NO_VALUE 0xffffffffU
 
 static u64 page = 4096;
 static int file_fd = -1;
+/* Room for large folios in which only the last page is touched. */
+static s64 advised_area;
+/* The program's own file: empty pages that its processes share. */
+static int own_fd = -1;
+static const char *own_path;
+/* The own file, open for write. */
+static int writer_fd = -1;
+/* References to pages wait in this pipe, the oldest first. */
+static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
 
 static int has_letter(const char *word, char letter)
@@ -96,13 +116,79 @@ static s64 do_map(const struct command *c)
     return advice < 0 ? 0 : sys3(SYS_madvise, at, (s64)(c->nr * page), advice);
 }
 
+/* Maps the program's own file from page `to`: `r` and `x` without the right to store. */
+static s64 do_share(const struct command *c)
+{
+    int protection = has_letter(c->how, 'x') ? PROT_READ | PROT_EXEC
+        : has_letter(c->how, 'r') ? PROT_READ : PROT_READ | PROT_WRITE;
+    s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page), protection,
+                   (has_letter(c->how, 'p') ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED_NOREPLACE,
+                   own_fd, (s64)(c->to * page));
+    return FAIL(at) ? at : 0;
+}
+
+/* Pages that wait in a processor's lists are referred to by them, and a store to one is a copy. A
+ * request to collapse empties the lists. */
+static s64 do_free(const struct command *c)
+{
+    s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
+    sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
+    return done;
+}
+
+/* Takes a reference to a page: a pipe holds it. */
+static s64 do_pin(const struct command *c)
+{
+    struct { u64 at, len; } piece = { BASE + c->first * page, page };
+    s64 n = sys4(SYS_vmsplice, pins[1], (s64)&piece, 1, 0);
+    return FAIL(n) ? n : 0;
+}
+
+/* Reads or stores pages of the program's own file by calls; a store leaves `to` and what follows. */
+static s64 do_calls(const struct command *c)
+{
+    static unsigned bytes[1 << 14];
+    for (u64 i = 0; i < c->nr; i++) {
+        s64 at = (s64)((c->first + i) * page);
+        bytes[0] = (unsigned)(c->to + i);
+        s64 n = c->op == OP_LOAD ? sys4(SYS_pread, own_fd, (s64)bytes, (s64)page, at)
+            : sys4(SYS_pwrite, writer_fd, (s64)bytes, sizeof *bytes, at);
+        if (n <= 0) { return FAIL(n) ? n : -EIO; }
+    }
+    return 0;
+}
+
+static s64 do_open(void)
+{
+    s64 fd = open_file(own_path, O_RDWR);
+    if (FAIL(fd)) { return fd; }
+    writer_fd = (int)fd;
+    return 0;
+}
+
 static s64 touch(const struct command *c)
 {
     for (u64 i = 0; i < c->nr; i++) {
         u64 at = BASE + (c->first + i) * page;
-        if (!(c->op == OP_WRITE ? try_store(at) : try_load(at))) { return -EFAULT; }
+        int done = c->op == OP_WRITE ? try_store(at, (unsigned)(c->to + i)) : try_load(at);
+        if (!done) { return -EFAULT; }
     }
     return 0;
+}
+
+/* The sum of what each mapped page holds, where it may be read. Nothing is faulted in. */
+static void sum_pages(struct seen *pages, u64 nr)
+{
+    for (u64 i = 0; i < nr; i++) {
+        u64 at = BASE + i * page;
+        unsigned sum = 0;
+        if (!pages[i].pfn) { continue; }
+        if (try_load(at)) {
+            const unsigned *word = (const unsigned *)at;
+            for (u64 k = 0; k < page / sizeof *word; k++) { sum += word[k]; }
+        } else { sum = NO_VALUE; }
+        pages[i].value = sum;
+    }
 }
 
 static s64 perform(const struct command *c)
@@ -123,6 +209,18 @@ static s64 perform(const struct command *c)
                           (s64)(BASE + c->to * page), 0);
         return FAIL(moved) ? moved : 0;
     }
+    case OP_SHARE: return do_share(c);
+    case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
+    case OP_FREE: return do_free(c);
+    case OP_PUNCH:
+        return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
+    case OP_PIN: return do_pin(c);
+    case OP_LOAD:
+    case OP_PUT: return do_calls(c);
+    case OP_OPEN: return do_open();
+    case OP_CLOSE: return sys1(SYS_close, writer_fd);
+    case OP_SYNC: return sys1(SYS_fsync, own_fd);
+    case OP_SUM: sum_pages((struct seen *)c->to, c->nr); return 0;
     default: return 0;
     }
 }
@@ -155,5 +253,6 @@ static void make_pipes(void)
         must(sys2(SYS_pipe2, (s64)pipes[slot].command, 0), "pipe for", "commands");
         must(sys2(SYS_pipe2, (s64)pipes[slot].reply, 0), "pipe for", "replies");
     }
+    must(sys2(SYS_pipe2, (s64)pins, O_NONBLOCK), "pipe for", "pins");
 }
 #endif

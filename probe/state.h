@@ -15,8 +15,6 @@
 #define PAGE_IS_HUGE (1UL << 6)
 #define TABLE (1UL << 17)
 
-/* One page of one process. `label` names the folio: 0 = nothing mapped. */
-struct seen { u64 pfn; unsigned label; unsigned short index; u8 order, flags; };
 enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8 };
 
 static struct seen (*now)[NR_PAGES_MAX], (*before)[NR_PAGES_MAX];
@@ -114,9 +112,9 @@ static void read_slot(u64 slot)
         if (!(entry & PM_PRESENT)) { continue; }
         s->pfn = entry & PM_PFN;
         s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
-        /* A page that stayed where it was is still the page it was. */
+        /* A page that stayed where it was is still the page it was; a large folio may be split. */
         const struct seen *b = &before[slot][i];
-        if (b->label && b->pfn == s->pfn) {
+        if (b->label && !b->order && b->pfn == s->pfn) {
             learn(s->pfn, b->label, b->index, b->order, b->flags & IS_ZERO);
         }
     }
@@ -148,14 +146,16 @@ static void read_state(const int *pids)
 static int same(const struct seen *a, const struct seen *b)
 {
     return a->label == b->label && a->index == b->index && a->flags == b->flags
-        && a->order == b->order;
+        && a->order == b->order && a->value == b->value;
 }
 
 /* Whether `b` goes on where `a` ends: the next page of the same folio in the same state. */
 static int follows(const struct seen *a, const struct seen *b)
 {
     u64 step = a->label && !(a->flags & IS_ZERO && !a->order);
-    return a->label == b->label && a->index + step == b->index && a->flags == b->flags;
+    unsigned next = a->value == NO_VALUE || !a->value ? a->value : a->value + 1;
+    return a->label == b->label && a->index + step == b->index && a->flags == b->flags
+        && b->value == next;
 }
 
 static void put_page(const struct seen *s)
@@ -176,6 +176,10 @@ static void put_page(const struct seen *s)
     if (s->flags & IS_EXCLUSIVE) { put("x"); }
     if (s->flags & IS_PMD) { put("H"); }
     if (s->flags & IS_FILE) { put("f"); }
+    if (s->value != NO_VALUE && !(s->flags & IS_ZERO)) {
+        put(" =");
+        put_number(s->value, 10);
+    }
 }
 
 /* `SLOT FIRST[+NR] STATE` for each run of pages that the step changed. */

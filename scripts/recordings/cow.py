@@ -24,7 +24,7 @@ THP = "/sys/kernel/mm/transparent_hugepage"
 def sizes_of(path):
     """Sizes in KiB that the programs of a file want."""
     first = path.read_text().partition("\n")[0]
-    sizes = first.rpartition("sizes=")[2]
+    sizes = first.rpartition("sizes=")[2].split()[0]
     return [] if sizes == "-" else sizes.split(",")
 
 

@@ -1,7 +1,9 @@
 //! What happened: exact counts, with the names of vmstat where it has one.
 
+use crate::collapse::CollapseCounters;
 use crate::split::Refusal;
 use crate::units::Order;
+use crate::writers::WriterCounters;
 
 /// Number of orders a folio can have (0 ..= 13).
 pub const NR_ORDERS: usize = 14;
@@ -51,6 +53,10 @@ pub struct Counters {
     pub sizes: [SizeCounters; NR_ORDERS],
     /// Splits that were refused, by [`crate::split::Refusal`].
     pub split_refused: [u64; Refusal::ALL.len()],
+    /// Collapse by khugepaged and by advice.
+    pub collapse: CollapseCounters,
+    /// Pages written back to files.
+    pub nr_written: u64,
     /// Times a fault dropped its lock for I/O and was repeated (B.2.5).
     pub nr_retry: u64,
     /// PTEs set for page-cache pages.
@@ -71,6 +77,8 @@ pub struct Counters {
     pub nr_inserted: [u64; NR_ORDERS],
     /// PMD mappings that were possible by order and refused, by [`PmdRefusal`].
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
+    /// Opens for write and runs.
+    pub writers: WriterCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

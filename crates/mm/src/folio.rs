@@ -74,6 +74,12 @@ pub struct Folio {
     pub is_partially_mapped: bool,
     /// Clean since `MADV_FREE`: its content may be thrown away.
     pub is_lazyfree: bool,
+    /// Its content is on the way to the disk.
+    pub is_under_writeback: bool,
+    /// Its filesystem keeps data with it that it does not release.
+    pub has_private: bool,
+    /// On no LRU list: just added, or isolated by somebody.
+    pub is_off_lru: bool,
     /// Place in the deferred-split queue; `None` = not queued.
     pub deferred: Option<NonZeroU64>,
     /// References, see the table of the module.
@@ -98,6 +104,9 @@ impl Folio {
             is_dirty: false,
             is_partially_mapped: false,
             is_lazyfree: false,
+            is_under_writeback: false,
+            has_private: false,
+            is_off_lru: false,
             deferred: None,
             refs: 0,
             pins: 0,
@@ -150,6 +159,12 @@ impl Folio {
     #[must_use]
     pub const fn is_anon(&self) -> bool {
         matches!(self.owner, Owner::Anon { .. })
+    }
+
+    /// Whether somebody besides mappings and page cache refers to it: a pin.
+    #[must_use]
+    pub fn has_extra_refs(&self) -> bool {
+        self.refs != self.maps() + self.cache_refs()
     }
 
     /// References of the page cache: one for each page.

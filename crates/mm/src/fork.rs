@@ -45,6 +45,10 @@ impl<R: Ram> Memory<R> {
         let vmas = self.space(parent).vmas.forked();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
         self.space_mut(child).vmas = vmas;
+        self.inherit_program(parent, child);
+        if self.space(parent).is_scanned {
+            self.khugepaged_enter(child);
+        }
         let copied = areas
             .iter()
             .filter(|vma| vma.has_anon() && vma.sharing == Sharing::Private)

@@ -87,7 +87,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The sync entry for a read call (A.3.2).
-    fn read_absent(&mut self, open: OpenId, (index, nr_pages): (u64, u64)) {
+    pub(crate) fn read_absent(&mut self, open: OpenId, (index, nr_pages): (u64, u64)) {
         let file = self.open_file(open).mapping;
         let mut state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();

@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` `annotate` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`writers`] [`pin`] [`io`]
+//! [`memory`] `access` `annotate` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -33,11 +34,14 @@
 mod access;
 mod annotate;
 pub mod buddy;
+pub mod collapse;
 pub mod counters;
 pub mod fault;
 pub mod folio;
 pub mod fork;
 mod frames;
+#[cfg(test)]
+mod interleave;
 pub mod io;
 mod lazyfree;
 pub mod map;
@@ -60,3 +64,5 @@ pub mod unmap;
 pub mod validate;
 pub mod view;
 pub mod vma;
+mod writeback;
+pub mod writers;

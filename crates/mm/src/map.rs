@@ -1,5 +1,6 @@
 //! mmap, mprotect, madvise and mremap: changes of areas.
 
+use crate::collapse::gate::TextBusy;
 use crate::fault::FaultError;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
@@ -107,6 +108,9 @@ pub enum MapError {
     /// Only private anonymous memory takes this advice (`EINVAL`).
     #[error("address {0:#x} is not private anonymous memory")]
     NotAnonymous(u64),
+    /// The file behind a shared mapping with stores cannot be written.
+    #[error(transparent)]
+    TextBusy(#[from] TextBusy),
     /// A mapping would move onto itself.
     #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
     Overlap {
@@ -149,7 +153,8 @@ impl<R: Ram> Memory<R> {
     /// Maps a file or anonymous memory; the address.
     ///
     /// # Errors
-    /// When the range is empty, unaligned, outside the address space, or no gap is large enough.
+    /// When the range is empty, unaligned, outside the address space, or no gap is large enough; or
+    /// stores would reach a file that a process runs.
     pub fn mmap(&mut self, mm: MmId, map: Map) -> Result<Vaddr, MapError> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
@@ -166,6 +171,7 @@ impl<R: Ram> Memory<R> {
             return Err(MapError::BadRange { addr, len_bytes: map.len_bytes });
         }
         self.check_offset(map.backing, nr_pages)?;
+        self.write_through_mapping(map.backing, map.sharing, map.prot)?;
         self.unmap_pages(mm, start, end);
         let Map { prot, sharing, mut backing, .. } = map;
         if backing == Backing::Anon && sharing == Sharing::Shared {
@@ -189,6 +195,7 @@ impl<R: Ram> Memory<R> {
             is_armed,
         };
         self.space_mut(mm).vmas.insert(vma);
+        self.khugepaged_enter_areas(mm, (start, end));
         Ok(start.vaddr(page))
     }
 
@@ -205,7 +212,8 @@ impl<R: Ram> Memory<R> {
     /// Changes the protection of a range.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space.
+    /// When the range is empty, unaligned or outside the address space, or stores would reach a
+    /// file that a process runs.
     pub fn mprotect(
         &mut self,
         mm: MmId,
@@ -214,6 +222,9 @@ impl<R: Ram> Memory<R> {
         prot: Prot,
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            self.write_through_mapping(vma.backing, vma.sharing, prot)?;
+        }
         self.change_areas(mm, (start, end), |vma| vma.protect(prot));
         let protection = match prot {
             Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
@@ -244,7 +255,10 @@ impl<R: Ram> Memory<R> {
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
         let range = (start, end);
         match advice {
-            Madvice::Hugepage => self.change_areas(mm, range, huge(HugeAdvice::Huge)),
+            Madvice::Hugepage => {
+                self.change_areas(mm, range, huge(HugeAdvice::Huge));
+                self.khugepaged_enter_areas(mm, range);
+            }
             Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),

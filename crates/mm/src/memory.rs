@@ -5,6 +5,7 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use crate::collapse;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
@@ -47,6 +48,10 @@ pub struct OpenFile {
     pub state: RaState,
     /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
     pub is_random: bool,
+    /// Whether it is one of the file's writers ([`crate::writers`]).
+    pub is_writer: bool,
+    /// Descriptors; a mapping keeps the open file without one.
+    pub nr_descriptors: u32,
 }
 
 /// Why a memory manager cannot be made.
@@ -98,6 +103,8 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
+    /// khugepaged, and what is made to fail.
+    pub(crate) collapse: collapse::State,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -135,6 +142,7 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
+            collapse: collapse::State::default(),
             opens,
             spaces,
             flushes,
@@ -154,20 +162,33 @@ impl<R: Ram> Memory<R> {
 
     /// The memory behind a shared anonymous mapping (`shmem_enabled` = never: base pages).
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
-        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
-        (mapping.is_shmem, mapping.is_anon_shared) = (true, true);
-        let file = self.cache.add_mapping(mapping);
+        let file = self.add_memory_file(size_bytes);
+        self.cache.mapping_mut(file).is_anon_shared = true;
         self.open(file)
     }
 
-    /// Opens a file; its readahead window is the device's.
+    /// Adds a file in memory (memfd, tmpfs) whose pages are all absent: each is zeroes until it is
+    /// stored to, and comes as a base page (`shmem_enabled` = never).
+    pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
+        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
+        (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
+        self.cache.add_mapping(mapping)
+    }
+
+    /// Opens a file for read; its readahead window is the device's.
     ///
     /// # Panics
     /// At the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
         let Ok(id) = u32::try_from(self.opens.len()) else { panic!("open ids exhausted") };
         let state = RaState::new(self.rules.ra_pages());
-        self.opens.push(OpenFile { mapping: file, state, is_random: false });
+        self.opens.push(OpenFile {
+            mapping: file,
+            state,
+            is_random: false,
+            is_writer: false,
+            nr_descriptors: 1,
+        });
         OpenId(id)
     }
 
@@ -185,6 +206,8 @@ impl<R: Ram> Memory<R> {
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
+            exe: None,
+            is_scanned: false,
         })
     }
 

@@ -72,7 +72,7 @@ impl<R: Ram> PageCache<R> {
     /// At the 2^32nd file.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
-        let stored_bytes = if mapping.is_anon_shared { 0 } else { mapping.size_bytes };
+        let stored_bytes = if mapping.is_zero_filled { 0 } else { mapping.size_bytes };
         self.ram.add_file(MappingId(id), stored_bytes);
         self.mappings.push(mapping);
         MappingId(id)
@@ -164,7 +164,7 @@ impl<R: Ram> PageCache<R> {
             unreachable!("the range was checked to be free")
         };
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
-        if !self.mapping(file).is_anon_shared {
+        if !self.mapping(file).is_zero_filled {
             self.counters.nr_read += order.nr_pages();
         }
         self.counters.count_inserted(order);
@@ -189,7 +189,9 @@ impl<R: Ram> PageCache<R> {
     /// # Panics
     /// When it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
-        self.mapping_mut(file).tree.remove(entry.index);
+        let mapping = self.mapping_mut(file);
+        mapping.tree.remove(entry.index);
+        mapping.forgot(entry.order);
         let folio = self.folios.get_mut(entry.folio);
         assert_eq!(folio.maps(), 0, "a mapped folio leaves the cache");
         let cache_refs = folio.cache_refs();

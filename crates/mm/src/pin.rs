@@ -44,6 +44,24 @@ impl<R: Ram> Memory<R> {
         Ok(Pin { pfn, folio })
     }
 
+    /// Refers to the page at `addr` without pinning it (`FOLL_GET`: a pipe that `vmsplice` fills).
+    /// It stays shared where it is; whoever needs all references of its folio sees one more.
+    ///
+    /// # Errors
+    /// What a touch that reads is refused with.
+    pub fn hold(&mut self, mm: MmId, addr: Vaddr) -> Result<Pin, FaultError> {
+        let vpn = addr.vpn(self.rules.page);
+        let leaf = self.touch(mm, addr, Access::Read)?.leaf;
+        let pfn = leaf.pfn_of(vpn);
+        let folio = self.cache.folios.of_pfn(pfn);
+        if let Some(id) = folio {
+            let folio = self.cache.folios.get_mut(id);
+            folio.pins += 1;
+            folio.refs += 1;
+        }
+        Ok(Pin { pfn, folio })
+    }
+
     /// Gives a pin back; the last reference frees the page.
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {

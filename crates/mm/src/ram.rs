@@ -42,6 +42,8 @@ pub trait Ram {
     fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
+    /// Writes `nr_pages` frames to a file.
+    fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
     /// A file of `size_bytes` appears in storage.
     fn add_file(&mut self, file: MappingId, size_bytes: u64);
     /// Bytes `from .. to` of a file are gone from storage: they read as zeroes.
@@ -112,6 +114,8 @@ impl Ram for Counted {
     fn read_in(&mut self, _pfn: Pfn, nr_pages: u64, _pages: FilePages) {
         self.nr_read += nr_pages;
     }
+
+    fn write_out(&mut self, _pfn: Pfn, _nr_pages: u64, _pages: FilePages) {}
 
     fn add_file(&mut self, _file: MappingId, _size_bytes: u64) {}
 

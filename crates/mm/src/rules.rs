@@ -10,6 +10,7 @@
 
 pub mod anon;
 pub mod clear;
+pub mod collapse;
 pub mod sizes;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
+use collapse::CollapseRules;
 use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
@@ -57,6 +59,10 @@ pub struct Rules {
     /// Per-size control of file folios (K.1.4); none in any kernel.
     #[serde(default)]
     pub sizes: FileSizes,
+    /// What an open for write does to huge folios.
+    pub writers: Writers,
+    /// khugepaged and `MADV_COLLAPSE`.
+    pub collapse: CollapseRules,
 }
 
 /// C.1: contpte folding.
@@ -335,8 +341,10 @@ pub enum EofGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finish {
-    /// \[..6.17\] one PTE.
+    /// \[6.1 .. 6.16\] one PTE.
     OnePte,
+    /// \[6.17\] of shared memory the whole folio, of other files one PTE.
+    WholeShmem,
     /// \[6.18+\] the whole folio where it fits.
     WholeFolio,
 }
@@ -389,6 +397,17 @@ pub enum Placement {
     LargeFiles,
     /// The same, and anonymous mappings whose length is a multiple of the PMD size.
     LargeFilesAndAnon,
+}
+
+/// H.3.3: what an open for write does to a file with huge folios that its filesystem cannot write
+/// (`writers.rs`). Files of filesystems with large folios keep theirs under every rule (L.17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writers {
+    /// \[5.4 .. 7.1\] the file's whole page cache is unmapped and dropped.
+    DropCache,
+    /// \[7.2\] nothing: such filesystems get no huge folios (H.2.3).
+    Keep,
 }
 
 /// The orders a mapping's folios may have (A.8.2).
@@ -456,6 +475,8 @@ impl Rules {
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
             sizes: FileSizes::default(),
+            writers: Writers::DropCache,
+            collapse: CollapseRules::stock(),
         }
     }
 

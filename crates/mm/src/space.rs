@@ -1,5 +1,6 @@
 //! One process's address space: its areas, its page table, its heap.
 
+use crate::folio::MappingId;
 use crate::pgtable::PageTable;
 use crate::units::Vpn;
 use crate::vma::VmaTree;
@@ -10,6 +11,10 @@ pub struct MmId(pub u32);
 
 /// The address space of a process.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about a process: independent of each other"
+)]
 pub struct Space {
     /// What is mapped where.
     pub vmas: VmaTree,
@@ -21,6 +26,10 @@ pub struct Space {
     pub has_pinned: bool,
     /// Whether it holds a reference to the huge zero folio (D.3.1).
     pub uses_huge_zero: bool,
+    /// The program it runs: nobody opens that for write (H.2.1).
+    pub exe: Option<MappingId>,
+    /// Whether khugepaged looks at it (D.2.9).
+    pub is_scanned: bool,
 }
 
 /// Translations of one address space that must leave the TLBs.

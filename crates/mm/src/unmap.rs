@@ -20,9 +20,11 @@ impl<R: Ram> Memory<R> {
         for (start, end) in areas {
             self.unmap_pages(mm, start, end);
         }
+        self.allow_write(mm);
         let space = self.space_mut(mm);
         space.is_dead = true;
         space.uses_huge_zero = false;
+        self.khugepaged_exit(mm);
     }
 
     /// Removes areas and pages of `[start, end)`.
@@ -40,6 +42,7 @@ impl<R: Ram> Memory<R> {
         self.free_tables(mm, start, end);
         for vma in removed {
             self.release_anon_shared(&vma);
+            self.release_area(&vma);
         }
     }
 
@@ -153,21 +156,22 @@ impl<R: Ram> Zap for Zapping<'_, R> {
         if part.flags.contains(PteFlags::SPECIAL) {
             return;
         }
-        match (part.kind, self.last) {
-            (LeafKind::Pmd, _) => {
-                if let Some(id) = self.cache.folios.of_pfn(part.pfn) {
-                    self.cache.remove_pmd(id, self.mm);
+        let id =
+            if part.kind == LeafKind::Pmd { self.cache.folios.of_pfn(part.pfn) } else { self.last };
+        let Some(id) = id else { unreachable!("I3: an entry maps a folio or is special") };
+        if part.flags.contains(PteFlags::DIRTY) {
+            // G.1.1: what an entry knew goes to the folio of a file.
+            let folio = self.cache.folios.get_mut(id);
+            folio.is_dirty |= !folio.is_anon();
+        }
+        match (part.kind, self.batching) {
+            (LeafKind::Pmd, _) => self.cache.remove_pmd(id, self.mm),
+            (_, Batching::Folio) => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
+            (_, Batching::PageByPage) => {
+                for by in 0..part.nr {
+                    self.cache.remove_ptes(id, self.mm, part.pfn.plus(by), 1);
                 }
             }
-            (_, Some(id)) => match self.batching {
-                Batching::Folio => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
-                Batching::PageByPage => {
-                    for by in 0..part.nr {
-                        self.cache.remove_ptes(id, self.mm, part.pfn.plus(by), 1);
-                    }
-                }
-            },
-            (_, None) => unreachable!("I3: a PTE maps a folio or is special"),
         }
     }
 }

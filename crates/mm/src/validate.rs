@@ -21,8 +21,10 @@
 //! - I12: owner tracking never says too much (L.6, F.4.2).
 //! - I13: the deferred-split queue holds what its folios say, every partially mapped one included,
 //!   and the counters of sizes count the folios there are (G.2).
+//! - I14: a file's gate counts its writers, the processes that run it and its huge folios (H.3).
 
 mod counts;
+mod writers;
 
 use crate::folio::{FolioId, MappingId, Owner};
 use crate::memory::Memory;
@@ -160,6 +162,18 @@ pub enum Violation {
         /// What the folios say.
         found: u64,
     },
+    /// A gate that disagrees with opens, processes or folios.
+    #[error("I14: {what} of file {file:?} is {counted}, should be {found}")]
+    I14 {
+        /// The file.
+        file: MappingId,
+        /// The count.
+        what: &'static str,
+        /// What it says.
+        counted: i64,
+        /// What opens, processes or folios say.
+        found: i64,
+    },
     /// Frames that name another folio than the one they are in.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
@@ -206,6 +220,7 @@ impl<R: Ram> Memory<R> {
         self.check_folios(&found)?;
         self.check_sizes()?;
         self.check_trees()?;
+        self.check_gates()?;
         self.check_opens()
     }
 
@@ -293,7 +308,10 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
-        let is_inside = part.vma.index_of(part.end) <= nr_file_pages;
+        // A block of shared memory is collapsed, and mapped, as a whole, also where the file ends
+        // inside it.
+        let is_inside =
+            self.cache.mapping(file).is_shmem || part.vma.index_of(part.end) <= nr_file_pages;
         let entry = self.cache.find(file, index);
         is_inside
             && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)

@@ -59,6 +59,7 @@ mod op {
     pub(super) const PWRITE: u32 = 13;
     pub(super) const TRUNCATE: u32 = 14;
     pub(super) const FADVISE: u32 = 15;
+    pub(super) const CLOSE: u32 = 18;
 }
 
 /// The program enters a system call.

@@ -46,6 +46,8 @@
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
 //! | `pmd_refused.REASON` | PMD mappings refused |
+//! | `writers.*` | opens for write, refusals, page caches dropped because of huge folios |
+//! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |

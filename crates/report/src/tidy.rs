@@ -87,6 +87,19 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     for (reason, &value) in &outcome.pmd_refused {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
+    add_writers(&mut numbers, outcome);
+    let collapse = &outcome.collapse;
+    for (metric, value, unit) in [
+        ("collapse_thp_collapse_alloc", collapse.thp_collapse_alloc, "folios"),
+        ("collapse_thp_collapse_alloc_failed", collapse.thp_collapse_alloc_failed, "folios"),
+        ("collapse_collapsed", collapse.collapsed, "folios"),
+        ("collapse_pages_collapsed", collapse.pages_collapsed, "folios"),
+    ] {
+        numbers.push(plain(metric, value, unit));
+    }
+    for (reason, &value) in &collapse.refused {
+        numbers.push(plain(format!("collapse_refused_{reason}"), value, "ranges"));
+    }
     numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
     numbers.push(plain("copied", outcome.copied_pages, "pages"));
     let strays = &outcome.strays;
@@ -179,6 +192,19 @@ fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
             let folio_bytes = Some(folio_bytes);
             numbers.push(Number { metric: metric.to_owned(), folio_bytes, value, unit: "folios" });
         }
+    }
+}
+
+fn add_writers(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let writers = &outcome.writers;
+    for (metric, value, unit) in [
+        ("writers_opens", writers.opens, "opens"),
+        ("writers_text_busy", writers.text_busy, "opens"),
+        ("writers_open_for_write", writers.open_for_write, "runs"),
+        ("writers_drops", writers.drops, "opens"),
+        ("writers_dropped", writers.dropped_bytes, "bytes"),
+    ] {
+        numbers.push(plain(metric, value, unit));
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, FolioCensus, SizeRow};
-use largefolio_sim::replay::outcome::{AnonSize, Faults, Reads, Strays};
+use largefolio_sim::replay::outcome::{AnonSize, Collapses, Faults, Reads, Strays, Writers};
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
@@ -63,6 +63,8 @@ fn before() -> Outcome {
         },
         anon_sizes: BTreeMap::new(),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
+        writers: Writers::default(),
+        collapse: Collapses::default(),
         zeroed_pages: 1_384,
         copied_pages: 369,
         strays: Strays::default(),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Verdict, arch_of, check, generate, kernel_of, read_all,
+    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of, read_all,
 };
 use largefolio_sim::kernel::{Kernel, version};
 use rayon::prelude::*;
@@ -24,8 +24,8 @@ fn recordings() -> Vec<Recording> {
 }
 
 fn verdicts(recording: &Recording, kernel: &Kernel) -> Vec<Verdict> {
-    let arch = arch_of(recording);
-    recording.runs.par_iter().map(|run| check(run, kernel, arch).unwrap()).collect()
+    let header = &recording.header;
+    recording.runs.par_iter().map(|run| check(run, kernel, header).unwrap()).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn damaged_recordings_do_no_harm() {
             Ok(recording) => {
                 nr_read += 1;
                 for run in &recording.runs {
-                    let _ = check(run, &kernel, arch_of(&recording)).unwrap();
+                    let _ = check(run, &kernel, &recording.header).unwrap();
                 }
             }
         }

@@ -20,6 +20,10 @@
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
 //! | collapse | address | bytes | 0 | 0 | 0 | - |
+//! | close | 0 | 0 | descriptor | 0 | 0 | - |
+//!
+//! Traces from before `close` was recorded have none: a descriptor is closed there when it is
+//! opened again, or its process ends.
 
 /// What a row describes. The numbers are the file format (schema version 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,11 +48,12 @@ pub enum Op {
     Fadvise = 15,
     DropCaches = 16,
     Collapse = 17,
+    Close = 18,
 }
 
 impl Op {
     /// Every op, in the order of its number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Exec,
         Self::Read,
         Self::Write,
@@ -67,6 +72,7 @@ impl Op {
         Self::Fadvise,
         Self::DropCaches,
         Self::Collapse,
+        Self::Close,
     ];
 
     /// The op with this number, `None` for a number no op has.
@@ -97,6 +103,7 @@ impl Op {
             Self::Fadvise => "fadvise",
             Self::DropCaches => "drop_caches",
             Self::Collapse => "collapse",
+            Self::Close => "close",
         }
     }
 
@@ -153,6 +160,12 @@ impl Event {
 
 /// Numbers of the Linux x86-64 ABI that the rows of a trace hold.
 pub mod abi {
+    /// The bits of `O_*` that say what an open file is used for: 0 to read.
+    pub const O_ACCMODE: u32 = 3;
+    /// Open for write.
+    pub const O_WRONLY: u32 = 1;
+    /// Open for read and write.
+    pub const O_RDWR: u32 = 2;
     /// Loads are allowed.
     pub const PROT_READ: u32 = 1;
     /// Stores are allowed.

@@ -7,6 +7,7 @@
 //!   number a page).
 //! - I3: options are checked before the first event; what they ask for cannot overflow.
 
+mod library;
 mod mix;
 mod reads;
 mod ret_stubs;
@@ -21,6 +22,7 @@ use crate::file::{Summary, TraceError, Writer};
 use crate::meta::{FileInfo, Meta};
 use crate::validate::REFERENCE_PAGE_BYTES;
 
+pub use library::{Library, LinkedFor};
 pub use mix::ZipfMix;
 pub use reads::{RandomReads, ReadWay, SequentialReads};
 pub use ret_stubs::{Advice, RetStubs, SweepOrder};

@@ -85,7 +85,7 @@ impl Event {
                 self.validate_has_file().and_then(|()| fits(self.pos, self.len))
             }
             Op::Open | Op::Truncate => self.validate_has_file(),
-            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches => Ok(()),
+            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches | Op::Close => Ok(()),
         }
     }
 

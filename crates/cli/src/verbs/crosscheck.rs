@@ -39,6 +39,7 @@ Examples:
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
   sudo folio crosscheck cow --programs 2000            fork and copy-on-write
+  sudo folio crosscheck collapse --programs 2000       MADV_COLLAPSE
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error."
 )]
@@ -60,6 +61,7 @@ pub(crate) struct CrosscheckArgs {
 enum CrosscheckVerb {
     Program(program::ProgramArgs),
     Cow(cow::CowArgs),
+    Collapse(cow::CollapseArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -90,6 +92,7 @@ impl CrosscheckArgs {
             }
             Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),
+            Some(CrosscheckVerb::Collapse(args)) => args.run(&command_line, console),
             Some(CrosscheckVerb::Record(args)) => args.plan(&command_line)?.run(),
             Some(CrosscheckVerb::Replay(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Workloads(args)) => args.run(console),

@@ -13,6 +13,7 @@ use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo}
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
+use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
 use largefolio_trace::{Meta, Reader};
 
@@ -78,6 +79,9 @@ pub(crate) struct PredictArgs {
     /// over the kernel's own rules; once for each
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
+    /// Time of a reference on khugepaged's clock, in nanoseconds; 0 = it never runs
+    #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
+    reference_ns: u64,
     #[command(flatten)]
     form: FormArgs,
     /// File to write the result to [default: standard output]
@@ -198,6 +202,7 @@ impl PredictArgs {
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
+            ns_per_reference: self.reference_ns,
             ..CellSpec::new(kernel.clone(), machine.clone())
         }
     }

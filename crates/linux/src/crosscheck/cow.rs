@@ -1,4 +1,4 @@
-//! `folio crosscheck cow`: programs of a few processes on the running kernel.
+//! `folio crosscheck cow` and `collapse`: programs of a few processes on the running kernel.
 //!
 //! Owns the folio sizes that programs want enabled, khugepaged's sleep, and the run of
 //! `probe/cow.c`. Does not know the programs: text goes in, text comes out.
@@ -60,7 +60,11 @@ impl CowRecorder {
         let _sizes = thp::enable_only(sizes_kib)?;
         let path = self.place.path().join("programs");
         fs::write(&path, programs).map_err(CrosscheckError::file(&path))?;
-        let words = [path.display().to_string(), format!("cpu={}", first_cpu()?)];
+        let words = [
+            path.display().to_string(),
+            format!("cpu={}", first_cpu()?),
+            format!("dir={}", self.place.path().display()),
+        ];
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
             Ended::Recorded(text) => Ok(text),
             Ended::Refused(said) => {

@@ -56,6 +56,11 @@ impl<R: Ram> Memory<R> {
             self.reuse(fault, id, pfn);
             return Ok(Outcome::Minor);
         }
+        if leaf.kind == LeafKind::Pmd && is_file && self.is_behind_end(fault) {
+            // A collapsed block of shared memory reaches past the end; its pages fault again.
+            self.split_pmd(fault.mm, fault.vpn);
+            return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
+        }
         let own = self.own_copy(fault, holder.map(|_| pfn))?;
         self.flush(fault.mm, fault.vpn, 1);
         if leaf.kind == LeafKind::Pmd && is_file {
@@ -71,6 +76,11 @@ impl<R: Ram> Memory<R> {
             self.cache.counters.nr_cow += 1;
         }
         Ok(Outcome::Minor)
+    }
+
+    fn is_behind_end(&self, fault: &Fault) -> bool {
+        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
+        fault.index() >= mapping.nr_file_pages(self.rules.page)
     }
 
     /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).

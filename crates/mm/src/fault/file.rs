@@ -37,7 +37,7 @@ impl<R: Ram> Memory<R> {
             return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
         }
         self.cache.observe(Observed::Handler { mapping: file, index });
-        if self.cache.mapping(file).is_anon_shared {
+        if self.cache.mapping(file).is_zero_filled {
             return self.find_or_zero(fault, file);
         }
         let Some(entry) = self.cache.find(file, index) else {
@@ -70,7 +70,7 @@ impl<R: Ram> Memory<R> {
         Ok(Found::Cached(entry))
     }
 
-    /// Shared anonymous memory: an absent page is a zeroed one, without readahead.
+    /// Memory without storage: an absent page is a zeroed one, without readahead.
     fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Found, FaultError> {
         let index = PageIndex(fault.index());
         if self.cache.find(file, index).is_none() {

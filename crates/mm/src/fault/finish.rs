@@ -8,7 +8,7 @@ use crate::pgtable::{Batch, PteFlags};
 use crate::ram::Ram;
 use crate::rules::{EofGuard, Finish, NohugepagePmd};
 use crate::units::{PageIndex, Vpn};
-use crate::vma::HugeAdvice;
+use crate::vma::{HugeAdvice, Prot};
 
 impl<R: Ram> Memory<R> {
     /// Maps the faulting page: by a PMD entry, the whole folio, or one PTE.
@@ -41,7 +41,13 @@ impl<R: Ram> Memory<R> {
     /// B.6.4: the whole folio where it fits and nothing of it is mapped, else one PTE.
     fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
         let one = (fault.vpn, 1);
-        let is_large = self.rules.fault.finish == Finish::WholeFolio && entry.order.get() > 0;
+        let is_shmem = self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem;
+        let maps_whole = match self.rules.fault.finish {
+            Finish::OnePte => false,
+            Finish::WholeShmem => is_shmem,
+            Finish::WholeFolio => true,
+        };
+        let is_large = maps_whole && entry.order.get() > 0;
         if !is_large || !self.fits_area_and_table(fault, entry) {
             return one;
         }
@@ -51,7 +57,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.6.3: maps a folio of PMD order by one entry where everything allows it.
-    pub(super) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
+    pub(crate) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
         let pmd = self.rules.page.pmd_order();
         if entry.order != pmd {
             return false;
@@ -63,6 +69,10 @@ impl<R: Ram> Memory<R> {
         let first = Vpn(pmd.round_down(fault.vpn.0));
         let pfn = self.cache.folios.get(entry.folio).pfn;
         let mut flags = PteFlags::YOUNG;
+        if fault.vma.prot == Prot::NONE {
+            // No fault comes here, but `MADV_COLLAPSE` does.
+            flags |= PteFlags::NO_ACCESS;
+        }
         if fault.access == Access::Write {
             flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
             self.cache.folios.get_mut(entry.folio).is_dirty = true;

@@ -33,6 +33,7 @@ impl<R: Ram> Memory<R> {
     /// D.3.1 .. D.3.3: one PMD entry; `false` = fall back to PTEs.
     pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
         let pmd = self.rules.page.pmd_order();
+        self.khugepaged_enter(fault.mm);
         if fault.access != Access::Write && self.rules.anon.use_zero_page {
             return self.map_huge_zero(fault);
         }

@@ -261,6 +261,10 @@ impl<R: Ram> Memory<R> {
             self.cache.counters.nr_around += 1;
             return Ok(Step::Mapped);
         }
+        if fault.is_private_write() {
+            // Before the page is looked up: a store behind the end of the file leaves it too.
+            self.mark_anon(fault.mm, fault.vpn);
+        }
         let entry = match self.find_or_read(fault)? {
             file::Found::Cached(entry) => entry,
             file::Found::Retry(cause) => return Ok(Step::Retry(cause)),

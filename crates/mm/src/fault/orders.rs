@@ -71,7 +71,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// An anonymous folio with whatever its pages held; reclaims first where the effort allows.
-    pub(super) fn alloc_anon(
+    pub(crate) fn alloc_anon(
         &mut self,
         order: Order,
         effort: Effort,

@@ -13,13 +13,15 @@
 //! Invariants (BEHAVIOUR.md L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order lies within the mapping's [`OrderRange`].
+//! - I3: an order lies within the mapping's [`OrderRange`], but for the [`Mapping::nr_collapsed`]
+//!   folios that collapse made.
 //! - I4: a control names no exec order that the mapping has not.
 
 pub mod reserve;
 pub mod search;
 pub mod tree;
 
+use crate::collapse::gate::Gate;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
 use crate::units::{Order, PageIndex, PageSize};
@@ -41,11 +43,17 @@ pub struct Mapping {
     pub places_aligned: bool,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
-    /// Whether it is the memory behind a shared anonymous mapping: filled with zeroes, in base
-    /// pages (`shmem_enabled` = never), gone with its last mapping.
+    /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
     pub is_anon_shared: bool,
+    /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
+    /// a base page (`shmem_enabled` = never).
+    pub is_zero_filled: bool,
+    /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
+    pub nr_collapsed: u64,
     /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
+    /// Huge folios of a mapping without large folios, and who has the file open for write.
+    pub gate: Gate,
 }
 
 impl Mapping {
@@ -60,7 +68,10 @@ impl Mapping {
             places_aligned: false,
             is_shmem: false,
             is_anon_shared: false,
+            is_zero_filled: false,
+            nr_collapsed: 0,
             reservations: None,
+            gate: Gate::new(),
         }
     }
 
@@ -88,23 +99,51 @@ impl Mapping {
         self.orders.min.round_down(index)
     }
 
+    /// Whether a folio of `order` here is one of those that the gate keeps apart from writers: a
+    /// large one of a disk file whose filesystem makes none (H.3.1).
+    #[must_use]
+    pub fn is_gated(&self, order: Order) -> bool {
+        order > self.orders.max && !self.orders.is_large() && !self.is_shmem
+    }
+
+    /// A folio of `order`, which the gate let in if it had to, was put here by collapse.
+    pub(crate) fn collapsed(&mut self, order: Order) {
+        self.nr_collapsed += u64::from(order > self.orders.max);
+    }
+
+    /// A folio of `order` is here no more.
+    pub(crate) fn forgot(&mut self, order: Order) {
+        self.nr_collapsed -= u64::from(order > self.orders.max);
+        if self.is_gated(order) {
+            self.gate.remove_thp();
+        }
+    }
+
     /// Checks I1 .. I3 and the tree's own invariants; `order_of` gives a folio's index and order.
     ///
     /// # Errors
     /// Names the first folio that breaks an invariant.
     pub fn validate(&self) -> Result<(), Violation> {
+        let mut nr_larger = 0;
         for entry in self.tree.iter() {
             let (index, order) = (entry.index, entry.order);
             if !order.is_aligned(index.0) {
                 return Err(Violation::I1 { index, order });
             }
-            let is_legal = order >= self.orders.min && order <= self.orders.max;
-            if !is_legal {
+            nr_larger += u64::from(order > self.orders.max);
+            if order < self.orders.min || nr_larger > self.nr_collapsed {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }
         if let Some(exec) = self.control.exec.filter(|&exec| exec > self.orders.max) {
             return Err(Violation::I4 { exec, range: self.orders });
+        }
+        let nr_thps = u64::from(self.gate.nr_thps());
+        let nr_gated = if self.is_shmem { 0 } else { nr_larger };
+        for (counted, found) in [(self.nr_collapsed, nr_larger), (nr_thps, nr_gated)] {
+            if counted != found {
+                return Err(Violation::Collapsed { counted, found });
+            }
         }
         if let Some(Err(block)) = self.reservations.as_ref().map(Reservations::validate) {
             return Err(Violation::Reservation { block });
@@ -143,6 +182,14 @@ pub enum Violation {
     Reservation {
         /// First block of the second one.
         block: u64,
+    },
+    /// A count of collapsed folios that are not there.
+    #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
+    Collapsed {
+        /// The count.
+        counted: u64,
+        /// Folios larger than the filesystem makes.
+        found: u64,
     },
     /// An order the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]

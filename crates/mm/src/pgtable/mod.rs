@@ -51,7 +51,7 @@ mod tests;
 pub use change::{Cleared, Protection, Zap};
 pub use copy::{Copied, CopiedPmd, Copier};
 pub use leaf::{AccessBits, Leaf, LeafKind};
-pub use pmd::PmdState;
+pub use pmd::{DetachedTable, PmdState};
 pub use pte::{FolioSpan, Pte, PteFlags};
 pub use validate::Violation;
 pub use walk::{Batch, Leaves};

@@ -21,6 +21,14 @@ pub enum PmdState {
     Leaf,
 }
 
+/// A PTE table out of its slot.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a table that is not put back loses its pages"]
+pub struct DetachedTable {
+    id: u32,
+    slot_nr: u64,
+}
+
 impl PageTable {
     /// State of the PMD slot of `vpn`.
     #[must_use]
@@ -68,6 +76,38 @@ impl PageTable {
         self.directory.set(self.slot_nr(vpn), Slot::Empty);
         self.stats.nr_pmd_leaves -= 1;
         Some(leaf)
+    }
+
+    /// Takes the PTE table of `vpn` out of its slot, which is empty then: nobody can use its entries
+    /// until it is put back. `None` when there is no table.
+    pub fn detach_table(&mut self, vpn: Vpn) -> Option<DetachedTable> {
+        let Slot::Table(id) = self.slot(vpn) else { return None };
+        self.directory.set(self.slot_nr(vpn), Slot::Empty);
+        Some(DetachedTable { id, slot_nr: self.slot_nr(vpn) })
+    }
+
+    /// The PTEs of a detached table.
+    #[must_use]
+    pub fn detached_ptes(&self, table: &DetachedTable) -> &[Pte] {
+        self.tables.ptes(table.id)
+    }
+
+    /// Puts a table back.
+    ///
+    /// # Panics
+    /// When its slot was used in the meantime.
+    #[expect(clippy::needless_pass_by_value, reason = "a table is put back once")]
+    pub fn attach_table(&mut self, table: DetachedTable) {
+        let slot = self.directory.get(table.slot_nr);
+        assert_eq!(slot, Slot::Empty, "the slot of a detached table is in use");
+        self.directory.set(table.slot_nr, Slot::Table(table.id));
+    }
+
+    /// The PTEs of the table of `vpn`; `None` when its slot holds no table.
+    #[must_use]
+    pub fn table_ptes(&self, vpn: Vpn) -> Option<&[Pte]> {
+        let Slot::Table(id) = self.slot(vpn) else { return None };
+        Some(self.tables.ptes(id))
     }
 
     /// Frees the PTE tables without a present PTE whose whole span lies in the `nr` pages from

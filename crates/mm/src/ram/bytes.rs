@@ -30,6 +30,8 @@ struct Stored {
     size_bytes: u64,
     /// Ranges that were punched or truncated away.
     holes: Vec<(u64, u64)>,
+    /// Pages that were written back, by their first byte; holes do not reach into them.
+    written: BTreeMap<u64, Vec<u8>>,
 }
 
 /// The byte that storage holds at `pos` of a file: never 0, so that a byte that should have been
@@ -137,14 +139,33 @@ impl Ram for Bytes {
                 target[(from - first) as usize..(to - first) as usize].fill(0);
             }
         }
+        for (pos, bytes) in stored.written.range(first..end) {
+            let at = (pos - first) as usize;
+            target[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
+        for by in 0..nr_pages {
+            let bytes = self.frame(pfn.plus(by)).to_vec();
+            let pos = (pages.index.0 + by) << self.page.shift();
+            self.files.entry(pages.file).or_default().written.insert(pos, bytes);
+        }
     }
 
     fn add_file(&mut self, file: MappingId, size_bytes: u64) {
-        self.files.insert(file, Stored { size_bytes, holes: Vec::new() });
+        self.files.insert(file, Stored { size_bytes, ..Stored::default() });
     }
 
     fn punch(&mut self, file: MappingId, from: u64, to: u64) {
+        let page_bytes = self.page.bytes();
         let Some(stored) = self.files.get_mut(&file) else { return };
+        for (pos, bytes) in stored.written.range_mut(from.saturating_sub(page_bytes)..to) {
+            let (from, to) = (from.max(*pos), to.min(pos + page_bytes));
+            if from < to {
+                bytes[(from - pos) as usize..(to - pos) as usize].fill(0);
+            }
+        }
         // A file that is cut at its end does not get a hole each time.
         if to >= stored.size_bytes {
             stored.size_bytes = stored.size_bytes.min(from);

@@ -75,8 +75,11 @@ impl<R: Ram> Memory<R> {
         let zero = self.zero_pfn;
         for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
             let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
-            let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
             let table = &mut self.space_mut(site.mm).table;
+            // The area may forbid every access.
+            let kept = table.leaf(vpn).is_some_and(|l| l.flags.contains(PteFlags::NO_ACCESS));
+            let access = if kept { PteFlags::NO_ACCESS } else { PteFlags::NONE };
+            let flags = PteFlags::YOUNG | PteFlags::SPECIAL | access;
             table.replace_pte(vpn, zero, flags, FolioSpan::single(zero));
         }
     }

@@ -65,10 +65,18 @@ impl<R: Ram> Memory<R> {
             unreachable!("the page cache holds what it owns")
         };
         self.unmap_file_pages(file, entry);
-        self.cache.mapping_mut(file).tree.remove(index);
+        let mapping = self.cache.mapping_mut(file);
+        let nr_file_pages = mapping.nr_file_pages(self.rules.page);
+        mapping.tree.remove(index);
+        mapping.forgot(entry.order);
         let whole = self.cache.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
+            if index.0 >= nr_file_pages {
+                // Behind the end of the file (G.4.1).
+                self.cache.buddy.free(whole.pfn.plus(by), order);
+                continue;
+            }
             let mut folio =
                 Folio::new(whole.pfn.plus(by), order, Owner::File { mapping: file, index });
             folio.is_marked = whole.is_marked && by == 0;
@@ -77,7 +85,9 @@ impl<R: Ram> Memory<R> {
             folio.is_dirty = whole.is_dirty;
             folio.refs = order.nr_pages();
             let id = self.cache.folios.insert(folio);
-            let Ok(()) = self.cache.mapping_mut(file).tree.insert(index, order, id) else {
+            let mapping = self.cache.mapping_mut(file);
+            mapping.collapsed(order);
+            let Ok(()) = mapping.tree.insert(index, order, id) else {
                 unreachable!("the place of the whole folio is free")
             };
         }

@@ -118,7 +118,6 @@ impl<R: Ram> Memory<R> {
                 }
             }
         };
-        let has_extra = folio.refs != folio.maps() + folio.cache_refs();
-        by_owner.or(has_extra.then_some(Refusal::ExtraReference))
+        by_owner.or(folio.has_extra_refs().then_some(Refusal::ExtraReference))
     }
 }

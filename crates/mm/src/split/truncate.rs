@@ -66,7 +66,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Folios that hold pages `[first, end)`.
-    fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
+    pub(crate) fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
         let tree = &self.cache.mapping(file).tree;
         let (mut entries, mut at) = (Vec::new(), first);
         while at < end
@@ -124,11 +124,15 @@ impl<R: Ram> Memory<R> {
         }
         let folio = self.cache.folios.get(entry.folio).clone();
         self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
-        let min = self.cache.mapping(gone.file).orders.min;
+        let mapping = self.cache.mapping(gone.file);
+        let (min, knows_sizes) =
+            (mapping.orders.min, mapping.orders.is_large() || mapping.is_shmem);
         if folio.order <= min {
             return Partial::Split;
         }
         let cut = match self.rules.anon.truncate_split {
+            // A folio that collapse made has no parts of sizes its filesystem does not know.
+            TruncateSplit::NonUniform if !knows_sizes => Cut::Uniform(min),
             TruncateSplit::Uniform => Cut::Uniform(min),
             TruncateSplit::NonUniform => {
                 // The first edge is cut at its first covered page, the second behind the last.
@@ -138,6 +142,9 @@ impl<R: Ram> Memory<R> {
             }
         };
         if self.split_as(entry.folio, cut).is_ok() {
+            if matches!(cut, Cut::Around { .. }) && edge == gone.from && to < end {
+                self.cut_behind(gone.file, PageIndex(to >> shift));
+            }
             return Partial::Split;
         }
         if !folio.is_dirty {
@@ -150,6 +157,16 @@ impl<R: Ram> Memory<R> {
             self.unmap_file_pages(gone.file, entry);
         }
         Partial::Kept
+    }
+
+    /// Cuts what holds the page behind a hole around that page, whether the hole reaches into it
+    /// or ends before it (docs/differences.md, "behind a hole").
+    fn cut_behind(&mut self, file: MappingId, index: PageIndex) {
+        let Some(entry) = self.cache.find(file, index) else { return };
+        let to = self.cache.mapping(file).orders.min;
+        let cut = Cut::Around { at: index.0 - entry.index.0, to };
+        // Whether it can be split does not matter any more.
+        let _ = self.split_as(entry.folio, cut);
     }
 
     /// Where pages `[first, end)` of a file would be mapped, in every process.

@@ -25,6 +25,7 @@ pub(super) fn after(call: &Call, result: u64) {
         libc::SYS_open | libc::SYS_openat | libc::SYS_creat | libc::SYS_openat2 => {
             opened(call, result);
         }
+        libc::SYS_close => closed(call),
         libc::SYS_ftruncate => truncated(call, call.descriptor(0)),
         libc::SYS_truncate => truncated_by_path(call),
         libc::SYS_fadvise64 => advised(call, call.args[3]),
@@ -68,6 +69,12 @@ fn opened(call: &Call, result: u64) {
     };
     let pos = u64::from(fd.cast_unsigned());
     call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });
+}
+
+/// What was behind the descriptor is gone, so any is told.
+fn closed(call: &Call) {
+    let pos = u64::from(low(call.args[0]));
+    call.send(&WireEvent { op: op::CLOSE, pos, ..WireEvent::default() });
 }
 
 fn truncated(call: &Call, fd: RawFd) {

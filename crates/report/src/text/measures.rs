@@ -22,6 +22,8 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         reads(rows),
         tlb(rows),
         refusals(rows),
+        writers(rows),
+        collapses(rows),
         zeroed(rows),
         cached(rows),
     ]
@@ -147,6 +149,33 @@ fn refusals(rows: &[Outcome]) -> Section {
         Line::counts(reason.replace('_', " "), values)
     };
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
+}
+
+/// What writers and huge folios did to each other.
+fn writers(rows: &[Outcome]) -> Section {
+    let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
+    let lines = vec![
+        count("page caches dropped", |row| row.writers.drops),
+        Line::bytes("bytes dropped", each(rows, |row| row.writers.dropped_bytes)),
+        count("refused: program runs", |row| row.writers.text_busy),
+        count("runs refused: writer", |row| row.writers.open_for_write),
+    ];
+    Section::new("Opens for write", lines)
+}
+
+/// What collapse came to; nothing where nobody tried.
+fn collapses(rows: &[Outcome]) -> Section {
+    let reasons: BTreeSet<&str> =
+        rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
+    let refused = reasons.into_iter().map(|reason| {
+        let of = |row: &Outcome| row.collapse.refused.get(reason).copied().unwrap_or(0);
+        Line::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
+    });
+    let collapsed = [
+        Line::counts("by advice", each(rows, |row| row.collapse.collapsed)),
+        Line::counts("by khugepaged", each(rows, |row| row.collapse.pages_collapsed)),
+    ];
+    Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }
 
 /// In bytes: pages of different sizes do not compare.

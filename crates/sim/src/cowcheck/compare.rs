@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use largefolio_mm::memory::MemoryError;
-use largefolio_mm::rules::Arch;
 use serde::Serialize;
 
-use super::program::{NR_SLOTS, Program};
-use super::recording::{Answer, Recording, Run};
+use super::program::{NR_SLOTS, Op, Program, Step};
+use super::recording::{Answer, Header, Recording, Run};
 use super::replay::Replay;
 use super::world::{Page, PageState, World};
 use crate::kernel::{Kernel, KernelError};
@@ -34,6 +33,10 @@ pub enum Aspect {
     Pmd,
     /// Same or new frame.
     Frame,
+    /// What the page holds.
+    Content,
+    /// How much of the program's own file is cached.
+    Cached,
     /// Which pages are one page.
     Sharing,
     /// The model broke its own invariants.
@@ -137,17 +140,12 @@ pub fn kernel_of(recording: &Recording) -> Result<Kernel, CheckError> {
     }
 }
 
-/// The architecture a recording names.
-#[must_use]
-pub fn arch_of(recording: &Recording) -> Arch {
-    if recording.header.arch == "x86-64" { Arch::X86_64 } else { Arch::Arm64 }
-}
-
-/// Replays one program and compares after each step, up to the first difference.
+/// Replays one program of a recording with this header and compares after each step, up to the
+/// first difference.
 ///
 /// # Errors
 /// When the model cannot be set up.
-pub fn check(run: &Run, kernel: &Kernel, arch: Arch) -> Result<Verdict, CheckError> {
+pub fn check(run: &Run, kernel: &Kernel, header: &Header) -> Result<Verdict, CheckError> {
     let Program { seed, nr_pages, sizes_kib, .. } = &run.program;
     let mut verdict = Verdict {
         seed: *seed,
@@ -159,17 +157,26 @@ pub fn check(run: &Run, kernel: &Kernel, arch: Arch) -> Result<Verdict, CheckErr
         step: None,
         differences: Vec::new(),
     };
-    let mut replay = Replay::new(&run.program, kernel, arch)?;
+    let mut replay = Replay::new(&run.program, kernel, header)?;
+    let mut nr_cached = 0;
     let mut kernel_world = World::new(*nr_pages);
     let mut model_world = World::new(*nr_pages);
     for (step, answer) in run.program.steps.iter().zip(&run.answers) {
-        let mut pair = Pair { kernel: kernel_world.clone(), model: World::new(0) };
+        let (kernel, model) = (kernel_world.clone(), World::new(0));
+        let mut pair = Pair { kernel, model, hides_pmds: header.hides_pmds };
         answer.apply(&mut pair.kernel);
+        nr_cached = answer.nr_cached.unwrap_or(nr_cached);
         let before: Vec<_> = folios_before(&replay, answer);
         let answered = replay.step(step).err();
         pair.model = replay.world();
         let mut found = Vec::new();
-        compare_answers(answer, answered, step.slot, &mut found);
+        compare_answers(answer, answered, step, &mut found);
+        let model = replay.nr_cached();
+        if model.is_some_and(|model| model != nr_cached) {
+            let text = |nr: u64| format!("{nr} pages");
+            let model = text(model.unwrap_or(0));
+            found.push(difference(Aspect::Cached, (step.slot, 0), text(nr_cached), model));
+        }
         verdict.nr_pages += pair.compare(&mut found);
         verdict.nr_new_frames += pair.compare_frames((&kernel_world, &model_world), &mut found);
         // The model's own invariants cost more than the step: they are held at the end.
@@ -210,10 +217,15 @@ fn difference(
     Difference { aspect, slot, page, kernel, model, before: String::new() }
 }
 
-fn compare_answers(answer: &Answer, model: Option<u32>, slot: usize, found: &mut Vec<Difference>) {
-    if answer.error.is_some() != model.is_some() {
+/// Whether the step was allowed; of a collapse also the error number, which says why not.
+fn compare_answers(answer: &Answer, model: Option<u32>, step: &Step, found: &mut Vec<Difference>) {
+    let is_equal = match step.op {
+        Op::Collapse(_) => answer.error == model,
+        _ => answer.error.is_some() == model.is_some(),
+    };
+    if !is_equal {
         let text = |error: Option<u32>| error.map_or("done".to_owned(), |nr| format!("error {nr}"));
-        found.push(difference(Aspect::Answer, (slot, 0), text(answer.error), text(model)));
+        found.push(difference(Aspect::Answer, (step.slot, 0), text(answer.error), text(model)));
     }
 }
 
@@ -221,6 +233,7 @@ fn compare_answers(answer: &Answer, model: Option<u32>, slot: usize, found: &mut
 struct Pair {
     kernel: World,
     model: World,
+    hides_pmds: bool,
 }
 
 impl Pair {
@@ -255,13 +268,18 @@ impl Pair {
                 let text = |is| if is { "exclusive" } else { "not exclusive" }.to_owned();
                 differ(Aspect::Exclusive, text(kernel.is_exclusive), text(model.is_exclusive));
             }
-            if kernel.is_pmd != model.is_pmd {
+            if kernel.is_pmd != model.is_pmd && !self.hides_pmds {
                 let text = |is| if is { "PMD" } else { "PTE" }.to_owned();
                 differ(Aspect::Pmd, text(kernel.is_pmd), text(model.is_pmd));
             }
             let (Some(ours), Some(theirs)) = (label(model.page), label(kernel.page)) else {
                 continue;
             };
+            if let (Some(kernel), Some(model)) = (kernel.sum, model.sum)
+                && kernel != model
+            {
+                differ(Aspect::Content, kernel.to_string(), model.to_string());
+            }
             let known = *to_model.entry(theirs).or_insert(ours);
             let back = *to_kernel.entry(ours).or_insert(theirs);
             if (known, back) != (ours, theirs) {

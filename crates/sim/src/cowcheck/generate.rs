@@ -4,6 +4,7 @@
 //! whole blocks, all of a block but one page, its first and last page.
 
 mod areas;
+mod collapse;
 
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_trace::generate::Rng;
@@ -11,9 +12,20 @@ use largefolio_trace::generate::Rng;
 use super::program::{Access, Advice, NR_SLOTS, Op, Program, Range, Source, Step};
 use areas::{Area, Areas};
 
+/// What programs are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// fork and copy-on-write.
+    Cow,
+    /// `MADV_COLLAPSE` of anonymous memory and of a file in memory.
+    Collapse,
+}
+
 /// What programs to make.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What they are about.
+    pub topic: Topic,
     /// Base page.
     pub page: PageSize,
     /// Orders that are enabled for advised areas.
@@ -29,8 +41,9 @@ const SMALL_WINDOW_PAGES: u64 = 128;
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
-/// use largefolio_sim::cowcheck::{Options, generate};
-/// let options = Options { page: PageSize::K4, orders: vec![Order::new(4)], nr_steps: 40 };
+/// use largefolio_sim::cowcheck::{Options, Topic, generate};
+/// let orders = vec![Order::new(4)];
+/// let options = Options { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
 /// let program = generate(7, &options);
 /// assert_eq!(program, generate(7, &options));
 /// assert_eq!(program.sizes_kib, [64]);
@@ -41,13 +54,17 @@ pub fn generate(seed: u64, options: &Options) -> Program {
     let mut generator = Generator::new(seed, options);
     generator.map_first_areas();
     while generator.program.steps.len() < options.nr_steps {
-        generator.step();
+        match options.topic {
+            Topic::Cow => generator.step(),
+            Topic::Collapse => generator.collapse_step(),
+        }
     }
     generator.program
 }
 
 struct Generator {
     rng: Rng,
+    pmd: Order,
     orders: Vec<Order>,
     nr_processes: usize,
     /// Areas of each living process.
@@ -57,23 +74,28 @@ struct Generator {
 
 impl Generator {
     fn new(seed: u64, options: &Options) -> Self {
-        let Options { page, orders, .. } = options;
+        let Options { topic, page, orders, .. } = options;
         let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
-        let nr_pages = if highest == page.pmd_order() {
-            highest.nr_pages() * 5 / 2
+        let pmd = page.pmd_order();
+        let nr_pages = if highest == pmd || *topic == Topic::Collapse {
+            pmd.nr_pages() * 5 / 2
         } else {
             (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
         };
         let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
-        let program = Program { seed, nr_pages, sizes_kib, steps: Vec::new() };
         let mut rng = Rng::new(seed);
+        let own_file = (*topic == Topic::Collapse).then(|| collapse::own_file(&mut rng, pmd));
+        let program = Program { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
         // Blocks that no size is enabled for: neighbours of two and four pages.
         let mut orders = orders.clone();
         orders.extend([Order::new(1), Order::new(2)]);
-        Self { rng, orders, nr_processes, living, program }
+        if *topic == Topic::Collapse {
+            orders.extend([pmd; 3]);
+        }
+        Self { rng, pmd, orders, nr_processes, living, program }
     }
 
     fn chance(&mut self, per_cent: u64) -> bool {
@@ -88,7 +110,10 @@ impl Generator {
     /// One to three areas of the first process.
     fn map_first_areas(&mut self) {
         for _ in 0..=self.rng.below(3) {
-            self.map(0);
+            match self.program.own_file {
+                None => self.map(0),
+                Some(_) => self.map_or_share(0),
+            }
         }
         if self.program.steps.is_empty() {
             let range = Range { first: 0, nr: self.program.nr_pages };

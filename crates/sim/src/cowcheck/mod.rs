@@ -27,9 +27,12 @@ mod recording;
 mod replay;
 mod world;
 
-pub use compare::{Aspect, CheckError, Difference, Verdict, arch_of, check, kernel_of};
-pub use generate::{Options, generate};
+pub use compare::{Aspect, CheckError, Difference, Verdict, check, kernel_of};
+pub use generate::{Options, Topic, generate};
 pub use parse::ParseError;
-pub use program::{Access, Advice, NR_PAGES_MAX, NR_SLOTS, Op, Program, Range, Source, Step};
+pub use program::{
+    Access, Advice, FileKind, How, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
+    Sharing, Source, Step,
+};
 pub use recording::{Answer, Change, Header, Recording, Run, read_all};
 pub use world::{Page, PageState, World};

@@ -95,6 +95,8 @@ fn header(text: &str) -> Result<Header, ParseError> {
             }
             Some(("arch", value)) => value.clone_into(&mut header.arch),
             Some(("release", value)) => value.clone_into(&mut header.release),
+            Some(("disk", value)) => value.clone_into(&mut header.disk),
+            Some(("pmds", value)) => header.hides_pmds = value == "unknown",
             _ => {}
         }
     }
@@ -113,6 +115,9 @@ fn line_of_run(run: &mut Run, orders: &mut Vec<u8>, line: &str) -> Result<(), Pa
     } else if let Some(error) = line.strip_prefix("! ") {
         let answer = run.answers.last_mut().ok_or_else(wrong)?;
         answer.error = Some(error.parse().map_err(|_| wrong())?);
+    } else if let Some(nr) = line.strip_prefix("c ") {
+        let answer = run.answers.last_mut().ok_or_else(wrong)?;
+        answer.nr_cached = Some(nr.parse().map_err(|_| wrong())?);
     } else {
         let change = change(line, orders)?;
         if change.range.end() > run.program.nr_pages {
@@ -123,7 +128,7 @@ fn line_of_run(run: &mut Run, orders: &mut Vec<u8>, line: &str) -> Result<(), Pa
     Ok(())
 }
 
-/// `SLOT FIRST[+NR] STATE [FLAGS]`.
+/// `SLOT FIRST[+NR] STATE [FLAGS] [=SUM]`.
 fn change(line: &str, orders: &mut Vec<u8>) -> Result<Change, ParseError> {
     let wrong = || ParseError::new(line);
     let mut words = Words::new(line);
@@ -133,10 +138,12 @@ fn change(line: &str, orders: &mut Vec<u8>) -> Result<Change, ParseError> {
     let first = first.parse().ok().filter(|first| *first < NR_PAGES_MAX).ok_or_else(wrong)?;
     let nr = nr.parse().ok().filter(|nr| (1..=NR_PAGES_MAX).contains(nr)).ok_or_else(wrong)?;
     let state = words.word()?;
-    let flags = words.rest();
+    let (flags, sum) = words.rest().split_once('=').unwrap_or((words.rest(), ""));
+    let sum = if sum.is_empty() { None } else { Some(sum.parse().map_err(|_| wrong())?) };
     let page = page(state, orders).ok_or_else(wrong)?;
     let has = |flag| flags.contains(flag);
-    let state = PageState { page, is_exclusive: has('x'), is_pmd: has('H'), is_file: has('f') };
+    let (is_exclusive, is_pmd, is_file) = (has('x'), has('H'), has('f'));
+    let state = PageState { page, is_exclusive, is_pmd, is_file, sum };
     Ok(Change { slot, range: Range { first, nr }, state })
 }
 

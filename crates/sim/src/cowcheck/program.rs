@@ -6,6 +6,9 @@
 //!   0 write 5                            first one
 //!   0 fork 1
 //!   1 write 5
+//!   program 18 pages=1280 sizes=- memfd=1536      the processes share a file of 1536 empty pages
+//!   0 share 0 512 512 s                           mapped from its page 512 on
+//!   0 collapse 0 512
 //! ```
 //!
 //! Owns the operations and their text. The same text runs on a kernel (`probe/cow.c`) and in the
@@ -33,8 +36,40 @@ pub struct Program {
     pub nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
+    /// The file its processes share.
+    pub own_file: Option<OwnFile>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+}
+
+/// A file that belongs to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnFile {
+    /// Where it lies.
+    pub kind: FileKind,
+    /// Its size.
+    pub nr_pages: u64,
+}
+
+/// Where a program's file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// `memfd_create`.
+    Memfd,
+    /// A mounted tmpfs.
+    Tmpfs,
+    /// A filesystem on a disk: zeroes, none of them cached.
+    Disk,
+}
+
+impl FileKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memfd => "memfd",
+            Self::Tmpfs => "tmpfs",
+            Self::Disk => "disk",
+        }
+    }
 }
 
 /// One step of one process.
@@ -110,6 +145,8 @@ impl Source {
 pub enum Op {
     /// Maps an area that may be stored to, where nothing is mapped.
     Map(Range, Source, Advice),
+    /// Maps the program's own file from a page of it, where nothing is mapped.
+    Share(Range, u64, How),
     /// Loads from each page, in ascending order, until one fails.
     Read(Range),
     /// Stores to each page, in ascending order, until one fails.
@@ -118,6 +155,26 @@ pub enum Op {
     Unmap(Range),
     /// `MADV_DONTNEED`.
     Drop(Range),
+    /// `MADV_FREE`.
+    Free(Range),
+    /// `MADV_COLLAPSE`.
+    Collapse(Range),
+    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
+    Punch(Range),
+    /// A pipe refers to a page (`vmsplice`).
+    Pin(u64),
+    /// The pipe gives back the page it has referred to for longest.
+    Unpin,
+    /// `pread` of pages of the program's own file, one call each.
+    Load(Range),
+    /// Opens the program's own file for write.
+    Open,
+    /// Closes it again.
+    Close,
+    /// `pwrite` to pages of the program's own file, one call each.
+    Put(Range),
+    /// `fsync` of the program's own file.
+    Sync,
     /// `mprotect`.
     Protect(Range, Access),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
@@ -128,6 +185,57 @@ pub enum Op {
     Fork(usize),
     /// The process ends.
     Exit,
+}
+
+/// Whether stores to a mapping of the program's own file reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// They do.
+    Shared,
+    /// They make copies.
+    Private,
+}
+
+/// How the program's own file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Where stores go.
+    pub sharing: Sharing,
+    /// What is allowed.
+    pub rights: Rights,
+}
+
+/// What a mapping of the program's own file allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Loads and stores.
+    ReadWrite,
+    /// Loads.
+    Read,
+    /// Loads and jumps.
+    ReadExec,
+}
+
+impl How {
+    fn word(self) -> String {
+        let sharing = if self.sharing == Sharing::Shared { "s" } else { "p" };
+        let rights = match self.rights {
+            Rights::ReadWrite => "",
+            Rights::Read => "r",
+            Rights::ReadExec => "x",
+        };
+        format!("{sharing}{rights}")
+    }
+
+    fn of_word(word: &str) -> Self {
+        let sharing = if word.contains('p') { Sharing::Private } else { Sharing::Shared };
+        let rights = match (word.contains('x'), word.contains('r')) {
+            (true, _) => Rights::ReadExec,
+            (false, true) => Rights::Read,
+            (false, false) => Rights::ReadWrite,
+        };
+        Self { sharing, rights }
+    }
 }
 
 impl Advice {
@@ -166,6 +274,19 @@ impl fmt::Display for Step {
                 let dash = if file.is_empty() && advice == Advice::None { "-" } else { "" };
                 write!(f, "{slot} map {first} {nr} {file}{}{dash}", advice.letter())
             }
+            Op::Share(Range { first, nr }, from, how) => {
+                write!(f, "{slot} share {first} {nr} {from} {}", how.word())
+            }
+            Op::Load(range) => write!(f, "{slot} load {range}"),
+            Op::Open => write!(f, "{slot} open"),
+            Op::Close => write!(f, "{slot} close"),
+            Op::Put(range) => write!(f, "{slot} put {range}"),
+            Op::Sync => write!(f, "{slot} sync"),
+            Op::Free(range) => write!(f, "{slot} free {range}"),
+            Op::Collapse(range) => write!(f, "{slot} collapse {range}"),
+            Op::Punch(range) => write!(f, "{slot} punch {range}"),
+            Op::Pin(page) => write!(f, "{slot} pin {page}"),
+            Op::Unpin => write!(f, "{slot} unpin"),
             Op::Read(range) => write!(f, "{slot} read {range}"),
             Op::Write(range) => write!(f, "{slot} write {range}"),
             Op::Unmap(range) => write!(f, "{slot} unmap {range}"),
@@ -190,7 +311,11 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sizes: Vec<String> = self.sizes_kib.iter().map(u64::to_string).collect();
         let sizes = if sizes.is_empty() { "-".to_owned() } else { sizes.join(",") };
-        writeln!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        write!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        if let Some(OwnFile { kind, nr_pages }) = self.own_file {
+            write!(f, " {}={nr_pages}", kind.name())?;
+        }
+        writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
 }
@@ -205,6 +330,16 @@ impl FromStr for Step {
         let op = match name {
             "fork" => Op::Fork(words.slot()?),
             "exit" => Op::Exit,
+            "unpin" => Op::Unpin,
+            "open" => Op::Open,
+            "close" => Op::Close,
+            "sync" => Op::Sync,
+            "pin" => Op::Pin(words.number(NR_PAGES_MAX - 1)?),
+            "share" => {
+                let range = words.range()?;
+                let from = words.number(NR_PAGES_MAX - range.nr)?;
+                Op::Share(range, from, How::of_word(words.rest()))
+            }
             "remap" => {
                 let range = words.range()?;
                 Op::Remap(range, words.number(NR_PAGES_MAX - range.nr)?)
@@ -228,12 +363,30 @@ fn ranged(name: &str, range: Range, how: &str) -> Option<Op> {
         "write" => Op::Write(range),
         "unmap" => Op::Unmap(range),
         "drop" => Op::Drop(range),
+        "free" => Op::Free(range),
+        "collapse" => Op::Collapse(range),
+        "punch" => Op::Punch(range),
+        "load" => Op::Load(range),
+        "put" => Op::Put(range),
         "protect" if how.contains('w') => Op::Protect(range, Access::ReadWrite),
         "protect" if how.contains('r') => Op::Protect(range, Access::Read),
         "protect" => Op::Protect(range, Access::None),
         "advise" if advice != Advice::None => Op::Advise(range, advice),
         _ => return None,
     })
+}
+
+/// The file that `memfd=NR` or `tmpfs=NR` announces.
+fn own_file(word: &str) -> Result<Option<OwnFile>, ()> {
+    if word.is_empty() {
+        return Ok(None);
+    }
+    let (name, nr) = word.split_once('=').ok_or(())?;
+    let kinds = [FileKind::Memfd, FileKind::Tmpfs, FileKind::Disk];
+    let kind = kinds.into_iter().find(|kind| kind.name() == name);
+    let nr_pages = nr.parse().ok().filter(|nr| (1..=NR_PAGES_MAX).contains(nr));
+    let (kind, nr_pages) = kind.zip(nr_pages).ok_or(())?;
+    Ok(Some(OwnFile { kind, nr_pages }))
 }
 
 impl Program {
@@ -256,7 +409,8 @@ impl Program {
         if sizes_kib.iter().any(|&kib| kib > SIZE_KIB_MAX) {
             return Err(wrong());
         }
-        Ok(Self { seed, nr_pages, sizes_kib, steps: Vec::new() })
+        let own_file = own_file(words.rest()).map_err(|()| wrong())?;
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() })
     }
 
     /// The programs of a text; lines that begin with `#` are passed over.

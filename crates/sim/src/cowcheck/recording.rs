@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use largefolio_mm::rules::Arch;
+
 use super::parse::{self, ParseError};
 use super::program::{Program, Range};
 use super::world::{PageState, World};
@@ -27,6 +29,16 @@ pub struct Header {
     pub arch: String,
     /// `uname -r`.
     pub release: String,
+    /// Filesystem of the programs' own files, where they lie on a disk.
+    pub disk: String,
+    /// The kernel does not tell what a PMD entry maps (before 6.7).
+    pub hides_pmds: bool,
+}
+
+impl Header {
+    pub(super) fn arch(&self) -> Arch {
+        if self.arch == "x86-64" { Arch::X86_64 } else { Arch::Arm64 }
+    }
 }
 
 /// One program and its answers.
@@ -49,6 +61,8 @@ pub struct Answer {
     pub error: Option<u32>,
     /// Pages whose state changed.
     pub changes: Vec<Change>,
+    /// Pages of the program's own file that are cached, where their number changed.
+    pub nr_cached: Option<u64>,
 }
 
 /// Pages that changed in the same way.

@@ -1,39 +1,93 @@
 //! A program running in the memory manager.
 
+use std::collections::VecDeque;
+
+use largefolio_mm::collapse::Errno;
 use largefolio_mm::fault;
+use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
-use largefolio_mm::rules::Arch;
+use largefolio_mm::pin::Pin;
+use largefolio_mm::ram::{Bytes, Ram as _};
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Vaddr, Vpn};
+use largefolio_mm::units::{Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
 
-use super::program::{Access, Advice, FILE_PAGES, NR_SLOTS, Op, Program, Range, Source, Step};
+use super::program::{
+    Access, Advice, FILE_PAGES, FileKind, How, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
+    Sharing, Source, Step,
+};
+use super::recording::Header;
 use super::world::{Page, PageState, World};
 use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
 const BASE: u64 = 0x4000_0000_0000;
+/// What the disk of a recording machine moves at once (the emulated NVMe controller's limit).
+const DISK_IO_BYTES: u64 = 512 << 10;
 /// Memory of the model: no program fills it.
 const RAM_BYTES: u64 = 4 << 30;
 /// What the kernel answers to an access that may not be, or to a move of what is not one area.
 const EFAULT: u32 = 14;
+/// No memory, or nothing mapped.
+const ENOMEM: u32 = 12;
+/// A limit.
+const EBUSY: u32 = 16;
+/// What may work later; also what a read of the empty pipe answers.
+const EAGAIN: u32 = 11;
+/// Numbers that the stores of one step may leave (`probe/cow.c`).
+const VALUES_PER_STEP: u32 = 8192;
 /// Error of any other refusal.
 const EINVAL: u32 = 22;
 
 /// The model in the middle of a program.
 pub(super) struct Replay {
-    memory: Memory,
+    memory: Memory<Bytes>,
     file: OpenId,
+    /// The program's own file.
+    own: Option<Own>,
     slots: [Option<MmId>; NR_SLOTS],
+    /// References of the pipe, the oldest first.
+    pins: VecDeque<Pin>,
     nr_pages: u64,
+    nr_steps: u32,
+}
+
+/// The program's own file.
+#[derive(Clone, Copy)]
+struct Own {
+    file: MappingId,
+    open: OpenId,
+    /// Opened for write.
+    writer: Option<OpenId>,
+    is_on_disk: bool,
+}
+
+impl Own {
+    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &Header) -> Self {
+        let bytes = own.nr_pages * memory.rules.page.bytes();
+        let is_on_disk = own.kind == FileKind::Disk;
+        let file = if is_on_disk {
+            let file = memory.add_file(bytes, &header.disk);
+            // Storage holds zeroes.
+            memory.cache_mut().ram.punch(file, 0, bytes);
+            file
+        } else {
+            memory.add_memory_file(bytes)
+        };
+        Self { file, open: memory.open(file), writer: None, is_on_disk }
+    }
 }
 
 impl Replay {
-    pub(super) fn new(program: &Program, kernel: &Kernel, arch: Arch) -> Result<Self, MemoryError> {
+    pub(super) fn new(
+        program: &Program,
+        kernel: &Kernel,
+        header: &Header,
+    ) -> Result<Self, MemoryError> {
         let mut rules = kernel.rules.clone();
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
@@ -43,19 +97,24 @@ impl Replay {
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
+        rules.io_bytes = DISK_IO_BYTES;
         let file_bytes = FILE_PAGES * rules.page.bytes();
-        let mut memory = Memory::new(rules, &Config { ram_bytes: RAM_BYTES, ..Config::new(arch) })?;
-        let file = memory.add_file(file_bytes, "tmpfs");
+        let ram = Bytes::new(rules.page, RAM_BYTES);
+        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch()) };
+        let mut memory = Memory::with_ram(rules, &config, ram)?;
+        let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
-        // Page by page: shmem_enabled=never, so that the file has base pages only.
         let page = memory.rules.page.bytes();
         for index in 0..FILE_PAGES {
-            let written = memory.pwrite(file, index * page, page);
+            // Page by page, so that the file has base pages; each holds its number.
+            let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
             debug_assert!(written.is_ok(), "the file is small");
         }
+        let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
-        Ok(Self { memory, file, slots, nr_pages: program.nr_pages })
+        let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
+        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
     }
 
     /// The address of a range, and its length in bytes.
@@ -66,10 +125,34 @@ impl Replay {
 
     /// Does a step; an error as the kernel's error number.
     pub(super) fn step(&mut self, step: &Step) -> Result<(), u32> {
+        self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         match step.op {
-            Op::Read(range) => self.touch(mm, range, fault::Access::Read),
-            Op::Write(range) => self.touch(mm, range, fault::Access::Write),
+            Op::Read(range) => self.read(mm, range),
+            Op::Write(range) => self.write(mm, range),
+            Op::Share(range, from, how) => self.share(mm, range, (from, how)),
+            Op::Load(_) | Op::Open | Op::Close | Op::Put(_) | Op::Sync => self.call(step.op),
+            Op::Collapse(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
+            }
+            Op::Punch(range) => {
+                let own = self.own.ok_or(EINVAL)?;
+                let page = self.memory.rules.page.bytes();
+                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+                Ok(())
+            }
+            Op::Pin(page) => {
+                let at = self.bytes(Range { first: page, nr: 1 }).0;
+                let pin = self.memory.hold(mm, at).map_err(|_| EFAULT)?;
+                self.pins.push_back(pin);
+                Ok(())
+            }
+            Op::Unpin => {
+                let pin = self.pins.pop_front().ok_or(EAGAIN)?;
+                self.memory.unpin(pin);
+                Ok(())
+            }
             Op::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
                 Ok(())
@@ -87,12 +170,78 @@ impl Replay {
         }
     }
 
-    fn touch(&mut self, mm: MmId, range: Range, access: fault::Access) -> Result<(), u32> {
+    fn read(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
         for page in range.first..range.end() {
             let at = self.bytes(Range { first: page, nr: 1 }).0;
-            self.memory.touch(mm, at, access).map_err(|_| EFAULT)?;
+            self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
         }
         Ok(())
+    }
+
+    /// Stores consecutive numbers, the first of which names the step.
+    fn write(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
+        for (value, page) in self.values().zip(range.first..range.end()) {
+            let at = self.bytes(Range { first: page, nr: 1 }).0;
+            self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, mm: MmId, range: Range, (from, how): (u64, How)) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let (at, len) = self.bytes(range);
+        let prot = match how.rights {
+            Rights::ReadWrite => Prot::READ_WRITE,
+            Rights::Read => Prot::READ,
+            Rights::ReadExec => Prot::READ_EXEC,
+        };
+        let map = Map::file(own.open, from, len, prot).at(at);
+        let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
+        self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
+        Ok(())
+    }
+
+    /// A call on the program's own file.
+    fn call(&mut self, op: Op) -> Result<(), u32> {
+        let mut own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules.page.bytes();
+        match op {
+            Op::Load(range) => {
+                for index in range.first..range.end() {
+                    self.memory.pread(own.open, index * page, page).map_err(|_| EINVAL)?;
+                }
+            }
+            Op::Put(range) => {
+                let writer = own.writer.ok_or(EINVAL)?;
+                let values = self.values();
+                for (value, index) in values.zip(range.first..range.end()) {
+                    let bytes = value.to_le_bytes();
+                    self.memory.write_file(writer, index * page, &bytes).map_err(|_| EINVAL)?;
+                }
+            }
+            Op::Open => {
+                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
+            }
+            Op::Close => {
+                let writer = own.writer.take().ok_or(EINVAL)?;
+                self.memory.close(writer);
+            }
+            Op::Sync => self.memory.sync_file(own.file),
+            _ => unreachable!("handled by step"),
+        }
+        self.own = Some(own);
+        Ok(())
+    }
+
+    /// What the stores of this step leave, page by page.
+    fn values(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.nr_steps - 1) * VALUES_PER_STEP + 1..
+    }
+
+    /// Cached pages of the program's own file, if that lies on a disk.
+    pub(super) fn nr_cached(&self) -> Option<u64> {
+        let own = self.own.filter(|own| own.is_on_disk)?;
+        Some(self.memory.folios(own.file).map(|entry| entry.order.nr_pages()).sum())
     }
 
     /// An operation on the areas of a range.
@@ -120,6 +269,7 @@ impl Replay {
             Op::Drop(range) => {
                 memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Dontneed)
             }
+            Op::Free(range) => memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Free),
             Op::Advise(range, advice) => {
                 let advice = madvice(advice).ok_or(EINVAL)?;
                 memory.madvise(mm, bytes(range).0, bytes(range).1, advice)
@@ -170,7 +320,14 @@ impl Replay {
         let addr = Vaddr(vpn.0 << self.memory.rules.page.shift());
         let view = self.memory.page_at(mm, addr);
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon() }
+        let sum = Some(self.sum_of(pfn));
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum }
+    }
+
+    /// The sum of the 32-bit words of a frame.
+    fn sum_of(&self, pfn: Pfn) -> u32 {
+        let words = self.memory.cache().ram.frame(pfn).as_chunks::<4>().0;
+        words.iter().fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
     /// The counters of the folio behind a page, for a report of what differs.
@@ -211,5 +368,14 @@ fn prot(access: Access) -> Prot {
         Access::None => Prot::default(),
         Access::Read => Prot::READ,
         Access::ReadWrite => Prot::READ_WRITE,
+    }
+}
+
+fn errno(error: Errno) -> u32 {
+    match error {
+        Errno::Einval => EINVAL,
+        Errno::Eagain => EAGAIN,
+        Errno::Enomem => ENOMEM,
+        Errno::Ebusy => EBUSY,
     }
 }

@@ -37,10 +37,13 @@ pub struct PageState {
     pub is_pmd: bool,
     /// A page of the file's cache.
     pub is_file: bool,
+    /// Sum of its 32-bit words, where known.
+    pub sum: Option<u32>,
 }
 
 impl PageState {
-    /// The same state `by` pages further in the same folio.
+    /// The same state `by` pages further in the same folio: pages that one step stored to hold
+    /// consecutive numbers.
     #[must_use]
     pub fn advanced(self, by: u64) -> Self {
         let by = by as u32;
@@ -49,7 +52,8 @@ impl PageState {
             Page::HugeZero { index } => Page::HugeZero { index: index + by },
             page => page,
         };
-        Self { page, ..self }
+        let sum = self.sum.map(|sum| if sum == 0 { 0 } else { sum.wrapping_add(by) });
+        Self { page, sum, ..self }
     }
 }
 

@@ -5,6 +5,7 @@ use largefolio_mm::rules::anon::{
     Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
 };
 use largefolio_mm::rules::clear::{ClearOrder, Preemption};
+use largefolio_mm::rules::collapse::{CollapseSizes, FileCollapse, SharedPtes, ShmemEnabled};
 use largefolio_mm::rules::sizes::{SizeControl, SizesError};
 use largefolio_mm::rules::{
     AroundCredit, AroundWindow, Exec, ExecMiss, Forced, ForcedGate, StartOrder,
@@ -341,12 +342,91 @@ pub const EDITS: &[EditHelp] = &[
             Some(())
         },
     },
+    EditHelp {
+        name: "file-collapse",
+        value: "absent, deny-write, exec, readers or large-folios",
+        help: "series 003: which files khugepaged and MADV_COLLAPSE take",
+        apply: |kernel, value| {
+            kernel.rules.collapse.file = match value {
+                "absent" => FileCollapse::Absent,
+                "deny-write" => FileCollapse::DenyWrite,
+                "exec" => FileCollapse::Exec,
+                "readers" => FileCollapse::Readers,
+                "large-folios" => FileCollapse::LargeFolios,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "shmem-collapse",
+        value: "never, advise, within-size or always",
+        help: "transparent_hugepage/shmem_enabled, as khugepaged asks it",
+        apply: |kernel, value| {
+            kernel.rules.collapse.shmem = match value {
+                "never" => ShmemEnabled::Never,
+                "advise" => ShmemEnabled::Advise,
+                "within-size" => ShmemEnabled::WithinSize,
+                "always" => ShmemEnabled::Always,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "collapse-sizes",
+        value: "pmd or enabled",
+        help: "sizes khugepaged collapses anonymous memory to",
+        apply: |kernel, value| {
+            kernel.rules.collapse.sizes = match value {
+                "pmd" => CollapseSizes::PmdOnly,
+                "enabled" => CollapseSizes::Enabled,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "max-ptes-shared",
+        value: "a number of pages",
+        help: "khugepaged/max_ptes_shared: pages of a block that others may map",
+        apply: |kernel, value| {
+            kernel.rules.collapse.max_ptes_shared = SharedPtes::Exactly(value.parse().ok()?);
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "khugepaged-scan-sleep",
+        value: "milliseconds, such as 100ms",
+        help: "khugepaged/scan_sleep_millisecs",
+        apply: |kernel, value| {
+            kernel.rules.collapse.scan_sleep_ms = milliseconds(value)?;
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "khugepaged-alloc-sleep",
+        value: "milliseconds, such as 60000ms",
+        help: "khugepaged/alloc_sleep_millisecs",
+        apply: |kernel, value| {
+            kernel.rules.collapse.alloc_sleep_ms = milliseconds(value)?;
+            Some(())
+        },
+    },
 ];
 
 /// What the names of controls of one size of anonymous folios begin with.
 const ANON: &str = "anon-";
 /// What the names of per-size controls of files begin with.
 const SIZES: &str = "sizes";
+
+/// Longest sleep of a setting: a day.
+const SLEEP_MS_MAX: u64 = 86_400_000;
+
+fn milliseconds(value: &str) -> Option<u64> {
+    let ms = value.strip_suffix("ms").unwrap_or(value).parse().ok()?;
+    (1..=SLEEP_MS_MAX).contains(&ms).then_some(ms)
+}
 
 fn switch(value: &str) -> Option<bool> {
     match value {

@@ -107,7 +107,8 @@ fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
 /// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size
 /// included) are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 6] = ["readahead", "fault", "filesystems", "anon", "clear", "sizes"];
+    const MERGED: [&str; 7] =
+        ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "sizes"];
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new))

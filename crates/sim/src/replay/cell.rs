@@ -26,6 +26,7 @@ use largefolio_trace::{Batch, Meta, Op, ThreadId};
 
 use super::annotate::Annotation;
 use super::census::FolioCensus;
+use super::clock::{Clock, NS_PER_REFERENCE};
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
@@ -74,6 +75,8 @@ pub struct CellSpec {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, the last that fits a file first.
     pub annotations: Vec<Annotation>,
+    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
+    pub ns_per_reference: u64,
 }
 
 impl CellSpec {
@@ -90,6 +93,7 @@ impl CellSpec {
             unusable_permille: 0,
             filesystem: None,
             annotations: Vec::new(),
+            ns_per_reference: NS_PER_REFERENCE,
         }
     }
 
@@ -186,6 +190,7 @@ pub struct Cell {
     places: Vec<Place>,
     flushes: Vec<Flush>,
     pub(super) finished_tlbs: tlb::Counters,
+    clock: Clock,
     is_warming: bool,
     /// Counters when the warming run ended.
     pub(super) base: Base,
@@ -242,6 +247,7 @@ impl Cell {
             places: vec![NO_PLACE; NR_PLACES],
             flushes: Vec::new(),
             finished_tlbs: tlb::Counters::default(),
+            clock: Clock::new(spec.ns_per_reference),
             is_warming: spec.cache == CacheState::Warm,
             base: Base::default(),
             spec: spec.clone(),
@@ -322,6 +328,9 @@ impl Cell {
         addr: u64,
         count: u64,
     ) -> Result<(), CellError> {
+        if let Some(now_ns) = self.clock.advance(count) {
+            self.run_khugepaged(now_ns);
+        }
         let nr = self.hardware_of(thread)?;
         let process = self.hardware[nr].as_ref().map_or(0, |thread| thread.process);
         let Some(vpn) = self.place(process, addr) else {
@@ -333,6 +342,15 @@ impl Cell {
             Lookup::L1 | Lookup::L2 => Ok(()),
             Lookup::Miss | Lookup::Permission => self.walk(nr, kind, vpn, count),
         }
+    }
+
+    /// Lets khugepaged do what it has waited for.
+    #[cold]
+    #[inline(never)]
+    fn run_khugepaged(&mut self, now_ns: u64) {
+        self.memory.run_khugepaged(now_ns);
+        self.clock.sleep_until(self.memory.khugepaged_wakes_ns());
+        self.drain_flushes();
     }
 
     /// A TLB miss: walk, fault where nothing is mapped, fill.
@@ -447,6 +465,7 @@ impl Cell {
         }
         self.census.add_process(&self.memory, mm);
         self.memory.exit(mm);
+        self.close_all(process);
         let of_process = |thread: &Option<Box<Thread>>| {
             thread.as_ref().is_some_and(|thread| thread.process == process)
         };

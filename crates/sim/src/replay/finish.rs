@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
 
 use super::cell::Cell;
-use super::outcome::{AnonSize, Faults, Outcome, Reads};
+use super::outcome::{AnonSize, Collapses, Faults, Outcome, Reads, Writers};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -31,11 +32,29 @@ impl Cell {
             tlb: self.finished_tlbs,
             anon_sizes: self.anon_sizes(),
             pmd_refused: refused.collect(),
+            writers: self.writers(),
+            collapse: self.collapses(),
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
             strays: self.strays,
             is_replaced: self.is_replaced,
             folios: self.census,
+        }
+    }
+
+    fn collapses(&self) -> Collapses {
+        let (now, base) = (&self.memory.counters().collapse, &self.base.counters.collapse);
+        let refused = Refusal::ALL.into_iter().map(|refusal| {
+            let nr = refusal as usize;
+            (refusal.name(), now.refused[nr] - base.refused[nr])
+        });
+        Collapses {
+            thp_collapse_alloc: now.thp_collapse_alloc - base.thp_collapse_alloc,
+            thp_collapse_alloc_failed: now.thp_collapse_alloc_failed
+                - base.thp_collapse_alloc_failed,
+            collapsed: now.nr_advised - base.nr_advised,
+            pages_collapsed: now.pages_collapsed - base.pages_collapsed,
+            refused: refused.filter(|&(_, nr)| nr > 0).collect(),
         }
     }
 
@@ -80,6 +99,18 @@ impl Cell {
             cow: now.nr_cow - base.nr_cow,
             wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,
             retries: now.nr_retry - base.nr_retry,
+        }
+    }
+
+    fn writers(&self) -> Writers {
+        let (now, base) = (&self.memory.counters().writers, &self.base.counters.writers);
+        let dropped = now.nr_dropped_pages - base.nr_dropped_pages;
+        Writers {
+            opens: now.nr_opens - base.nr_opens,
+            text_busy: now.nr_text_busy - base.nr_text_busy,
+            open_for_write: now.nr_open_for_write - base.nr_open_for_write,
+            drops: now.nr_drops - base.nr_drops,
+            dropped_bytes: dropped << self.memory.rules.page.shift(),
         }
     }
 

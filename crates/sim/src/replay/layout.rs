@@ -7,6 +7,7 @@ use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
 
 use super::cell::{Cell, CellError};
+use super::files::NO_DESCRIPTOR;
 use super::place::{self, RECORDED_MASK, Segment};
 use super::program::{Heap, Process, ProcessNr};
 use super::syscalls::{LEN_MAX, prot_bits};
@@ -23,6 +24,10 @@ impl Cell {
     pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
         let mm = self.memory.new_space();
         self.processes.push(Process::new(mm));
+        let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
+        if let Some(file) = meta.layout.iter().filter(is_program).find_map(|entry| entry.file) {
+            self.run(0, file);
+        }
         let mut images: [Option<Segment>; 2] = [None, None];
         for entry in &meta.layout {
             let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
@@ -101,7 +106,7 @@ impl Cell {
             let map = Map { addr, len_bytes, prot, sharing, backing, preferred };
             match self.memory.mmap(mm, map) {
                 Ok(_) => {}
-                Err(MapError::BadRange { .. }) => return Ok(()),
+                Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -114,7 +119,7 @@ impl Cell {
             return open;
         }
         let open = self.memory.open(self.files[file as usize]);
-        self.processes[process].opened(u64::MAX, file, open);
+        self.note_open(process, (NO_DESCRIPTOR, file), open);
         open
     }
 

@@ -9,7 +9,8 @@
 //! Reading order: `annotate` (folio sizes a loader asks for), [`cell`] (one combination, the hot
 //! loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
-//! (mapping what was placed), `syscalls` (events that change memory), `touched` and [`census`]
+//! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
+//! khugepaged wakes by), `touched` and [`census`]
 //! (what is counted), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
@@ -18,6 +19,8 @@
 mod annotate;
 pub mod cell;
 pub mod census;
+pub mod clock;
+mod files;
 mod finish;
 mod layout;
 pub mod outcome;

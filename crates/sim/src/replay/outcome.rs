@@ -64,6 +64,36 @@ pub struct AnonSize {
     pub split_deferred: u64,
 }
 
+/// Opens for write, and what they did to huge folios (BEHAVIOUR.md H.2, H.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Writers {
+    /// Opens for write, also those that a write call or a shared mapping with stores implies.
+    pub opens: u64,
+    /// Opens for write of a running program: refused (`ETXTBSY`).
+    pub text_busy: u64,
+    /// Runs of a program that is open for write: refused (`ETXTBSY`).
+    pub open_for_write: u64,
+    /// Opens that dropped the page cache of a file because it held huge folios.
+    pub drops: u64,
+    /// Bytes that they dropped.
+    pub dropped_bytes: u64,
+}
+
+/// Collapse, with the names of vmstat where it has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collapses {
+    /// Large folios allocated for it.
+    pub thp_collapse_alloc: u64,
+    /// Large folios that were not free.
+    pub thp_collapse_alloc_failed: u64,
+    /// Ranges that became one folio by advice.
+    pub collapsed: u64,
+    /// Ranges that khugepaged made one folio of.
+    pub pages_collapsed: u64,
+    /// Ranges that did not, by the reasons that occurred.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -102,6 +132,10 @@ pub struct Outcome {
     pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
+    /// Opens for write.
+    pub writers: Writers,
+    /// Collapse by advice and by khugepaged.
+    pub collapse: Collapses,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
     /// Pages copied.

@@ -53,14 +53,33 @@ impl Process {
         Self { mm, ..self.clone() }
     }
 
-    /// Notes an open.
-    pub(super) fn opened(&mut self, descriptor: u64, file: FileId, open: OpenId) {
-        self.by_descriptor.insert(descriptor, (file, open));
+    /// Notes an open; what the descriptor was before, which it is no more.
+    #[must_use]
+    pub(super) fn opened(&mut self, descriptor: u64, file: FileId, open: OpenId) -> Option<OpenId> {
         self.by_file.insert(file, open);
+        self.by_descriptor.insert(descriptor, (file, open)).map(|(_, closed)| closed)
     }
 
-    /// The open behind a descriptor, as long as it is this file; else the file's last open. A
-    /// recorder need not report close, so a descriptor may have moved on.
+    /// Notes a close; what was behind the descriptor, if it was a file.
+    #[must_use]
+    pub(super) fn closed(&mut self, descriptor: u64) -> Option<OpenId> {
+        self.by_descriptor.remove(&descriptor).map(|(_, open)| open)
+    }
+
+    /// What is behind its descriptors.
+    pub(super) fn opens(&self) -> impl Iterator<Item = OpenId> {
+        self.by_descriptor.values().map(|&(_, open)| open)
+    }
+
+    /// Closes every descriptor; what was behind them.
+    pub(super) fn close_all(&mut self) -> Vec<OpenId> {
+        let opens = self.opens().collect();
+        self.by_descriptor.clear();
+        opens
+    }
+
+    /// The open behind a descriptor, as long as it is this file; else the file's last open, be it
+    /// closed: descriptors also come by dup and from a parent, which no recorder reports.
     pub(super) fn open_of(&self, file: FileId, descriptor: Option<u64>) -> Option<OpenId> {
         descriptor
             .and_then(|descriptor| self.by_descriptor.get(&descriptor))

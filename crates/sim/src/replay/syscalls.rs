@@ -1,6 +1,5 @@
-//! Events that change memory: the recorded system calls.
+//! Events that change memory: the recorded system calls. Those on files stand in `files`.
 
-use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{PageSize, Vaddr};
@@ -15,6 +14,8 @@ use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
 use super::place::{self, RECORDED_MASK, Segment};
 use super::program::ProcessNr;
 
+/// Number of `MADV_COLLAPSE`.
+const MADV_COLLAPSE: u64 = 25;
 /// Bytes of the longest mapping followed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
 
@@ -36,17 +37,13 @@ impl Cell {
             Op::Fork => self.fork(process, event)?,
             Op::Exit if event.flags == ExitKind::Thread as u32 => self.end_thread(event.thread),
             Op::Exit => self.end_process(process),
-            Op::Open => {
-                if let Some(file) = event.file {
-                    let open = self.memory.open(self.files[file as usize]);
-                    self.processes[process].opened(event.pos, file, open);
-                }
-            }
+            Op::Open => self.open(process, event),
+            Op::Close => self.close(process, event.pos),
             Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
                 self.file_event(process, event)?;
             }
-            // Collapse comes with khugepaged; a trace that has it is replayed without it.
-            Op::Collapse | Op::Exec | Op::Read | Op::Write => {}
+            Op::Collapse => self.collapse(process, event),
+            Op::Exec | Op::Read | Op::Write => {}
         }
         Ok(())
     }
@@ -264,6 +261,17 @@ impl Cell {
         Ok(())
     }
 
+    /// `MADV_COLLAPSE`: a program goes on whether it worked or not; the refusals are counted.
+    fn collapse(&mut self, process: ProcessNr, event: &Event) {
+        let mm = self.processes[process].mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.processes[process].segments.overlapping(event.addr, end) {
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                let _ = self.memory.madvise_collapse(mm, start, len_bytes);
+            }
+        }
+    }
+
     fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let advice = match event.aux {
             0 => Madvice::Normal,
@@ -274,6 +282,10 @@ impl Cell {
             14 => Madvice::Hugepage,
             15 => Madvice::Nohugepage,
             22 => Madvice::PopulateRead,
+            MADV_COLLAPSE => {
+                self.collapse(process, event);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         let mm = self.processes[process].mm;
@@ -318,49 +330,13 @@ impl Cell {
             }
             let mm = self.memory.fork(self.processes[process].mm)?;
             let forked = self.processes[process].forked(mm);
+            for open in forked.opens() {
+                self.memory.share_open(open);
+            }
             self.processes.push(forked);
             of_child = self.processes.len() - 1;
         }
         self.threads.started(child, of_child);
-        Ok(())
-    }
-
-    /// Calls on files.
-    fn file_event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let Some(file) = event.file else {
-            for file in self.files.clone() {
-                self.memory.drop_cache(file);
-            }
-            return Ok(());
-        };
-        let mapping = self.files[file as usize];
-        let descriptor = matches!(event.op, Op::Pread | Op::Pwrite).then_some(event.aux);
-        let open = match self.processes[process].open_of(file, descriptor) {
-            Some(open) => open,
-            None => self.open_for_map(process, file),
-        };
-        match event.op {
-            Op::Pread => {
-                self.memory.pread(open, event.pos, event.len)?;
-                self.touched.mark(file, (event.pos, event.len), self.sizes[file as usize]);
-            }
-            Op::Pwrite => {
-                self.memory.pwrite(open, event.pos, event.len)?;
-                let end = event.pos.saturating_add(event.len);
-                let size = &mut self.sizes[file as usize];
-                *size = (*size).max(end);
-            }
-            Op::Truncate => {
-                self.memory.truncate(mapping, event.len);
-                self.sizes[file as usize] = event.len;
-            }
-            Op::Fadvise => {
-                if let Some(advice) = fadvice(event.aux) {
-                    self.memory.fadvise(open, (event.pos, event.len), advice);
-                }
-            }
-            _ => self.memory.drop_cache(mapping),
-        }
         Ok(())
     }
 }
@@ -372,15 +348,4 @@ pub(super) fn prot_bits(prot: u32) -> Prot {
         can_write: prot & PROT_WRITE != 0,
         can_exec: prot & PROT_EXEC != 0,
     }
-}
-
-fn fadvice(number: u64) -> Option<Fadvice> {
-    Some(match number {
-        0 => Fadvice::Normal,
-        1 => Fadvice::Random,
-        2 => Fadvice::Sequential,
-        3 => Fadvice::Willneed,
-        4 => Fadvice::Dontneed,
-        _ => return None,
-    })
 }

@@ -24,7 +24,7 @@ pub(crate) fn meta() -> Meta {
 
 /// Any legal row.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
-    let numbers = (any::<u32>(), 0_usize..18, any::<u64>(), any::<u64>(), any::<u64>());
+    let numbers = (any::<u32>(), 0_usize..19, any::<u64>(), any::<u64>(), any::<u64>());
     let rest = (any::<u64>(), any::<u32>(), proptest::option::of(0..NR_FILES));
     (numbers, rest).prop_map(|((thread, op, addr, len, pos), (aux, flags, file))| {
         legal(Event { thread, op: Op::ALL[op], addr, len, pos, aux, flags, file })

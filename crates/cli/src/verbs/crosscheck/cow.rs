@@ -1,4 +1,4 @@
-//! `folio crosscheck cow`: random programs of a few processes on the running kernel.
+//! `folio crosscheck cow` and `collapse`: random programs of a few processes on the running kernel.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use largefolio_linux::crosscheck::Facts;
 use largefolio_linux::crosscheck::cow::CowRecorder;
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Verdict, arch_of, check, generate, kernel_of,
+    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::Kernel;
 use serde::Serialize;
@@ -39,13 +39,43 @@ Examples:
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CowArgs {
+    #[command(flatten)]
+    programs: ProgramsArgs,
+}
+
+/// Check MADV_COLLAPSE against the running kernel
+///
+/// Random programs of one to four processes collapse anonymous memory and a file in memory (memfd,
+/// tmpfs) that they share or copy from: with holes, pages shared after a fork, read-only and
+/// lazy-free pages, partially mapped folios, pages that a pipe refers to, requests that straddle or
+/// miss a block. They run in lock step on the kernel and in the model; after each step the error
+/// number, every page - as `crosscheck cow` compares it - and what it holds must be equal. Needs root.
+/// While it runs, per-size THP controls are set for each group of programs and khugepaged sleeps;
+/// both are put back.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio crosscheck collapse                       400 programs of four sets of sizes
+  sudo folio crosscheck collapse --programs 5000 --seed 7
+  sudo folio crosscheck collapse --from mine.txt       programs of your own
+  folio crosscheck collapse --programs 10 --print > mine.txt
+
+Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+pub(super) struct CollapseArgs {
+    #[command(flatten)]
+    programs: ProgramsArgs,
+}
+
+/// Which programs, and under which rules.
+#[derive(Args, Debug)]
+struct ProgramsArgs {
     /// Programs to make
     #[arg(long, value_name = "N", default_value_t = 400)]
     programs: u64,
     /// Seed of the first program; the others follow
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folio sizes to enable; the base page alone: none [default: eight sets in turn]
+    /// Folio sizes to enable; the base page alone: none [default: several sets in turn]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = values::size)]
     sizes: Vec<u64>,
     /// Steps of each program
@@ -98,8 +128,21 @@ struct Report {
 impl CowArgs {
     /// Runs the programs and compares.
     pub(super) fn run(self, command_line: &[String], console: &mut Console) -> Result<Exit> {
+        self.programs.run(Topic::Cow, command_line, console)
+    }
+}
+
+impl CollapseArgs {
+    /// Runs the programs and compares.
+    pub(super) fn run(self, command_line: &[String], console: &mut Console) -> Result<Exit> {
+        self.programs.run(Topic::Collapse, command_line, console)
+    }
+}
+
+impl ProgramsArgs {
+    fn run(self, topic: Topic, command_line: &[String], console: &mut Console) -> Result<Exit> {
         let facts = Facts::of_host();
-        let programs = self.all_programs(&facts)?;
+        let programs = self.all_programs(topic, &facts)?;
         if self.print {
             let text: String = programs.iter().map(Program::to_string).collect();
             console.deliver(text.as_bytes(), None)?;
@@ -135,7 +178,7 @@ impl CowArgs {
         Ok(if report.different.is_empty() { Exit::Done } else { Exit::No })
     }
 
-    fn all_programs(&self, facts: &Facts) -> Result<Vec<Program>> {
+    fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<Program>> {
         if let Some(path) = &self.from {
             let text = fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
@@ -146,22 +189,25 @@ impl CowArgs {
             16 => PageSize::K16,
             _ => PageSize::K64,
         };
-        let sets = self.sets(page)?;
+        let sets = self.sets(topic, page)?;
         let one = |seed: u64| {
             let set = seed / GROUP as u64 % sets.len() as u64;
             let orders = usize::try_from(set).map_or_else(|_| Vec::new(), |set| sets[set].clone());
-            generate(seed, &Options { page, orders, nr_steps: usize::from(self.steps) })
+            generate(seed, &Options { topic, page, orders, nr_steps: usize::from(self.steps) })
         };
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
 
     /// Sets of orders to enable.
-    fn sets(&self, page: PageSize) -> Result<Vec<Vec<Order>>> {
+    fn sets(&self, topic: Topic, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let pmd = page.pmd_order();
         if self.sizes.is_empty() {
             let below = |first: u8| (first..pmd.get()).map(Order::new).collect::<Vec<_>>();
             let all = below(2).into_iter().chain([pmd]).collect();
             let order = Order::new;
+            if topic == Topic::Collapse {
+                return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);
+            }
             return Ok(vec![
                 Vec::new(),
                 vec![order(2)],
@@ -201,7 +247,7 @@ impl Check {
     fn group(&self, programs: &[Program], report: &mut Report) -> Result<()> {
         let (mut found, text) = self.once(programs, report)?;
         if let (Some(keep), Some(first)) = (&self.keep, programs.first()) {
-            keep_text(keep, &format!("cow_{}", first.seed), &text)?;
+            keep_text(keep, &format!("programs_{}", first.seed), &text)?;
         }
         for (verdict, program) in found.iter_mut().zip(programs) {
             let mut earlier = None;
@@ -228,7 +274,7 @@ impl Check {
             None => kernel_of(&recording)?,
         };
         report.rules.clone_from(&kernel.name);
-        let one = |run: &Run| check(run, &kernel, arch_of(&recording));
+        let one = |run: &Run| check(run, &kernel, &recording.header);
         let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
         Ok((verdicts, text))
     }

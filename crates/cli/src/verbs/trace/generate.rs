@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use largefolio_report::figures;
 use largefolio_trace::generate::{
-    Advice, GenerateError, RandomReads, ReadWay, RetStubs, SequentialReads, SweepOrder, Workload,
-    ZipfMix,
+    Advice, GenerateError, Library, LinkedFor, RandomReads, ReadWay, RetStubs, SequentialReads,
+    SweepOrder, Workload, ZipfMix,
 };
 
 use crate::console::{self, Console};
@@ -25,7 +25,8 @@ use crate::verbs::values::size;
 Examples:
   folio trace gen ret-stubs -o stubs.folio
   folio trace gen sequential --file-size 1G --mapped -o seq.folio
-  folio trace gen zipf --runs 5000000 --seed 7 -o mix.folio"
+  folio trace gen zipf --runs 5000000 --seed 7 -o mix.folio
+  folio trace gen library --text-size 8M --opened-at 50 -o library.folio"
 )]
 pub(crate) struct GenArgs {
     #[command(subcommand)]
@@ -38,6 +39,7 @@ enum GenVerb {
     Sequential(SequentialArgs),
     Random(RandomArgs),
     Zipf(ZipfArgs),
+    Library(LibraryArgs),
 }
 
 /// What every workload has.
@@ -148,6 +150,50 @@ struct ZipfArgs {
     common: CommonArgs,
 }
 
+/// A program that runs code in a shared library, which somebody may open for write (series 003)
+#[derive(Args, Debug)]
+struct LibraryArgs {
+    /// Text of the library
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
+    text_size: u64,
+    /// Text of the program itself
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
+    program_size: u64,
+    /// Pages the library is linked and placed for
+    #[arg(long, value_enum, default_value_t = MaxPage::Huge)]
+    max_page_size: MaxPage,
+    /// Runs of fetches from one page
+    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    calls: u64,
+    /// Fetches of the longest run
+    #[arg(long, value_name = "N", default_value_t = 137)]
+    run_max: u64,
+    /// Percent of the calls that stay in the program
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    program_percent: u64,
+    /// Percent of the calls after which somebody opens the library for write
+    #[arg(long, value_name = "PERCENT")]
+    opened_at: Option<u64>,
+    /// Percent of the calls after which it is closed again
+    #[arg(long, value_name = "PERCENT", requires = "opened_at")]
+    closed_at: Option<u64>,
+    /// Seed of the calls
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MaxPage {
+    /// 4 KiB: no PMD entry can map its text
+    #[value(name = "4k")]
+    Base,
+    /// 2 MiB
+    #[value(name = "2m")]
+    Huge,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Order {
     Sequential,
@@ -178,6 +224,7 @@ impl GenArgs {
             GenVerb::Sequential(args) => args.workload(),
             GenVerb::Random(args) => args.workload(),
             GenVerb::Zipf(args) => args.workload(),
+            GenVerb::Library(args) => args.workload(),
         };
         workload.validate().map_err(told)?;
         Ok(GenPlan { workload, output: common.output })
@@ -263,6 +310,27 @@ impl ZipfArgs {
             exec_percent: self.exec_percent,
             write_percent: self.write_percent,
             anon_percent: self.anon_percent,
+            seed: self.seed,
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl LibraryArgs {
+    fn workload(self) -> Made {
+        let workload = Library {
+            text_bytes: self.text_size,
+            program_bytes: self.program_size,
+            linked_for: match self.max_page_size {
+                MaxPage::Base => LinkedFor::Base,
+                MaxPage::Huge => LinkedFor::Huge,
+            },
+            nr_calls: self.calls,
+            run_max: self.run_max,
+            program_percent: self.program_percent,
+            opened_at: self.opened_at,
+            closed_at: self.closed_at,
             seed: self.seed,
             filesystem: self.common.filesystem.clone(),
         };

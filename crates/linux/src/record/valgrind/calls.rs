@@ -169,8 +169,8 @@ impl Calls {
             2 => self.opened(begun, (AT_FDCWD, begun.args[1]), result, files),
             257 => self.opened(begun, (fd, begun.args[2]), result, files),
             3 => {
-                self.open.remove(&fd);
-                None
+                self.open.remove(&fd)?;
+                Some(Event { pos: fd, ..Event::new(thread, Op::Close) })
             }
             8 => {
                 self.open.get_mut(&fd)?.pos = result;

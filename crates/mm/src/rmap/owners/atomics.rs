@@ -23,7 +23,7 @@ pub trait WordCell {
     }
 }
 
-/// The large mapcount.
+/// The large mapcount; and each count of a [`Gate`](crate::collapse::gate::Gate).
 pub trait CountCell {
     /// A cell that holds `value`.
     fn new(value: i32) -> Self;
@@ -36,6 +36,8 @@ pub trait CountCell {
     /// # Errors
     /// What the cell holds instead of `current`.
     fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32>;
+    /// Adds `by`, returns what the cell held before: one read-modify-write that orders nothing.
+    fn fetch_add(&self, by: i32) -> i32;
 }
 
 /// A family of atomic cells.
@@ -109,5 +111,8 @@ impl CountCell for AtomicI32 {
 
     fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32> {
         self.compare_exchange_weak(current, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
+    fn fetch_add(&self, by: i32) -> i32 {
+        self.fetch_add(by, Ordering::Relaxed)
     }
 }

@@ -3,7 +3,7 @@
 //! Enough to make operations that mostly succeed; the kernel's own areas may be merged or split
 //! where this has one kind of page.
 
-use super::super::program::{Access, Advice, NR_SLOTS, Op, Range, Source};
+use super::super::program::{Access, Advice, NR_SLOTS, Op, Range, Sharing, Source};
 
 /// Pages that are alike.
 #[derive(Clone, Copy, Debug)]
@@ -11,12 +11,20 @@ pub(super) struct Area {
     pub(super) range: Range,
 }
 
+/// What a page maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    Source(Source),
+    /// The program's own file.
+    Own(Sharing),
+}
+
 /// What is known of one page; equal neighbours are one area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     /// Which mapping or move it came from.
     origin: u32,
-    source: Source,
+    backing: Backing,
     advice: Advice,
     access: Access,
 }
@@ -57,9 +65,10 @@ impl Areas {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Map(range, source, advice) => {
-                let origin = self.next_origin();
-                let kind = Kind { origin, source, advice, access: Access::ReadWrite };
-                self.part(range).fill(Some(kind));
+                self.map(range, Backing::Source(source), advice);
+            }
+            Op::Share(range, _, how) => {
+                self.map(range, Backing::Own(how.sharing), Advice::None);
             }
             Op::Unmap(range) => self.part(range).fill(None),
             Op::Protect(range, access) => {
@@ -76,8 +85,28 @@ impl Areas {
                 target.copy_from_slice(&moved);
                 target.iter_mut().flatten().for_each(|kind| kind.origin = origin);
             }
-            Op::Read(_) | Op::Write(_) | Op::Drop(_) | Op::Fork(_) | Op::Exit => {}
+            Op::Read(_)
+            | Op::Write(_)
+            | Op::Drop(_)
+            | Op::Free(_)
+            | Op::Collapse(_)
+            | Op::Punch(_)
+            | Op::Pin(_)
+            | Op::Unpin
+            | Op::Load(_)
+            | Op::Open
+            | Op::Close
+            | Op::Put(_)
+            | Op::Sync
+            | Op::Fork(_)
+            | Op::Exit => {}
         }
+    }
+
+    fn map(&mut self, range: Range, backing: Backing, advice: Advice) {
+        let origin = self.next_origin();
+        let kind = Kind { origin, backing, advice, access: Access::ReadWrite };
+        self.part(range).fill(Some(kind));
     }
 
     fn next_origin(&mut self) -> u32 {

@@ -45,6 +45,7 @@ fn text(event: &Event, files: &[FileInfo]) -> String {
         Op::Fork => format!("thread t{aux}"),
         Op::Exit => exit(flags, pos),
         Op::Open => format!("{file} as descriptor {pos}"),
+        Op::Close => format!("descriptor {pos}"),
         Op::Pread | Op::Pwrite => format!("{file} at {pos:#x} {}", figures::bytes(len)),
         Op::Truncate => format!("{file} to {}", figures::bytes(len)),
         Op::Fadvise => format!("{file} at {pos:#x} {} advice {aux}", figures::bytes(len)),

@@ -9,15 +9,15 @@
 //! [`Word`]).
 
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex};
 
-use loom::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 
-use super::super::atomics::{Atomics, CountCell, WordCell};
+use super::super::atomics::{Atomics, WordCell};
 use super::super::{Layout, MmOwnerId, Narrow, Owners, Wide};
+use crate::interleave::{Count, DEADLOCK, explore, failure, is_caught};
 
 const A: MmOwnerId = MmOwnerId::new(1).unwrap();
 const B: MmOwnerId = MmOwnerId::new(2).unwrap();
@@ -85,23 +85,6 @@ impl<M: Mutation> WordCell for Word<M> {
     }
     fn wait(&self, _: u64) {
         thread::park();
-    }
-}
-
-struct Count(AtomicI32);
-
-impl CountCell for Count {
-    fn new(value: i32) -> Self {
-        Self(AtomicI32::new(value))
-    }
-    fn load(&self, order: Ordering) -> i32 {
-        self.0.load(order)
-    }
-    fn store(&self, value: i32, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32> {
-        self.0.compare_exchange(current, new, Relaxed, Relaxed)
     }
 }
 
@@ -227,30 +210,6 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
             assert!(slot.mapcount.cast_unsigned() < nr, "over-counted: {state:?}");
         }
     }
-}
-
-/// Runs `threads` beside each other from `start` in every interleaving, then `end`.
-fn explore<F: Send + Sync + 'static, const N: usize>(
-    start: fn() -> F,
-    threads: [fn(&F); N],
-    end: fn(&F),
-) {
-    let mut builder = loom::model::Builder::new();
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        let folio = Arc::new(start());
-        let [first, others @ ..] = threads.as_slice() else { unreachable!("a thread") };
-        let spawn = |run: &fn(&F)| {
-            let (folio, run) = (Arc::clone(&folio), *run);
-            thread::spawn(move || run(&folio))
-        };
-        let others: Vec<_> = others.iter().map(spawn).collect();
-        first(&folio);
-        for other in others {
-            other.join().unwrap();
-        }
-        end(&folio);
-    });
 }
 
 /// Three mms map and unmap; the counts and the owners are right in the end.
@@ -414,25 +373,6 @@ where
             assert!(folio.owners.maybe_mapped_shared());
         },
     );
-}
-
-/// What loom says when no thread can go on, and when it has explored too long.
-const DEADLOCK: &str = "deadlock";
-const ENDLESS: &str = "Model exceeded maximum number of branches";
-
-/// A scenario that has to fail by one of its assertions.
-fn is_caught(what: &str, scenario: fn()) {
-    let said = failure(what, scenario);
-    assert!(!said.contains(DEADLOCK) && !said.contains(ENDLESS), "{what}: {said}");
-}
-
-/// What a scenario that has to fail says.
-fn failure(what: &str, scenario: fn()) -> String {
-    let Err(said) = catch_unwind(AssertUnwindSafe(scenario)) else {
-        panic!("the mutant {what} is not caught")
-    };
-    let text = said.downcast_ref::<&str>().map(ToString::to_string);
-    said.downcast_ref::<String>().cloned().or(text).unwrap_or_default()
 }
 
 #[test]

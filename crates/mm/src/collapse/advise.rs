@@ -1,0 +1,173 @@
+//! `MADV_COLLAPSE`: a process collapses its own memory now (BEHAVIOUR.md H.5.1, H.5.2).
+//!
+//! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
+
+use super::file::FileRange;
+use super::{Done, Refusal, Target, Who};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
+use crate::space::MmId;
+use crate::units::{Vaddr, Vpn};
+use crate::vma::Vma;
+
+/// What a call that failed returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errno {
+    /// `EINVAL`: it will not work, whatever the caller tries.
+    Einval,
+    /// `EAGAIN`: it may work later.
+    Eagain,
+    /// `ENOMEM`: no memory, or nothing mapped in a part of the range.
+    Enomem,
+    /// `EBUSY`: a limit.
+    Ebusy,
+}
+
+/// Why a call did not collapse all it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("MADV_COLLAPSE: {refusal} ({errno:?})")]
+pub struct CollapseError {
+    /// What the call returns.
+    pub errno: Errno,
+    /// Why the last block that failed did.
+    pub refusal: Refusal,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings say.
+    ///
+    /// # Errors
+    /// When a block was not collapsed: the last refusal and the errno that stands for it. Blocks
+    /// before, and after a refusal that does not end the walk, are collapsed all the same.
+    pub fn madvise_collapse(
+        &mut self,
+        mm: MmId,
+        at: Vaddr,
+        len_bytes: u64,
+    ) -> Result<(), CollapseError> {
+        self.each_area(mm, (at, len_bytes), |memory, vma, range| {
+            memory.collapse_area(mm, vma, range)
+        })
+    }
+
+    /// Calls `each` for each area of a range and the part of it; a hole is an error in the end.
+    pub(super) fn each_area(
+        &mut self,
+        mm: MmId,
+        (at, len_bytes): (Vaddr, u64),
+        mut each: impl FnMut(&mut Self, &Vma, (Vpn, Vpn)) -> Result<(), Refusal>,
+    ) -> Result<(), CollapseError> {
+        if len_bytes == 0 && at.0.is_multiple_of(self.rules.page.bytes()) {
+            return Ok(());
+        }
+        let range = self.checked_range(at, len_bytes);
+        let (start, end) = range.map_err(|_| self.error(Refusal::AddressRange))?;
+        if self.space(mm).is_dead {
+            return Err(self.error(Refusal::AnyProcess));
+        }
+        let (mut next, mut has_hole) = (start, false);
+        for part in self.space(mm).vmas.overlapping(start, end) {
+            has_hole |= part.start > next;
+            next = part.end;
+            let Some(&vma) = self.space(mm).vmas.find(part.start) else { continue };
+            let collapsed = each(self, &vma, (part.start, part.end));
+            collapsed.map_err(|refusal| self.error(refusal))?;
+        }
+        if has_hole || next < end { Err(self.error(Refusal::VmaNull)) } else { Ok(()) }
+    }
+
+    /// The blocks of `[start, end)` in one area.
+    fn collapse_area(
+        &mut self,
+        mm: MmId,
+        vma: &Vma,
+        (start, end): (Vpn, Vpn),
+    ) -> Result<(), Refusal> {
+        let pmd = self.rules.page.pmd_order();
+        let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
+        let short = self.rules.collapse.short_request;
+        if !self.can_collapse(vma, Who::Advice) {
+            self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
+            return Err(Refusal::VmaCheck);
+        }
+        if first >= last && short == ShortRequest::Done {
+            return Ok(());
+        }
+        if first > last {
+            return Err(Refusal::Fail);
+        }
+        let mut refused = Ok(());
+        for first in (first..last).step_by(pmd.nr_pages() as usize).map(Vpn) {
+            let target = Target { mm, vma: *vma, first, order: pmd, who: Who::Advice };
+            let outcome = self.collapse_block(&target);
+            self.count_outcome(Who::Advice, outcome);
+            if let Err(refusal) = outcome {
+                refused = Err(refusal);
+                if !self.goes_on_after(refusal) {
+                    break;
+                }
+            }
+        }
+        refused
+    }
+
+    fn collapse_block(&mut self, target: &Target) -> Result<Done, Refusal> {
+        self.step(Refusal::AnyProcess)?;
+        self.step(Refusal::VmaCheck)?;
+        let Some(range) = self.file_range(target) else { return self.collapse_anon(target) };
+        let collapsed = match self.collapse_file(&range) {
+            Err(Refusal::PageDirtyOrWriteback) => self.collapse_dirty(&range),
+            collapsed => collapsed,
+        };
+        match collapsed {
+            Ok(Done::Collapsed) => self.install_pmd(target).map(|_| Done::Collapsed),
+            Ok(Done::Already) | Err(Refusal::PteMappedHugepage) => self.install_pmd(target),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// H.5.1: writes the range back and tries once more.
+    fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, Refusal> {
+        if self.rules.collapse.dirty != DirtyRange::WrittenBack {
+            return Err(Refusal::PageDirtyOrWriteback);
+        }
+        self.write_back(range.file, (range.first, range.end()));
+        self.step(Refusal::PageDirtyOrWriteback)?;
+        self.collapse_file(range)
+    }
+
+    /// Whether the blocks after one that was refused are tried (H.5.2).
+    fn goes_on_after(&self, refusal: Refusal) -> bool {
+        match refusal {
+            Refusal::NoPteTable => self.rules.collapse.empty_block == EmptyBlock::SteppedOver,
+            Refusal::PageRo
+            | Refusal::LackReferencedPage
+            | Refusal::PageCount
+            | Refusal::PageLock
+            | Refusal::PageLru
+            | Refusal::DelPageLru => true,
+            _ => false,
+        }
+    }
+
+    /// H.5.2: the errno of the last refusal.
+    pub(super) fn error(&self, refusal: Refusal) -> CollapseError {
+        let errno = match refusal {
+            Refusal::AllocHugePageFail | Refusal::VmaNull => Errno::Enomem,
+            Refusal::CgroupChargeFail | Refusal::ExceedNonePte => Errno::Ebusy,
+            Refusal::PageCount
+            | Refusal::PageLock
+            | Refusal::PageLru
+            | Refusal::DelPageLru
+            | Refusal::PageFilled
+            | Refusal::PageDirtyOrWriteback => Errno::Eagain,
+            Refusal::PageHasPrivate => match self.rules.collapse.private_data {
+                PrivateData::Invalid => Errno::Einval,
+                PrivateData::Again => Errno::Eagain,
+            },
+            _ => Errno::Einval,
+        };
+        CollapseError { errno, refusal }
+    }
+}

@@ -1,0 +1,146 @@
+//! Collapsing anonymous memory (BEHAVIOUR.md H.6.2, H.6.3, H.6.4 g).
+//!
+//! ```text
+//!   PTE table   | a | b | - | 0 | c |  --copy-->  folio | a | b | 0 | 0 | c |
+//!   detached while it is copied: no entry can be used; put back if anything fails
+//! ```
+//!
+//! Differs: the table that a PMD entry replaces is not deposited for its split; tables take no
+//! memory here.
+
+use super::scan::{Limits, is_hole, position};
+use super::{Done, Refusal, Target};
+use crate::folio::FolioId;
+use crate::mapped::Level;
+use crate::memory::Memory;
+use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
+use crate::ram::Ram;
+use crate::rules::anon::Underused;
+use crate::units::{PageIndex, Pfn};
+use crate::vma::{Prot, Vma};
+
+impl<R: Ram> Memory<R> {
+    /// Scans a block and collapses it (H.6.1, H.6.2).
+    pub(super) fn collapse_anon(&mut self, target: &Target) -> Result<Done, Refusal> {
+        let limits = self.limits(target);
+        match self.space(target.mm).table.pmd(target.first) {
+            PmdState::Leaf => return Ok(Done::Already),
+            PmdState::Empty => return Err(Refusal::NoPteTable),
+            PmdState::Table { .. } => {}
+        }
+        let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+        self.check_ptes(target, &ptes, limits)?;
+        self.collapse_scanned(target, limits)?;
+        Ok(Done::Collapsed)
+    }
+
+    /// Collapses a block that passed its scan; nothing is changed on a refusal.
+    pub(super) fn collapse_scanned(
+        &mut self,
+        target: &Target,
+        limits: Limits,
+    ) -> Result<(), Refusal> {
+        let id = self.alloc_for(target)?;
+        let collapsed = self.collapse_into(target, limits, id);
+        if collapsed.is_err() {
+            let folio = self.cache.take(id);
+            self.cache.buddy.free(folio.pfn, folio.order);
+        }
+        collapsed
+    }
+
+    fn alloc_for(&mut self, target: &Target) -> Result<FolioId, Refusal> {
+        let index = PageIndex(target.vma.index_of(target.first));
+        let effort = self.collapse_effort(target.who);
+        let injected = self.step(Refusal::AllocHugePageFail);
+        let id = injected.and_then(|()| {
+            self.alloc_anon(target.order, effort, index).ok_or(Refusal::AllocHugePageFail)
+        });
+        self.count_alloc(target.order, id.map(|_| ()));
+        id
+    }
+
+    fn collapse_into(
+        &mut self,
+        target: &Target,
+        limits: Limits,
+        id: FolioId,
+    ) -> Result<(), Refusal> {
+        self.step(Refusal::CgroupChargeFail)?;
+        self.step(Refusal::VmaCheck)?;
+        // Reclaim may have split folios of the block, so everything is looked at again.
+        let table = &mut self.space_mut(target.mm).table;
+        let table = table.detach_table(target.first).ok_or(Refusal::NoPteTable)?;
+        self.flush(target.mm, target.first, target.nr_pages());
+        let copied = self.isolate_and_copy(target, limits, (id, &table));
+        self.space_mut(target.mm).table.attach_table(table);
+        copied?;
+        self.replace_by(target, id);
+        Ok(())
+    }
+
+    fn isolate_and_copy(
+        &mut self,
+        target: &Target,
+        limits: Limits,
+        (id, table): (FolioId, &DetachedTable),
+    ) -> Result<(), Refusal> {
+        let ptes = self.space(target.mm).table.detached_ptes(table);
+        let ptes =
+            ptes[position(target.first, ptes.len())..][..target.nr_pages() as usize].to_vec();
+        self.check_ptes(target, &ptes, limits)?;
+        for _ in ptes.iter().filter(|&&pte| !is_hole(pte)) {
+            self.step(Refusal::PageLock)?;
+            self.step(Refusal::DelPageLru)?;
+        }
+        let pfn = self.cache.folios.get(id).pfn;
+        for (to, &pte) in (pfn.0..).map(Pfn).zip(&ptes) {
+            self.copy_one(pte, to)?;
+        }
+        Ok(())
+    }
+
+    /// Page by page, ascending, holes in passing (D.4.5).
+    fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), Refusal> {
+        self.cache.folios.forget_writes(to, 1);
+        if is_hole(pte) {
+            self.cache.ram.zero(to, 1);
+            return Ok(());
+        }
+        self.step(Refusal::CopyMc)?;
+        self.cache.ram.copy_page(pte.pfn(), to);
+        if self.cache.folios.is_written(pte.pfn()) {
+            self.cache.folios.note_write(to);
+        }
+        Ok(())
+    }
+
+    /// The old pages lose this mapping, the new folio gets the block.
+    fn replace_by(&mut self, target: &Target, id: FolioId) {
+        let Target { mm, first, order, .. } = *target;
+        let nr = order.nr_pages();
+        let pmd = self.rules.page.pmd_order();
+        self.zap(mm, first, first.plus(nr));
+        let flags = collapsed_flags(&target.vma);
+        let span = self.cache.folios.get(id).span();
+        if order == pmd {
+            self.space_mut(mm).table.free_empty_tables(first, nr);
+            self.cache.map_new_anon(id, mm, Level::Pmd);
+            self.space_mut(mm).table.map_pmd(first, span.first, flags);
+            if self.rules.anon.shrink_underused == Underused::Queued {
+                self.cache.deferred.push(id, self.cache.folios.get_mut(id));
+            }
+        } else {
+            self.cache.map_new_anon(id, mm, Level::Ptes);
+            let batch = Batch { vpn: first, pfn: span.first, nr, flags };
+            self.space_mut(mm).table.map_ptes(batch, span);
+        }
+    }
+}
+
+/// Flags of what collapse maps.
+fn collapsed_flags(vma: &Vma) -> PteFlags {
+    let writable = if vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
+    let closed = if vma.prot == Prot::NONE { PteFlags::NO_ACCESS } else { PteFlags::NONE };
+    PteFlags::YOUNG | PteFlags::DIRTY | writable | closed
+}

@@ -1,0 +1,130 @@
+//! Collapse by advice to any size: asked for in the discussion of series 000 (BEHAVIOUR.md K.1.4).
+//!
+//! Differs: no kernel has it. What a process wants of its text is often 64 KiB, which a PMD
+//! mapping cannot give; here it can ask for that size after the fact.
+//!
+//! Owns the walk over blocks of the size. The collapse itself is that of the PMD size: anonymous
+//! memory is copied and mapped by `2^order` PTEs, pages of a file give way to one folio of the
+//! cache, which is mapped where the caller had a page of it. A file takes only sizes that its
+//! filesystem knows.
+
+use super::advise::CollapseError;
+use super::scan::Limits;
+use super::{Done, Refusal, Target, Who};
+use crate::memory::Memory;
+use crate::pgtable::{Batch, PmdState, PteFlags};
+use crate::ram::Ram;
+use crate::rules::anon::MIN_LARGE_ORDER;
+use crate::space::MmId;
+use crate::units::{Order, PageIndex, Vaddr, Vpn};
+use crate::vma::{HugeAdvice, Vma};
+
+impl<R: Ram> Memory<R> {
+    /// Collapses every whole block of `2^order` pages of `[at, at + len_bytes)`. Blocks without a
+    /// page, and those that have a folio as large, are stepped over.
+    ///
+    /// # Errors
+    /// When a block was not collapsed: the last refusal. The other blocks are collapsed all the
+    /// same, unless the area cannot be collapsed to that size at all.
+    pub fn madvise_collapse_to(
+        &mut self,
+        mm: MmId,
+        at: Vaddr,
+        len_bytes: u64,
+        order: Order,
+    ) -> Result<(), CollapseError> {
+        if order == self.rules.page.pmd_order() {
+            return self.madvise_collapse(mm, at, len_bytes);
+        }
+        self.each_area(mm, (at, len_bytes), |memory, vma, range| {
+            memory.collapse_area_to(mm, vma, (range, order))
+        })
+    }
+
+    fn collapse_area_to(
+        &mut self,
+        mm: MmId,
+        vma: &Vma,
+        ((start, end), order): ((Vpn, Vpn), Order),
+    ) -> Result<(), Refusal> {
+        if !self.can_collapse_to(vma, order) {
+            self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
+            return Err(Refusal::VmaCheck);
+        }
+        let (first, last) = (order.round_up(start.0), order.round_down(end.0));
+        let mut refused = Ok(());
+        for first in (first..last).step_by(order.nr_pages() as usize).map(Vpn) {
+            let target = Target { mm, vma: *vma, first, order, who: Who::Advice };
+            if self.space(mm).table.is_none(first, order.nr_pages()) {
+                continue;
+            }
+            let outcome = self.collapse_part_of(&target);
+            self.count_outcome(Who::Advice, outcome);
+            refused = refused.and(outcome.map(|_| ()));
+        }
+        refused
+    }
+
+    fn can_collapse_to(&self, vma: &Vma, order: Order) -> bool {
+        let is_below = order < self.rules.page.pmd_order();
+        let target = Target { mm: MmId(0), vma: *vma, first: vma.start, order, who: Who::Advice };
+        let fits = match self.file_range(&target) {
+            None => vma.has_anon() && order >= MIN_LARGE_ORDER,
+            Some(range) => {
+                let mapping = self.cache.mapping(range.file);
+                let is_congruent = order.is_aligned(vma.start.0.wrapping_sub(range.first));
+                is_congruent && mapping.orders.min <= order && order <= mapping.orders.max
+            }
+        };
+        is_below && fits && vma.advice.huge != HugeAdvice::Nohuge
+    }
+
+    fn collapse_part_of(&mut self, target: &Target) -> Result<Done, Refusal> {
+        if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
+            return Ok(Done::Already);
+        }
+        let Some(range) = self.file_range(target) else { return self.collapse_anon_to(target) };
+        if self.has_private_copy(target) {
+            return Err(Refusal::Fail);
+        }
+        match self.collapse_file(&range) {
+            Ok(done) => {
+                self.map_block(target);
+                Ok(done)
+            }
+            Err(Refusal::PteMappedHugepage) => Ok(Done::Already),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn collapse_anon_to(&mut self, target: &Target) -> Result<Done, Refusal> {
+        let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+        if self.has_folio(target) {
+            return Ok(Done::Already);
+        }
+        let none = if target.vma.is_armed { 0 } else { u64::MAX };
+        let limits = Limits { none, ..Limits::OFF };
+        self.check_ptes(target, &ptes, limits)?;
+        self.collapse_scanned(target, limits)?;
+        Ok(Done::Collapsed)
+    }
+
+    /// Whether the caller wrote to pages of the block: those are not the file's.
+    fn has_private_copy(&self, target: &Target) -> bool {
+        let ptes = self.ptes_of(target).unwrap_or_default();
+        ptes.iter().any(|pte| pte.is_present() && !self.is_file_page(pte.pfn()))
+    }
+
+    /// Maps the block's folio by PTEs, read-only, as far as the file goes.
+    fn map_block(&mut self, target: &Target) {
+        let Some(range) = self.file_range(target) else { return };
+        let Some(entry) = self.cache.find(range.file, PageIndex(range.first)) else { return };
+        let nr_file_pages = self.cache.mapping(range.file).nr_file_pages(self.rules.page);
+        let nr = target.nr_pages().min(nr_file_pages.saturating_sub(range.first));
+        let pfn = self.cache.folios.get(entry.folio).pfn;
+        if nr > 0 {
+            let batch = Batch { vpn: target.first, pfn, nr, flags: PteFlags::YOUNG };
+            self.map_file(target.mm, entry.folio, batch);
+        }
+    }
+}

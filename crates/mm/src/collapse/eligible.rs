@@ -1,0 +1,92 @@
+//! Which areas may be collapsed at all (BEHAVIOUR.md H.1).
+//!
+//! Owns the order of the tests and the file rule of each kernel. Whether the pages of a block allow
+//! it is another question ([`super::scan`], [`super::file`]).
+
+use super::Who;
+use crate::folio::MappingId;
+use crate::mapping::Mapping;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::{Enabled, Orders};
+use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
+use crate::units::Order;
+use crate::vma::{Backing, HugeAdvice, Vma};
+
+impl<R: Ram> Memory<R> {
+    /// Whether `who` may collapse blocks of an area to the PMD size (H.1.1); for khugepaged and
+    /// anonymous memory, to any size.
+    pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
+        let pmd = self.rules.page.pmd_order();
+        if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
+            return false;
+        }
+        let Backing::File { open, .. } = vma.backing else {
+            let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
+            return is_on && vma.has_anon();
+        };
+        let mapping = self.cache.mapping(self.open_file(open).mapping);
+        if mapping.is_shmem {
+            return who == Who::Advice || self.shmem_allows(vma);
+        }
+        let is_on = match self.rules.anon.thp {
+            Enabled::Always => true,
+            Enabled::Madvise => vma.advice.huge == HugeAdvice::Huge,
+            Enabled::Never => false,
+        };
+        (who == Who::Advice || is_on) && self.file_rule(vma, mapping)
+    }
+
+    /// Sizes khugepaged may collapse an anonymous area to (H.6.4 b).
+    pub(super) fn collapse_orders(&self, vma: &Vma) -> Orders {
+        let page = self.rules.page;
+        let enabled = self.rules.anon.enabled(page, vma.advice.huge);
+        match self.rules.collapse.sizes {
+            CollapseSizes::Enabled => enabled,
+            CollapseSizes::PmdOnly if enabled.contains(page.pmd_order()) => {
+                Orders::NONE.with(page.pmd_order())
+            }
+            CollapseSizes::PmdOnly => Orders::NONE,
+        }
+    }
+
+    /// H.1.3.
+    fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
+        let pmd = self.rules.page.pmd_order();
+        match self.rules.collapse.file {
+            FileCollapse::Absent => false,
+            // Differs: any mapping of the file that runs, not only those that exec made.
+            FileCollapse::DenyWrite => mapping.gate.writecount() < 0,
+            FileCollapse::Exec => vma.prot.can_exec && !mapping.gate.is_open_for_write(),
+            FileCollapse::Readers => !mapping.gate.is_open_for_write(),
+            FileCollapse::LargeFolios => mapping.orders.min <= pmd && pmd <= mapping.orders.max,
+        }
+    }
+
+    fn shmem_allows(&self, vma: &Vma) -> bool {
+        match self.rules.collapse.shmem {
+            ShmemEnabled::Never => false,
+            ShmemEnabled::Advise => vma.advice.huge == HugeAdvice::Huge,
+            ShmemEnabled::WithinSize | ShmemEnabled::Always => true,
+        }
+    }
+
+    /// Whether khugepaged may take this block of a file: `within_size` asks block by block.
+    pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
+        let mapping = self.cache.mapping(file);
+        !mapping.is_shmem
+            || self.rules.collapse.shmem != ShmemEnabled::WithinSize
+            || vma.advice.huge == HugeAdvice::Huge
+            || end <= mapping.nr_file_pages(self.rules.page)
+    }
+}
+
+/// Whether the last aligned block of an area lies inside it, at a congruent file offset (H.1.1).
+fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
+    let is_congruent = match vma.backing {
+        Backing::Anon => true,
+        Backing::File { pgoff, .. } => pmd.is_aligned(vma.start.0.wrapping_sub(pgoff)),
+    };
+    let last = vma.end.0.checked_sub(pmd.nr_pages()).map(|last| pmd.round_down(last));
+    is_congruent && last.is_some_and(|last| vma.start.0 <= last)
+}

@@ -1,0 +1,291 @@
+//! Collapsing pages of a file or of shared memory (BEHAVIOUR.md H.4, H.5).
+//!
+//! ```text
+//!   page cache   | o0 | o0 | o2         | -  | o0 | ..    gather: each present (files: read in),
+//!                   \    \    \   copy    0    /           clean, idle; unmapped everywhere
+//!   new folio    [                               o9 ]     replaces them in one step
+//! ```
+//!
+//! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
+//! at once, so a flush that khugepaged starts is done when it comes back.
+
+use super::{Done, Refusal, Target, Who};
+use crate::buddy::MigrateType;
+use crate::folio::{Folio, MappingId, Owner};
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::Effort;
+use crate::rules::collapse::{DirtyRange, Flush};
+use crate::units::{Order, PageIndex, Pfn};
+use crate::vma::{Backing, OpenId};
+
+/// Pages of a file to collapse: `2^order` from `first` on, aligned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileRange {
+    pub(super) file: MappingId,
+    pub(super) open: OpenId,
+    pub(super) first: u64,
+    pub(super) order: Order,
+    pub(super) who: Who,
+}
+
+impl FileRange {
+    pub(super) const fn end(&self) -> u64 {
+        self.first + self.order.nr_pages()
+    }
+}
+
+/// What is cached of a range, in ascending order, and how much is not.
+struct Gathered {
+    entries: Vec<Entry>,
+    nr_holes: u64,
+}
+
+impl<R: Ram> Memory<R> {
+    /// The pages of a file that a target maps; `None` for anonymous memory.
+    pub(super) fn file_range(&self, target: &Target) -> Option<FileRange> {
+        let Backing::File { open, .. } = target.vma.backing else { return None };
+        let file = self.open_file(open).mapping;
+        let first = target.vma.index_of(target.first);
+        Some(FileRange { file, open, first, order: target.order, who: target.who })
+    }
+
+    /// Scans a range of the page cache and collapses it (H.4, H.5).
+    pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, Refusal> {
+        self.scan_file(range)?;
+        let pfn = self.alloc_frames(range)?;
+        let collapsed = self.fill_and_replace(range, pfn);
+        if collapsed.is_err() {
+            self.cache.buddy.free(pfn, range.order);
+        }
+        collapsed.map(|()| Done::Collapsed)
+    }
+
+    /// H.4: looks at what is cached, without changing anything.
+    fn scan_file(&self, range: &FileRange) -> Result<(), Refusal> {
+        let mut nr_present = 0;
+        for entry in self.entries_in(range.file, range.first, range.end()) {
+            if entry.order >= range.order {
+                return Err(Refusal::PteMappedHugepage);
+            }
+            let folio = self.cache.folios.get(entry.folio);
+            if folio.is_off_lru {
+                return Err(Refusal::PageLru);
+            }
+            if folio.has_extra_refs() {
+                return Err(Refusal::PageCount);
+            }
+            nr_present += folio.nr_pages();
+        }
+        let nr_none = range.order.nr_pages() - nr_present;
+        let limit = self.rules.anon.none_limit(self.rules.page);
+        if range.who == Who::Khugepaged && nr_none > limit {
+            return Err(Refusal::ExceedNonePte);
+        }
+        Ok(())
+    }
+
+    /// H.5 steps 1 and 2.
+    fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
+        let pfn = self.step(Refusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
+        self.count_alloc(range.order, pfn.map(|_| ()));
+        pfn
+    }
+
+    fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
+        let effort = self.collapse_effort(range.who);
+        loop {
+            if let Some(pfn) = self.cache.buddy.alloc(range.order, MigrateType::Movable) {
+                return Ok(pfn);
+            }
+            if effort != Effort::Direct || self.reclaim() == 0 {
+                return Err(Refusal::AllocHugePageFail);
+            }
+        }
+    }
+
+    /// H.5 steps 1 to 6 with the new folio's frames.
+    fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), Refusal> {
+        self.step(Refusal::CgroupChargeFail)?;
+        self.step(Refusal::Fail)?;
+        let gathered = self.gather(range)?;
+        let is_gated = self.cache.mapping(range.file).is_gated(range.order);
+        if is_gated {
+            // Step 4: the gate counts the folio and refuses it if it sees a writer (H.3.2).
+            self.step(Refusal::Fail)?;
+            self.cache.mapping(range.file).gate.try_add_thp().map_err(|_| Refusal::Fail)?;
+        }
+        let copied = self.copy_gathered(range, &gathered, pfn);
+        if let Err(refusal) = copied {
+            if is_gated {
+                self.cache.mapping(range.file).gate.remove_thp();
+            }
+            return Err(refusal);
+        }
+        self.replace_gathered(range, &gathered, pfn);
+        Ok(())
+    }
+
+    /// H.5 step 3: finds or reads every page, and takes it away from everybody.
+    fn gather(&mut self, range: &FileRange) -> Result<Gathered, Refusal> {
+        let is_shmem = self.cache.mapping(range.file).is_shmem;
+        let mut gathered = Gathered { entries: Vec::new(), nr_holes: 0 };
+        let mut at = range.first;
+        while at < range.end() {
+            let entry =
+                if is_shmem { self.find_shmem(range, at)? } else { self.find_clean(range, at)? };
+            let Some(entry) = entry else {
+                gathered.nr_holes += 1;
+                at += 1;
+                continue;
+            };
+            self.isolate(range, entry, is_shmem)?;
+            gathered.entries.push(entry);
+            at = entry.end();
+        }
+        Ok(gathered)
+    }
+
+    /// A page of shared memory, `None` for a hole.
+    fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, Refusal> {
+        let Some(entry) = self.cache.find(range.file, PageIndex(at)) else {
+            let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty();
+            return if is_empty { Err(Refusal::Truncated) } else { Ok(None) };
+        };
+        if self.cache.folios.get(entry.folio).is_locked {
+            return Err(Refusal::PageLock);
+        }
+        self.step(Refusal::PageLock)?;
+        Ok(Some(entry))
+    }
+
+    /// A page of a disk file, read in when it is absent.
+    fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, Refusal> {
+        let found = self.cache.find(range.file, PageIndex(at));
+        let Some(entry) = found else { return self.read_in(range, at).map(Some) };
+        let folio = self.cache.folios.get(entry.folio);
+        if folio.is_dirty || folio.is_under_writeback {
+            self.start_flush(range);
+            return Err(self.dirty_refusal());
+        }
+        if folio.is_locked {
+            return Err(Refusal::PageLock);
+        }
+        self.step(Refusal::PageLock)?;
+        Ok(Some(entry))
+    }
+
+    /// Reads the rest of a range ahead and waits for its first page.
+    fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, Refusal> {
+        if at < self.cache.mapping(range.file).nr_file_pages(self.rules.page) {
+            self.read_absent(range.open, (at, range.end() - at));
+        }
+        let entry = self.cache.find(range.file, PageIndex(at)).ok_or(Refusal::Fail)?;
+        self.step(Refusal::Fail)?;
+        self.cache.folios.get_mut(entry.folio).is_locked = false;
+        Ok(entry)
+    }
+
+    /// Asks for dirty pages to be written back, so that a later pass can collapse them.
+    fn start_flush(&mut self, range: &FileRange) {
+        let may_flush = match self.rules.collapse.flush {
+            Flush::Always => true,
+            Flush::UnlessOpenForWrite => !self.cache.mapping(range.file).gate.is_open_for_write(),
+        };
+        if range.who == Who::Khugepaged && may_flush {
+            self.write_back(range.file, (0, u64::MAX));
+        }
+    }
+
+    /// H.5 step 3: the code for dirty pages came with the rule of what follows it.
+    fn dirty_refusal(&self) -> Refusal {
+        match self.rules.collapse.dirty {
+            DirtyRange::Fails => Refusal::Fail,
+            DirtyRange::Again | DirtyRange::WrittenBack => Refusal::PageDirtyOrWriteback,
+        }
+    }
+
+    /// Takes a folio off its list and out of every page table; alone then, it cannot change.
+    fn isolate(&mut self, range: &FileRange, entry: Entry, is_shmem: bool) -> Result<(), Refusal> {
+        if entry.order >= range.order {
+            return Err(Refusal::PteMappedHugepage);
+        }
+        self.step(Refusal::Truncated)?;
+        let folio = self.cache.folios.get(entry.folio);
+        let (is_off_lru, has_private) = (folio.is_off_lru, folio.has_private);
+        self.step(Refusal::DelPageLru)?;
+        if is_off_lru {
+            return Err(Refusal::DelPageLru);
+        }
+        self.step(Refusal::PageHasPrivate)?;
+        if has_private {
+            return Err(Refusal::PageHasPrivate);
+        }
+        self.unmap_file_pages(range.file, entry);
+        self.step(Refusal::PageCount)?;
+        let folio = self.cache.folios.get(entry.folio);
+        if folio.has_extra_refs() {
+            return Err(Refusal::PageCount);
+        }
+        if folio.is_dirty && !is_shmem {
+            return Err(self.dirty_refusal());
+        }
+        Ok(())
+    }
+
+    /// H.5 step 5: page by page, ascending, holes in passing (D.4.5).
+    fn copy_gathered(
+        &mut self,
+        range: &FileRange,
+        gathered: &Gathered,
+        pfn: Pfn,
+    ) -> Result<(), Refusal> {
+        let mut at = range.first;
+        for entry in &gathered.entries {
+            self.cache.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
+            let from = self.cache.folios.get(entry.folio).pfn;
+            for by in 0..entry.order.nr_pages() {
+                self.step(Refusal::CopyMc)?;
+                let to = pfn.plus(entry.index.0 - range.first + by);
+                self.cache.ram.copy_page(from.plus(by), to);
+            }
+            at = entry.end();
+        }
+        self.cache.ram.zero(pfn.plus(at - range.first), range.end() - at);
+        if gathered.nr_holes > 0 {
+            self.step(Refusal::PageFilled)?;
+            if self.is_watched(range) {
+                return Err(Refusal::ExceedNonePte);
+            }
+        }
+        self.step(Refusal::StoreFailed)
+    }
+
+    /// Whether a process wants to fill holes of the range itself (userfaultfd).
+    fn is_watched(&self, range: &FileRange) -> bool {
+        let areas = self.mapped_ranges(range.file, (range.first, range.end()));
+        let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
+        areas.into_iter().any(is_armed)
+    }
+
+    /// H.5 step 6: one entry instead of many; the tables of its areas are given back.
+    fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
+        for &entry in &gathered.entries {
+            self.cache.remove(range.file, entry);
+        }
+        let (file, index) = (range.file, PageIndex(range.first));
+        let mut folio = Folio::new(pfn, range.order, Owner::File { mapping: file, index });
+        folio.refs = range.order.nr_pages();
+        folio.is_dirty = self.cache.mapping(file).is_shmem;
+        let id = self.cache.folios.insert(folio);
+        let mapping = self.cache.mapping_mut(file);
+        mapping.collapsed(range.order);
+        let Ok(()) = mapping.tree.insert(index, range.order, id) else {
+            unreachable!("the range was just emptied")
+        };
+        if range.order == self.rules.page.pmd_order() {
+            self.retract_tables(range);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Collapse: many small folios become one large one (BEHAVIOUR.md H).
+//!
+//! ```text
+//!   khugepaged (clock)      madvise(MADV_COLLAPSE)     to any size (no kernel has it)
+//!         \                      |                      /
+//!          eligible: may this area at all?  (H.1)
+//!                 |
+//!      anonymous: scan PTEs (H.6.1)          file: scan the cache (H.4)
+//!                 |                                   |
+//!      copy into a new folio (H.6.2)         gather, copy, replace (H.5)
+//!                 |                                   |
+//!      one PMD entry, or PTEs                tables of all areas retracted
+//! ```
+//!
+//! Owns who may be collapsed, in which order things are checked and what each failure is called.
+//! Reading order: `refusal`, `inject`, `eligible`, `scan`, `anon`, `sizes`, [`gate`] (huge folios of
+//! a file against its writers, a concurrent type), `file`, `retract`, `advise`, `any_size`,
+//! `khugepaged`.
+//!
+//! Invariants:
+//! - I1: a refused collapse changes no content and no folio; pages of files may have lost their
+//!   entries and fault again.
+//! - I2: every refusal is counted once, by name ([`CollapseCounters::refused`]).
+
+mod advise;
+mod anon;
+mod any_size;
+mod eligible;
+mod file;
+pub mod gate;
+mod inject;
+mod khugepaged;
+mod refusal;
+mod retract;
+mod scan;
+mod sizes;
+
+pub use advise::{CollapseError, Errno};
+pub use inject::FailAfter;
+pub use refusal::Refusal;
+
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::Effort;
+use crate::space::MmId;
+use crate::units::{Order, Vpn};
+use crate::vma::Vma;
+
+/// What happened to collapses, with the names of vmstat where it has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollapseCounters {
+    /// Folios of the PMD size allocated for a collapse.
+    pub thp_collapse_alloc: u64,
+    /// Folios of that size that could not be allocated.
+    pub thp_collapse_alloc_failed: u64,
+    /// `khugepaged/pages_collapsed`: folios that khugepaged made.
+    pub pages_collapsed: u64,
+    /// `khugepaged/full_scans`: times it has been through all processes.
+    pub full_scans: u64,
+    /// Folios that advice made.
+    pub nr_advised: u64,
+    /// Ranges that were not collapsed, by [`Refusal`].
+    pub refused: [u64; Refusal::ALL.len()],
+}
+
+/// What collapse remembers from one call to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) khugepaged: khugepaged::Khugepaged,
+    pub(crate) fail: FailAfter,
+}
+
+/// Who asks for a collapse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// khugepaged: obeys settings and limits.
+    Khugepaged,
+    /// A process for itself: no limits, and reclaim if needed (D.5.1).
+    Advice,
+}
+
+/// How a range came to be collapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A folio was made.
+    Collapsed,
+    /// It was one folio, or one entry, already.
+    Already,
+}
+
+/// A block of an area to collapse: `2^order` pages, aligned, inside the area.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) mm: MmId,
+    pub(crate) vma: Vma,
+    pub(crate) first: Vpn,
+    pub(crate) order: Order,
+    pub(crate) who: Who,
+}
+
+impl Target {
+    pub(crate) const fn nr_pages(&self) -> u64 {
+        self.order.nr_pages()
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// Makes a step of later collapses fail, for tests of what is left then.
+    pub fn fail_collapse(&mut self, fail: FailAfter) {
+        self.collapse.fail = fail;
+    }
+
+    /// Steps that collapses took since [`Memory::fail_collapse`]; each of them can fail.
+    #[must_use]
+    pub const fn nr_collapse_steps(&self) -> u64 {
+        self.collapse.fail.nr_steps()
+    }
+
+    /// One step that fails with `refusal`, if it is the one that was chosen to.
+    pub(crate) fn step(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+        self.collapse.fail.step(refusal)
+    }
+
+    /// Counts the outcome of one range (I2).
+    pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, Refusal>) {
+        let counters = &mut self.cache.counters.collapse;
+        match (outcome, who) {
+            (Ok(Done::Already), _) => {}
+            (Ok(Done::Collapsed), Who::Khugepaged) => counters.pages_collapsed += 1,
+            (Ok(Done::Collapsed), Who::Advice) => counters.nr_advised += 1,
+            (Err(refusal), _) => counters.refused[refusal as usize] += 1,
+        }
+    }
+
+    /// Counts an allocation; vmstat knows those of the PMD size.
+    pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), Refusal>) {
+        let counters = &mut self.cache.counters.collapse;
+        match outcome {
+            _ if order != self.rules.page.pmd_order() => {}
+            Ok(()) => counters.thp_collapse_alloc += 1,
+            Err(_) => counters.thp_collapse_alloc_failed += 1,
+        }
+    }
+
+    /// How hard an allocation tries (D.5.1).
+    pub(crate) fn collapse_effort(&self, who: Who) -> Effort {
+        match who {
+            Who::Advice => Effort::Direct,
+            Who::Khugepaged if self.rules.collapse.defrag => Effort::Direct,
+            Who::Khugepaged => Effort::None,
+        }
+    }
+}

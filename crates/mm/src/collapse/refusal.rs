@@ -1,0 +1,154 @@
+//! Why a range was not collapsed: the names of the kernel's `scan_result`.
+
+/// Why a range was not collapsed. Not here, because nothing here can lead to them: swap entries,
+/// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum Refusal {
+    /// No better name.
+    #[error("the range could not be collapsed")]
+    Fail,
+    /// The PMD slot is empty: nothing was touched.
+    #[error("nothing is mapped in the range")]
+    NoPteTable,
+    /// More empty pages than the limit.
+    #[error("too many pages of the range are empty")]
+    ExceedNonePte,
+    /// More pages that others may map than the limit.
+    #[error("too many pages of the range are shared")]
+    ExceedSharedPte,
+    /// No page is writable.
+    #[error("no page of the range is writable")]
+    PageRo,
+    /// No page was accessed lately.
+    #[error("no page of the range was accessed")]
+    LackReferencedPage,
+    /// A page has a reference that no mapping explains: a pin.
+    #[error("a page of the range is pinned")]
+    PageCount,
+    /// A page is on no LRU list.
+    #[error("a page of the range is not on an LRU list")]
+    PageLru,
+    /// A page is locked.
+    #[error("a page of the range is locked")]
+    PageLock,
+    /// A page may be thrown away.
+    #[error("a page of the range is lazy-free")]
+    PageLazyfree,
+    /// The process has ended.
+    #[error("the process has ended")]
+    AnyProcess,
+    /// Nothing is mapped at the address.
+    #[error("no mapping at the address")]
+    VmaNull,
+    /// The area may not be collapsed.
+    #[error("the mapping may not be collapsed")]
+    VmaCheck,
+    /// The block is not inside the area.
+    #[error("the block does not fit the mapping")]
+    AddressRange,
+    /// A page could not be taken from its LRU list.
+    #[error("a page could not be isolated from its LRU list")]
+    DelPageLru,
+    /// No block of that order is free.
+    #[error("no free memory of that size")]
+    AllocHugePageFail,
+    /// The memory cgroup is full.
+    #[error("the memory cgroup is at its limit")]
+    CgroupChargeFail,
+    /// The pages left the file, or none was there.
+    #[error("the file has no pages there")]
+    Truncated,
+    /// The filesystem keeps data with a page.
+    #[error("the filesystem keeps private data with a page")]
+    PageHasPrivate,
+    /// A page could not be read.
+    #[error("memory error while copying")]
+    CopyMc,
+    /// The new folio could not be stored in the page cache.
+    #[error("the page cache could not store the folio")]
+    StoreFailed,
+    /// A page of a file is dirty or under writeback.
+    #[error("a page of the range is dirty or under writeback")]
+    PageDirtyOrWriteback,
+    /// A hole was filled meanwhile.
+    #[error("a hole of the range was filled meanwhile")]
+    PageFilled,
+    /// The page cache has the large folio already.
+    #[error("the file has a large folio there already")]
+    PteMappedHugepage,
+}
+
+impl Refusal {
+    /// Every refusal, in the order of [`super::CollapseCounters::refused`].
+    pub const ALL: [Self; 24] = [
+        Self::Fail,
+        Self::NoPteTable,
+        Self::ExceedNonePte,
+        Self::ExceedSharedPte,
+        Self::PageRo,
+        Self::LackReferencedPage,
+        Self::PageCount,
+        Self::PageLru,
+        Self::PageLock,
+        Self::PageLazyfree,
+        Self::AnyProcess,
+        Self::VmaNull,
+        Self::VmaCheck,
+        Self::AddressRange,
+        Self::DelPageLru,
+        Self::AllocHugePageFail,
+        Self::CgroupChargeFail,
+        Self::Truncated,
+        Self::PageHasPrivate,
+        Self::CopyMc,
+        Self::StoreFailed,
+        Self::PageDirtyOrWriteback,
+        Self::PageFilled,
+        Self::PteMappedHugepage,
+    ];
+
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::NoPteTable => "no_pte_table",
+            Self::ExceedNonePte => "exceed_none_pte",
+            Self::ExceedSharedPte => "exceed_shared_pte",
+            Self::PageRo => "page_ro",
+            Self::LackReferencedPage => "lack_referenced_page",
+            Self::PageCount => "page_count",
+            Self::PageLru => "page_lru",
+            Self::PageLock => "page_lock",
+            Self::PageLazyfree => "page_lazyfree",
+            Self::AnyProcess => "any_process",
+            Self::VmaNull => "vma_null",
+            Self::VmaCheck => "vma_check",
+            Self::AddressRange => "address_range",
+            Self::DelPageLru => "del_page_lru",
+            Self::AllocHugePageFail => "alloc_huge_page_fail",
+            Self::CgroupChargeFail => "cgroup_charge_fail",
+            Self::Truncated => "truncated",
+            Self::PageHasPrivate => "page_has_private",
+            Self::CopyMc => "copy_mc",
+            Self::StoreFailed => "store_failed",
+            Self::PageDirtyOrWriteback => "page_dirty_or_writeback",
+            Self::PageFilled => "page_filled",
+            Self::PteMappedHugepage => "pte_mapped_hugepage",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_place_and_a_name_of_its_own() {
+        for (place, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal as usize, place);
+            let same = Refusal::ALL.iter().filter(|other| other.name() == refusal.name());
+            assert_eq!(same.count(), 1, "{}", refusal.name());
+        }
+    }
+}

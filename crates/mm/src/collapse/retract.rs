@@ -1,0 +1,79 @@
+//! Page tables of a collapsed block of a file (BEHAVIOUR.md H.5 steps 6 and 7).
+//!
+//! Owns which empty tables are given back, so that the next fault can map the block by one entry,
+//! and the exchange of a table for that entry where somebody asked for it.
+
+use super::file::FileRange;
+use super::{Done, Refusal, Target};
+use crate::fault::{Access, Fault, Pass};
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::pgtable::PmdState;
+use crate::ram::Ram;
+use crate::space::MmId;
+use crate::units::{PageIndex, Vpn};
+use crate::vma::Vma;
+
+impl<R: Ram> Memory<R> {
+    /// Gives back the tables of every area that maps the whole block at an aligned address, unless
+    /// the area has private pages, which may be in the table.
+    pub(super) fn retract_tables(&mut self, range: &FileRange) {
+        for (mm, start, end) in self.mapped_ranges(range.file, (range.first, range.end())) {
+            let is_whole = end.0 - start.0 == range.order.nr_pages();
+            let is_aligned = range.order.is_aligned(start.0);
+            let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);
+            if is_whole && is_aligned && !has_anon {
+                self.drop_table(mm, start);
+            }
+        }
+    }
+
+    fn drop_table(&mut self, mm: MmId, first: Vpn) {
+        let nr = self.rules.page.pmd_order().nr_pages();
+        if self.space_mut(mm).table.free_empty_tables(first, nr) > 0 {
+            self.flush(mm, first, nr);
+        }
+    }
+
+    /// Gives back the table of one process for a block whose folio has the PMD order, if it maps
+    /// nothing but that folio's pages. What it was: `Already` without a table.
+    pub(super) fn retract_one(&mut self, target: &Target) -> Result<Done, Refusal> {
+        let entry = self.huge_entry(target)?;
+        match self.space(target.mm).table.pmd(target.first) {
+            PmdState::Empty | PmdState::Leaf => return Ok(Done::Already),
+            PmdState::Table { .. } => {}
+        }
+        self.step(Refusal::Fail)?;
+        if !self.maps_only(target, entry) {
+            return Err(Refusal::Fail);
+        }
+        self.zap(target.mm, target.first, target.first.plus(target.nr_pages()));
+        self.drop_table(target.mm, target.first);
+        Ok(Done::Collapsed)
+    }
+
+    /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
+    pub(super) fn install_pmd(&mut self, target: &Target) -> Result<Done, Refusal> {
+        let done = self.retract_one(target)?;
+        if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
+            return Ok(Done::Already);
+        }
+        let entry = self.huge_entry(target)?;
+        let Target { mm, vma, first: vpn, .. } = *target;
+        let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
+        if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(Refusal::Fail) }
+    }
+
+    fn huge_entry(&self, target: &Target) -> Result<Entry, Refusal> {
+        let range = self.file_range(target).ok_or(Refusal::VmaCheck)?;
+        let entry = self.cache.find(range.file, PageIndex(range.first));
+        entry.filter(|entry| entry.order == target.order).ok_or(Refusal::Fail)
+    }
+
+    /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.
+    fn maps_only(&self, target: &Target, entry: Entry) -> bool {
+        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let ptes = self.ptes_of(target).unwrap_or_default();
+        (pfn.0..).zip(ptes).all(|(expected, pte)| pte.is_none() || pte.pfn().0 == expected)
+    }
+}

@@ -1,0 +1,121 @@
+//! Looking at the PTEs of an anonymous block (BEHAVIOUR.md H.6.1).
+//!
+//! Owns which state of a page refuses a collapse, and the order of the tests. The same tests run
+//! twice: before memory is allocated, and again when nobody can change the pages any more.
+
+use super::{Refusal, Target, Who};
+use crate::memory::Memory;
+use crate::pgtable::{Pte, PteFlags};
+use crate::ram::Ram;
+use crate::rules::collapse::{Lazyfree, ReadOnlyRange};
+use crate::units::Vpn;
+
+/// What a block may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Empty pages and zero pages.
+    pub(super) none: u64,
+    /// Pages that other processes may map.
+    pub(super) shared: u64,
+}
+
+impl Limits {
+    /// What `MADV_COLLAPSE` tolerates: anything.
+    pub(super) const OFF: Self = Self { none: u64::MAX, shared: u64::MAX };
+}
+
+/// What the pages looked at so far are.
+#[derive(Default)]
+struct Seen {
+    nr_none: u64,
+    nr_shared: u64,
+    has_writable: bool,
+    has_referenced: bool,
+}
+
+/// Whether a PTE stands for zeroes: empty, or the shared zero page.
+pub(super) const fn is_hole(pte: Pte) -> bool {
+    pte.is_none() || pte.flags().contains(PteFlags::SPECIAL)
+}
+
+impl<R: Ram> Memory<R> {
+    /// Limits for one PMD block (H.6.1).
+    pub(super) fn limits(&self, target: &Target) -> Limits {
+        let limits = match target.who {
+            Who::Advice => Limits::OFF,
+            Who::Khugepaged => Limits {
+                none: self.rules.anon.none_limit(self.rules.page),
+                shared: self.rules.collapse.shared_limit(self.rules.page),
+            },
+        };
+        if target.vma.is_armed { Limits { none: 0, ..limits } } else { limits }
+    }
+
+    /// Tests the PTEs of a target.
+    pub(super) fn check_ptes(
+        &self,
+        target: &Target,
+        ptes: &[Pte],
+        limits: Limits,
+    ) -> Result<(), Refusal> {
+        let mut seen = Seen::default();
+        for &pte in ptes {
+            self.check_pte(target, pte, (limits, &mut seen))?;
+        }
+        if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
+            return Err(Refusal::PageRo);
+        }
+        if target.who == Who::Khugepaged && !seen.has_referenced {
+            return Err(Refusal::LackReferencedPage);
+        }
+        Ok(())
+    }
+
+    fn check_pte(
+        &self,
+        target: &Target,
+        pte: Pte,
+        (limits, seen): (Limits, &mut Seen),
+    ) -> Result<(), Refusal> {
+        if is_hole(pte) {
+            seen.nr_none += 1;
+            let is_over = seen.nr_none > limits.none;
+            return if is_over { Err(Refusal::ExceedNonePte) } else { Ok(()) };
+        }
+        let Some(id) = self.cache.folios.of_pfn(pte.pfn()) else {
+            unreachable!("I3: a PTE maps a folio or is special")
+        };
+        let folio = self.cache.folios.get(id);
+        let stops_at_lazyfree = target.who == Who::Khugepaged
+            && self.rules.collapse.lazyfree == Lazyfree::Refused
+            && !pte.flags().contains(PteFlags::DIRTY);
+        if folio.is_lazyfree && stops_at_lazyfree {
+            return Err(Refusal::PageLazyfree);
+        }
+        seen.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
+        seen.has_referenced |= pte.flags().contains(PteFlags::YOUNG);
+        seen.nr_shared += u64::from(self.maybe_mapped_shared(id));
+        if seen.nr_shared > limits.shared {
+            return Err(Refusal::ExceedSharedPte);
+        }
+        if folio.is_off_lru {
+            return Err(Refusal::PageLru);
+        }
+        if folio.is_locked {
+            return Err(Refusal::PageLock);
+        }
+        if folio.has_extra_refs() { Err(Refusal::PageCount) } else { Ok(()) }
+    }
+
+    /// PTEs of a target, copied; `None` when its slot holds no table.
+    pub(super) fn ptes_of(&self, target: &Target) -> Option<Vec<Pte>> {
+        let table = &self.space(target.mm).table;
+        let ptes = table.table_ptes(target.first)?;
+        Some(ptes[position(target.first, ptes.len())..][..target.nr_pages() as usize].to_vec())
+    }
+}
+
+/// Position of a page in its PTE table.
+pub(super) const fn position(vpn: Vpn, nr_ptes: usize) -> usize {
+    vpn.0 as usize & (nr_ptes - 1)
+}

@@ -1,0 +1,133 @@
+//! khugepaged and smaller sizes: which parts of a PMD block it collapses (BEHAVIOUR.md H.6.4).
+//!
+//! ```text
+//!   occupied   ##......#.......########........     k starts at the PMD order, p at 0
+//!   order 9    no: too few                          k goes down at the same p
+//!   order 4    [--- yes -------]                    p moves on, k = what p is aligned to
+//! ```
+
+use super::scan::{Limits, is_hole};
+use super::{Done, Refusal, Target};
+use crate::memory::Memory;
+use crate::pgtable::{PmdState, Pte};
+use crate::ram::Ram;
+use crate::rules::anon::{MIN_LARGE_ORDER, NonePtes, Orders};
+use crate::units::Order;
+
+/// What the walk over one block has come to.
+#[derive(Default)]
+struct Walked {
+    has_collapsed: bool,
+    has_alloc_failed: bool,
+    last: Option<Refusal>,
+}
+
+impl Walked {
+    /// H.6.4 f.
+    fn result(self) -> Result<Done, Refusal> {
+        match self.last {
+            _ if self.has_collapsed => Ok(Done::Collapsed),
+            _ if self.has_alloc_failed => Err(Refusal::AllocHugePageFail),
+            Some(refusal) => Err(refusal),
+            None => Err(Refusal::Fail),
+        }
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// Collapses what it can of a PMD block to the sizes in `orders`.
+    pub(super) fn collapse_sizes(
+        &mut self,
+        block: &Target,
+        orders: Orders,
+    ) -> Result<Done, Refusal> {
+        match self.space(block.mm).table.pmd(block.first) {
+            PmdState::Leaf => return Ok(Done::Already),
+            PmdState::Empty => return Err(Refusal::NoPteTable),
+            PmdState::Table { .. } => {}
+        }
+        let Some(ptes) = self.ptes_of(block) else { return Err(Refusal::NoPteTable) };
+        // H.6.4 b: one page is enough to go on.
+        let limits = Limits { none: block.nr_pages() - 1, ..self.limits(block) };
+        self.check_ptes(block, &ptes, limits)?;
+        let occupied: Vec<bool> = ptes.iter().map(|&pte| !is_hole(pte)).collect();
+        let (mut walked, mut at, mut order) = (Walked::default(), 0, block.order);
+        while at < block.nr_pages() {
+            let target = Target { first: block.first.plus(at), order, ..*block };
+            let found = &occupied[at as usize..][..order.nr_pages() as usize];
+            let nr_found = found.iter().filter(|&&is_there| is_there).count() as u64;
+            let is_worth =
+                orders.contains(order) && nr_found + self.none_of(order) >= order.nr_pages();
+            let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
+            match step {
+                Ok(Done::Collapsed) => walked.has_collapsed = true,
+                Ok(Done::Already) => walked.last = Some(Refusal::PteMappedHugepage),
+                Err(refusal) => {
+                    walked.last = refusal.or(walked.last);
+                    walked.has_alloc_failed |= refusal == Some(Refusal::AllocHugePageFail);
+                    if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
+                        break;
+                    }
+                    if order > MIN_LARGE_ORDER && !orders.below(order).is_empty() {
+                        order = Order::new(order.get() - 1);
+                        continue;
+                    }
+                }
+            }
+            at += order.nr_pages();
+            order = Order::alignment_of(at).min(block.order);
+        }
+        walked.result()
+    }
+
+    /// H.6.4 c: empty pages that a range of `order` may have.
+    fn none_of(&self, order: Order) -> u64 {
+        let page = self.rules.page;
+        let all_but_one = page.pmd_order().nr_pages() - 1;
+        let limit = self.rules.anon.none_limit(page);
+        if order == page.pmd_order() {
+            return limit;
+        }
+        let is_off = self.rules.anon.max_ptes_none == NonePtes::AllButOne || limit == all_but_one;
+        if is_off { order.nr_pages() - 1 } else { 0 }
+    }
+
+    /// One range; `Ok(Already)` when a folio as large is there (tested below the PMD order).
+    fn collapse_part(&mut self, target: &Target) -> Result<Done, Option<Refusal>> {
+        let pmd = self.rules.page.pmd_order();
+        if target.order < pmd && self.has_folio(target) {
+            return Ok(Done::Already);
+        }
+        let none = if target.vma.is_armed { 0 } else { self.none_of(target.order) };
+        // H.6.4 e: below the PMD order nothing shared is copied.
+        let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
+        let limits = Limits { none, shared };
+        let ptes = self.ptes_of(target).ok_or(Some(Refusal::NoPteTable))?;
+        self.check_ptes(target, &ptes, limits).map_err(Some)?;
+        self.collapse_scanned(target, limits).map_err(Some)?;
+        Ok(Done::Collapsed)
+    }
+
+    /// Whether the first page belongs to a folio of the order already.
+    pub(super) fn has_folio(&self, target: &Target) -> bool {
+        let pte: Pte = self.space(target.mm).table.pte(target.first);
+        let id = (!is_hole(pte)).then(|| self.cache.folios.of_pfn(pte.pfn())).flatten();
+        id.is_some_and(|id| self.cache.folios.get(id).order >= target.order)
+    }
+}
+
+/// Whether a smaller range may avoid what refused a larger one.
+const fn smaller_may_help(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::AllocHugePageFail
+            | Refusal::ExceedNonePte
+            | Refusal::ExceedSharedPte
+            | Refusal::PageLock
+            | Refusal::PageCount
+            | Refusal::PageLru
+            | Refusal::DelPageLru
+            | Refusal::LackReferencedPage
+            | Refusal::PageLazyfree
+    )
+}

@@ -1,0 +1,37 @@
+//! I14: who a file's gate counts. Its huge folios are counted with the mapping's own.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::folio::MappingId;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::Writers;
+
+impl<R: Ram> Memory<R> {
+    /// I14.
+    pub(super) fn check_gates(&self) -> Result<(), Violation> {
+        let mut writecounts = BTreeMap::<MappingId, i64>::new();
+        for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {
+            *writecounts.entry(open.mapping).or_default() += 1;
+        }
+        for file in self.spaces().filter_map(|(_, space)| space.exe) {
+            *writecounts.entry(file).or_default() -= 1;
+        }
+        for (file, mapping) in self.cache.mappings() {
+            let agree = |what, counted, found| {
+                if counted == found {
+                    Ok(())
+                } else {
+                    Err(Violation::I14 { file, what, counted, found })
+                }
+            };
+            let writecount = writecounts.get(&file).copied().unwrap_or(0);
+            agree("i_writecount", mapping.gate.writecount().into(), writecount)?;
+            if writecount > 0 && self.rules.writers == Writers::DropCache {
+                agree("huge folios beside writers", mapping.gate.nr_thps().into(), 0)?;
+            }
+        }
+        Ok(())
+    }
+}

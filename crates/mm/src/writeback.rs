@@ -1,0 +1,51 @@
+//! Writing dirty folios of a file back to its storage.
+//!
+//! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
+//! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
+//! completes before anybody looks again, as reads do.
+
+use crate::folio::MappingId;
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::pgtable::{Protection, PteFlags};
+use crate::ram::{FilePages, Ram};
+use crate::units::PageIndex;
+
+impl<R: Ram> Memory<R> {
+    /// Writes every dirty folio of a file back (`fsync`).
+    pub fn sync_file(&mut self, file: MappingId) {
+        self.write_back(file, (0, u64::MAX));
+    }
+
+    /// Writes the dirty folios that hold pages `[first, end)` of a file back, and waits for those
+    /// under way. Shared memory has no storage: nothing happens.
+    pub(crate) fn write_back(&mut self, file: MappingId, (first, end): (u64, u64)) {
+        if self.cache.mapping(file).is_shmem {
+            return;
+        }
+        let overlaps = |entry: &Entry| entry.index.0 < end && entry.end() > first;
+        let entries: Vec<_> = self.cache.mapping(file).tree.iter().filter(overlaps).collect();
+        for entry in entries {
+            if self.cache.folios.get(entry.folio).is_dirty {
+                self.write_out(file, entry);
+            }
+            self.cache.folios.get_mut(entry.folio).is_under_writeback = false;
+        }
+    }
+
+    fn write_out(&mut self, file: MappingId, entry: Entry) {
+        let protection =
+            Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE.with(PteFlags::DIRTY) };
+        for site in self.sites_of(entry.folio) {
+            self.flush(site.mm, site.vpn, site.nr);
+            let (space, folios) = self.space_and_folios(site.mm);
+            space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));
+        }
+        let folio = self.cache.folios.get_mut(entry.folio);
+        folio.is_dirty = false;
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        let index = PageIndex(entry.index.0);
+        self.cache.ram.write_out(pfn, nr_pages, FilePages { file, index });
+        self.cache.counters.nr_written += nr_pages;
+    }
+}

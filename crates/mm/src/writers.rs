@@ -1,0 +1,191 @@
+//! Opening for write, and running: who may do what with a file (BEHAVIOUR.md H.2, H.3).
+//!
+//! ```text
+//!                      | writer opens              | process runs it        | collapse (up to 7.1)
+//!   -------------------+---------------------------+------------------------+---------------------
+//!   a writer has it    | yes                       | refused: OpenForWrite  | refused
+//!   a process runs it  | refused: TextBusy         | yes                    | yes
+//!   it has huge folios | its whole cache is dropped| yes                    | yes
+//! ```
+//!
+//! Owns what opening, closing and running do to a file's [`Gate`] and, by
+//! [`rules.writers`](crate::rules::Writers), to its page cache. Does not decide what may be
+//! collapsed (`collapse`), and knows no user: permissions are somebody else's.
+//!
+//! An open for write is a writer until its last descriptor is closed *and* nothing is mapped
+//! through it any more: a mapping holds the open file, whatever its protection.
+//!
+//! Invariants (checked by [`Memory::validate`], I14):
+//! - I1: `i_writecount` is the number of open files that write, less the number of living processes
+//!   that run the file; never both (H.1.4).
+//! - I2: `nr_thps` is the number of folios of more than one page, for files of filesystems without
+//!   large folios; 0 for others (H.3.1).
+//! - I3: where the rule is to drop, a file with writers has no such folio (L.16).
+
+use crate::collapse::gate::{Gate, MustDrop, OpenForWrite, TextBusy};
+use crate::folio::MappingId;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::Writers;
+use crate::space::MmId;
+use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
+
+/// Opens for write and runs, and what they did to page caches. All are counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterCounters {
+    /// Opens for write.
+    pub nr_opens: u64,
+    /// Opens for write that were refused because a process runs the file (`ETXTBSY`).
+    pub nr_text_busy: u64,
+    /// Runs that were refused because the file is open for write (`ETXTBSY` of execve).
+    pub nr_open_for_write: u64,
+    /// Opens for write that dropped the file's page cache, huge folios and all (H.3.3).
+    pub nr_drops: u64,
+    /// Pages that they dropped.
+    pub nr_dropped_pages: u64,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Opens a file for write; its page cache goes first where it holds huge folios that cannot be
+    /// written (H.3.3).
+    ///
+    /// # Errors
+    /// When a process runs the file; nothing has changed.
+    ///
+    /// # Panics
+    /// At the 2^32nd open.
+    pub fn open_for_write(&mut self, file: MappingId) -> Result<OpenId, TextBusy> {
+        self.add_writer(file)?;
+        let open = self.open(file);
+        self.open_file_mut(open).is_writer = true;
+        Ok(open)
+    }
+
+    /// Notes that stores reach a file through `open`, so that it was opened for write: what a
+    /// shared mapping with stores implies (H.1.4), or a write call. Does nothing to one that was.
+    ///
+    /// # Errors
+    /// When a process runs the file; nothing has changed.
+    pub fn write_through(&mut self, open: OpenId) -> Result<(), TextBusy> {
+        if !self.open_file(open).is_writer {
+            self.add_writer(self.open_file(open).mapping)?;
+            self.open_file_mut(open).is_writer = true;
+        }
+        Ok(())
+    }
+
+    /// Gives an open file another descriptor (`dup`, fork).
+    pub fn share_open(&mut self, open: OpenId) {
+        self.open_file_mut(open).nr_descriptors += 1;
+    }
+
+    /// Closes one descriptor of an open file.
+    ///
+    /// # Panics
+    /// When none is left.
+    pub fn close(&mut self, open: OpenId) {
+        let opened = self.open_file_mut(open);
+        let Some(left) = opened.nr_descriptors.checked_sub(1) else {
+            panic!("{open:?} is closed more often than it was opened")
+        };
+        opened.nr_descriptors = left;
+        self.release_writer(open);
+    }
+
+    /// Makes `file` the program of a process, and of what it forks: it cannot be opened for write
+    /// while one of them lives (H.2.1).
+    ///
+    /// # Errors
+    /// When the file is open for write; nothing has changed.
+    pub fn run(&mut self, mm: MmId, file: MappingId) -> Result<(), OpenForWrite> {
+        if let Err(refused) = self.gate(file).deny_write() {
+            self.cache.counters.writers.nr_open_for_write += 1;
+            return Err(refused);
+        }
+        self.allow_write(mm);
+        self.space_mut(mm).exe = Some(file);
+        Ok(())
+    }
+
+    /// Lets the program of a process that ends be written again.
+    pub(crate) fn allow_write(&mut self, mm: MmId) {
+        if let Some(file) = self.space_mut(mm).exe.take() {
+            self.gate(file).allow_write();
+        }
+    }
+
+    /// Gives a child its parent's program.
+    pub(crate) fn inherit_program(&mut self, parent: MmId, child: MmId) {
+        let Some(file) = self.space(parent).exe else { return };
+        let Ok(()) = self.gate(file).deny_write() else {
+            unreachable!("I1: the parent denies writes")
+        };
+        self.space_mut(child).exe = Some(file);
+    }
+
+    /// What a change of a mapping to `prot` implies for the open file behind it.
+    pub(crate) fn write_through_mapping(
+        &mut self,
+        backing: Backing,
+        sharing: Sharing,
+        prot: Prot,
+    ) -> Result<(), TextBusy> {
+        let Backing::File { open, .. } = backing else { return Ok(()) };
+        let is_anon_shared = self.cache.mapping(self.open_file(open).mapping).is_anon_shared;
+        if sharing == Sharing::Shared && prot.can_write && !is_anon_shared {
+            self.write_through(open)?;
+        }
+        Ok(())
+    }
+
+    /// Closes what an area that went held open.
+    pub(crate) fn release_area(&mut self, vma: &Vma) {
+        if let Backing::File { open, .. } = vma.backing {
+            self.release_writer(open);
+        }
+    }
+
+    fn gate(&self, file: MappingId) -> &Gate {
+        &self.cache.mapping(file).gate
+    }
+
+    fn add_writer(&mut self, file: MappingId) -> Result<(), TextBusy> {
+        match (self.gate(file).open_for_write(), self.rules.writers) {
+            (Err(busy), _) => {
+                self.cache.counters.writers.nr_text_busy += 1;
+                return Err(busy);
+            }
+            (Ok(MustDrop::Yes), Writers::DropCache) => self.drop_everything(file),
+            (Ok(MustDrop::Yes), Writers::Keep) | (Ok(MustDrop::No), _) => {}
+        }
+        self.cache.counters.writers.nr_opens += 1;
+        Ok(())
+    }
+
+    /// H.3.3: unmaps and drops a whole page cache. Private copies of its pages stay.
+    fn drop_everything(&mut self, file: MappingId) {
+        let entries: Vec<_> = self.cache.mapping(file).tree.iter().collect();
+        self.cache.counters.writers.nr_drops += 1;
+        for entry in entries {
+            self.unmap_file_pages(file, entry);
+            self.cache.remove(file, entry);
+            self.cache.counters.writers.nr_dropped_pages += entry.order.nr_pages();
+        }
+    }
+
+    /// Takes a writer away that has neither a descriptor nor a mapping left.
+    fn release_writer(&mut self, open: OpenId) {
+        let opened = self.open_file(open);
+        if !opened.is_writer || opened.nr_descriptors > 0 || self.is_mapped(open) {
+            return;
+        }
+        self.gate(opened.mapping).close_write();
+        self.open_file_mut(open).is_writer = false;
+    }
+
+    fn is_mapped(&self, open: OpenId) -> bool {
+        let is_behind =
+            |vma: &Vma| matches!(vma.backing, Backing::File { open: behind, .. } if behind == open);
+        self.spaces().any(|(_, space)| space.vmas.iter().any(is_behind))
+    }
+}

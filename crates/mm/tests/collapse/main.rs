@@ -1,0 +1,15 @@
+//! Collapse: the tables of BEHAVIOUR.md H, every refusal provoked, every step made to fail, and
+//! random programs with and without bytes.
+
+#![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
+#![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
+
+mod advise;
+mod anon;
+mod any_size;
+mod file;
+mod inject;
+mod khugepaged;
+mod random;
+mod sizes;
+mod world;
