@@ -1,6 +1,7 @@
 use super::*;
 use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
 use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
+use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::HugeAdvice;
@@ -162,4 +163,18 @@ fn a_file_may_be_based_on_a_preset() {
     std::fs::write(&path, format!("based-on = \"{}\"\n", path.display())).unwrap();
     let message = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
     assert!(message.contains("based on more than"), "{message}");
+}
+
+#[test]
+fn collapse_follows_the_history_and_its_edits() {
+    let collapse = |name: &str| Kernel::parse(name).unwrap().rules.collapse;
+    assert_eq!(collapse("6.18"), CollapseRules::stock());
+    let read_only = ["6.12", "6.18"].map(|name| collapse(name).read_only);
+    assert_eq!(read_only, [ReadOnlyRange::Refused, ReadOnlyRange::Collapsed]);
+    let files = ["6.1", "7.1", "7.2", "6.1+file-collapse=exec"].map(|name| collapse(name).file);
+    let expected =
+        [FileCollapse::Absent, FileCollapse::Absent, FileCollapse::LargeFolios, FileCollapse::Exec];
+    assert_eq!(files, expected);
+    assert_eq!(collapse("6.18+khugepaged-scan-sleep=100ms").scan_sleep_ms, 100);
+    assert!(Kernel::parse("6.18+khugepaged-scan-sleep=0").is_err());
 }
