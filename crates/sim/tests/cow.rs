@@ -72,7 +72,7 @@ fn rules_of_another_kernel_are_told_apart() {
 fn programs_are_read_back_as_written() {
     for seed in 0..50 {
         let orders = vec![Order::new(2), Order::new(4)];
-        let options = Options { page: PageSize::K4, orders, nr_steps: 60 };
+        let options = Options { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 60 };
         let program = generate(seed, &options);
         assert_eq!(Program::all_of(&program.to_string()).unwrap(), [program]);
     }

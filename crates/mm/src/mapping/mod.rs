@@ -30,6 +30,7 @@ use tree::Tree;
 
 /// The page cache of one file.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "traits of a file: independent of each other")]
 pub struct Mapping {
     /// Folios by index.
     pub tree: Tree,

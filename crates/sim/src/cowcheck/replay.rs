@@ -26,7 +26,7 @@ use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
 const BASE: u64 = 0x4000_0000_0000;
-/// What the disk of a recording machine moves at once (the emulated NVMe controller's limit).
+/// What the disk of a recording machine moves at once (the limit of its emulated controller).
 const DISK_IO_BYTES: u64 = 512 << 10;
 /// Memory of the model: no program fills it.
 const RAM_BYTES: u64 = 4 << 30;
