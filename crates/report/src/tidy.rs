@@ -202,7 +202,7 @@ fn add_writers(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("writers_text_busy", writers.text_busy, "opens"),
         ("writers_open_for_write", writers.open_for_write, "runs"),
         ("writers_drops", writers.drops, "opens"),
-        ("writers_dropped", writers.dropped_bytes, "bytes"),
+        ("writers_dropped_bytes", writers.dropped_bytes, "bytes"),
     ] {
         numbers.push(plain(metric, value, unit));
     }

@@ -117,7 +117,9 @@ fn l17_a_filesystem_with_large_folios_keeps_them() {
 #[test]
 fn khugepaged_does_nothing_when_references_take_no_time() {
     let mut specs = specs();
-    specs.iter_mut().for_each(|spec| spec.ns_per_reference = 0);
+    for spec in &mut specs {
+        spec.ns_per_reference = 0;
+    }
     for outcome in run(&library(), &specs) {
         assert_eq!((file_pmd_mapped(&outcome), outcome.collapse.pages_collapsed), (0, 0));
     }

@@ -328,8 +328,8 @@ impl Cell {
         addr: u64,
         count: u64,
     ) -> Result<(), CellError> {
-        if let Some(now_ns) = self.clock.advance(count) {
-            self.run_khugepaged(now_ns);
+        if self.clock.advance(count) {
+            self.run_khugepaged();
         }
         let nr = self.hardware_of(thread)?;
         let process = self.hardware[nr].as_ref().map_or(0, |thread| thread.process);
@@ -344,12 +344,13 @@ impl Cell {
         }
     }
 
-    /// Lets khugepaged do what it has waited for.
+    /// Lets khugepaged wake once, and do what it has waited for.
     #[cold]
     #[inline(never)]
-    fn run_khugepaged(&mut self, now_ns: u64) {
-        self.memory.run_khugepaged(now_ns);
-        self.clock.sleep_until(self.memory.khugepaged_wakes_ns());
+    fn run_khugepaged(&mut self) {
+        let wake_ns = self.memory.khugepaged_wakes_ns();
+        self.memory.run_khugepaged(wake_ns);
+        self.clock.sleep(self.memory.khugepaged_wakes_ns() - wake_ns);
         self.drain_flushes();
     }
 

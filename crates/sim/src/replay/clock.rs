@@ -11,11 +11,17 @@
 /// second on one core.
 pub const NS_PER_REFERENCE: u64 = 1;
 
+/// Six hundred years.
+const NEVER: u64 = u64::MAX;
+
 /// References as time.
+///
+/// khugepaged wakes at most once for a row of a trace: while a run of references lasts nothing
+/// changes that it could look at again, and no row can make a replay endless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     now_ns: u64,
-    /// When khugepaged wakes; never, where references take no time.
+    /// When khugepaged wakes; [`NEVER`] where references take no time, and at the end of time.
     wake_ns: u64,
     ns_per_reference: u64,
 }
@@ -23,21 +29,21 @@ pub(super) struct Clock {
 impl Clock {
     /// Time 0, at which khugepaged starts.
     pub(super) const fn new(ns_per_reference: u64) -> Self {
-        let wake_ns = if ns_per_reference == 0 { u64::MAX } else { 0 };
+        let wake_ns = if ns_per_reference == 0 { NEVER } else { 0 };
         Self { now_ns: 0, wake_ns, ns_per_reference }
     }
 
-    /// Lets `count` references pass; the time, if khugepaged wakes by then.
+    /// Lets `count` references pass; whether khugepaged wakes by then.
     #[inline]
-    pub(super) const fn advance(&mut self, count: u64) -> Option<u64> {
+    pub(super) const fn advance(&mut self, count: u64) -> bool {
         let passed = count.saturating_mul(self.ns_per_reference);
         self.now_ns = self.now_ns.saturating_add(passed);
-        if self.now_ns >= self.wake_ns { Some(self.now_ns) } else { None }
+        self.now_ns >= self.wake_ns && self.wake_ns != NEVER
     }
 
-    /// khugepaged sleeps until `wake_ns`.
-    pub(super) fn sleep_until(&mut self, wake_ns: u64) {
-        self.wake_ns = wake_ns.max(self.now_ns.saturating_add(1));
+    /// khugepaged sleeps from now on.
+    pub(super) const fn sleep(&mut self, sleep_ns: u64) {
+        self.wake_ns = self.now_ns.saturating_add(sleep_ns);
     }
 }
 
@@ -48,17 +54,17 @@ mod tests {
     #[test]
     fn references_wake_khugepaged() {
         let mut clock = Clock::new(3);
-        assert_eq!(clock.advance(1), Some(3));
-        clock.sleep_until(10);
-        assert_eq!(clock.advance(2), None);
-        assert_eq!(clock.advance(1), Some(12));
-        clock.sleep_until(u64::MAX);
-        assert_eq!(clock.advance(u64::MAX), Some(u64::MAX));
+        assert!(clock.advance(1));
+        clock.sleep(7);
+        assert!(!clock.advance(2));
+        assert!(clock.advance(1), "10 ns have passed");
+        clock.sleep(u64::MAX);
+        assert!(!clock.advance(u64::MAX), "time has ended");
     }
 
     #[test]
     fn references_that_take_no_time_wake_nobody() {
         let mut clock = Clock::new(0);
-        assert_eq!(clock.advance(u64::MAX), None);
+        assert!(!clock.advance(u64::MAX));
     }
 }
