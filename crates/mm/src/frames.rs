@@ -1,12 +1,13 @@
 //! What is known about each page frame: its folio, and what a page of a folio has of its own.
 //!
-//! Owns the folio's id, `AnonExclusive` and "stored to" of each frame, in leaves that exist where
-//! memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts ([`crate::rmap`]).
+//! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that exist
+//! where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts ([`crate::rmap`]).
 //!
 //! | state | meaning |
 //! |---|---|
 //! | exclusive | no other process sees the page: a store needs no copy (L.8) |
 //! | written | a store was seen since the page was filled with zeroes |
+//! | accessed | a page walk reached the page since reclaim last looked |
 
 use crate::units::Pfn;
 
@@ -15,6 +16,7 @@ const LEAF_SHIFT: u32 = 9;
 /// Frames in one leaf.
 const LEAF: usize = 1 << LEAF_SHIFT;
 const WORDS: usize = LEAF / 64;
+const NR_FLAGS: usize = 3;
 /// No folio has this frame.
 pub(crate) const NO_FOLIO: u32 = u32::MAX;
 
@@ -25,15 +27,17 @@ pub(crate) enum Flag {
     Exclusive = 0,
     /// Stored to since it was zeroed.
     Written = 1,
+    /// Reached by a page walk: the accessed bits of all entries that map the page.
+    Accessed = 2,
 }
 
 #[derive(Clone, Debug)]
 struct Leaf {
     folio: [u32; LEAF],
-    flags: [[u64; WORDS]; 2],
+    flags: [[u64; WORDS]; NR_FLAGS],
 }
 
-const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; 2] };
+const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; NR_FLAGS] };
 
 /// All frames.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +115,15 @@ impl Frames {
         for part in parts(pfn, nr) {
             let bits = &mut self.leaf_mut(part.leaf).flags[flag as usize];
             words(&part).for_each(|(word, mask)| bits[word] |= mask);
+        }
+    }
+
+    /// [`Frames::set`] for one frame that a folio has, or had.
+    #[inline]
+    pub(crate) fn set_one(&mut self, flag: Flag, pfn: Pfn) {
+        let at = pfn.0 as usize & (LEAF - 1);
+        if let Some(Some(leaf)) = self.leaves.get_mut((pfn.0 >> LEAF_SHIFT) as usize) {
+            leaf.flags[flag as usize][at / 64] |= 1 << (at % 64);
         }
     }
 

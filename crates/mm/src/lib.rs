@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] [`reclaim`] `lazyfree` [`pin`] [`io`] [`memory`] `access` [`view`]
 //! [`validate`].
 //!
 //! # Words
@@ -50,6 +50,7 @@ pub mod pin;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
+pub mod reclaim;
 pub mod rmap;
 pub mod rules;
 pub mod space;

@@ -158,6 +158,7 @@ impl<R: Ram> PageCache<R> {
         let mut folio = Folio::new(pfn, order, Owner::File { mapping: file, index });
         folio.is_marked = is_marked;
         folio.is_locked = self.slow.range((file, index)..=(file, last)).next().is_some();
+        folio.is_swapbacked = self.mapping(file).is_shmem;
         folio.refs = order.nr_pages();
         let id = self.folios.insert(folio);
         let Ok(()) = self.mapping_mut(file).tree.insert(index, order, id) else {

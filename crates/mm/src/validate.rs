@@ -21,8 +21,12 @@
 //! - I12: owner tracking never says too much (L.6, F.4.2).
 //! - I13: the deferred-split queue holds what its folios say, every partially mapped one included,
 //!   and the counters of sizes count the folios there are (G.2).
+//! - I14: a folio is on one list of reclaim, or isolated; the lists count what they link.
+//! - I15: a swapped page lies in an area, nothing maps it, and a PTE table stands there; a slot of
+//!   swap space has as many users as there are swapped pages that name it.
 
 mod counts;
+mod pressure;
 
 use crate::folio::{FolioId, MappingId, Owner};
 use crate::memory::Memory;
@@ -160,6 +164,20 @@ pub enum Violation {
         /// What the folios say.
         found: u64,
     },
+    /// Lists of reclaim that disagree with the folios.
+    #[error("I14: folio {folio:?}: {what}")]
+    I14 {
+        /// The folio, if it is about one.
+        folio: Option<FolioId>,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Swap space that disagrees with what is swapped.
+    #[error("I15: {what}")]
+    I15 {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// Frames that name another folio than the one they are in.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
@@ -205,6 +223,7 @@ impl<R: Ram> Memory<R> {
         }
         self.check_folios(&found)?;
         self.check_sizes()?;
+        self.check_reclaim()?;
         self.check_trees()?;
         self.check_opens()
     }

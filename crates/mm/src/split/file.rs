@@ -66,6 +66,7 @@ impl<R: Ram> Memory<R> {
         };
         self.unmap_file_pages(file, entry);
         self.cache.mapping_mut(file).tree.remove(index);
+        let spot = self.cache.folios.lru().spot(entry.folio);
         let whole = self.cache.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
@@ -75,8 +76,10 @@ impl<R: Ram> Memory<R> {
             folio.is_workingset = whole.is_workingset;
             folio.is_locked = whole.is_locked;
             folio.is_dirty = whole.is_dirty;
+            folio.is_swapbacked = whole.is_swapbacked;
             folio.refs = order.nr_pages();
             let id = self.cache.folios.insert(folio);
+            self.cache.folios.lru_mut().settle(id, spot);
             let Ok(()) = self.cache.mapping_mut(file).tree.insert(index, order, id) else {
                 unreachable!("the place of the whole folio is free")
             };

@@ -1,0 +1,2 @@
+//! Memory pressure.
+pub mod lru;
