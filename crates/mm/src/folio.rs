@@ -300,6 +300,14 @@ impl FolioTable {
         self.frames.clear(Flag::Written, pfn, nr);
     }
 
+    /// The folio has the frames from `to` on in place of its own.
+    pub(crate) fn rename_frames(&mut self, id: FolioId, to: Pfn) {
+        let folio = self.get_mut(id);
+        let (from, nr) = (std::mem::replace(&mut folio.pfn, to), folio.nr_pages());
+        self.frames.set_folio(from, nr, NO_FOLIO);
+        self.frames.set_folio(to, nr, id.0);
+    }
+
     /// The lists of reclaim.
     #[must_use]
     pub fn lru(&self) -> &Lru {

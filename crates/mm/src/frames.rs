@@ -1,7 +1,8 @@
 //! What is known about each page frame: its folio, and what a page of a folio has of its own.
 //!
-//! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that exist
-//! where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts ([`crate::rmap`]).
+//! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that
+//! exist where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts
+//! ([`crate::rmap`]).
 //!
 //! | state | meaning |
 //! |---|---|
@@ -29,6 +30,11 @@ pub(crate) enum Flag {
     Written = 1,
     /// Reached by a page walk: the accessed bits of all entries that map the page.
     Accessed = 2,
+}
+
+impl Flag {
+    /// Every flag.
+    pub(crate) const ALL: [Self; NR_FLAGS] = [Self::Exclusive, Self::Written, Self::Accessed];
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +138,18 @@ impl Frames {
             let bits = &mut self.leaf_mut(part.leaf).flags[flag as usize];
             words(&part).for_each(|(word, mask)| bits[word] &= !mask);
         }
+    }
+
+    /// Moves a flag of `nr` frames to other frames.
+    pub(crate) fn move_flag(&mut self, flag: Flag, (from, to): (Pfn, Pfn), nr: u64) {
+        for by in 0..nr {
+            let is_set = self.get(flag, from.plus(by));
+            self.clear(flag, to.plus(by), 1);
+            if is_set {
+                self.set(flag, to.plus(by), 1);
+            }
+        }
+        self.clear(flag, from, nr);
     }
 
     #[inline]

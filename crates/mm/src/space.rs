@@ -1,6 +1,7 @@
 //! One process's address space: its areas, its page table, its heap.
 
 use crate::pgtable::PageTable;
+use crate::reclaim::swap::Swapped;
 use crate::units::Vpn;
 use crate::vma::VmaTree;
 
@@ -15,6 +16,8 @@ pub struct Space {
     pub vmas: VmaTree,
     /// Present pages.
     pub table: PageTable,
+    /// Pages in swap space.
+    pub swapped: Swapped,
     /// Whether the process has ended; its id is not used again.
     pub is_dead: bool,
     /// Whether a page of it was ever pinned (E.1.2).

@@ -37,6 +37,8 @@ fn before() -> Outcome {
         page_bytes: 4 * K,
         seed: 1,
         cache: "cold".to_owned(),
+        memory_bytes: 16 << 30,
+        swap_bytes: 0,
         folios: FolioCensus {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
@@ -63,6 +65,7 @@ fn before() -> Outcome {
         },
         anon_sizes: BTreeMap::new(),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
+        pressure: BTreeMap::new(),
         zeroed_pages: 1_384,
         copied_pages: 369,
         strays: Strays::default(),
@@ -127,7 +130,12 @@ fn report(rows: Vec<Outcome>) -> Report {
         nr_rows: 26_730_000,
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
     };
-    let settings = Settings { memory_bytes: 16 << 30, unusable_permille: 125, filesystem: None };
+    let settings = Settings {
+        memory_bytes: 16 << 30,
+        swap_bytes: 0,
+        unusable_permille: 125,
+        filesystem: None,
+    };
     let command = words("folio predict py.folio");
     let mut report = Report::new(command, trace, settings, rows);
     report.tool_version = String::from("1.2.3");

@@ -19,9 +19,12 @@ pub mod reserve;
 pub mod search;
 pub mod tree;
 
+use crate::reclaim::swap::Slot;
+use crate::reclaim::workingset::Shadows;
 use crate::rules::OrderRange;
 use crate::units::{Order, PageIndex, PageSize};
 use reserve::Reservations;
+use std::collections::BTreeMap;
 use tree::Tree;
 
 /// The page cache of one file.
@@ -42,6 +45,10 @@ pub struct Mapping {
     pub is_anon_shared: bool,
     /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
+    /// What evicted pages left behind.
+    pub shadows: Shadows,
+    /// Pages of shared memory that are in swap space.
+    pub swapped: BTreeMap<PageIndex, Slot>,
 }
 
 impl Mapping {
@@ -56,6 +63,8 @@ impl Mapping {
             is_shmem: false,
             is_anon_shared: false,
             reservations: None,
+            shadows: Shadows::default(),
+            swapped: BTreeMap::new(),
         }
     }
 

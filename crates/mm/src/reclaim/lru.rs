@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns the order of folios on the lists and whether one was referenced once (G.5.1: one entry for
-//! each folio, whatever its size). Does not own who moves them ([`super::scan`]).
+//! each folio, whatever its size). Does not own who moves them (`scan`).
 //!
 //! Differs: the kernel can be built with generations in place of these lists; they are not
 //! modelled. Nothing waits in per-CPU batches: a folio is on its list at once.
@@ -204,12 +204,6 @@ impl Lru {
         }
     }
 
-    /// Moves a folio to the tail of `list`: reclaim looks at it next.
-    pub(crate) fn move_to_tail(&mut self, id: FolioId, list: ListId) {
-        self.unlink(id);
-        self.link(id, list, NONE);
-    }
-
     /// Whether the folio was used once since it was last looked at; forgets it.
     pub(crate) fn take_referenced(&mut self, id: FolioId) -> bool {
         std::mem::take(&mut self.links[id.nr()].is_referenced)
@@ -358,8 +352,7 @@ mod tests {
         let mut lru = lru(4);
         check(&lru, &[0, 1, 2, 3], &[0, 1, 2, 3]);
         lru.move_to_head(id(0), INACTIVE);
-        lru.move_to_tail(id(2), INACTIVE);
-        check(&lru, &[0, 1, 2, 3], &[2, 1, 3, 0]);
+        check(&lru, &[0, 1, 2, 3], &[1, 2, 3, 0]);
         lru.move_to_head(id(1), ACTIVE);
         check(&lru, &[0, 1, 2, 3], &[2, 3, 0]);
         assert_eq!((lru.nr_pages(INACTIVE), lru.nr_pages(ACTIVE)), (12, 4));

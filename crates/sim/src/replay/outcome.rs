@@ -88,6 +88,10 @@ pub struct Outcome {
     pub seed: u64,
     /// `cold` or `warm` page cache at the start.
     pub cache: String,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Swap space in bytes.
+    pub swap_bytes: u64,
     /// Mapped memory by kind and folio size.
     pub folios: FolioCensus,
     /// Bytes in the page cache at the end by folio size, mapped or not.
@@ -102,6 +106,8 @@ pub struct Outcome {
     pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
+    /// What memory pressure did, by name as in vmstat; counts that stayed 0 are left out.
+    pub pressure: BTreeMap<&'static str, u64>,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
     /// Pages copied.
