@@ -52,8 +52,13 @@ impl Memory<Bytes> {
     ) -> Result<usize, OutOfMemory> {
         let nr = self.pread(open, pos, into.len() as u64)? as usize;
         for piece in pieces(self.rules.page.bytes(), pos, nr) {
-            let Some(pfn) = self.frame_of_file(open, pos + piece.from as u64) else {
-                return Err(OutOfMemory { pos });
+            let at = pos + piece.from as u64;
+            // Memory pressure may have taken it since.
+            if self.frame_of_file(open, at).is_none() {
+                self.pread(open, at, 1)?;
+            }
+            let Some(pfn) = self.frame_of_file(open, at) else {
+                return Err(OutOfMemory { pos: at });
             };
             let frame = self.cache.ram.frame(pfn);
             into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
@@ -72,7 +77,12 @@ impl Memory<Bytes> {
             Err(OutOfMemory { pos: at }) => (at - pos) as usize,
         };
         for piece in pieces(self.rules.page.bytes(), pos, nr) {
-            let Some(pfn) = self.frame_of_file(open, pos + piece.from as u64) else { continue };
+            let at = pos + piece.from as u64;
+            // Memory pressure may have taken it since.
+            if self.frame_of_file(open, at).is_none() {
+                self.pwrite(open, at, 1)?;
+            }
+            let Some(pfn) = self.frame_of_file(open, at) else { continue };
             let frame = self.cache.ram.frame_mut(pfn);
             frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
         }

@@ -1,6 +1,7 @@
 //! What happened: exact counts, with the names of vmstat where it has one.
 
 use crate::collapse::CollapseCounters;
+use crate::reclaim::counters::ReclaimCounters;
 use crate::split::Refusal;
 use crate::units::Order;
 use crate::writers::WriterCounters;
@@ -75,6 +76,8 @@ pub struct Counters {
     pub large_folio_fallback: u64,
     /// Folios inserted into the page cache, by order.
     pub nr_inserted: [u64; NR_ORDERS],
+    /// What memory pressure did.
+    pub reclaim: ReclaimCounters,
     /// PMD mappings that were possible by order and refused, by [`PmdRefusal`].
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
     /// Opens for write and runs.

@@ -20,12 +20,25 @@ use std::num::NonZeroU64;
 
 use crate::frames::{Flag, Frames, NO_FOLIO};
 use crate::pgtable::FolioSpan;
+use crate::reclaim::lru::{Age, Kind, ListId, Lru};
 use crate::rmap::Mapcount;
 use crate::units::{Order, PageIndex, Pfn};
 
 /// Folio in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolioId(u32);
+
+impl FolioId {
+    /// Position in tables of folios.
+    pub(crate) const fn nr(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The folio at a position.
+    pub(crate) const fn of_nr(nr: u32) -> Self {
+        Self(nr)
+    }
+}
 
 /// File in the memory manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +85,10 @@ pub struct Folio {
     pub is_dirty: bool,
     /// Some of its pages are mapped by nobody (G.2.1): stays set until it is split or freed.
     pub is_partially_mapped: bool,
+    /// Only swap space can take its content: private and shared memory.
+    pub is_swapbacked: bool,
+    /// Its content is on the way to swap space: never queued for a deferred split (G.2.1).
+    pub is_in_swap_cache: bool,
     /// Clean since `MADV_FREE`: its content may be thrown away.
     pub is_lazyfree: bool,
     /// Its content is on the way to the disk.
@@ -103,6 +120,8 @@ impl Folio {
             is_locked: false,
             is_dirty: false,
             is_partially_mapped: false,
+            is_swapbacked: matches!(owner, Owner::Anon { .. }),
+            is_in_swap_cache: false,
             is_lazyfree: false,
             is_under_writeback: false,
             has_private: false,
@@ -149,6 +168,12 @@ impl Folio {
         Pfn(self.pfn.0 + self.order.nr_pages())
     }
 
+    /// The list of reclaim that a new folio like this starts on.
+    const fn new_list(&self) -> ListId {
+        let is_anon = self.is_swapbacked && !self.is_lazyfree;
+        ListId::new(if is_anon { Kind::Anon } else { Kind::File }, Age::Inactive)
+    }
+
     /// Whether it has more than one page.
     #[must_use]
     pub const fn is_large(&self) -> bool {
@@ -189,6 +214,7 @@ pub struct FolioTable {
     folios: Vec<Option<Folio>>,
     free: Vec<u32>,
     frames: Frames,
+    lru: Lru,
 }
 
 impl FolioTable {
@@ -204,6 +230,7 @@ impl FolioTable {
     /// When 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
     pub fn insert(&mut self, folio: Folio) -> FolioId {
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        let (order, list) = (folio.order, folio.new_list());
         let id = if let Some(id) = self.free.pop() {
             self.folios[id as usize] = Some(folio);
             id
@@ -214,6 +241,7 @@ impl FolioTable {
             id
         };
         self.frames.set_folio(pfn, nr_pages, id);
+        self.lru.add(FolioId(id), order, list);
         FolioId(id)
     }
 
@@ -223,6 +251,7 @@ impl FolioTable {
             unreachable!("folio id used after its folio was freed")
         };
         self.free.push(id.0);
+        self.lru.remove(id);
         self.frames.set_folio(folio.pfn, folio.nr_pages(), NO_FOLIO);
         folio
     }
@@ -286,6 +315,41 @@ impl FolioTable {
         self.frames.clear(Flag::Written, pfn, nr);
     }
 
+    /// The folio has the frames from `to` on in place of its own.
+    pub(crate) fn rename_frames(&mut self, id: FolioId, to: Pfn) {
+        let folio = self.get_mut(id);
+        let (from, nr) = (std::mem::replace(&mut folio.pfn, to), folio.nr_pages());
+        self.frames.set_folio(from, nr, NO_FOLIO);
+        self.frames.set_folio(to, nr, id.0);
+    }
+
+    /// The lists of reclaim.
+    #[must_use]
+    pub fn lru(&self) -> &Lru {
+        &self.lru
+    }
+
+    /// The lists of reclaim, to take folios off for a while ([`Lru::isolate`]).
+    pub fn lru_mut(&mut self) -> &mut Lru {
+        &mut self.lru
+    }
+
+    /// A process reached the page `pfn` through its page table.
+    #[inline]
+    pub(crate) fn note_access(&mut self, pfn: Pfn) {
+        self.frames.set_one(Flag::Accessed, pfn);
+    }
+
+    /// Whether a page of the folio was reached since the last call (G.5.1: the OR of all).
+    pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
+        let (pfn, nr) = (self.get(id).pfn, self.get(id).nr_pages());
+        let was_accessed = self.frames.count(Flag::Accessed, pfn, nr) > 0;
+        if was_accessed {
+            self.frames.clear(Flag::Accessed, pfn, nr);
+        }
+        was_accessed
+    }
+
     pub(crate) fn frames(&self) -> &Frames {
         &self.frames
     }
@@ -300,6 +364,11 @@ impl FolioTable {
             .iter()
             .enumerate()
             .filter_map(|(id, folio)| Some((FolioId(id as u32), folio.as_ref()?)))
+    }
+
+    /// Checks the lists of reclaim.
+    pub(crate) fn validate_lru(&self) -> Result<(), (Option<FolioId>, &'static str)> {
+        self.lru.validate(self.iter().map(|(id, folio)| (id, folio.order)))
     }
 
     /// Checks I2; the first frame that names the wrong folio on error.

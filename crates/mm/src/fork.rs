@@ -32,9 +32,10 @@ impl<R: Ram> Memory<R> {
     /// When a pinned page cannot be copied; there is no child then, and the parent's pages hold
     /// what they held.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
+        self.keep_balance();
         loop {
             match self.try_fork(parent) {
-                Err(ForkError::OutOfMemory) if self.reclaim() > 0 => {}
+                Err(ForkError::OutOfMemory) if self.reclaim_at_last() > 0 => {}
                 answer => return answer,
             }
         }
@@ -71,7 +72,9 @@ impl<R: Ram> Memory<R> {
         let mut copy =
             ForkCopy { cache, parent, child, batching, has_pinned, own_flags, last: None };
         let range = (vma.start, vma.nr_pages());
-        of_parent.table.copy_range(&mut of_child.table, range, &mut copy)
+        of_parent.table.copy_range(&mut of_child.table, range, &mut copy)?;
+        self.fork_swapped(parent, child, (vma.start, vma.end));
+        Ok(())
     }
 }
 

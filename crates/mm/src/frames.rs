@@ -1,12 +1,14 @@
 //! What is known about each page frame: its folio, and what a page of a folio has of its own.
 //!
-//! Owns the folio's id, `AnonExclusive` and "stored to" of each frame, in leaves that exist where
-//! memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts ([`crate::rmap`]).
+//! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that
+//! exist where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts
+//! ([`crate::rmap`]).
 //!
 //! | state | meaning |
 //! |---|---|
 //! | exclusive | no other process sees the page: a store needs no copy (L.8) |
 //! | written | a store was seen since the page was filled with zeroes |
+//! | accessed | a page walk reached the page since reclaim last looked |
 
 use crate::units::Pfn;
 
@@ -15,6 +17,7 @@ const LEAF_SHIFT: u32 = 9;
 /// Frames in one leaf.
 const LEAF: usize = 1 << LEAF_SHIFT;
 const WORDS: usize = LEAF / 64;
+const NR_FLAGS: usize = 3;
 /// No folio has this frame.
 pub(crate) const NO_FOLIO: u32 = u32::MAX;
 
@@ -25,15 +28,22 @@ pub(crate) enum Flag {
     Exclusive = 0,
     /// Stored to since it was zeroed.
     Written = 1,
+    /// Reached by a page walk: the accessed bits of all entries that map the page.
+    Accessed = 2,
+}
+
+impl Flag {
+    /// Every flag.
+    pub(crate) const ALL: [Self; NR_FLAGS] = [Self::Exclusive, Self::Written, Self::Accessed];
 }
 
 #[derive(Clone, Debug)]
 struct Leaf {
     folio: [u32; LEAF],
-    flags: [[u64; WORDS]; 2],
+    flags: [[u64; WORDS]; NR_FLAGS],
 }
 
-const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; 2] };
+const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; NR_FLAGS] };
 
 /// All frames.
 #[derive(Clone, Debug, Default)]
@@ -114,11 +124,32 @@ impl Frames {
         }
     }
 
+    /// [`Frames::set`] for one frame that a folio has, or had.
+    #[inline]
+    pub(crate) fn set_one(&mut self, flag: Flag, pfn: Pfn) {
+        let at = pfn.0 as usize & (LEAF - 1);
+        if let Some(Some(leaf)) = self.leaves.get_mut((pfn.0 >> LEAF_SHIFT) as usize) {
+            leaf.flags[flag as usize][at / 64] |= 1 << (at % 64);
+        }
+    }
+
     pub(crate) fn clear(&mut self, flag: Flag, pfn: Pfn, nr: u64) {
         for part in parts(pfn, nr) {
             let bits = &mut self.leaf_mut(part.leaf).flags[flag as usize];
             words(&part).for_each(|(word, mask)| bits[word] &= !mask);
         }
+    }
+
+    /// Moves a flag of `nr` frames to other frames.
+    pub(crate) fn move_flag(&mut self, flag: Flag, (from, to): (Pfn, Pfn), nr: u64) {
+        for by in 0..nr {
+            let is_set = self.get(flag, from.plus(by));
+            self.clear(flag, to.plus(by), 1);
+            if is_set {
+                self.set(flag, to.plus(by), 1);
+            }
+        }
+        self.clear(flag, from, nr);
     }
 
     #[inline]

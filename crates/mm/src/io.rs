@@ -58,6 +58,12 @@ impl<R: Ram> Memory<R> {
         while at < end {
             let index = at >> shift;
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
+                pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
+            });
+            if at > pos || is_new {
+                self.mark_accessed(entry.folio);
+            }
             if self.cache.folios.get(entry.folio).is_marked {
                 self.marker_hit(open, entry, last - entry.index.0);
             }
@@ -76,6 +82,7 @@ impl<R: Ram> Memory<R> {
         if let Some(entry) = self.cache.find(file, index) {
             return Some(entry);
         }
+        self.keep_balance();
         self.read_absent(open, (index.0, last - index.0));
         if let Some(entry) = self.cache.find(file, index) {
             return Some(entry);
@@ -179,6 +186,7 @@ impl<R: Ram> Memory<R> {
         if let Some(entry) = self.cache.find(file, index) {
             return Some(entry);
         }
+        self.keep_balance();
         let (orders, allowed) = (self.cache.mapping(file).orders, self.target(file).allowed);
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,

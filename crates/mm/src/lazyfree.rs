@@ -14,6 +14,7 @@ impl<R: Ram> Memory<R> {
     /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio
     /// that the range covers in part is split, unless others may map it.
     pub(crate) fn free_lazily(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        self.drop_swapped(mm, start, end.0 - start.0);
         let mut at = start;
         while at < end
             && let Some(vpn) = self.space(mm).table.first_set_in(at, end.0 - at.0)
@@ -53,6 +54,7 @@ impl<R: Ram> Memory<R> {
 
     fn mark_lazyfree(&mut self, mm: MmId, (vpn, nr): (Vpn, u64), id: FolioId) {
         self.cache.folios.get_mut(id).is_lazyfree = true;
+        self.cache.give_up(id);
         self.flush(mm, vpn, nr);
         let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };
         let (space, folios) = self.space_and_folios(mm);

@@ -8,9 +8,8 @@
 //!
 //! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
 //! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] `lazyfree` `writeback` [`collapse`] [`writers`] [`pin`] [`io`]
-//! [`memory`] `access` `annotate` [`view`]
-//! [`validate`].
+//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] [`reclaim`] `lazyfree` `writeback` [`collapse`]
+//! [`writers`] [`pin`] [`io`] [`memory`] `access` `annotate` [`view`] [`validate`].
 //!
 //! # Words
 //!
@@ -55,6 +54,7 @@ pub mod pin;
 pub mod placement;
 pub mod ram;
 pub mod readahead;
+pub mod reclaim;
 pub mod rmap;
 pub mod rules;
 pub mod space;

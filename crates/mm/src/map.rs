@@ -407,6 +407,7 @@ impl<R: Ram> Memory<R> {
         self.flush(mm, from, nr_pages);
         let (space, folios) = self.space_and_folios(mm);
         space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
+        self.move_swapped(mm, (from, to), nr_pages);
     }
 
     fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {

@@ -116,7 +116,11 @@ impl<R: Ram> PageCache<R> {
     /// G.2.1: some pages of the folio are mapped by nobody.
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
-        if !folio.is_anon() || folio.order < MIN_LARGE_ORDER || folio.is_partially_mapped {
+        if !folio.is_anon()
+            || folio.order < MIN_LARGE_ORDER
+            || folio.is_partially_mapped
+            || folio.is_in_swap_cache
+        {
             return;
         }
         folio.is_partially_mapped = true;

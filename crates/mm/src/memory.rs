@@ -15,6 +15,9 @@ use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
 use crate::readahead::issue::{self, Target};
 use crate::readahead::{Issue, RaState};
+use crate::reclaim::swap::Swapped;
+use crate::reclaim::{Reclaim, Watermarks};
+use crate::rules::anon::Enabled;
 use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::space::{Flush, MmId, Space};
 use crate::units::{Order, Pfn, Vpn};
@@ -29,13 +32,15 @@ pub struct Config {
     pub ram_bytes: u64,
     /// Pages that are taken before anything runs, scattered by a seed.
     pub fragmentation: Option<Fragmentation>,
+    /// Swap space in bytes; without any, anonymous memory is never reclaimed.
+    pub swap_bytes: u64,
 }
 
 impl Config {
-    /// 16 GiB of unfragmented memory.
+    /// 16 GiB of unfragmented memory, no swap space.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        Self { arch, ram_bytes: 16 << 30, fragmentation: None }
+        Self { arch, ram_bytes: 16 << 30, fragmentation: None, swap_bytes: 0 }
     }
 }
 
@@ -133,7 +138,11 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let cache = PageCache::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut cache = PageCache::new(buddy, ram, rules.anon.mapcount_rules());
+        let has_thp = rules.anon.thp != Enabled::Never;
+        let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
+        let nr_slots = config.swap_bytes >> rules.page.shift();
+        cache.reclaim = Reclaim::new(rules.page, watermarks, nr_slots)?;
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,
@@ -203,6 +212,7 @@ impl<R: Ram> Memory<R> {
         self.add_space(Space {
             vmas: VmaTree::new(),
             table,
+            swapped: Swapped::default(),
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
@@ -285,6 +295,8 @@ impl<R: Ram> Memory<R> {
 
     /// Reads what an entry chose, through the state that chose it.
     pub(crate) fn read(&mut self, target: Target, state: &mut RaState, chosen: Issue) {
+        let (nr_pages, order) = issue::room(&self.cache, &self.rules, target, (state, chosen));
+        self.make_room(nr_pages, order);
         issue::run(&mut self.cache, &self.rules, target, state, chosen);
     }
 

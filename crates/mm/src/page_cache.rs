@@ -12,13 +12,15 @@ use std::collections::BTreeSet;
 use crate::buddy::{Buddy, MigrateType};
 use crate::counters::Counters;
 use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
+use crate::frames::Flag;
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::observed::Observed;
 use crate::ram::{FilePages, Ram};
+use crate::reclaim::Reclaim;
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::split::deferred::Deferred;
-use crate::units::{Order, PageIndex};
+use crate::units::{Order, PageIndex, Pfn};
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct PageCache<R> {
     pub counters: Counters,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
+    /// What memory pressure keeps.
+    pub(crate) reclaim: Reclaim,
     /// How mappings are counted.
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
@@ -59,6 +63,7 @@ impl<R: Ram> PageCache<R> {
             ram,
             counters: Counters::default(),
             deferred: Deferred::default(),
+            reclaim: Reclaim::default(),
             mapcount,
             mappings: Vec::new(),
             watched: None,
@@ -149,7 +154,7 @@ impl<R: Ram> PageCache<R> {
         if self.mapping(file).tree.first_in(index, last).is_some() {
             return Err(InsertRefusal::Occupied);
         }
-        let Some(pfn) = self.buddy.alloc(order, MigrateType::Movable) else {
+        let Some(pfn) = self.take_block(order, self.mapping(file).orders.min) else {
             if order > self.mapping(file).orders.min {
                 self.counters.large_folio_fallback += 1;
             }
@@ -158,18 +163,32 @@ impl<R: Ram> PageCache<R> {
         let mut folio = Folio::new(pfn, order, Owner::File { mapping: file, index });
         folio.is_marked = is_marked;
         folio.is_locked = self.slow.range((file, index)..=(file, last)).next().is_some();
+        folio.is_swapbacked = self.mapping(file).is_shmem;
         folio.refs = order.nr_pages();
         let id = self.folios.insert(folio);
         let Ok(()) = self.mapping_mut(file).tree.insert(index, order, id) else {
             unreachable!("the range was checked to be free")
         };
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
+        self.back_from_swap(file, id, index);
         if !self.mapping(file).is_zero_filled {
             self.counters.nr_read += order.nr_pages();
         }
         self.counters.count_inserted(order);
         self.observe(Observed::Insertion { mapping: file, index, order });
         Ok(id)
+    }
+
+    /// Free frames for a folio; one of an order above `min` leaves the lowest mark alone (I.6).
+    fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
+        let pfn = if order > min {
+            let mark = self.reclaim.watermarks.min;
+            self.buddy.try_alloc(order, MigrateType::Movable, mark).ok()?
+        } else {
+            self.buddy.alloc(order, MigrateType::Movable)?
+        };
+        self.folios.frames_mut().clear(Flag::Accessed, pfn, order.nr_pages());
+        Some(pfn)
     }
 
     /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or
@@ -202,7 +221,7 @@ impl<R: Ram> PageCache<R> {
     /// A new anonymous folio that nobody maps yet; `None` when no block is free. Its pages hold
     /// what they held before.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
-        let pfn = self.buddy.alloc(order, MigrateType::Movable)?;
+        let pfn = self.take_block(order, Order::ZERO)?;
         let id = self.folios.insert(Folio::new(pfn, order, Owner::Anon { index }));
         self.counters.sizes[usize::from(order.get())].nr_anon += 1;
         Some(id)

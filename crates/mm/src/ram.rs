@@ -42,8 +42,14 @@ pub trait Ram {
     fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
-    /// Writes `nr_pages` frames to a file.
+    /// Writes `nr_pages` frames to a file's storage.
     fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
+    /// Writes one frame to a slot of swap space.
+    fn swap_out(&mut self, pfn: Pfn, slot: u64);
+    /// Reads one frame from a slot of swap space.
+    fn swap_in(&mut self, slot: u64, pfn: Pfn);
+    /// Nobody needs a slot of swap space any more.
+    fn swap_free(&mut self, slot: u64);
     /// A file of `size_bytes` appears in storage.
     fn add_file(&mut self, file: MappingId, size_bytes: u64);
     /// Bytes `from .. to` of a file are gone from storage: they read as zeroes.
@@ -84,6 +90,12 @@ pub struct Counted {
     pub nr_copied: u64,
     /// Pages read from files.
     pub nr_read: u64,
+    /// Pages written to files.
+    pub nr_written: u64,
+    /// Pages written to swap space.
+    pub nr_swapped_out: u64,
+    /// Pages read from swap space.
+    pub nr_swapped_in: u64,
     /// Folios cleared around a page.
     pub cleared: Moved,
     /// Huge pages copied around a page.
@@ -115,7 +127,19 @@ impl Ram for Counted {
         self.nr_read += nr_pages;
     }
 
-    fn write_out(&mut self, _pfn: Pfn, _nr_pages: u64, _pages: FilePages) {}
+    fn write_out(&mut self, _pfn: Pfn, nr_pages: u64, _pages: FilePages) {
+        self.nr_written += nr_pages;
+    }
+
+    fn swap_out(&mut self, _pfn: Pfn, _slot: u64) {
+        self.nr_swapped_out += 1;
+    }
+
+    fn swap_in(&mut self, _slot: u64, _pfn: Pfn) {
+        self.nr_swapped_in += 1;
+    }
+
+    fn swap_free(&mut self, _slot: u64) {}
 
     fn add_file(&mut self, _file: MappingId, _size_bytes: u64) {}
 

@@ -2,6 +2,7 @@
 
 use crate::folio::MappingId;
 use crate::pgtable::PageTable;
+use crate::reclaim::swap::Swapped;
 use crate::units::Vpn;
 use crate::vma::VmaTree;
 
@@ -20,6 +21,8 @@ pub struct Space {
     pub vmas: VmaTree,
     /// Present pages.
     pub table: PageTable,
+    /// Pages in swap space.
+    pub swapped: Swapped,
     /// Whether the process has ended; its id is not used again.
     pub is_dead: bool,
     /// Whether a page of it was ever pinned (E.1.2).

@@ -72,6 +72,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn zap(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         self.cut_pmds(mm, start, end);
         let nr_pages = end.0 - start.0;
+        self.drop_swapped(mm, start, nr_pages);
         let batching = self.rules.anon.batching;
         let (space, cache) = self.space_and_cache(mm);
         let mut zapping = Zapping { cache, mm, batching, last: None, has_cleared: false };

@@ -22,8 +22,12 @@
 //! - I13: the deferred-split queue holds what its folios say, every partially mapped one included,
 //!   and the counters of sizes count the folios there are (G.2).
 //! - I14: a file's gate counts its writers, the processes that run it and its huge folios (H.3).
+//! - I15: a folio is on one list of reclaim, or isolated; the lists count what they link.
+//! - I16: a swapped page lies in an area, nothing maps it, and a PTE table stands there; a slot of
+//!   swap space has as many users as there are swapped pages that name it.
 
 mod counts;
+mod pressure;
 mod writers;
 
 use crate::folio::{FolioId, MappingId, Owner};
@@ -174,6 +178,20 @@ pub enum Violation {
         /// What opens, processes or folios say.
         found: i64,
     },
+    /// Lists of reclaim that disagree with the folios.
+    #[error("I15: folio {folio:?}: {what}")]
+    I15 {
+        /// The folio, if it is about one.
+        folio: Option<FolioId>,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Swap space that disagrees with what is swapped.
+    #[error("I16: {what}")]
+    I16 {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// Frames that name another folio than the one they are in.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
@@ -219,6 +237,7 @@ impl<R: Ram> Memory<R> {
         }
         self.check_folios(&found)?;
         self.check_sizes()?;
+        self.check_reclaim()?;
         self.check_trees()?;
         self.check_gates()?;
         self.check_opens()

@@ -22,18 +22,20 @@
 //! | `trace.ended` | string | how the program ended |
 //! | `trace.nr_references` `trace.nr_rows` | integer | size of the trace |
 //! | `trace.warnings` | strings | what the recorder could not see |
-//! | `settings.memory_bytes` | integer | physical memory |
+//! | `settings.memory_bytes` | integer | physical memory of the reference |
+//! | `settings.swap_bytes` | integer | swap space |
 //! | `settings.unusable_permille` | integer | fragmentation at the start |
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `reference` | integer | the row that others are compared with: 0 |
-//! | `rows[]` | objects | one for each kernel, machine and seed |
+//! | `rows[]` | objects | one for each kernel, machine, memory and seed |
 //!
 //! A row:
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
+//! | `memory_bytes` `swap_bytes` | physical memory and swap space of the cell |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
 //! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |
 //! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
@@ -48,6 +50,7 @@
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `writers.*` | opens for write, refusals, page caches dropped because of huge folios |
 //! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
+//! | `pressure.NAME` | what memory pressure did, as in vmstat; counts of 0 are left out |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
@@ -103,8 +106,10 @@ impl TraceInfo {
 /// What all rows have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// Physical memory in bytes.
+    /// Physical memory of the reference in bytes; a row has its own.
     pub memory_bytes: u64,
+    /// Swap space in bytes.
+    pub swap_bytes: u64,
     /// Free memory unusable for PMD-order folios at the start, in thousandths.
     pub unusable_permille: u32,
     /// Filesystem of every file, instead of the recorded ones.
@@ -128,7 +133,7 @@ pub struct Report {
     pub settings: Settings,
     /// The row that the others are compared with.
     pub reference: usize,
-    /// One for each kernel, machine and seed.
+    /// One for each kernel, machine, memory and seed.
     pub rows: Vec<Outcome>,
 }
 

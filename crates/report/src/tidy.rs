@@ -2,7 +2,7 @@
 //!
 //! | column | meaning |
 //! |---|---|
-//! | `kernel` `machine` `page_bytes` `seed` `cache` | the cell, as in the JSON |
+//! | `kernel` `machine` `page_bytes` `seed` `cache` `memory_bytes` | the cell, as in the JSON |
 //! | `metric` | what was counted, such as `text_aligned` or `tlb_data_l2_misses` |
 //! | `folio_bytes` | size of the folios counted; empty where the metric has none |
 //! | `value` | an integer, exact |
@@ -10,7 +10,7 @@
 //!
 //! Long and not wide because folio sizes are data: a wide form would need a column for each size,
 //! kind and alignment, and another kernel would bring other columns. So the columns are always
-//! these nine, results of many traces append, and a wide table is one pivot away:
+//! these ten, results of many traces append, and a wide table is one pivot away:
 //!
 //! ```python
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
@@ -28,8 +28,18 @@ use largefolio_sim::tlb::SideCounters;
 use crate::{ExportError, Exporter, Report};
 
 /// Names of the columns, in order.
-pub const COLUMNS: [&str; 9] =
-    ["kernel", "machine", "page_bytes", "seed", "cache", "metric", "folio_bytes", "value", "unit"];
+pub const COLUMNS: [&str; 10] = [
+    "kernel",
+    "machine",
+    "page_bytes",
+    "seed",
+    "cache",
+    "memory_bytes",
+    "metric",
+    "folio_bytes",
+    "value",
+    "unit",
+];
 
 /// CSV in long form.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,13 +66,14 @@ struct Number {
     unit: &'static str,
 }
 
-fn record(outcome: &Outcome, number: &Number) -> [String; 9] {
+fn record(outcome: &Outcome, number: &Number) -> [String; 10] {
     [
         outcome.kernel.clone(),
         outcome.machine.clone(),
         outcome.page_bytes.to_string(),
         outcome.seed.to_string(),
         outcome.cache.clone(),
+        outcome.memory_bytes.to_string(),
         number.metric.clone(),
         number.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         number.value.to_string(),
@@ -99,6 +110,9 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     }
     for (reason, &value) in &collapse.refused {
         numbers.push(plain(format!("collapse_refused_{reason}"), value, "ranges"));
+    }
+    for (&name, &value) in &outcome.pressure {
+        numbers.push(plain(format!("pressure_{name}"), value, "events"));
     }
     numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
     numbers.push(plain("copied", outcome.copied_pages, "pages"));

@@ -37,6 +37,9 @@ fn before() -> Outcome {
         page_bytes: 4 * K,
         seed: 1,
         cache: "cold".to_owned(),
+        memory_bytes: 16 << 30,
+        swap_bytes: 0,
+        swap_bytes: 0,
         folios: FolioCensus {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
@@ -65,6 +68,7 @@ fn before() -> Outcome {
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
         writers: Writers::default(),
         collapse: Collapses::default(),
+        pressure: BTreeMap::new(),
         zeroed_pages: 1_384,
         copied_pages: 369,
         strays: Strays::default(),

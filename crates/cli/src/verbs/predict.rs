@@ -43,6 +43,7 @@ Examples:
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
+  folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -65,9 +66,13 @@ pub(crate) struct PredictArgs {
     /// Seeds of the fragmentation: a column each
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
-    /// Physical memory
-    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::memory)]
-    memory: u64,
+    /// Physical memory: a column each
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
+        value_parser = values::memory)]
+    memory: Vec<u64>,
+    /// Swap space; without any, private memory is never reclaimed
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::swap)]
+    swap: u64,
     /// Thousandths of the free memory in which no PMD folio fits at the start
     #[arg(long, value_name = "PERMILLE", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -141,7 +146,8 @@ impl PredictArgs {
             nr_rows,
             specs,
             settings: Settings {
-                memory_bytes: self.memory,
+                memory_bytes: self.memory.first().copied().unwrap_or_default(),
+                swap_bytes: self.swap,
                 unusable_permille: self.fragmentation,
                 filesystem: self.filesystem.clone(),
                 annotations: self.annotate.iter().map(ToString::to_string).collect(),
@@ -153,16 +159,18 @@ impl PredictArgs {
         }))
     }
 
-    /// Kernels x machines x seeds, each once.
+    /// Kernels x machines x memory sizes x seeds, each once.
     fn specs(&self) -> Result<Vec<CellSpec>> {
         let (kernel, machine, seeds) = (unique(&self.kernel), unique(&self.machine), self.seeds());
-        let nrs = [kernel.len(), machine.len(), seeds.len()];
+        let memory = unique(&self.memory);
+        let nrs = [kernel.len(), machine.len(), memory.len(), seeds.len()];
         let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
         if nr_cells > NR_CELLS_MAX {
-            let [nr_kernels, nr_machines, nr_seeds] = nrs;
+            let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
             bail!(
-                "{nr_kernels} kernels x {nr_machines} machines x {nr_seeds} seeds are {nr_cells} \
-                 columns, at most {NR_CELLS_MAX} fit in one result; ask for fewer at a time"
+                "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x \
+                 {nr_seeds} seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one \
+                 result; ask for fewer at a time"
             );
         }
         let kernels: Vec<Kernel> =
@@ -172,7 +180,12 @@ impl PredictArgs {
         let mut specs = Vec::new();
         for kernel in &kernels {
             for machine in &machines {
-                specs.extend(seeds.iter().map(|&&seed| self.spec(kernel, machine, seed)));
+                for &&ram_bytes in &memory {
+                    let specs_of = seeds
+                        .iter()
+                        .map(|&&seed| CellSpec { ram_bytes, ..self.spec(kernel, machine, seed) });
+                    specs.extend(specs_of);
+                }
             }
         }
         for spec in &specs {
@@ -198,7 +211,7 @@ impl PredictArgs {
         CellSpec {
             cache,
             seed,
-            ram_bytes: self.memory,
+            swap_bytes: self.swap,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),

@@ -46,7 +46,10 @@ fn more_columns_than_fit_are_counted() {
     let seeds: Vec<_> = (0..129).map(|seed| seed.to_string()).collect();
     let words = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
     let said = place.fails(&format!("predict mix.folio {words}"));
-    assert!(said.contains("2 kernels x 1 machines x 129 seeds are 258 columns"), "{said}");
+    assert!(
+        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds are 258 columns"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -103,10 +103,11 @@ fn csv_has_the_numbers_of_the_json() {
     for record in reader.records() {
         let record = record.unwrap();
         let row = cell(&result, &record[0], &record[1]);
-        let pointer = pointer_of(&record[5], &record[6]);
+        let pointer = pointer_of(&record[6], &record[7]);
         let expected = row.pointer(&pointer).unwrap_or_else(|| panic!("no {pointer}"));
-        assert_eq!(record[7], expected.to_string(), "{pointer}");
+        assert_eq!(record[8], expected.to_string(), "{pointer}");
         assert_eq!(record[2], row["page_bytes"].to_string());
+        assert_eq!(record[5], row["memory_bytes"].to_string());
         nr_numbers += 1;
     }
     // Every integer of the rows but page_bytes and seed.
@@ -124,6 +125,7 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         }
         ("text" | "data" | "shmem" | "anon", _) => format!("/folios/{head}/{rest}_bytes"),
         ("sizes", _) => format!("/anon_sizes/{folio_bytes}/{rest}"),
+        ("pressure", _) => format!("/pressure/{rest}"),
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "read") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),

@@ -26,6 +26,39 @@ impl Buddy {
         Some(Pfn(pfn))
     }
 
+    /// Whether a block of at least `order` is free.
+    #[must_use]
+    pub fn has_block(&self, order: Order) -> bool {
+        MigrateType::ALL.into_iter().any(|of| self.lists.smallest(order, of).is_some())
+    }
+
+    /// Takes `2^order` page frames out of a free block that starts in `[first, end)` and is smaller
+    /// than `below`, for a page that is moved there (I.11).
+    pub(crate) fn take_in(
+        &mut self,
+        (first, end): (u64, u64),
+        order: Order,
+        below: Order,
+    ) -> Option<Pfn> {
+        let mut at = first;
+        while at < end.min(self.nr_pages) {
+            let Some((size, of)) = self.lists.block_at(at) else {
+                at += 1;
+                continue;
+            };
+            if size >= order && size < below {
+                self.lists.remove(at, size, of);
+                self.split(at, size, order, of);
+                self.allocated.set(at, order);
+                self.movable.set(at, order);
+                self.nr_allocated += order.nr_pages();
+                return Some(Pfn(at));
+            }
+            at += size.nr_pages();
+        }
+        None
+    }
+
     /// Head of the smallest sufficient list of one type, split down to `order`.
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<u64> {
         let found = self.lists.smallest(order, of)?;

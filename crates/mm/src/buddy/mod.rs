@@ -137,6 +137,12 @@ impl Buddy {
         self.max_order
     }
 
+    /// Order of a pageblock.
+    #[must_use]
+    pub const fn pageblock_order(&self) -> Order {
+        self.pageblock_order
+    }
+
     /// Page frames of the zone.
     #[must_use]
     pub const fn nr_pages(&self) -> u64 {

@@ -144,9 +144,8 @@ impl<R: Ram> Memory<R> {
 
     /// Pages from `from` without a PTE, up to `end`.
     fn none_run(&self, fault: &Fault, from: Vpn, end: Vpn) -> u64 {
-        let table = &self.space(fault.mm).table;
         let nr = end.0 - from.0;
-        table.first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)
+        self.space(fault.mm).first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)
     }
 
     /// Whether the batch may grow to the whole folio (B.5.7).

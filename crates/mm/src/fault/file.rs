@@ -61,8 +61,11 @@ impl<R: Ram> Memory<R> {
             self.cache.folios.get_mut(entry.folio).is_locked = false;
             return Ok(Found::Cached(entry));
         }
+        // Reading ahead may reclaim: the folio is held.
+        self.cache.folios.get_mut(entry.folio).refs += 1;
         let step = self.async_step(fault, entry);
         let folio = self.cache.folios.get_mut(entry.folio);
+        folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         if step == AsyncStep::Dropped || had_to_wait {
             return Ok(Found::Retry(Retry::Minor));

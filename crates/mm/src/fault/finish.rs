@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
         }
         let first = Vpn(fault.vpn.0 - (fault.index() - entry.index.0));
         let nr = entry.order.nr_pages();
-        if self.space(fault.mm).table.is_none(first, nr) { (first, nr) } else { one }
+        if self.space(fault.mm).is_none(first, nr) { (first, nr) } else { one }
     }
 
     /// B.6.3: maps a folio of PMD order by one entry where everything allows it.

@@ -167,6 +167,8 @@ pub(crate) enum Step {
 /// A process whose page tables alone would fill this part of memory is out of memory: tables are
 /// not taken from the allocator here.
 const TABLES_PART: u64 = 8;
+/// Times a fault is begun again after memory was reclaimed for it.
+const NR_TRIES_MAX: u32 = 16;
 /// More passes than this mean the model itself loops: one cold, one again, one tried.
 const NR_PASSES_MAX: u32 = 4;
 
@@ -181,16 +183,21 @@ impl<R: Ram> Memory<R> {
             && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
             && !leaf.flags.contains(PteFlags::NO_ACCESS)
         {
+            self.cache.folios.note_access(leaf.pfn_of(vpn));
             let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
         }
+        let mut nr_tries = 0;
         let touched = loop {
+            nr_tries += 1;
             match self.fault(mm, vpn, access) {
-                Err(FaultError::OutOfMemory(_)) if self.reclaim() > 0 => {}
+                Err(FaultError::OutOfMemory(_))
+                    if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
                 Err(error) => return Err(error),
                 Ok(touched) => break touched,
             }
         };
+        self.cache.folios.note_access(touched.leaf.pfn_of(vpn));
         if access == Access::Write {
             self.cache.folios.note_write(touched.leaf.pfn_of(vpn));
         }
@@ -223,11 +230,14 @@ impl<R: Ram> Memory<R> {
         if self.space(mm).table.stats().nr_tables > self.cache.buddy.nr_pages() / TABLES_PART {
             return Err(FaultError::OutOfMemory(addr));
         }
+        self.keep_balance();
         self.cache.counters.pgfault += 1;
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
+        let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
             _ if is_present => self.write_protect_fault(&fault)?,
+            _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
             Backing::File { .. } => self.file_fault(fault)?,
         };

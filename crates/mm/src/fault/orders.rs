@@ -30,9 +30,9 @@ impl<R: Ram> Memory<R> {
     /// From the first order down whose whole block of PTEs is empty (D.2.4); the blocks of lower
     /// orders lie inside.
     pub(super) fn empty_orders(&self, fault: &Fault, orders: Orders) -> Orders {
-        let table = &self.space(fault.mm).table;
+        let space = self.space(fault.mm);
         let is_empty =
-            |order: &Order| table.is_none(Vpn(order.round_down(fault.vpn.0)), order.nr_pages());
+            |order: &Order| space.is_none(Vpn(order.round_down(fault.vpn.0)), order.nr_pages());
         orders
             .descending()
             .find(is_empty)
@@ -70,20 +70,17 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// An anonymous folio with whatever its pages held; reclaims first where the effort allows.
+    /// An anonymous folio with whatever its pages held; for a large one memory is reclaimed and
+    /// compacted as far as the effort allows.
     pub(crate) fn alloc_anon(
         &mut self,
         order: Order,
         effort: Effort,
         index: PageIndex,
     ) -> Option<FolioId> {
-        loop {
-            if let Some(id) = self.cache.alloc_anon(order, index) {
-                return Some(id);
-            }
-            if effort != Effort::Direct || self.reclaim() == 0 {
-                return None;
-            }
+        if order > Order::ZERO && !self.prepare_large(order, effort) {
+            return None;
         }
+        self.cache.alloc_anon(order, index)
     }
 }

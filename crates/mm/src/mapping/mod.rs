@@ -22,10 +22,13 @@ pub mod search;
 pub mod tree;
 
 use crate::collapse::gate::Gate;
+use crate::reclaim::swap::Slot;
+use crate::reclaim::workingset::Shadows;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
 use crate::units::{Order, PageIndex, PageSize};
 use reserve::Reservations;
+use std::collections::BTreeMap;
 use tree::Tree;
 
 /// The page cache of one file.
@@ -55,6 +58,10 @@ pub struct Mapping {
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and who has the file open for write.
     pub gate: Gate,
+    /// What evicted pages left behind.
+    pub shadows: Shadows,
+    /// Pages of shared memory that are in swap space.
+    pub swapped: BTreeMap<PageIndex, Slot>,
 }
 
 impl Mapping {
@@ -73,6 +80,8 @@ impl Mapping {
             nr_collapsed: 0,
             reservations: None,
             gate: Gate::new(),
+            shadows: Shadows::default(),
+            swapped: BTreeMap::new(),
         }
     }
 

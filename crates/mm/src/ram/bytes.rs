@@ -20,6 +20,8 @@ pub struct Bytes {
     page: PageSize,
     memory: Vec<u8>,
     files: BTreeMap<MappingId, Stored>,
+    /// Swap space, slot by slot.
+    slots: BTreeMap<u64, Box<[u8]>>,
     /// The same counts as without bytes.
     pub counted: Counted,
 }
@@ -30,8 +32,8 @@ struct Stored {
     size_bytes: u64,
     /// Ranges that were punched or truncated away.
     holes: Vec<(u64, u64)>,
-    /// Pages that were written back, by their first byte; holes do not reach into them.
-    written: BTreeMap<u64, Vec<u8>>,
+    /// Pages written back, by index.
+    written: BTreeMap<u64, Box<[u8]>>,
 }
 
 /// The byte that storage holds at `pos` of a file: never 0, so that a byte that should have been
@@ -47,7 +49,13 @@ impl Bytes {
     #[must_use]
     pub fn new(page: PageSize, ram_bytes: u64) -> Self {
         let memory = vec![0; ram_bytes as usize];
-        Self { page, memory, files: BTreeMap::new(), counted: Counted::default() }
+        Self {
+            page,
+            memory,
+            files: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            counted: Counted::default(),
+        }
     }
 
     /// The bytes of one frame.
@@ -139,18 +147,38 @@ impl Ram for Bytes {
                 target[(from - first) as usize..(to - first) as usize].fill(0);
             }
         }
-        for (pos, bytes) in stored.written.range(first..end) {
-            let at = (pos - first) as usize;
-            target[at..at + bytes.len()].copy_from_slice(bytes);
+        let page_bytes = self.page.bytes() as usize;
+        for (&at, page) in stored.written.range(index.0..index.0 + nr_pages) {
+            let from = (at - index.0) as usize * page_bytes;
+            target[from..from + page_bytes].copy_from_slice(page);
         }
     }
 
     fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
+        self.counted.write_out(pfn, nr_pages, pages);
         for by in 0..nr_pages {
-            let bytes = self.frame(pfn.plus(by)).to_vec();
-            let pos = (pages.index.0 + by) << self.page.shift();
-            self.files.entry(pages.file).or_default().written.insert(pos, bytes);
+            let page = Box::from(self.frame(pfn.plus(by)));
+            let stored = self.files.entry(pages.file).or_default();
+            stored.written.insert(pages.index.0 + by, page);
         }
+    }
+
+    fn swap_out(&mut self, pfn: Pfn, slot: u64) {
+        self.counted.swap_out(pfn, slot);
+        let page = Box::from(self.frame(pfn));
+        self.slots.insert(slot, page);
+    }
+
+    fn swap_in(&mut self, slot: u64, pfn: Pfn) {
+        self.counted.swap_in(slot, pfn);
+        let range = self.range(pfn, 0, self.page.bytes());
+        if let Some(page) = self.slots.get(&slot) {
+            self.memory[range].copy_from_slice(page);
+        }
+    }
+
+    fn swap_free(&mut self, slot: u64) {
+        self.slots.remove(&slot);
     }
 
     fn add_file(&mut self, file: MappingId, size_bytes: u64) {
@@ -158,13 +186,15 @@ impl Ram for Bytes {
     }
 
     fn punch(&mut self, file: MappingId, from: u64, to: u64) {
-        let page_bytes = self.page.bytes();
         let Some(stored) = self.files.get_mut(&file) else { return };
-        for (pos, bytes) in stored.written.range_mut(from.saturating_sub(page_bytes)..to) {
-            let (from, to) = (from.max(*pos), to.min(pos + page_bytes));
-            if from < to {
-                bytes[(from - pos) as usize..(to - pos) as usize].fill(0);
+        let shift = self.page.shift();
+        for (&at, page) in stored.written.range_mut(from >> shift..) {
+            let start = at << shift;
+            let (from, to) = (from.max(start), to.min(start + page.len() as u64));
+            if from >= to {
+                break;
             }
+            page[(from - start) as usize..(to - start) as usize].fill(0);
         }
         // A file that is cut at its end does not get a hole each time.
         if to >= stored.size_bytes {

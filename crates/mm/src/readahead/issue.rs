@@ -76,6 +76,24 @@ pub fn run<R: Ram>(
     }
 }
 
+/// What is needed to read `issue`: pages, and the largest order among its folios.
+pub(crate) fn room<R: Ram>(
+    cache: &PageCache<R>,
+    rules: &Rules,
+    Target { file, allowed }: Target,
+    (state, issue): (&RaState, Issue),
+) -> (u64, Order) {
+    let orders = cache.mapping(file).orders;
+    match issue {
+        Issue::Window { hint, .. } if orders.is_large() => {
+            let order = preferred_order(rules, orders.max, state, (hint, allowed));
+            (state.size, allowed.up_to(order).max(orders.min))
+        }
+        Issue::Window { .. } => (state.size, orders.min),
+        Issue::Base { nr_pages, .. } => (nr_pages, orders.min),
+    }
+}
+
 /// Reads exactly `nr_pages` from `start` in the smallest folios, in chunks (A.3.2 step 2).
 pub fn forced<R: Ram>(
     cache: &mut PageCache<R>,

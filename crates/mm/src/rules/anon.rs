@@ -128,7 +128,9 @@ pub enum Effort {
     None,
     /// What is free now; background reclaim is woken.
     Wake,
-    /// Reclaim runs before the allocation fails.
+    /// One round of reclaim or compaction (`NORETRY`).
+    Once,
+    /// Reclaim and compaction run before the allocation fails.
     Direct,
 }
 
@@ -409,8 +411,8 @@ impl AnonRules {
     pub fn effort(&self, advice: HugeAdvice) -> Effort {
         let is_advised = advice == HugeAdvice::Huge;
         match self.defrag {
-            Defrag::Always => Effort::Direct,
-            Defrag::DeferMadvise | Defrag::Madvise if is_advised => Effort::Direct,
+            Defrag::Always | Defrag::DeferMadvise | Defrag::Madvise if is_advised => Effort::Direct,
+            Defrag::Always => Effort::Once,
             Defrag::Defer | Defrag::DeferMadvise => Effort::Wake,
             Defrag::Madvise | Defrag::Never => Effort::None,
         }
@@ -475,7 +477,7 @@ mod tests {
     #[test]
     fn effort_is_the_table_of_d_5() {
         let table = [
-            (Defrag::Always, Effort::Direct, Effort::Direct),
+            (Defrag::Always, Effort::Once, Effort::Direct),
             (Defrag::Defer, Effort::Wake, Effort::Wake),
             (Defrag::DeferMadvise, Effort::Wake, Effort::Direct),
             (Defrag::Madvise, Effort::None, Effort::Direct),

@@ -26,6 +26,7 @@ impl<R: Ram> Memory<R> {
             self.flush(site.mm, site.vpn, site.nr);
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
+        let spot = self.cache.folios.lru().spot(id);
         let whole = self.take_whole(id);
         let parts = parts_of(&whole, &self.cache.shape(to), &sites);
         let drops_zeroes =
@@ -42,7 +43,8 @@ impl<R: Ram> Memory<R> {
                 self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
                 self.cache.buddy.free(pfn, to);
             } else {
-                self.insert_part(&whole, part, to);
+                let id = self.insert_part(&whole, part, to);
+                self.cache.folios.lru_mut().settle(id, spot);
             }
         }
         self.refold(&sites, to);
@@ -58,7 +60,7 @@ impl<R: Ram> Memory<R> {
         whole
     }
 
-    fn insert_part(&mut self, whole: &Folio, part: Part, to: Order) {
+    fn insert_part(&mut self, whole: &Folio, part: Part, to: Order) -> FolioId {
         let Owner::Anon { index } = whole.owner else { unreachable!("an anonymous folio") };
         let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
         let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
@@ -66,8 +68,9 @@ impl<R: Ram> Memory<R> {
         folio.is_lazyfree = whole.is_lazyfree;
         folio.mapcount = part.mapcount;
         folio.refs = folio.maps();
-        self.cache.folios.insert(folio);
+        let id = self.cache.folios.insert(folio);
         self.cache.counters.size_mut(to).nr_anon += 1;
+        id
     }
 
     /// Points every PTE of a page at the shared zero page.

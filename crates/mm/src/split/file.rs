@@ -69,6 +69,7 @@ impl<R: Ram> Memory<R> {
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
         mapping.forgot(entry.order);
+        let spot = self.cache.folios.lru().spot(entry.folio);
         let whole = self.cache.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
@@ -83,13 +84,14 @@ impl<R: Ram> Memory<R> {
             folio.is_workingset = whole.is_workingset;
             folio.is_locked = whole.is_locked;
             folio.is_dirty = whole.is_dirty;
+            folio.is_swapbacked = whole.is_swapbacked;
             folio.refs = order.nr_pages();
             let id = self.cache.folios.insert(folio);
             let mapping = self.cache.mapping_mut(file);
             mapping.collapsed(order);
-            let Ok(()) = mapping.tree.insert(index, order, id) else {
-                unreachable!("the place of the whole folio is free")
-            };
+            let inserted = mapping.tree.insert(index, order, id);
+            self.cache.folios.lru_mut().settle(id, spot);
+            let Ok(()) = inserted else { unreachable!("the place of the whole folio is free") };
         }
     }
 

@@ -104,6 +104,7 @@ impl<R: Ram> Memory<R> {
             }
         }
         let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
+        self.cache.forget_evicted(gone.file, (first, end));
         for entry in self.entries_in(gone.file, first, end) {
             let is_covered = entry.index.0 >= first && entry.end() <= end;
             if is_covered && !kept.contains(&entry) {

@@ -65,8 +65,11 @@ fn a_read_maps_the_zero_page_and_blocks_larger_ranges_d_2_2() {
 fn an_allocation_falls_back_from_size_to_size_d_2_5() {
     let mut world = World::new(sizes(&[16, 64, 2048])).mapped(1024);
     let mm = world.mm;
-    // What is left is smaller than 64 KiB.
-    exhaust(&mut world, 4);
+    // Every second block of 16 KiB is free: more than is kept back, and none of 64 KiB.
+    let (order, buddy) = (Order::new(2), &mut world.memory.cache_mut().buddy);
+    let taken = std::iter::from_fn(|| buddy.alloc(order, MigrateType::Movable));
+    let taken: Vec<_> = taken.collect();
+    taken.iter().step_by(2).for_each(|&pfn| buddy.free(pfn, order));
     let page = world.memory.touch(mm, addr(20), Access::Write).unwrap();
     assert_eq!(page.leaf.kind, LeafKind::Pte);
     assert_eq!(world.page(mm, 20).unwrap().order.get(), 2);

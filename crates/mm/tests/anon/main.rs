@@ -8,6 +8,7 @@ mod clearing;
 mod faults;
 mod forks;
 mod naive;
+mod pressure;
 mod program;
 mod random;
 mod splits;

@@ -29,6 +29,8 @@ pub(crate) struct Page {
     pub(crate) can_write: bool,
     /// Bytes of the process's own.
     pub(crate) own: Option<Bytes>,
+    /// Its content may have been thrown away since `MADV_FREE`.
+    pub(crate) is_lazy: bool,
     /// The pin that holds it for a device.
     pub(crate) pin: Option<usize>,
 }
@@ -113,6 +115,21 @@ impl Naive {
     pub(crate) fn forget(&mut self, nr: usize, at: u64, nr_pages: u64) {
         for (_, page) in self.process(nr).range_mut(at..at + nr_pages) {
             (page.own, page.pin) = (None, None);
+        }
+    }
+
+    /// `MADV_FREE`.
+    pub(crate) fn give_up(&mut self, nr: usize, at: u64, nr_pages: u64) {
+        for (_, page) in self.process(nr).range_mut(at..at + nr_pages) {
+            page.is_lazy |= page.source == Source::Anon && page.own.is_some();
+        }
+    }
+
+    /// What a page given up holds is seen: it is that from now on.
+    pub(crate) fn settle(&mut self, nr: usize, at: u64, found: &[u8]) {
+        let Some(page) = self.process(nr).get_mut(&at) else { return };
+        if std::mem::take(&mut page.is_lazy) && found.iter().all(|&byte| byte == 0) {
+            page.own = None;
         }
     }
 

@@ -14,7 +14,7 @@ use largefolio_mm::rules::anon::{
     Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
 };
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::Vaddr;
+use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{BASE, PAGE};
@@ -97,6 +97,8 @@ pub(crate) enum Step {
     Punch { file: usize, pos: u64, len: u64 },
     DropCache { file: usize },
     Shrink { nr: usize },
+    Reclaim { nr: u64 },
+    Compact { order: u8 },
 }
 
 impl Step {
@@ -148,7 +150,9 @@ impl Step {
                 let pos = numbers.below(size);
                 Self::Punch { file, pos: numbers.pick(&[pos, pos / PAGE * PAGE]), len }
             }
-            95..97 => Self::DropCache { file },
+            95 => Self::DropCache { file },
+            96 => Self::Reclaim { nr: numbers.pick(&[1, 100, 5000]) },
+            97 => Self::Compact { order: numbers.pick(&[2, 4, 9]) },
             _ => Self::Shrink { nr: numbers.pick(&[1, 4, 1000]) },
         }
     }
@@ -209,8 +213,10 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
 pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
     let anon = random_rules(numbers);
     let arch = numbers.pick(&[Arch::X86_64, Arch::Arm64]);
-    let nr_pages = numbers.pick(&[600, 2500, 9000, 9000]);
-    (anon, Config { ram_bytes: nr_pages * PAGE, ..Config::new(arch) })
+    let nr_pages = numbers.pick(&[600, 1000, 2500, 9000, 9000]);
+    let nr_slots = numbers.pick(&[0, 100, 1000, 8000]);
+    let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
+    (anon, Config { ram_bytes, swap_bytes, ..Config::new(arch) })
 }
 
 /// A machine that runs steps.
@@ -305,6 +311,11 @@ impl<R: Ram> Machine<R> {
                 self.memory.shrink_deferred(nr);
                 true
             }
+            Step::Reclaim { nr } => {
+                self.memory.reclaim_pages(nr);
+                true
+            }
+            Step::Compact { order } => self.memory.compact(Order::new(order)),
         }
     }
 

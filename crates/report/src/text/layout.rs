@@ -136,7 +136,8 @@ impl Column {
     }
 }
 
-/// Kernel (one line for each edit), machine with its base page, and the seed where there are several.
+/// Kernel (one line for each edit), machine with its base page, memory and seed where there are
+/// several.
 fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
     let row = &rows[cell];
     let mut lines: Vec<String> = Vec::new();
@@ -144,6 +145,9 @@ fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
         lines.push(if lines.is_empty() { part.to_owned() } else { format!("+{part}") });
     }
     lines.push(format!("{}, {} pages", row.machine, size(row.page_bytes)));
+    if rows.iter().any(|other| other.memory_bytes != row.memory_bytes) {
+        lines.push(format!("{} memory", figures::bytes(row.memory_bytes)));
+    }
     if rows.iter().any(|other| other.seed != row.seed) {
         lines.push(format!("seed {}", row.seed));
     }

@@ -24,6 +24,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         refusals(rows),
         writers(rows),
         collapses(rows),
+        pressure(rows),
         zeroed(rows),
         cached(rows),
     ]
@@ -176,6 +177,38 @@ fn collapses(rows: &[Outcome]) -> Section {
         Line::counts("by khugepaged", each(rows, |row| row.collapse.pages_collapsed)),
     ];
     Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
+}
+
+/// What memory pressure did; pages in bytes, events as they are.
+fn pressure(rows: &[Outcome]) -> Section {
+    let nr = |row: &Outcome, name: &str| row.pressure.get(name).copied().unwrap_or(0);
+    let sum = |row: &Outcome, names: &[&str]| names.iter().map(|name| nr(row, name)).sum::<u64>();
+    let bytes = |label: &str, names: &[&str]| {
+        Line::bytes(label, each(rows, |row| sum(row, names).saturating_mul(row.page_bytes)))
+    };
+    let count =
+        |label: &str, names: &[&str]| Line::counts(label, each(rows, |row| sum(row, names)));
+    Section::new(
+        "Memory pressure",
+        vec![
+            bytes("looked at", &["pgscan_kswapd", "pgscan_direct"]),
+            bytes("reclaimed", &["pgsteal_kswapd", "pgsteal_direct"]),
+            bytes("files refaulted", &["workingset_refault_file"]),
+            bytes("of it hot", &["workingset_activate_file"]),
+            bytes("written back", &["nr_written"]),
+            bytes("swapped out", &["pswpout"]),
+            bytes("swapped in", &["pswpin"]),
+            bytes("given up and freed", &["pglazyfreed"]),
+            bytes("moved by compaction", &["pgmigrate_success"]),
+            count("file folios evicted", &["nr_evicted_file"]),
+            count("background runs", &["kswapd_runs"]),
+            count("allocations that waited", &["allocstall"]),
+            count("large folios swapped whole", &["thp_swpout", "swpout_large"]),
+            count("split for want of slots", &["thp_swpout_fallback", "swpout_large_fallback"]),
+            count("compactions", &["compact_stall", "compact_daemon_wake"]),
+            count("of them failed", &["compact_fail"]),
+        ],
+    )
 }
 
 /// In bytes: pages of different sizes do not compare.

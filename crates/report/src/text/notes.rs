@@ -44,7 +44,15 @@ fn setting(report: &Report) -> String {
         Some("warm") => "Warm page cache (an earlier run filled it)",
         _ => "Cold page cache",
     };
-    let mut text = format!("{cache}, {} of memory", figures::bytes(settings.memory_bytes));
+    let is_same = report.rows.iter().all(|row| row.memory_bytes == settings.memory_bytes);
+    let memory = figures::bytes(settings.memory_bytes);
+    let mut text = match is_same {
+        true => format!("{cache}, {memory} of memory"),
+        false => format!("{cache}, several sizes of memory"),
+    };
+    if settings.swap_bytes > 0 {
+        text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
+    }
     if settings.unusable_permille > 0 {
         let (whole, tenth) = (settings.unusable_permille / 10, settings.unusable_permille % 10);
         text = format!("{text}, {whole}.{tenth}% of it too fragmented for PMD folios");

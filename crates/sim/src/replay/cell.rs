@@ -69,6 +69,8 @@ pub struct CellSpec {
     pub seed: u64,
     /// Physical memory in bytes.
     pub ram_bytes: u64,
+    /// Swap space in bytes; 0: anonymous memory is not reclaimed.
+    pub swap_bytes: u64,
     /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
     pub unusable_permille: u32,
     /// Filesystem of every file, instead of the recorded ones.
@@ -90,6 +92,7 @@ impl CellSpec {
             cache,
             seed,
             ram_bytes,
+            swap_bytes: 0,
             unusable_permille: 0,
             filesystem: None,
             annotations: Vec::new(),
@@ -222,6 +225,7 @@ impl Cell {
     fn empty(spec: &CellSpec) -> Result<Self, CellError> {
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
+        config.swap_bytes = spec.swap_bytes;
         config.fragmentation = (spec.unusable_permille > 0).then_some(Fragmentation {
             seed: spec.seed,
             used_permille: USED_PERMILLE,
@@ -361,11 +365,13 @@ impl Cell {
         let Some(thread) = &self.hardware[nr] else { return Ok(()) };
         let mm = self.processes[thread.process].mm;
         let addr = vpn.vaddr(self.memory.rules.page);
-        let leaf = match self.memory.touch(mm, addr, kind.mm) {
+        let touched = self.memory.touch(mm, addr, kind.mm);
+        // Memory may have been reclaimed even where the touch failed.
+        self.drain_flushes();
+        let leaf = match touched {
             Ok(touched) => touched.leaf,
             Err(error) => return self.stray(error, count),
         };
-        self.drain_flushes();
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
         let coalescing = thread.tlb.coalescing();
         let cap = coalescing.run_cap();

@@ -26,6 +26,8 @@ impl Cell {
             page_bytes: self.memory.rules.page.bytes(),
             seed: self.spec.seed,
             cache: self.spec.cache.name().to_owned(),
+            memory_bytes: self.spec.ram_bytes,
+            swap_bytes: self.spec.swap_bytes,
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
@@ -34,6 +36,7 @@ impl Cell {
             pmd_refused: refused.collect(),
             writers: self.writers(),
             collapse: self.collapses(),
+            pressure: self.pressure(),
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
             strays: self.strays,
@@ -67,6 +70,13 @@ impl Cell {
             }
         }
         by_size
+    }
+
+    fn pressure(&self) -> BTreeMap<&'static str, u64> {
+        let (now, base) = (&self.memory.counters().reclaim, &self.base.counters.reclaim);
+        let pairs = now.named().into_iter().zip(base.named());
+        let counts = pairs.map(|((name, now), (_, base))| (name, now - base));
+        counts.filter(|(_, nr)| *nr > 0).collect()
     }
 
     /// Sizes to which anything happened.

@@ -118,6 +118,10 @@ pub struct Outcome {
     pub seed: u64,
     /// `cold` or `warm` page cache at the start.
     pub cache: String,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Swap space in bytes.
+    pub swap_bytes: u64,
     /// Mapped memory by kind and folio size.
     pub folios: FolioCensus,
     /// Bytes in the page cache at the end by folio size, mapped or not.
@@ -136,6 +140,8 @@ pub struct Outcome {
     pub writers: Writers,
     /// Collapse by advice and by khugepaged.
     pub collapse: Collapses,
+    /// What memory pressure did, by name as in vmstat; counts that stayed 0 are left out.
+    pub pressure: BTreeMap<&'static str, u64>,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
     /// Pages copied.

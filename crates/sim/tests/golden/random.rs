@@ -108,7 +108,11 @@ impl Machine {
     fn new(kernel: &str, config: &Config) -> Self {
         let rules = Kernel::parse(kernel).unwrap().rules;
         let bytes = rules.page.bytes();
-        let config = Config { ram_bytes: config.ram_bytes * bytes, ..config.clone() };
+        let config = Config {
+            ram_bytes: config.ram_bytes * bytes,
+            swap_bytes: config.swap_bytes * bytes,
+            ..config.clone()
+        };
         let mut memory = Memory::new(rules, &config).unwrap();
         let sizes = [("xfs", 700 * bytes), ("ext4", 100 * bytes + 1), ("vfat", 40 * bytes)];
         let files: Vec<_> = sizes.map(|(fs, size)| memory.add_file(size, fs)).into();
@@ -287,11 +291,15 @@ fn config() -> impl Strategy<Value = Config> {
         prop_oneof![3 => Just(None), 1 => (1..5_u8).prop_map(move |order| Some(broken(order)))];
     let nr_pages = prop_oneof![Just(96_u64), Just(704), Just(3008), Just(6000), Just(6000)];
     let arch = prop_oneof![Just(Arch::X86_64), Just(Arch::Arm64)];
-    (arch, nr_pages, fragmentation).prop_map(|(arch, ram_bytes, fragmentation)| Config {
-        arch,
-        ram_bytes,
-        fragmentation,
-    })
+    let nr_slots = prop_oneof![Just(0_u64), Just(300), Just(4000)];
+    (arch, nr_pages, fragmentation, nr_slots).prop_map(
+        |(arch, ram_bytes, fragmentation, swap_bytes)| Config {
+            arch,
+            ram_bytes,
+            fragmentation,
+            swap_bytes,
+        },
+    )
 }
 
 proptest! {

@@ -1,0 +1,146 @@
+//! How hard an allocation tries (BEHAVIOUR.md D.5, I.7, I.8).
+//!
+//! | effort | free memory | background reclaim | direct reclaim and compaction |
+//! |---|---|---|---|
+//! | `None` | as it is | - | - |
+//! | `Wake` | as it is | after it failed | - |
+//! | `Once` | | before | one round |
+//! | `Direct` | | before | until there is no progress |
+//!
+//! Base pages are always allocated with full effort. Large folios of files try once: of a costly
+//! order (> 3) they compact if the index says that this may help, and do not reclaim.
+
+use super::scan::{BATCH_PAGES, Reclaimer};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::Effort;
+use crate::units::Order;
+
+/// Orders above are costly: nobody waits long for them (BEHAVIOUR.md 0.4).
+pub(super) const COSTLY_ORDER: Order = Order::new(3);
+/// Runs without success after which background reclaim gives up, and rounds of an allocation.
+const NR_RETRIES_MAX: u32 = 16;
+/// Rounds of an allocation of a costly order.
+const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
+
+impl<R: Ram> Memory<R> {
+    /// Before a fault or a call that takes single pages: background reclaim where memory is low,
+    /// and direct reclaim where that was not enough.
+    #[inline]
+    pub(crate) fn keep_balance(&mut self) {
+        if self.cache.buddy.nr_free_pages() <= self.cache.reclaim.watermarks.low {
+            self.balance(1);
+        }
+    }
+
+    /// Before `nr_pages` are read ahead in folios of up to `order`.
+    #[inline]
+    pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
+        let low = self.cache.reclaim.watermarks.low;
+        if self.cache.buddy.nr_free_pages() < low + nr_pages {
+            self.balance(if order > COSTLY_ORDER { 1 } else { nr_pages });
+        }
+        if order > Order::ZERO && !self.has_block(order) {
+            let _ = self.compact_for(order, Effort::Once);
+        }
+    }
+
+    #[cold]
+    fn balance(&mut self, nr_pages: u64) {
+        self.wake_kswapd();
+        let wanted = self.cache.reclaim.watermarks.min + nr_pages;
+        if self.cache.buddy.nr_free_pages() < wanted {
+            self.direct_reclaim(nr_pages);
+        }
+    }
+
+    /// Background reclaim: up to the high mark.
+    fn wake_kswapd(&mut self) {
+        let reclaim = &self.cache.reclaim;
+        let high = reclaim.watermarks.high;
+        let nr_free = self.cache.buddy.nr_free_pages();
+        if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
+            return;
+        }
+        self.cache.counters.reclaim.kswapd_runs += 1;
+        let nr_freed = self.shrink(Reclaimer::Kswapd, high - nr_free);
+        let reclaim = &mut self.cache.reclaim;
+        reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
+    }
+
+    /// The allocation itself reclaims; the pages freed.
+    fn direct_reclaim(&mut self, nr_pages: u64) -> u64 {
+        self.cache.counters.reclaim.allocstall += 1;
+        let nr_freed = self.shrink(Reclaimer::Direct, nr_pages.max(BATCH_PAGES));
+        if nr_freed > 0 {
+            self.cache.reclaim.nr_failures = 0;
+        }
+        nr_freed
+    }
+
+    /// Reclaims as an allocation of `nr_pages` would that finds nothing free; the pages freed.
+    pub fn reclaim_pages(&mut self, nr_pages: u64) -> u64 {
+        self.direct_reclaim(nr_pages)
+    }
+
+    /// The last resort before an allocation of a base page fails; the pages freed.
+    pub(crate) fn reclaim_at_last(&mut self) -> u64 {
+        let nr_freed = self.direct_reclaim(1);
+        if nr_freed > 0 {
+            return nr_freed;
+        }
+        self.reclaim()
+    }
+
+    /// Whether a folio of `order` can be had above the lowest mark.
+    fn has_block(&self, order: Order) -> bool {
+        let min = self.cache.reclaim.watermarks.min;
+        self.cache.buddy.check_watermark(order, min).is_ok()
+    }
+
+    /// Before a large anonymous folio is allocated: whether it is worth trying.
+    pub(crate) fn prepare_large(&mut self, order: Order, effort: Effort) -> bool {
+        if self.has_block(order) {
+            return true;
+        }
+        match effort {
+            Effort::None => false,
+            Effort::Wake => {
+                // What the background frees is for the next one.
+                self.wake_kswapd();
+                self.compact_in_background(order);
+                false
+            }
+            Effort::Once | Effort::Direct => self.wait_for(order, effort),
+        }
+    }
+
+    /// Rounds of compaction and reclaim.
+    fn wait_for(&mut self, order: Order, effort: Effort) -> bool {
+        self.wake_kswapd();
+        let nr_rounds = match effort {
+            Effort::Direct if order > COSTLY_ORDER => NR_COSTLY_RETRIES_MAX,
+            Effort::Direct => NR_RETRIES_MAX,
+            _ => 1,
+        };
+        for _ in 0..nr_rounds {
+            let was_tried = self.compact_for(order, effort);
+            if self.has_block(order) {
+                return true;
+            }
+            let nr_freed = if effort == Effort::Direct || order <= COSTLY_ORDER {
+                self.direct_reclaim(order.nr_pages())
+            } else {
+                0
+            };
+            if self.has_block(order) {
+                return true;
+            }
+            if nr_freed == 0 && !was_tried {
+                return false;
+            }
+        }
+        let _ = self.compact_for(order, effort);
+        self.has_block(order)
+    }
+}

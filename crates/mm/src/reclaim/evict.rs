@@ -1,0 +1,190 @@
+//! Evicting one folio (BEHAVIOUR.md G.5.1, G.5.2).
+//!
+//! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
+//! split so that its parts can go.
+
+use super::swap::Slot;
+use crate::folio::{FolioId, MappingId, Owner};
+use crate::frames::Flag;
+use crate::memory::Memory;
+use crate::pgtable::PteFlags;
+use crate::ram::{FilePages, Ram};
+use crate::units::{Order, PageIndex, Vpn};
+
+/// What became of a folio that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its pages are free.
+    Freed,
+    /// It gets another round.
+    Keep,
+    /// It becomes active.
+    Activate,
+    /// It is in parts, which take its place on the list.
+    Split,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Frees a folio that is not in use.
+    pub(super) fn evict(&mut self, id: FolioId) -> Fate {
+        let folio = self.cache.folios.get(id);
+        let is_held = folio.refs != folio.maps() + folio.cache_refs();
+        match folio.owner {
+            Owner::Detached => Fate::Keep,
+            // A large folio that cannot be split is skipped for long (G.5.1).
+            Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
+            _ if is_held || folio.is_locked => Fate::Keep,
+            Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
+            Owner::Anon { .. } => self.evict_anon(id),
+            Owner::File { mapping, index } if folio.is_swapbacked => {
+                self.evict_shmem(id, (mapping, index))
+            }
+            Owner::File { mapping, index } => self.evict_file(id, (mapping, index)),
+        }
+    }
+
+    /// G.5.2: the whole folio is unmapped, written back if it is dirty, and freed.
+    fn evict_file(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+        let Some(entry) = self.cache.find(file, index) else {
+            unreachable!("the page cache holds what it owns")
+        };
+        self.unmap_file_pages(file, entry);
+        let folio = self.cache.folios.get_mut(id);
+        let (pfn, nr) = (folio.pfn, folio.nr_pages());
+        if std::mem::take(&mut folio.is_dirty) {
+            self.cache.ram.write_out(pfn, nr, FilePages { file, index });
+            self.cache.counters.reclaim.nr_written += nr;
+        }
+        self.cache.counters.reclaim.nr_evicted_file += 1;
+        let shadow = self.cache.evict_shadow(id);
+        self.cache.mapping_mut(file).shadows.record((index.0, entry.end()), shadow);
+        self.cache.remove(file, entry);
+        Fate::Freed
+    }
+
+    /// G.5.1: a partially mapped folio is split first, which frees what nobody maps; a whole one
+    /// goes to contiguous slots or is split for want of them.
+    fn evict_anon(&mut self, id: FolioId) -> Fate {
+        let folio = self.cache.folios.get(id);
+        let order = folio.order;
+        if !self.can_swap() {
+            return Fate::Activate;
+        }
+        if folio.is_partially_mapped {
+            return self.split_for_reclaim(id);
+        }
+        match self.alloc_slots(order) {
+            Some(first) => self.swap_out(id, first),
+            None if order == Order::ZERO => Fate::Activate,
+            None => self.split_for_reclaim(id),
+        }
+    }
+
+    fn split_for_reclaim(&mut self, id: FolioId) -> Fate {
+        if self.split(id, Order::ZERO).is_ok() { Fate::Split } else { Fate::Activate }
+    }
+
+    /// Slots side by side for a folio; counts what large folios got.
+    fn alloc_slots(&mut self, order: Order) -> Option<Slot> {
+        let slot = self.cache.reclaim.swap.as_mut()?.alloc(order);
+        let is_pmd = order == self.rules.page.pmd_order();
+        let counters = &mut self.cache.counters.reclaim;
+        let count = match (slot.is_some(), is_pmd) {
+            _ if order == Order::ZERO => return slot,
+            (true, true) => &mut counters.thp_swpout,
+            (true, false) => &mut counters.swpout_large,
+            (false, true) => &mut counters.thp_swpout_fallback,
+            (false, false) => &mut counters.swpout_large_fallback,
+        };
+        *count += 1;
+        slot
+    }
+
+    /// Writes an anonymous folio to the slots from `first` on; every entry that maps a page names
+    /// its slot then.
+    fn swap_out(&mut self, id: FolioId, first: Slot) -> Fate {
+        for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
+            self.split_pmd(site.mm, site.vpn);
+        }
+        let sites = self.sites_of(id);
+        let shadow = self.cache.evict_shadow(id);
+        let folio = self.cache.folios.get_mut(id);
+        let (pfn, nr) = (folio.pfn, folio.nr_pages());
+        folio.is_in_swap_cache = true;
+        folio.refs += 1;
+        for by in 0..nr {
+            let is_written = self.cache.folios.frames().get(Flag::Written, pfn.plus(by));
+            self.cache.ram.swap_out(pfn.plus(by), first.plus(by).0);
+            if let Some(swap) = &mut self.cache.reclaim.swap {
+                swap.store(first.plus(by), is_written, shadow);
+            }
+        }
+        for site in sites {
+            self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
+            for by in 0..site.nr {
+                let slot = first.plus(site.pfn.0 - pfn.0 + by);
+                self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), slot);
+                if let Some(swap) = &mut self.cache.reclaim.swap {
+                    swap.get(slot);
+                }
+            }
+        }
+        self.cache.counters.reclaim.pswpout += nr;
+        self.cache.put(id, 1);
+        self.cache.drop_unused_slots(first, nr);
+        Fate::Freed
+    }
+
+    /// Shared memory: the slot is the file's.
+    fn evict_shmem(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+        let order = self.cache.folios.get(id).order;
+        if !self.can_swap() {
+            return Fate::Activate;
+        }
+        let Some(first) = self.alloc_slots(order) else {
+            let is_large = order > self.cache.mapping(file).orders.min;
+            return if is_large { self.split_for_reclaim(id) } else { Fate::Activate };
+        };
+        let Some(entry) = self.cache.find(file, index) else {
+            unreachable!("the page cache holds what it owns")
+        };
+        self.unmap_file_pages(file, entry);
+        let shadow = self.cache.evict_shadow(id);
+        let (pfn, nr) = (self.cache.folios.get(id).pfn, order.nr_pages());
+        for by in 0..nr {
+            let slot = first.plus(by);
+            self.cache.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
+            if let Some(swap) = &mut self.cache.reclaim.swap {
+                swap.store(slot, true, shadow);
+                swap.get(slot);
+            }
+            self.cache.mapping_mut(file).swapped.insert(index.plus(by), slot);
+        }
+        self.cache.counters.reclaim.pswpout += nr;
+        self.cache.remove(file, entry);
+        Fate::Freed
+    }
+
+    /// `MADV_FREE`: thrown away unless it was stored to since.
+    fn evict_lazyfree(&mut self, id: FolioId) -> Fate {
+        let sites = self.sites_of(id);
+        let is_dirty =
+            |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
+        let was_stored =
+            sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))));
+        if was_stored {
+            self.cache.folios.get_mut(id).is_lazyfree = false;
+            return Fate::Activate;
+        }
+        let nr = self.cache.folios.get(id).nr_pages();
+        self.cache.counters.reclaim.pglazyfreed += nr;
+        let folio = self.cache.folios.get_mut(id);
+        folio.is_in_swap_cache = true;
+        folio.refs += 1;
+        for site in sites {
+            self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
+        }
+        self.cache.put(id, 1);
+        Fate::Freed
+    }
+}

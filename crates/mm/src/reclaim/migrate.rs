@@ -1,0 +1,59 @@
+//! Moving a folio to other page frames (BEHAVIOUR.md I.11).
+//!
+//! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
+//! entry that maps it names the new frames, with the flags it had.
+
+use crate::folio::FolioId;
+use crate::frames::Flag;
+use crate::memory::Memory;
+use crate::pgtable::FolioSpan;
+use crate::ram::Ram;
+use crate::units::Pfn;
+
+impl<R: Ram> Memory<R> {
+    /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
+    pub(super) fn can_migrate(&self, id: FolioId) -> bool {
+        let folio = self.cache.folios.get(id);
+        folio.refs == folio.maps() + folio.cache_refs()
+            && folio.refs > 0
+            && folio.pmd_maps() == 0
+            && !folio.is_locked
+            && self.cache.folios.lru().is_on_lru(id)
+    }
+
+    /// Moves a folio that no PMD entry maps to the allocated frames from `to` on.
+    pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
+        let sites = self.sites_of(id);
+        let folio = self.cache.folios.get(id);
+        let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
+        for by in 0..nr {
+            self.cache.ram.copy_page(from.plus(by), to.plus(by));
+        }
+        self.cache.folios.move_frames(id, to);
+        let span = FolioSpan::new(to, order);
+        for site in sites {
+            self.flush(site.mm, site.vpn, site.nr);
+            let table = &mut self.space_mut(site.mm).table;
+            table.unfold_range(site.vpn, site.nr);
+            for by in 0..site.nr {
+                let vpn = site.vpn.plus(by);
+                let flags = table.pte(vpn).flags();
+                let pfn = to.plus(site.pfn.0 - from.0 + by);
+                let _ = table.replace_pte(vpn, pfn, flags, span);
+            }
+        }
+        self.cache.buddy.free(from, order);
+        self.cache.counters.reclaim.pgmigrate_success += nr;
+    }
+}
+
+impl crate::folio::FolioTable {
+    /// Gives a folio other frames, with all that is known of its pages.
+    fn move_frames(&mut self, id: FolioId, to: Pfn) {
+        let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
+        for flag in Flag::ALL {
+            self.frames_mut().move_flag(flag, (from, to), nr);
+        }
+        self.rename_frames(id, to);
+    }
+}

@@ -1,0 +1,45 @@
+//! What memory pressure keeps: I15, I16.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::memory::Memory;
+use crate::pgtable::PmdState;
+use crate::ram::Ram;
+use crate::reclaim::swap::Slot;
+use crate::units::PageIndex;
+
+impl<R: Ram> Memory<R> {
+    /// I15, I16.
+    pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
+        self.cache.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
+        let mut users: BTreeMap<Slot, u64> = BTreeMap::new();
+        for (_, space) in self.all_spaces() {
+            for (vpn, slot) in space.swapped.iter() {
+                *users.entry(slot).or_default() += 1;
+                if space.table.leaf(vpn).is_some() || space.vmas.find(vpn).is_none() {
+                    return Err(Violation::I16 { what: "a swapped page is mapped, or in no area" });
+                }
+                if !matches!(space.table.pmd(vpn), PmdState::Table { .. }) {
+                    return Err(Violation::I16 { what: "a swapped page has no PTE table" });
+                }
+            }
+        }
+        for (file, mapping) in self.cache.mappings() {
+            if mapping.shadows.validate().is_err() {
+                return Err(Violation::I16 { what: "shadows overlap" });
+            }
+            for (&PageIndex(index), &slot) in &mapping.swapped {
+                *users.entry(slot).or_default() += 1;
+                if self.cache.find(file, PageIndex(index)).is_some() {
+                    return Err(Violation::I16 { what: "a page is cached and in swap space" });
+                }
+            }
+        }
+        let is_sound = match &self.cache.reclaim.swap {
+            Some(swap) => swap.validate(&users),
+            None => users.is_empty(),
+        };
+        if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }
+    }
+}
