@@ -19,6 +19,7 @@ fn help_of_every_verb() {
         "crosscheck",
         "crosscheck program",
         "crosscheck cow",
+        "crosscheck collapse",
         "bench",
         "bench anon",
         "bench owners",
