@@ -20,6 +20,7 @@ fn help_of_every_verb() {
         "crosscheck",
         "crosscheck program",
         "crosscheck cow",
+        "crosscheck collapse",
         "bench",
         "bench anon",
         "bench owners",

@@ -43,15 +43,15 @@ pub(super) struct CowArgs {
     programs: ProgramsArgs,
 }
 
-/// Check MADV_COLLAPSE against the running kernel
+/// Check collapse against the running kernel
 ///
-/// Random programs of one to four processes collapse anonymous memory and a file in memory (memfd,
-/// tmpfs) that they share or copy from: with holes, pages shared after a fork, read-only and
-/// lazy-free pages, partially mapped folios, pages that a pipe refers to, requests that straddle or
-/// miss a block. They run in lock step on the kernel and in the model; after each step the error
-/// number, every page - as `crosscheck cow` compares it - and what it holds must be equal. Needs root.
-/// While it runs, per-size THP controls are set for each group of programs and khugepaged sleeps;
-/// both are put back.
+/// Random programs of one to four processes give `MADV_COLLAPSE` for anonymous memory and for a
+/// file in memory (memfd, tmpfs) that they share or copy from: with holes, pages shared after a
+/// fork, read-only and lazy-free pages, partially mapped folios, pages that a pipe refers to,
+/// requests that straddle or miss a block. They run in lock step on the kernel and in the model;
+/// after each step the error number, every page - as `crosscheck cow` compares it - and what it
+/// holds must be equal. Needs root. While it runs, per-size THP controls are set for each group of
+/// programs and khugepaged sleeps; both are put back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
