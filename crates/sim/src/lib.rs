@@ -2,6 +2,7 @@
 //! Machines, kernels and the replay of a trace through the memory manager.
 
 pub mod bench;
+pub mod cost;
 pub mod cowcheck;
 pub mod crosscheck;
 pub mod kernel;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
@@ -29,8 +30,8 @@ const NO_LARGE_FOLIOS: &str = "none";
 /// Predict what kernels and machines do with a recorded program
 ///
 /// Replays a trace in a model of the memory management of each kernel on each machine and prints
-/// one column for each combination; changes are against the first. Nothing runs on this kernel and
-/// nothing is estimated: every number is counted.
+/// one column for each combination; changes are against the first. Nothing runs on this kernel.
+/// Every number is counted but the estimated times, which --time shows and JSON and CSV always have.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
@@ -40,6 +41,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --machine cascadelake --time --nested
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -70,6 +72,12 @@ pub(crate) struct PredictArgs {
     /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
+    /// Show estimated time by cause, and the constants it rests on
+    #[arg(long)]
+    time: bool,
+    /// Estimate for a virtual machine: walks go through two page tables
+    #[arg(long)]
+    nested: bool,
     #[command(flatten)]
     form: FormArgs,
     /// File to write the result to [default: standard output]
@@ -105,6 +113,7 @@ pub(crate) struct ReplayPlan {
     specs: Vec<CellSpec>,
     settings: Settings,
     form: Form,
+    shows_time: bool,
     output: Option<PathBuf>,
     command_line: Vec<String>,
     has_idle_seeds: bool,
@@ -132,6 +141,7 @@ impl PredictArgs {
                 filesystem: self.filesystem.clone(),
             },
             form: self.form.form(),
+            shows_time: self.time,
             output: self.output.clone(),
             command_line,
             has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
@@ -183,6 +193,7 @@ impl PredictArgs {
             ram_bytes: self.memory,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
+            walks: if self.nested { Walks::Nested } else { Walks::Native },
             ..CellSpec::new(kernel.clone(), machine.clone())
         }
     }
@@ -277,6 +288,7 @@ impl ReplayPlan {
             Form::Text => Box::new(Text {
                 width: Console::width(),
                 is_styled: self.output.is_none() && Console::is_styled(),
+                shows_time: self.shows_time,
             }),
         }
     }

@@ -28,7 +28,9 @@ use super::census::FolioCensus;
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
+use super::reads::Reads;
 use super::touched::Touched;
+use crate::cost::{Timing, Walks};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, MachineError};
 use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
@@ -71,6 +73,8 @@ pub struct CellSpec {
     pub unusable_permille: u32,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
+    /// Which walks the estimate of time reckons with.
+    pub walks: Walks,
 }
 
 impl CellSpec {
@@ -78,7 +82,8 @@ impl CellSpec {
     #[must_use]
     pub fn new(kernel: Kernel, machine: Machine) -> Self {
         let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);
-        Self { kernel, machine, cache, seed, ram_bytes, unusable_permille: 0, filesystem: None }
+        let (unusable_permille, filesystem, walks) = (0, None, Walks::Native);
+        Self { kernel, machine, cache, seed, ram_bytes, unusable_permille, filesystem, walks }
     }
 
     /// The base page: the kernel's where it was asked for, else the machine's.
@@ -165,6 +170,7 @@ pub struct Cell {
     pub(super) touched: Touched,
     pub(super) census: FolioCensus,
     pub(super) strays: Strays,
+    pub(super) reads: Reads,
     pub(super) is_replaced: bool,
     hardware: Vec<Option<Box<Thread>>>,
     /// Threads with a TLB.
@@ -209,8 +215,10 @@ impl Cell {
             order: spec.kernel.rules.page.pmd_order().min(Order::new(9)),
             unusable_permille: spec.unusable_permille,
         });
+        let mut memory = Memory::new(spec.kernel.rules.clone(), &config)?;
+        memory.cache_mut().watch();
         Ok(Self {
-            memory: Memory::new(spec.kernel.rules.clone(), &config)?,
+            memory,
             files: Vec::new(),
             sizes: Vec::new(),
             is_device: Vec::new(),
@@ -221,6 +229,7 @@ impl Cell {
             touched: Touched::default(),
             census: FolioCensus::default(),
             strays: Strays::default(),
+            reads: Reads::new(Timing::new(&spec.machine.costs)),
             is_replaced: false,
             hardware: Vec::new(),
             running: Vec::new(),
@@ -269,6 +278,8 @@ impl Cell {
         self.finished_tlbs = tlb::Counters::default();
         (self.census, self.strays) = (FolioCensus::default(), Strays::default());
         self.touched = Touched::default();
+        self.memory.cache_mut().take_observed();
+        self.reads = Reads::new(Timing::new(&self.spec.machine.costs));
         (self.processes, self.threads) = (Vec::new(), Threads::default());
         self.forget_places();
         self.load(meta)
@@ -287,8 +298,10 @@ impl Cell {
                 READ => self.reference(threads[row], Kind::READ, addrs[row], lens[row])?,
                 WRITE => self.reference(threads[row], Kind::WRITE, addrs[row], lens[row])?,
                 _ => {
-                    self.event(&batch.event(row))?;
+                    let event = batch.event(row);
+                    self.event(&event)?;
                     self.drain_flushes();
+                    self.settle_call(&event);
                 }
             }
         }
@@ -329,6 +342,7 @@ impl Cell {
             Err(error) => return self.stray(error, count),
         };
         self.drain_flushes();
+        self.settle_walk(leaf.pfn_of(vpn));
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
         let coalescing = thread.tlb.coalescing();
         let cap = coalescing.run_cap();
@@ -385,6 +399,14 @@ impl Cell {
     /// Segments changed: every place is looked up again.
     pub(super) fn forget_places(&mut self) {
         self.places.fill(NO_PLACE);
+    }
+
+    /// References of all threads so far.
+    pub(super) fn references(&self) -> u64 {
+        let of =
+            |counters: &tlb::Counters| counters.instruction.references + counters.data.references;
+        let running = self.running.iter().filter_map(|&nr| self.hardware[nr as usize].as_ref());
+        of(&self.finished_tlbs) + running.map(|thread| of(thread.tlb.counters())).sum::<u64>()
     }
 
     /// The hardware thread of a recorded one, made when it first runs.

@@ -9,7 +9,7 @@
 //! Reading order: [`cell`] (one combination, the hot loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `touched` and [`census`]
-//! (what is counted), `finish`, [`outcome`].
+//! (what is counted), `reads` (who waits for which read), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -21,6 +21,7 @@ mod layout;
 pub mod outcome;
 mod place;
 mod program;
+mod reads;
 mod syscalls;
 mod touched;
 
