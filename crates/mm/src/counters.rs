@@ -64,6 +64,16 @@ pub struct Counters {
     pub nr_file_ptes: u64,
     /// PMD entries set for page-cache folios.
     pub nr_file_pmds: u64,
+    /// PTEs that came to map a page of a folio, fork included.
+    pub nr_ptes_set: u64,
+    /// PMD entries that came to map a folio, fork included.
+    pub nr_pmds_set: u64,
+    /// PTEs of folios that were taken away.
+    pub nr_ptes_cleared: u64,
+    /// PMD entries of folios that were taken away.
+    pub nr_pmds_cleared: u64,
+    /// Batches in which PTEs were taken away: pages of one folio at a time (G.1.1).
+    pub nr_batches_cleared: u64,
     /// Readahead windows issued.
     pub nr_windows: u64,
     /// Windows started by the marker (A.4).

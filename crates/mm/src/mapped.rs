@@ -53,6 +53,10 @@ impl<R: Ram> PageCache<R> {
             Level::Ptes => (nr_pages, nr_pages),
             Level::Pmd => (shape.pmd_refs().into(), 1),
         };
+        match level {
+            Level::Ptes => self.counters.nr_ptes_set += nr_pages,
+            Level::Pmd => self.counters.nr_pmds_set += 1,
+        }
         folio.refs += refs;
         let (mapcount, _) = Mapcount::new_anon(&shape, owner_id(mm), level);
         folio.mapcount = mapcount;
@@ -62,6 +66,7 @@ impl<R: Ram> PageCache<R> {
     /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        self.counters.nr_ptes_set += nr;
         let folio = self.folios.get_mut(id);
         folio.refs += nr;
         let pages = pages_of(folio, pfn, nr);
@@ -71,6 +76,7 @@ impl<R: Ram> PageCache<R> {
     /// A PMD entry of `mm` maps a folio (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        self.counters.nr_pmds_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += u64::from(shape.pmd_refs());
         let _ = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
@@ -79,6 +85,8 @@ impl<R: Ram> PageCache<R> {
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        self.counters.nr_ptes_cleared += nr;
+        self.counters.nr_batches_cleared += 1;
         let folio = self.folios.get_mut(id);
         let pages = pages_of(folio, pfn, nr);
         let change = folio.mapcount.remove_ptes(&shape, owner_id(mm), pages);
@@ -89,6 +97,7 @@ impl<R: Ram> PageCache<R> {
     /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        self.counters.nr_pmds_cleared += 1;
         let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner_id(mm));
         self.after_removal(id, change);
         self.put(id, shape.pmd_refs().into());
@@ -99,6 +108,8 @@ impl<R: Ram> PageCache<R> {
         let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         let (pfn, nr, is_anon) = (folio.pfn, folio.nr_pages(), folio.is_anon());
+        self.counters.nr_pmds_cleared += 1;
+        self.counters.nr_ptes_set += nr;
         folio.refs += nr - u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.split_pmd(&shape, owner_id(mm)));
         if is_anon && self.folios.is_exclusive(pfn) {

@@ -81,6 +81,9 @@ impl Moved {
     }
 }
 
+/// Sizes of units that [`Counted::zeroed_by_unit`] tells apart: to 2^20 pages, the largest folio.
+pub const NR_UNITS: usize = 21;
+
 /// Memory without bytes: counts only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -96,6 +99,9 @@ pub struct Counted {
     pub nr_swapped_out: u64,
     /// Pages read from swap space.
     pub nr_swapped_in: u64,
+    /// Of `nr_zeroed`, by log2 of the pages that were zeroed in one go, to the nearest power of
+    /// two: a unit of a plan, and a page where nobody waits. The last counts all larger units.
+    pub zeroed_by_unit: [u64; NR_UNITS],
     /// Folios cleared around a page.
     pub cleared: Moved,
     /// Huge pages copied around a page.
@@ -105,12 +111,17 @@ pub struct Counted {
 impl Ram for Counted {
     fn zero(&mut self, _pfn: Pfn, nr_pages: u64) {
         self.nr_zeroed += nr_pages;
+        self.zeroed_by_unit[0] += nr_pages;
     }
 
     fn zero_bytes(&mut self, _pfn: Pfn, _from: u64, _to: u64) {}
 
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
         self.nr_zeroed += plan.shape().nr_pages;
+        for unit in plan.units() {
+            let log2 = (unit.nr + unit.nr / 2).checked_ilog2().unwrap_or(0) as usize;
+            self.zeroed_by_unit[log2.min(NR_UNITS - 1)] += unit.nr;
+        }
         self.cleared.add(pfn, plan);
     }
 

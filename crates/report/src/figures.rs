@@ -11,6 +11,10 @@
 const KIB_BYTES_MAX: u64 = 100 << 20;
 /// MiB are shown below this many bytes.
 const MIB_BYTES_MAX: u64 = 100 << 30;
+/// Times are shown in microseconds below this many nanoseconds.
+const MICROSECONDS_MAX: u64 = 10_000_000;
+/// Times are shown in milliseconds below this many nanoseconds.
+const MILLISECONDS_MAX: u64 = 10_000_000_000;
 /// Counts are shown exactly below this: seven digits.
 const EXACT_MAX: u64 = 10_000_000;
 /// Millions are shown below this.
@@ -36,6 +40,15 @@ impl Scale {
             ..KIB_BYTES_MAX => Self { per: 1 << 10, digits: 0, name: "KiB" },
             KIB_BYTES_MAX..MIB_BYTES_MAX => Self { per: 1 << 20, digits: 1, name: "MiB" },
             _ => Self { per: 1 << 30, digits: 1, name: "GiB" },
+        }
+    }
+
+    /// The unit for nanoseconds up to `max`.
+    pub(crate) const fn of_ns(max: u64) -> Self {
+        match max {
+            ..MICROSECONDS_MAX => Self { per: 1_000, digits: 1, name: "us" },
+            MICROSECONDS_MAX..MILLISECONDS_MAX => Self { per: 1_000_000, digits: 2, name: "ms" },
+            _ => Self { per: 1_000_000_000, digits: 3, name: "s" },
         }
     }
 
@@ -213,6 +226,15 @@ mod tests {
         assert_eq!((scale.name, scale.show(31_234_567).as_str()), ("M", "31.23"));
         assert_eq!(Scale::of_counts(9_999_999).show(9_999_999), "9,999,999");
         assert_eq!(Scale::of_counts(u64::MAX).show(u64::MAX), "18,446,744,073.71");
+    }
+
+    #[test]
+    fn a_time_has_the_unit_of_its_line() {
+        let shown = [9_999_949, 10_000_000, 12_345_678_901].map(|ns| {
+            let scale = Scale::of_ns(ns);
+            format!("{} {}", scale.show(ns), scale.name)
+        });
+        assert_eq!(shown, ["9,999.9 us", "10.00 ms", "12.346 s"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!
 //! # JSON schema, version 1
 //!
-//! Counts are integers and exact. Keys come in this order and are never left out; a consumer must
-//! accept further keys, which do not change the version.
+//! Counts are integers and exact; what stands under `estimate` is estimated. Keys come in this order
+//! and are never left out; a consumer must accept further keys, which do not change the version.
 //!
 //! | key | type | meaning |
 //! |---|---|---|
@@ -46,12 +46,23 @@
 //! | `reads.*` | bytes read and used, amplification, readahead windows |
 //! | `tlb.instruction` `tlb.data` | references and misses of each side |
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
+//! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `writers.*` | opens for write, refusals, page caches dropped because of huge folios |
 //! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
 //! | `pressure.NAME` | what memory pressure did, as in vmstat; counts of 0 are left out |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
+//! | `entries.*` | entries of page tables set by faults and by fork, and taken away |
+//! | `cleared_bytes.UNIT` | bytes zeroed, UNIT bytes (to the nearest power of two) in one go |
+//! | `waits.*` | reads the program waited for, reads ahead, and what the device's queue added |
+//! | `estimate.walks` | `native` or `nested` |
+//! | `estimate.total_ns` | estimated time; null where a cost it needs is not known |
+//! | `estimate.known_ns` | the part whose costs are known |
+//! | `estimate.difference_ns` | `total_ns` less that of the reference row, or null |
+//! | `estimate.causes.CAUSE` | `ns`, `difference_ns`, and `terms`: `events` x `cost` = `ns` each |
+//! | `estimate.not_known` | names of costs that are needed and not known |
+//! | `estimate.constants.NAME` | each cost used: `value`, `unit`, `source`, `assumed` |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
 
@@ -144,8 +155,13 @@ impl Report {
         command_line: Vec<String>,
         trace: TraceInfo,
         settings: Settings,
-        rows: Vec<Outcome>,
+        mut rows: Vec<Outcome>,
     ) -> Self {
+        if let Some(reference) = rows.first().map(|row| row.estimate.clone()) {
+            for row in &mut rows {
+                row.estimate.compare(&reference);
+            }
+        }
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),

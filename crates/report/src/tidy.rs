@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` `memory_bytes` | the cell, as in the JSON |
 //! | `metric` | what was counted, such as `text_aligned` or `tlb_data_l2_misses` |
-//! | `folio_bytes` | size of the folios counted; empty where the metric has none |
+//! | `folio_bytes` | size of the folios counted, of the unit for `cleared`; empty where there is none |
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //!
@@ -16,7 +16,9 @@
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
 //! ```
 //!
-//! Ratios are left out: they follow from the counts, and without them `value` is an integer column
+//! `time_total` and `time_CAUSE` are estimates, all else is counted; a time that is not known has no
+//! row, and neither have the constants, which the JSON gives with their sources. Ratios are left out:
+//! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
 
 use std::io::Write;
@@ -116,6 +118,12 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     }
     numbers.push(plain("zeroed", outcome.zeroed_pages, "pages"));
     numbers.push(plain("copied", outcome.copied_pages, "pages"));
+    for (&unit, &value) in &outcome.cleared_bytes {
+        numbers.push(sized("cleared", unit, value));
+    }
+    add_entries(&mut numbers, outcome);
+    add_waits(&mut numbers, outcome);
+    add_time(&mut numbers, outcome);
     let strays = &outcome.strays;
     for (metric, value) in [
         ("strays_unmapped", strays.unmapped),
@@ -191,6 +199,53 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("tlb_walks_pmd", tlb.walks_pmd),
     ] {
         numbers.push(plain(metric, value, "walks"));
+    }
+    for (metric, value) in [
+        ("tlb_walk_refs_pgd", tlb.walk_refs_pgd),
+        ("tlb_walk_refs_pud", tlb.walk_refs_pud),
+        ("tlb_walk_refs_pmd", tlb.walk_refs_pmd),
+        ("tlb_walk_refs_pte", tlb.walk_refs_pte),
+    ] {
+        numbers.push(plain(metric, value, "entries"));
+    }
+}
+
+fn add_entries(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let entries = &outcome.entries;
+    for (metric, value, unit) in [
+        ("entries_set_by_faults", entries.set_by_faults, "entries"),
+        ("entries_set_by_fork", entries.set_by_fork, "entries"),
+        ("entries_ptes_cleared", entries.ptes_cleared, "entries"),
+        ("entries_pmds_cleared", entries.pmds_cleared, "entries"),
+        ("entries_batches_cleared", entries.batches_cleared, "batches"),
+    ] {
+        numbers.push(plain(metric, value, unit));
+    }
+}
+
+/// What is not known has no row.
+fn add_waits(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let waits = &outcome.waits;
+    for (metric, value, unit) in [
+        ("waits_sync_requests", Some(waits.sync_requests), "reads"),
+        ("waits_sync_bytes", Some(waits.sync_bytes), "bytes"),
+        ("waits_async_requests", Some(waits.async_requests), "reads"),
+        ("waits_async_bytes", Some(waits.async_bytes), "bytes"),
+        ("waits_late_waits", waits.late_waits, "waits"),
+        ("waits_queue_ns", waits.queue_ns, "ns"),
+        ("waits_late_ns", waits.late_ns, "ns"),
+    ] {
+        numbers.extend(value.map(|value| plain(metric, value, unit)));
+    }
+}
+
+/// Estimated time; what is not known has no row.
+fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let estimate = &outcome.estimate;
+    numbers.extend(estimate.total_ns.map(|ns| plain("time_total", ns, "ns")));
+    numbers.push(plain("time_known", estimate.known_ns, "ns"));
+    for (cause, time) in &estimate.causes {
+        numbers.extend(time.ns.map(|ns| plain(format!("time_{}", cause.name()), ns, "ns")));
     }
 }
 

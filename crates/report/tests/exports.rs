@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 
 use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
+use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, FolioCensus, SizeRow};
-use largefolio_sim::replay::outcome::{AnonSize, Collapses, Faults, Reads, Strays, Writers};
+use largefolio_sim::replay::outcome::{
+    AnonSize, Collapses, Entries, Faults, Reads, Strays, Writers,
+};
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
@@ -39,7 +43,6 @@ fn before() -> Outcome {
         cache: "cold".to_owned(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
-        swap_bytes: 0,
         folios: FolioCensus {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
@@ -63,6 +66,10 @@ fn before() -> Outcome {
             walks_pte: 19_662,
             walks_contpte: 230,
             walks_pmd: 0,
+            walk_refs_pgd: 19_662,
+            walk_refs_pud: 19_662,
+            walk_refs_pmd: 19_662,
+            walk_refs_pte: 19_662,
         },
         anon_sizes: BTreeMap::new(),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
@@ -71,9 +78,27 @@ fn before() -> Outcome {
         pressure: BTreeMap::new(),
         zeroed_pages: 1_384,
         copied_pages: 369,
+        entries: Entries { set_by_faults: 5_100, ptes_cleared: 5_090, ..Entries::default() },
+        cleared_bytes: BTreeMap::from([(4 * K, 1_384 * 4 * K)]),
+        waits: ReadEvents { sync_requests: 131, late_waits: Some(9), ..ReadEvents::default() },
+        estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
         is_replaced: false,
     }
+}
+
+/// A measured and an assumed cost.
+fn costs() -> Costs {
+    let cost = |value, unit, assumed| {
+        Some(Quantity { value, unit, source: "a document".to_owned(), assumed })
+    };
+    let (clock, l2_hit) = (cost(3.0, Unit::GHz, false), cost(3.0, Unit::Cycles, true));
+    Costs { clock, l2_hit, fault: cost(0.9, Unit::Us, true), ..Costs::default() }
+}
+
+fn estimate(faults: u64, costs: &Costs) -> Estimate {
+    let events = Events { faults, l2_hits: 1_021_740, ..Events::default() };
+    Estimate::new(&events, costs, Walks::Native)
 }
 
 const EMPTY: Faults = Faults {
@@ -93,6 +118,7 @@ fn exec_folios() -> Outcome {
     outcome.kernel = String::from("6.12+exec-block=64K+exec-miss=final");
     outcome.folios.text = census(&[(4, 308, 0), (64, 3840, 0)], [0, 3840, 0]);
     outcome.faults.total = 1702;
+    outcome.estimate = estimate(1702, &costs());
     outcome.faults.around = 61;
     outcome.tlb.instruction = side(139_354_249, 7_987, 676);
     outcome.tlb.walks_pte = 12_190;
@@ -115,6 +141,7 @@ fn large_pages() -> Outcome {
     outcome.anon_sizes = BTreeMap::from([(2048 * K, size)]);
     outcome.pmd_refused.insert("vma_too_small", 3);
     outcome.zeroed_pages = 101;
+    outcome.estimate = estimate(1981, &Costs { fault: None, ..costs() });
     outcome.strays = Strays { unmapped: 12_000, protected: 0, beyond_file: 3 };
     outcome.is_replaced = true;
     outcome
@@ -135,6 +162,7 @@ fn report(rows: Vec<Outcome>) -> Report {
     };
     let settings = Settings {
         memory_bytes: 16 << 30,
+        swap_bytes: 0,
         unusable_permille: 125,
         filesystem: None,
         annotations: Vec::new(),
@@ -156,7 +184,7 @@ fn export(exporter: &dyn Exporter, report: &Report) -> String {
 }
 
 fn table(report: &Report, width: usize) -> String {
-    export(&Text { width, is_styled: false }, report)
+    export(&Text { width, is_styled: false, shows_time: false }, report)
 }
 
 #[test]
@@ -179,6 +207,20 @@ fn a_single_column_has_no_changes() {
 }
 
 #[test]
+fn time_is_a_section_with_what_it_rests_on_below() {
+    let text = export(&Text { width: 120, is_styled: false, shows_time: true }, &three());
+    let (_, time) = text.split_once("Estimated time").unwrap();
+    insta::assert_snapshot!(time);
+}
+
+#[test]
+fn a_time_is_compared_with_that_of_the_first_row() {
+    let report = three();
+    let of = |row: usize| report.rows[row].estimate.difference_ns;
+    assert_eq!((of(0), of(1), of(2)), (Some(0), Some(-279 * 900), None));
+}
+
+#[test]
 fn several_seeds_are_told_apart_in_the_header() {
     let mut other = before();
     other.seed = 2;
@@ -196,7 +238,7 @@ fn a_result_without_rows_is_still_a_text() {
 fn only_a_styled_table_has_escapes_and_none_come_from_the_trace() {
     let plain = table(&three(), 120);
     assert!(!plain.contains('\u{1b}'));
-    let styled = export(&Text { width: 120, is_styled: true }, &three());
+    let styled = export(&Text { width: 120, is_styled: true, shows_time: false }, &three());
     assert!(styled.contains("\u{1b}[1m"));
     assert!(!styled.contains("\u{1b}[31m"));
 }

@@ -3,6 +3,7 @@
 
 pub mod alignment;
 pub mod bench;
+pub mod cost;
 pub mod cowcheck;
 pub mod crosscheck;
 pub mod kernel;

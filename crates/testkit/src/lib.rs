@@ -6,3 +6,4 @@ pub mod page_tree;
 pub mod pgtable;
 pub mod rmap;
 pub mod tlb;
+pub mod walk;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
@@ -30,8 +31,8 @@ const NO_LARGE_FOLIOS: &str = "none";
 /// Predict what kernels and machines do with a recorded program
 ///
 /// Replays a trace in a model of the memory management of each kernel on each machine and prints
-/// one column for each combination; changes are against the first. Nothing runs on this kernel and
-/// nothing is estimated: every number is counted.
+/// one column for each combination; changes are against the first. Nothing runs on this kernel.
+/// Every number is counted but the estimated times, which --time shows and JSON and CSV always have.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
@@ -44,6 +45,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
+  folio predict cc1.folio --machine cascadelake --time --nested
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -87,6 +89,12 @@ pub(crate) struct PredictArgs {
     /// Time of a reference on khugepaged's clock, in nanoseconds; 0 = it never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
+    /// Show estimated time by cause, and the constants it rests on
+    #[arg(long)]
+    time: bool,
+    /// Estimate for a virtual machine: walks go through two page tables
+    #[arg(long)]
+    nested: bool,
     #[command(flatten)]
     form: FormArgs,
     /// File to write the result to [default: standard output]
@@ -122,6 +130,7 @@ pub(crate) struct ReplayPlan {
     specs: Vec<CellSpec>,
     settings: Settings,
     form: Form,
+    shows_time: bool,
     output: Option<PathBuf>,
     command_line: Vec<String>,
     has_idle_seeds: bool,
@@ -153,6 +162,7 @@ impl PredictArgs {
                 annotations: self.annotate.iter().map(ToString::to_string).collect(),
             },
             form: self.form.form(),
+            shows_time: self.time,
             output: self.output.clone(),
             command_line,
             has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
@@ -216,6 +226,7 @@ impl PredictArgs {
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
             ns_per_reference: self.reference_ns,
+            walks: if self.nested { Walks::Nested } else { Walks::Native },
             ..CellSpec::new(kernel.clone(), machine.clone())
         }
     }
@@ -323,6 +334,7 @@ impl ReplayPlan {
             Form::Text => Box::new(Text {
                 width: Console::width(),
                 is_styled: self.output.is_none() && Console::is_styled(),
+                shows_time: self.shows_time,
             }),
         }
     }

@@ -76,6 +76,48 @@ fn a_warm_cache_reads_nothing() {
 }
 
 #[test]
+fn time_is_estimated_for_machines_whose_costs_are_known() {
+    let place = Place::with_trace();
+    let result = json(&place, "--kernel 6.12 --machine cascadelake,milan");
+    let [known, unknown] = [0, 1].map(|row| &result["rows"][row]["estimate"]);
+    // The total is the sum of the causes, a cause that of its terms.
+    let causes = known["causes"].as_object().unwrap();
+    let sum: u64 = causes.values().map(|cause| cause["ns"].as_u64().unwrap()).sum();
+    assert_eq!(known["total_ns"].as_u64(), Some(sum));
+    for cause in causes.values() {
+        let terms = cause["terms"].as_array().unwrap().iter();
+        let sum: u64 = terms.map(|term| term["ns"].as_u64().unwrap()).sum();
+        assert_eq!(cause["ns"].as_u64(), Some(sum));
+    }
+    assert_eq!(known["walks"], "native");
+    assert_eq!(known["difference_ns"], 0);
+    assert!(unknown["total_ns"].is_null() && unknown["difference_ns"].is_null());
+    assert!(unknown["not_known"].as_array().unwrap().contains(&Value::from("costs.fault")));
+
+    let words = "predict mix.folio --kernel 6.12 --machine cascadelake,milan";
+    assert!(!place.done(words).contains("Estimated time"));
+    let table = place.done(&format!("{words} --time"));
+    for text in ["Estimated time", "cascadelake, assumed: ", "milan, not known: ", "not known"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+}
+
+#[test]
+fn a_virtual_machine_walks_two_page_tables() {
+    let place = Place::with_trace();
+    let of = |words: &str| {
+        let row = json(&place, &format!("--kernel 6.12 --machine cascadelake {words}"));
+        let row = &row["rows"][0];
+        let ns = row["estimate"]["causes"]["walk"]["ns"].as_u64().unwrap();
+        (ns, row["tlb"]["walks_pte"].as_u64().unwrap(), row["tlb"]["walks_pmd"].as_u64().unwrap())
+    };
+    let ((native, ..), (nested, pte, pmd)) = (of(""), of("--nested"));
+    assert_eq!(nested, 126 * (pte + pmd));
+    assert!(native < nested);
+    assert!(place.done("predict mix.folio --kernel 6.12 --time --nested").contains("nested walks"));
+}
+
+#[test]
 fn a_filesystem_without_large_folios_has_base_pages_only() {
     let place = Place::with_trace();
     let result = json(&place, "--kernel 7.2 --fs none");
@@ -133,6 +175,9 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
             Some((side @ ("instruction" | "data"), what)) => format!("/tlb/{side}/{what}"),
             _ => format!("/tlb/{rest}"),
         },
+        ("cleared", _) => format!("/cleared_bytes/{folio_bytes}"),
+        ("time", "total" | "known") => format!("/estimate/{rest}_ns"),
+        ("time", cause) => format!("/estimate/causes/{cause}/ns"),
         ("pmd", _) => format!("/pmd_refused/{}", rest.trim_start_matches("refused_")),
         ("zeroed" | "copied", _) => format!("/{head}_pages"),
         _ => format!("/{head}/{rest}"),
@@ -143,7 +188,12 @@ fn nr_integers(value: &Value) -> usize {
     match value {
         Value::Number(number) => usize::from(number.is_u64()),
         Value::Array(values) => values.iter().map(nr_integers).sum(),
-        Value::Object(values) => values.values().map(nr_integers).sum(),
+        // The terms and differences of an estimate repeat what stands elsewhere.
+        Value::Object(values) => values
+            .iter()
+            .filter(|(key, _)| !matches!(key.as_str(), "terms" | "difference_ns"))
+            .map(|(_, value)| nr_integers(value))
+            .sum(),
         _ => 0,
     }
 }

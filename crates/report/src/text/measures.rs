@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::{Census, SizeRow};
 use largefolio_sim::replay::outcome::AnonSize;
@@ -28,6 +29,31 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         zeroed(rows),
         cached(rows),
     ]
+}
+
+/// Estimated time: the sum, and each cause of it.
+pub(super) fn time(rows: &[Outcome]) -> Section {
+    let line = |label: &str, get: &dyn Fn(&Outcome) -> Option<u64>| {
+        Line::times(label, rows.iter().map(get).collect())
+    };
+    let mut lines = vec![line("all", &|row| row.estimate.total_ns)];
+    let is_nested = rows.iter().any(|row| row.estimate.walks == Walks::Nested);
+    for cause in Cause::ALL {
+        let label = match cause {
+            Cause::Fault => "faults",
+            Cause::Map => "entries set by faults",
+            Cause::Fork => "entries copied by fork",
+            Cause::Unmap => "entries taken away",
+            Cause::Clear => "clearing",
+            Cause::Copy => "copying",
+            Cause::Read => "waiting for reads",
+            Cause::Tlb => "level-2 TLB hits",
+            Cause::Walk if is_nested => "nested walks",
+            Cause::Walk => "walks",
+        };
+        lines.push(line(label, &|row| row.estimate.causes.get(&cause)?.ns));
+    }
+    Section::new("Estimated time", lines)
 }
 
 fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {

@@ -27,6 +27,8 @@ pub struct Text {
     pub width: usize,
     /// Whether headings are bold.
     pub is_styled: bool,
+    /// Whether estimated time is shown.
+    pub shows_time: bool,
 }
 
 impl Exporter for Text {
@@ -35,13 +37,18 @@ impl Exporter for Text {
         for line in notes::title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
         }
-        let lines: Vec<_> =
-            measures::sections(&report.rows).iter().map(section::Section::show).collect();
+        let mut sections = measures::sections(&report.rows);
+        if self.shows_time {
+            sections.push(measures::time(&report.rows));
+        }
+        let lines: Vec<_> = sections.iter().map(section::Section::show).collect();
         for block in layout::blocks(&report.rows, &lines, width, self.is_styled) {
             writeln!(out, "\n{block}")?;
         }
         writeln!(out)?;
-        for note in notes::notes(report) {
+        let mut notes = notes::notes(report);
+        notes.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
+        for note in notes {
             writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
         }
         Ok(())

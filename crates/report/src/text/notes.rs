@@ -1,5 +1,8 @@
 //! What must be known to read the table: above it what was replayed, below it what to mind.
 
+use std::collections::BTreeSet;
+
+use largefolio_sim::cost::{Constant, Estimate};
 use largefolio_sim::replay::Outcome;
 
 use crate::{Report, figures};
@@ -89,12 +92,57 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
-    notes.push(
+    notes
+}
+
+/// What the numbers are where no time is shown.
+pub(super) fn counted() -> Vec<String> {
+    vec![
         "Every number was counted exactly in a model of the kernel. None is a measurement or an \
          estimate of time, and this prediction was never verified on a running kernel."
             .to_owned(),
+    ]
+}
+
+/// What the numbers are where time is shown: which constants it rests on, and which are missing.
+pub(super) fn estimated(report: &Report) -> Vec<String> {
+    let mut notes = vec![
+        "Estimated time is what was counted times the costs of the machine file, summed. The \
+         program's own instructions, cache misses, allocation and system calls are not in it."
+            .to_owned(),
+    ];
+    let machines: BTreeSet<&str> = report.rows.iter().map(|row| row.machine.as_str()).collect();
+    for machine in machines {
+        let rows = report.rows.iter().filter(|row| row.machine == machine);
+        let estimates: Vec<&Estimate> = rows.map(|row| &row.estimate).collect();
+        let assumed: BTreeSet<String> =
+            estimates.iter().flat_map(|estimate| estimate.assumed()).map(shown).collect();
+        let not_known: BTreeSet<&str> =
+            estimates.iter().flat_map(|e| e.not_known.iter().map(|name| short(name))).collect();
+        if !assumed.is_empty() {
+            let list = assumed.into_iter().collect::<Vec<_>>().join(", ");
+            notes.push(format!("{machine}, assumed: {list}."));
+        }
+        if !not_known.is_empty() {
+            let list = not_known.into_iter().collect::<Vec<_>>().join(", ");
+            notes.push(format!("{machine}, not known: {list}."));
+        }
+    }
+    notes.push(
+        "Everything else was counted exactly in a model of the kernel. None is a measurement, and \
+         this prediction was never verified on a running kernel."
+            .to_owned(),
     );
     notes
+}
+
+fn shown((name, constant): (&str, &Constant)) -> String {
+    format!("{} {} {}", short(name), constant.value, constant.unit)
+}
+
+/// A cost without the name of its table.
+fn short(name: &str) -> &str {
+    name.strip_prefix("costs.").unwrap_or(name)
 }
 
 /// Which machines run programs linked for other pages than the recorded ones.

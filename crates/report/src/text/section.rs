@@ -25,11 +25,30 @@ pub(super) enum Values {
     Counts(Vec<u64>),
     /// Quotients of two counts.
     Ratios(Vec<(u64, u64)>),
+    /// Nanoseconds, in the unit of the section; `None` is not known.
+    Times(Vec<Option<u64>>),
 }
 
+/// What stands for a time that is not known.
+const NOT_KNOWN: &str = "not known";
+
 impl Values {
+    const fn len(&self) -> usize {
+        match self {
+            Self::Bytes(values) | Self::Counts(values) => values.len(),
+            Self::Ratios(values) => values.len(),
+            Self::Times(values) => values.len(),
+        }
+    }
+
+    /// Whether the values are in the unit of their section.
+    const fn has_section_unit(&self) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Times(_))
+    }
+
     fn is_zero(&self) -> bool {
         match self {
+            Self::Times(values) => values.iter().all(|&value| value == Some(0)),
             Self::Bytes(values) | Self::Counts(values) => values.iter().all(|&value| value == 0),
             Self::Ratios(values) => values.iter().all(|&(part, _)| part == 0),
         }
@@ -57,6 +76,10 @@ impl Line {
         Self { label: label.into(), values: Values::Ratios(values), aside: Aside::None }
     }
 
+    pub(super) fn times(label: impl Into<String>, values: Vec<Option<u64>>) -> Self {
+        Self { label: label.into(), values: Values::Times(values), aside: Aside::None }
+    }
+
     pub(super) fn with_shares_of(mut self, wholes: &[u64]) -> Self {
         self.aside = Aside::Share(wholes.to_vec());
         self
@@ -67,7 +90,8 @@ impl Line {
         self
     }
 
-    /// The line with its numbers written out; `scale` is the section's unit for bytes.
+    /// The line with its numbers written out; `scale` is the section's unit for bytes and
+    /// times.
     fn show(&self, scale: Scale) -> Shown {
         let (unit, entries) = match &self.values {
             Values::Bytes(values) => {
@@ -83,6 +107,10 @@ impl Line {
                     _ => format!("{:.2}", figures::ratio(part, whole)),
                 };
                 ("", values.iter().map(show).collect())
+            }
+            Values::Times(values) => {
+                let show = |ns: &Option<u64>| ns.map_or(NOT_KNOWN.to_owned(), |ns| scale.show(ns));
+                (scale.name, values.iter().map(show).collect())
             }
         };
         let entries = (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
@@ -118,6 +146,12 @@ impl Line {
                 let ratio = |cell: usize| figures::ratio(values[cell].0, values[cell].1);
                 figures::change(ratio(0), ratio(cell))
             }
+            (Values::Times(values), _) => match (values[0], values[cell]) {
+                (Some(before), Some(now)) => {
+                    figures::change(figures::ratio(before, 1), figures::ratio(now, 1))
+                }
+                _ => String::new(),
+            },
         }
     }
 }
@@ -138,16 +172,13 @@ impl Section {
     pub(super) fn show(&self) -> Vec<Shown> {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
-        let nr_cells = match &first.values {
-            Values::Bytes(values) | Values::Counts(values) => values.len(),
-            Values::Ratios(values) => values.len(),
-        };
+        let nr_cells = first.values.len();
         let scale = self.scale();
         let mut shown = vec![self.heading(&lines, scale, nr_cells)];
-        let is_bytes_only = lines.iter().all(|line| matches!(line.values, Values::Bytes(_)));
+        let has_one_unit = lines.iter().all(|line| line.values.has_section_unit());
         shown.extend(lines.iter().map(|line| {
             let mut shown = line.show(scale);
-            if is_bytes_only {
+            if has_one_unit {
                 shown.unit = "";
             }
             shown
@@ -156,22 +187,27 @@ impl Section {
     }
 
     fn scale(&self) -> Scale {
-        let bytes = self.lines.iter().filter_map(|line| match &line.values {
+        let values = |line: &Line| match &line.values {
             Values::Bytes(values) => values.iter().copied().max(),
+            Values::Times(values) => values.iter().flatten().copied().max(),
             Values::Counts(_) | Values::Ratios(_) => None,
-        });
-        Scale::of_bytes(bytes.max().unwrap_or(0))
+        };
+        let max = self.lines.iter().filter_map(values).max().unwrap_or(0);
+        match self.lines.first().map(|line| &line.values) {
+            Some(Values::Times(_)) => Scale::of_ns(max),
+            _ => Scale::of_bytes(max),
+        }
     }
 
     fn heading(&self, lines: &[&Line], scale: Scale, nr_cells: usize) -> Shown {
-        let is_bytes_only = lines.iter().all(|line| matches!(line.values, Values::Bytes(_)));
+        let has_one_unit = lines.iter().all(|line| line.values.has_section_unit());
         let aside = match lines.iter().map(|line| &line.aside).find(|a| **a != Aside::None) {
             Some(Aside::Share(_)) => "share",
             Some(Aside::PerMillion(_)) => "/M refs",
             Some(Aside::None) | None => "",
         };
         let entry = Entry {
-            value: if is_bytes_only { scale.name } else { "" }.to_owned(),
+            value: if has_one_unit { scale.name } else { "" }.to_owned(),
             aside: aside.to_owned(),
             change: "change".to_owned(),
         };

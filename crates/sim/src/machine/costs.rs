@@ -1,5 +1,5 @@
-//! Costs: numbers with a unit and a source. None of them takes part in a decision of the replay, and
-//! none is turned into an estimate of time yet.
+//! Costs: numbers with a unit and a source. None of them takes part in a decision of the replay;
+//! [`crate::cost`] multiplies them with what was counted.
 
 use std::fmt;
 
@@ -16,6 +16,12 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Us,
+    /// Gigahertz: cycles in a nanosecond.
+    #[serde(rename = "GHz")]
+    GHz,
     /// Gigabytes (10^9 bytes) per second.
     #[serde(rename = "GB/s")]
     GbPerS,
@@ -26,6 +32,8 @@ impl fmt::Display for Unit {
         f.write_str(match self {
             Self::Cycles => "cycles",
             Self::Ns => "ns",
+            Self::Us => "us",
+            Self::GHz => "GHz",
             Self::GbPerS => "GB/s",
         })
     }
@@ -35,7 +43,7 @@ impl fmt::Display for Unit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// The number: finite, not negative.
+    /// The number: finite, above 0.
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
@@ -100,24 +108,58 @@ pub struct Elision {
     pub assumed: bool,
 }
 
+/// What the unit of a cost must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Cycles, nanoseconds or microseconds.
+    Time,
+    /// GHz.
+    Clock,
+    /// GB/s.
+    Rate,
+}
+
+impl Kind {
+    /// Units in the order in which a message lists them.
+    pub(super) const fn units(self) -> &'static [Unit] {
+        match self {
+            Self::Time => &[Unit::Cycles, Unit::Ns, Unit::Us],
+            Self::Clock => &[Unit::GHz],
+            Self::Rate => &[Unit::GbPerS],
+        }
+    }
+}
+
 /// Costs of a machine; `None` is not known, and an estimate that needs it says so.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Costs {
     /// Clock of the core while it runs the traced programs: turns cycles into time.
     pub clock: Option<Quantity>,
+    /// Mean time from one reference of the program to the next: what reads ahead overlap with.
+    pub reference: Option<Quantity>,
     /// Extra latency of a level-2 TLB hit over a level-1 hit.
     pub l2_hit: Option<Quantity>,
     /// Page-table walk to a PTE without virtualisation.
     pub walk_native: Option<Quantity>,
     /// Page-table walk to a PMD entry without virtualisation.
     pub walk_native_pmd: Option<Quantity>,
+    /// One page-table entry read by a walk without virtualisation; instead of the two above.
+    pub walk_reference: Option<Quantity>,
     /// Two-dimensional walk to a PTE in a virtual machine.
     pub walk_nested: Option<Quantity>,
     /// Two-dimensional walk to a PMD entry in a virtual machine.
     pub walk_nested_pmd: Option<Quantity>,
-    /// Page fault without allocation or IO: entry, handler, return.
+    /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
+    /// A PTE or PMD entry set by a fault.
+    pub map_entry: Option<Quantity>,
+    /// A PTE or PMD entry copied by fork.
+    pub fork_entry: Option<Quantity>,
+    /// Unmapping pages of one folio in one go, whatever their number.
+    pub unmap_batch: Option<Quantity>,
+    /// Each PTE of such a batch.
+    pub unmap_pte: Option<Quantity>,
     /// Rates of clearing memory that is not in the cache, by the size that is cleared in one go;
     /// sizes ascend.
     pub clear: Vec<UnitRate>,
@@ -140,18 +182,53 @@ impl Costs {
 
     /// The known costs by their name in the file.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
+        self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
+    }
+
+    /// Every single cost: its name in the file, what its unit must be, and itself.
+    pub(super) fn quantities(&self) -> [(&'static str, Kind, Option<&Quantity>); 15] {
+        use Kind::{Clock, Rate, Time};
         [
-            ("clock", &self.clock),
-            ("l2_hit", &self.l2_hit),
-            ("walk_native", &self.walk_native),
-            ("walk_native_pmd", &self.walk_native_pmd),
-            ("walk_nested", &self.walk_nested),
-            ("walk_nested_pmd", &self.walk_nested_pmd),
-            ("fault", &self.fault),
-            ("storage_latency", &self.storage_latency),
-            ("storage_rate", &self.storage_rate),
+            ("clock", Clock, self.clock.as_ref()),
+            ("reference", Time, self.reference.as_ref()),
+            ("l2_hit", Time, self.l2_hit.as_ref()),
+            ("walk_native", Time, self.walk_native.as_ref()),
+            ("walk_native_pmd", Time, self.walk_native_pmd.as_ref()),
+            ("walk_reference", Time, self.walk_reference.as_ref()),
+            ("walk_nested", Time, self.walk_nested.as_ref()),
+            ("walk_nested_pmd", Time, self.walk_nested_pmd.as_ref()),
+            ("fault", Time, self.fault.as_ref()),
+            ("map_entry", Time, self.map_entry.as_ref()),
+            ("fork_entry", Time, self.fork_entry.as_ref()),
+            ("unmap_batch", Time, self.unmap_batch.as_ref()),
+            ("unmap_pte", Time, self.unmap_pte.as_ref()),
+            ("storage_latency", Time, self.storage_latency.as_ref()),
+            ("storage_rate", Rate, self.storage_rate.as_ref()),
         ]
-        .into_iter()
-        .filter_map(|(name, quantity)| Some((name, quantity.as_ref()?)))
+    }
+
+    /// These costs, and what they leave out as in `base`.
+    pub(super) fn or(self, base: Self) -> Self {
+        let pick = |own: Vec<UnitRate>, base| if own.is_empty() { base } else { own };
+        Self {
+            clock: self.clock.or(base.clock),
+            reference: self.reference.or(base.reference),
+            l2_hit: self.l2_hit.or(base.l2_hit),
+            walk_native: self.walk_native.or(base.walk_native),
+            walk_native_pmd: self.walk_native_pmd.or(base.walk_native_pmd),
+            walk_reference: self.walk_reference.or(base.walk_reference),
+            walk_nested: self.walk_nested.or(base.walk_nested),
+            walk_nested_pmd: self.walk_nested_pmd.or(base.walk_nested_pmd),
+            fault: self.fault.or(base.fault),
+            map_entry: self.map_entry.or(base.map_entry),
+            fork_entry: self.fork_entry.or(base.fork_entry),
+            unmap_batch: self.unmap_batch.or(base.unmap_batch),
+            unmap_pte: self.unmap_pte.or(base.unmap_pte),
+            clear: pick(self.clear, base.clear),
+            copy: pick(self.copy, base.copy),
+            elision: self.elision.or(base.elision),
+            storage_latency: self.storage_latency.or(base.storage_latency),
+            storage_rate: self.storage_rate.or(base.storage_rate),
+        }
     }
 }

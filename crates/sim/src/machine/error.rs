@@ -7,6 +7,7 @@ use largefolio_mm::units::PageSize;
 
 use crate::tlb::ConfigError;
 
+use super::costs::Unit;
 use super::load::MAX_FILE_BYTES;
 
 /// Why a machine could not be loaded or changed.
@@ -21,32 +22,72 @@ pub enum MachineError {
     TooLarge { path: String },
     #[error("{origin}:{line}: {message}")]
     Toml { origin: String, line: usize, message: String },
-    #[error("{origin}: {error}")]
-    Tlb { origin: String, error: ConfigError },
-    #[error("{origin}: page_sizes is empty; list the base pages, such as [\"4K\"]")]
-    NoPageSize { origin: String },
-    #[error("{origin}: default_page_size is {page}, but page_sizes has {supported}")]
-    DefaultPageSize { origin: String, page: PageSize, supported: Listed },
-    #[error("{origin}: costs.{cost}: {value} is no cost; expected a number from 0 up")]
-    Cost { origin: String, cost: &'static str, value: f64 },
-    #[error(
-        "{origin}: costs.{cost}: no source; \
-         name the document, or set assumed = true and give the reason"
-    )]
-    NoSource { origin: String, cost: &'static str },
-    #[error("{origin}: costs.{cost}: list the sizes from small to large, each once")]
-    RateOrder { origin: String, cost: &'static str },
+    #[error("{origin}:{line}: {error}")]
+    Contradiction { origin: String, line: usize, error: Box<Contradiction> },
     #[error("the machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
+}
+
+/// What a machine file says that no machine can be.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Contradiction {
+    #[error("{0}")]
+    Tlb(#[from] ConfigError),
+    #[error("no {key}; give it, or say which machine this one is based on: based-on = \"altra\"")]
+    Missing { key: &'static str },
+    #[error("based-on: no machine is called '{name}'; {hint}")]
+    NoBase { name: String, hint: String },
+    #[error("page_sizes is empty; list the base pages, such as [\"4K\"]")]
+    NoPageSize,
+    #[error("page_sizes has {page} twice; list each once")]
+    PageSizeTwice { page: PageSize },
+    #[error("default_page_size is {page}, but page_sizes has {supported}")]
+    DefaultPageSize { page: PageSize, supported: Listed },
+    #[error("{place}: {value} is no cost; expected a finite number above 0")]
+    Cost { place: String, value: f64 },
+    #[error("{place}: the unit is {unit}; expected {expected}")]
+    CostUnit { place: String, unit: Unit, expected: Listed },
+    #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
+    NoSource { place: String },
+    #[error("{place}: list the sizes from small to large, each once")]
+    RateOrder { place: String },
+    #[error("costs.walk_reference: give either it or walk_native and walk_native_pmd")]
+    WalkTwice,
+}
+
+impl Contradiction {
+    /// Where in the file it shows.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Tlb(error) => error.path(),
+            Self::Missing { key } => (*key).to_owned(),
+            Self::NoBase { .. } => "based-on".to_owned(),
+            Self::NoPageSize | Self::PageSizeTwice { .. } => "page_sizes".to_owned(),
+            Self::DefaultPageSize { .. } => "default_page_size".to_owned(),
+            Self::Cost { place, .. } if place.ends_with(']') => format!("{place}.gb_per_s"),
+            Self::Cost { place, .. } => format!("{place}.value"),
+            Self::CostUnit { place, .. } => format!("{place}.unit"),
+            Self::NoSource { place } => format!("{place}.source"),
+            Self::RateOrder { place } => format!("{place}.size"),
+            Self::WalkTwice => "costs.walk_reference".to_owned(),
+        }
+    }
 }
 
 /// Names in a message: `a, b and c`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed(Vec<String>);
 
+impl<T: ToString> From<&[T]> for Listed {
+    fn from(items: &[T]) -> Self {
+        Self(items.iter().map(ToString::to_string).collect())
+    }
+}
+
 impl<T: ToString> From<Vec<T>> for Listed {
     fn from(items: Vec<T>) -> Self {
-        Self(items.iter().map(ToString::to_string).collect())
+        Self::from(items.as_slice())
     }
 }
 

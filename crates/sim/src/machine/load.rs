@@ -12,24 +12,28 @@ use crate::tlb::TlbConfig;
 
 use super::Machine;
 use super::builtin::{MACHINES, names};
-use super::costs::{Costs, Elision};
-use super::error::MachineError;
+use super::costs::{Costs, Quantity};
+use super::error::{Contradiction, MachineError};
+use super::locate::{line_at, line_of};
 use crate::names::nearest;
 
 /// Largest machine file, a hundred times the built-in ones: a wrong path, such as a device, must
 /// not fill the memory.
 pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
-/// The file as written.
+/// The file as written. What another machine is based on it may leave out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     name: String,
     description: String,
-    arch: Arch,
-    page_sizes: Vec<PageSize>,
-    default_page_size: PageSize,
-    tlb: TlbConfig,
+    /// A built-in machine: what is left out here is as there, costs one by one.
+    #[serde(rename = "based-on")]
+    based_on: Option<String>,
+    arch: Option<Arch>,
+    page_sizes: Option<Vec<PageSize>>,
+    default_page_size: Option<PageSize>,
+    tlb: Option<TlbConfig>,
     #[serde(default)]
     costs: Costs,
 }
@@ -80,83 +84,124 @@ impl Machine {
     /// The machine a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`MachineError::Toml`] with the line for a text that is no machine file, else the first
-    /// contradiction.
+    /// [`MachineError::Toml`] for a text that is no machine file, else
+    /// [`MachineError::Contradiction`] with the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, MachineError> {
         let file: MachineFile =
             toml::from_str(text).map_err(|error| syntax_error(&error, text, origin))?;
-        let machine = Self {
-            name: file.name,
-            description: file.description,
-            arch: file.arch,
-            page_sizes: file.page_sizes,
-            page_size: file.default_page_size,
-            tlb: file.tlb,
-            costs: file.costs,
-        };
-        machine.check(origin)?;
-        Ok(machine)
-    }
-
-    /// Checks I1 to I3.
-    fn check(&self, origin: &str) -> Result<(), MachineError> {
-        let origin = || origin.to_owned();
-        if self.page_sizes.is_empty() {
-            return Err(MachineError::NoPageSize { origin: origin() });
-        }
-        if !self.page_sizes.contains(&self.page_size) {
-            return Err(MachineError::DefaultPageSize {
-                origin: origin(),
-                page: self.page_size,
-                supported: self.page_sizes.clone().into(),
-            });
-        }
-        self.tlb
-            .check(&self.page_sizes)
-            .map_err(|error| MachineError::Tlb { origin: origin(), error })?;
-        for (cost, quantity) in self.costs.known() {
-            let value = quantity.value;
-            if !value.is_finite() || value < 0.0 {
-                return Err(MachineError::Cost { origin: origin(), cost, value });
-            }
-            if quantity.source.trim().is_empty() {
-                return Err(MachineError::NoSource { origin: origin(), cost });
-            }
-        }
-        self.check_rates(&origin())
-    }
-
-    /// I3 and I4 of what goes by size.
-    fn check_rates(&self, origin: &str) -> Result<(), MachineError> {
-        let origin = || origin.to_owned();
-        for (cost, rates) in self.costs.rates() {
-            for rate in rates {
-                let value = rate.gb_per_s;
-                if !value.is_finite() || value <= 0.0 {
-                    return Err(MachineError::Cost { origin: origin(), cost, value });
-                }
-                if rate.source.trim().is_empty() {
-                    return Err(MachineError::NoSource { origin: origin(), cost });
-                }
-            }
-            if !rates.is_sorted_by(|a, b| a.size < b.size) {
-                return Err(MachineError::RateOrder { origin: origin(), cost });
-            }
-        }
-        let has_source = |elision: &Elision| !elision.source.trim().is_empty();
-        if !self.costs.elision.as_ref().is_none_or(has_source) {
-            return Err(MachineError::NoSource { origin: origin(), cost: "elision" });
-        }
-        Ok(())
+        file.machine().map_err(|error| {
+            let line = line_of(text, &error.place());
+            MachineError::Contradiction { origin: origin.to_owned(), line, error: Box::new(error) }
+        })
     }
 }
 
+impl MachineFile {
+    /// The machine described, with what it is based on filled in and checked.
+    fn machine(self) -> Result<Machine, Contradiction> {
+        let base = self.based_on.as_deref().map(base).transpose()?;
+        let base = base.as_ref();
+        let missing = |key| Contradiction::Missing { key };
+        let costs = match base {
+            Some(base) => self.costs.or(base.costs.clone()),
+            None => self.costs,
+        };
+        let machine = Machine {
+            name: self.name,
+            description: self.description,
+            arch: self.arch.or(base.map(|base| base.arch)).ok_or(missing("arch"))?,
+            page_sizes: self
+                .page_sizes
+                .or_else(|| Some(base?.page_sizes.clone()))
+                .ok_or(missing("page_sizes"))?,
+            page_size: self
+                .default_page_size
+                .or(base.map(|base| base.page_size))
+                .ok_or(missing("default_page_size"))?,
+            tlb: self.tlb.or_else(|| Some(base?.tlb.clone())).ok_or(missing("tlb"))?,
+            costs,
+        };
+        machine.check()?;
+        Ok(machine)
+    }
+}
+
+/// The built-in machine that a file is based on.
+fn base(name: &str) -> Result<Machine, Contradiction> {
+    Machine::named(name).map_err(|error| match error {
+        MachineError::Unknown { name, hint } => Contradiction::NoBase { name, hint },
+        other => unreachable!("a built-in machine loads: {other}"),
+    })
+}
+
+impl Machine {
+    /// Checks I1 to I4.
+    fn check(&self) -> Result<(), Contradiction> {
+        if self.page_sizes.is_empty() {
+            return Err(Contradiction::NoPageSize);
+        }
+        let is_twice = |nr: usize| self.page_sizes[..nr].contains(&self.page_sizes[nr]);
+        if let Some(nr) = (1..self.page_sizes.len()).find(|&nr| is_twice(nr)) {
+            return Err(Contradiction::PageSizeTwice { page: self.page_sizes[nr] });
+        }
+        if !self.page_sizes.contains(&self.page_size) {
+            let supported = self.page_sizes.as_slice().into();
+            return Err(Contradiction::DefaultPageSize { page: self.page_size, supported });
+        }
+        self.tlb.check(&self.page_sizes)?;
+        self.costs.check()
+    }
+}
+
+impl Costs {
+    /// I3 and I4.
+    fn check(&self) -> Result<(), Contradiction> {
+        for (name, kind, known) in self.quantities() {
+            let Some(Quantity { value, unit, source, .. }) = known else { continue };
+            let place = format!("costs.{name}");
+            check_number(&place, *value, source)?;
+            if !kind.units().contains(unit) {
+                let (unit, expected) = (*unit, kind.units().into());
+                return Err(Contradiction::CostUnit { place, unit, expected });
+            }
+        }
+        let has_walks = self.walk_native.is_some() || self.walk_native_pmd.is_some();
+        if has_walks && self.walk_reference.is_some() {
+            return Err(Contradiction::WalkTwice);
+        }
+        for (name, rates) in self.rates() {
+            for (nr, rate) in rates.iter().enumerate() {
+                let place = format!("costs.{name}[{nr}]");
+                check_number(&place, rate.gb_per_s, &rate.source)?;
+                if nr > 0 && rates[nr - 1].size >= rate.size {
+                    return Err(Contradiction::RateOrder { place });
+                }
+            }
+        }
+        match &self.elision {
+            Some(elision) if elision.source.trim().is_empty() => {
+                Err(Contradiction::NoSource { place: "costs.elision".to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_number(place: &str, value: f64, source: &str) -> Result<(), Contradiction> {
+    let place = || place.to_owned();
+    if !value.is_finite() || value <= 0.0 {
+        return Err(Contradiction::Cost { place: place(), value });
+    }
+    if source.trim().is_empty() {
+        return Err(Contradiction::NoSource { place: place() });
+    }
+    Ok(())
+}
+
 fn syntax_error(error: &toml::de::Error, text: &str, origin: &str) -> MachineError {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
     MachineError::Toml {
         origin: origin.to_owned(),
-        line,
+        line: line_at(text, error.span().map_or(0, |span| span.start)),
         message: error.message().replace('\n', "; "),
     }
 }

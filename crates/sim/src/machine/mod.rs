@@ -1,14 +1,19 @@
 //! Machines: the hardware a trace is replayed on, as data.
 //!
 //! Owns the machine file (TOML), its checks, and the machines built in. Does not own the behaviour
-//! of a TLB ([`crate::tlb`]) or what an estimate does with a cost.
+//! of a TLB ([`crate::tlb`]) or what an estimate does with a cost
+//! ([`crate::cost`]).
 //!
 //! A machine file says where each of its numbers comes from: `source` names the document, and
 //! `assumed = true` marks a number for which none was found. Invariants of a [`Machine`]:
 //! - I1: `page_size` is one of `page_sizes`.
 //! - I2: `tlb.check(&page_sizes)` holds, so that [`crate::tlb::Tlb::new`] cannot fail.
-//! - I3: every number has a source, and every cost is a finite number that is not negative.
-//! - I4: rates by size are above 0 and their sizes ascend.
+//! - I3: every number has a source, and every cost is a finite number above 0 in a unit of its
+//!   kind.
+//! - I4: sizes of rates ascend.
+//!
+//! A file may be based on a built-in machine and say only what differs (`based-on = "altra"`):
+//! parts of one silicon stand in one file. `docs/design/machines.md` describes every key.
 //!
 //! ```text
 //!   machines/altra.toml ──include_str!──┐
@@ -32,6 +37,7 @@ mod builtin;
 mod costs;
 mod error;
 mod load;
+mod locate;
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +49,7 @@ use crate::tlb::TlbConfig;
 
 pub use builtin::names;
 pub use costs::{Costs, Elision, Quantity, Unit, UnitBytes, UnitRate};
-pub use error::MachineError;
+pub use error::{Contradiction, MachineError};
 pub use load::MAX_FILE_BYTES;
 
 /// A machine to replay a trace on.

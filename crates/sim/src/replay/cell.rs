@@ -30,7 +30,9 @@ use super::clock::{Clock, NS_PER_REFERENCE};
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
+use super::reads::Reads;
 use super::touched::Touched;
+use crate::cost::{Timing, Walks};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, MachineError};
 use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
@@ -79,6 +81,8 @@ pub struct CellSpec {
     pub annotations: Vec<Annotation>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
+    /// Which walks the estimate of time reckons with.
+    pub walks: Walks,
 }
 
 impl CellSpec {
@@ -97,6 +101,7 @@ impl CellSpec {
             filesystem: None,
             annotations: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
+            walks: Walks::Native,
         }
     }
 
@@ -186,6 +191,7 @@ pub struct Cell {
     pub(super) touched: Touched,
     pub(super) census: FolioCensus,
     pub(super) strays: Strays,
+    pub(super) reads: Reads,
     pub(super) is_replaced: bool,
     hardware: Vec<Option<Box<Thread>>>,
     /// Threads with a TLB.
@@ -232,8 +238,10 @@ impl Cell {
             order: spec.kernel.rules.page.pmd_order().min(Order::new(9)),
             unusable_permille: spec.unusable_permille,
         });
+        let mut memory = Memory::new(spec.kernel.rules.clone(), &config)?;
+        memory.cache_mut().watch();
         Ok(Self {
-            memory: Memory::new(spec.kernel.rules.clone(), &config)?,
+            memory,
             files: Vec::new(),
             sizes: Vec::new(),
             is_device: Vec::new(),
@@ -245,6 +253,7 @@ impl Cell {
             touched: Touched::default(),
             census: FolioCensus::default(),
             strays: Strays::default(),
+            reads: Reads::new(Timing::new(&spec.machine.costs)),
             is_replaced: false,
             hardware: Vec::new(),
             running: Vec::new(),
@@ -297,6 +306,8 @@ impl Cell {
         self.finished_tlbs = tlb::Counters::default();
         (self.census, self.strays) = (FolioCensus::default(), Strays::default());
         self.touched = Touched::default();
+        self.memory.cache_mut().take_observed();
+        self.reads = Reads::new(Timing::new(&self.spec.machine.costs));
         (self.processes, self.threads) = (Vec::new(), Threads::default());
         self.forget_places();
         self.load(meta)
@@ -315,8 +326,10 @@ impl Cell {
                 READ => self.reference(threads[row], Kind::READ, addrs[row], lens[row])?,
                 WRITE => self.reference(threads[row], Kind::WRITE, addrs[row], lens[row])?,
                 _ => {
-                    self.event(&batch.event(row))?;
+                    let event = batch.event(row);
+                    self.event(&event)?;
                     self.drain_flushes();
+                    self.settle_call(&event);
                 }
             }
         }
@@ -372,6 +385,7 @@ impl Cell {
             Ok(touched) => touched.leaf,
             Err(error) => return self.stray(error, count),
         };
+        self.settle_walk(leaf.pfn_of(vpn));
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
         let coalescing = thread.tlb.coalescing();
         let cap = coalescing.run_cap();
@@ -428,6 +442,14 @@ impl Cell {
     /// Segments changed: every place is looked up again.
     pub(super) fn forget_places(&mut self) {
         self.places.fill(NO_PLACE);
+    }
+
+    /// References of all threads so far.
+    pub(super) fn references(&self) -> u64 {
+        let of =
+            |counters: &tlb::Counters| counters.instruction.references + counters.data.references;
+        let running = self.running.iter().filter_map(|&nr| self.hardware[nr as usize].as_ref());
+        of(&self.finished_tlbs) + running.map(|thread| of(thread.tlb.counters())).sum::<u64>()
     }
 
     /// The hardware thread of a recorded one, made when it first runs.

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
+use largefolio_mm::ram::Counted;
 
 use super::cell::Cell;
-use super::outcome::{AnonSize, Collapses, Faults, Outcome, Reads, Writers};
+use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
+use crate::cost::{Estimate, Events};
 
 impl Cell {
     /// Ends what still runs and reports.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         self.end_processes();
+        let events = self.events();
+        let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
         let counters = self.memory.counters();
         let base = &self.base;
         let ram = &self.memory.cache().ram;
@@ -39,6 +43,10 @@ impl Cell {
             pressure: self.pressure(),
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
+            entries: self.entries(),
+            cleared_bytes: events.cleared,
+            waits: events.read,
+            estimate,
             strays: self.strays,
             is_replaced: self.is_replaced,
             folios: self.census,
@@ -97,6 +105,41 @@ impl Cell {
         sizes.filter(|(_, size)| *size != AnonSize::default()).collect()
     }
 
+    /// What costs time, for the estimate.
+    fn events(&self) -> Events {
+        let (faults, entries) = (self.faults(), self.entries());
+        let page_bytes = self.memory.rules.page.bytes();
+        let (ram, base) = (&self.memory.cache().ram, &self.base.ram);
+        let copied = (ram.nr_copied - base.nr_copied) * page_bytes;
+        Events {
+            faults: faults.total,
+            entries_mapped: entries.set_by_faults,
+            entries_forked: entries.set_by_fork,
+            batches_unmapped: entries.batches_cleared + entries.pmds_cleared,
+            ptes_unmapped: entries.ptes_cleared,
+            cleared: cleared(ram, base, page_bytes),
+            copied: BTreeMap::from([(page_bytes, copied)]),
+            read: self.reads.counts(),
+            l2_hits: self.finished_tlbs.l2_hits(),
+            walks_pte: self.finished_tlbs.walks_pte,
+            walks_pmd: self.finished_tlbs.walks_pmd,
+            walk_references: self.finished_tlbs.walk_references(),
+        }
+    }
+
+    fn entries(&self) -> Entries {
+        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let set = now.nr_ptes_set + now.nr_pmds_set - base.nr_ptes_set - base.nr_pmds_set;
+        let by_fork = now.nr_forked - base.nr_forked;
+        Entries {
+            set_by_faults: set.saturating_sub(by_fork),
+            set_by_fork: by_fork,
+            ptes_cleared: now.nr_ptes_cleared - base.nr_ptes_cleared,
+            pmds_cleared: now.nr_pmds_cleared - base.nr_pmds_cleared,
+            batches_cleared: now.nr_batches_cleared - base.nr_batches_cleared,
+        }
+    }
+
     fn faults(&self) -> Faults {
         let (now, base) = (self.memory.counters(), &self.base.counters);
         Faults {
@@ -138,6 +181,13 @@ impl Cell {
             large_folio_fallback: now.large_folio_fallback - base.large_folio_fallback,
         }
     }
+}
+
+/// Bytes zeroed since `base` by the bytes of the unit, a power of two, they were zeroed in.
+fn cleared(now: &Counted, base: &Counted, page_bytes: u64) -> BTreeMap<u64, u64> {
+    let units = (0_u32..).zip(now.zeroed_by_unit.iter().zip(&base.zeroed_by_unit));
+    let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
+    bytes.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 /// A ratio for people: counts stay exact beside it.

@@ -10,8 +10,8 @@
 //! loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
-//! khugepaged wakes by), `touched` and [`census`]
-//! (what is counted), `finish`, [`outcome`].
+//! khugepaged wakes by), `touched` and [`census`] (what is counted), `reads` (who waits for which
+//! read), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -26,6 +26,7 @@ mod layout;
 pub mod outcome;
 mod place;
 mod program;
+mod reads;
 mod syscalls;
 mod touched;
 

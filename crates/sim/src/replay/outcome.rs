@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::census::FolioCensus;
+use crate::cost::{Estimate, ReadEvents};
 use crate::tlb;
 
 /// Faults by kind; all are counts.
@@ -94,6 +95,21 @@ pub struct Collapses {
     pub refused: BTreeMap<&'static str, u64>,
 }
 
+/// Entries of page tables that came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Entries {
+    /// PTEs and PMD entries of folios that faults set.
+    pub set_by_faults: u64,
+    /// PTEs and PMD entries that fork copied.
+    pub set_by_fork: u64,
+    /// PTEs taken away.
+    pub ptes_cleared: u64,
+    /// PMD entries taken away.
+    pub pmds_cleared: u64,
+    /// Batches, pages of one folio each, in which the PTEs were taken away.
+    pub batches_cleared: u64,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -146,6 +162,14 @@ pub struct Outcome {
     pub zeroed_pages: u64,
     /// Pages copied.
     pub copied_pages: u64,
+    /// Entries of page tables.
+    pub entries: Entries,
+    /// Bytes zeroed by the bytes, to the nearest power of two, that were zeroed in one go.
+    pub cleared_bytes: BTreeMap<u64, u64>,
+    /// Who waited for which reads.
+    pub waits: ReadEvents,
+    /// Estimated time by cause.
+    pub estimate: Estimate,
     /// What could not be followed.
     pub strays: Strays,
     /// Whether segments stand where a program linked for larger pages than the recorded one has

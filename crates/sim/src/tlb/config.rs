@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
 use super::hierarchy::Side;
 use super::sizes::EntrySizes;
+use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
 
 /// Most entries of one structure: 20 times the largest TLB in production (Zen 5: 4,096), and a
 /// bound on what a machine file can make the program allocate.
@@ -86,6 +87,9 @@ pub struct TlbConfig {
     /// Level 2 of the data side alone; not together with `l2`.
     #[serde(default)]
     pub l2_data: Vec<StructureConfig>,
+    /// Page-walk caches of both sides, at most one for a level.
+    #[serde(default)]
+    pub walk_cache: Vec<WalkCacheConfig>,
     /// What one entry may cover.
     pub coalescing: CoalescingConfig,
 }
@@ -119,6 +123,7 @@ impl TlbConfig {
                 check_structure(structure, &Place { level, nr, name: &structure.name })?;
             }
         }
+        self.check_walk_caches()?;
         let is_split = !(self.l2_instruction.is_empty() && self.l2_data.is_empty());
         if is_split && !self.l2.is_empty() {
             return Err(ConfigError::SharedAndSplit);
@@ -135,6 +140,23 @@ impl TlbConfig {
             ("l2_instruction", &self.l2_instruction),
             ("l2_data", &self.l2_data),
         ]
+    }
+
+    fn check_walk_caches(&self) -> Result<(), ConfigError> {
+        for (nr, cache) in self.walk_cache.iter().enumerate() {
+            let place = Place { level: "walk_cache", nr, name: &cache.name };
+            let shape = Shape {
+                entries: cache.entries,
+                entries_max: MAX_WALK_ENTRIES,
+                ways: cache.nr_ways(),
+                source: &cache.source,
+            };
+            shape.check(&place)?;
+            if self.walk_cache[..nr].iter().any(|other| other.level == cache.level) {
+                return Err(ConfigError::WalkCacheTwice { place: place.to_string() });
+            }
+        }
+        Ok(())
     }
 
     fn check_page(&self, page: PageSize) -> Result<(), ConfigError> {
@@ -181,30 +203,53 @@ impl fmt::Display for Place<'_> {
 }
 
 fn check_structure(structure: &StructureConfig, place: &Place<'_>) -> Result<(), ConfigError> {
-    let (entries, ways) = (structure.entries, structure.nr_ways());
-    let place = || place.to_string();
-    if entries == 0 {
-        return Err(ConfigError::NoEntries { place: place() });
+    let shape = Shape {
+        entries: structure.entries,
+        entries_max: MAX_ENTRIES,
+        ways: structure.nr_ways(),
+        source: &structure.source,
+    };
+    shape.check(place)?;
+    match &structure.sizes {
+        EntrySizes::Listed(sizes) if sizes.is_empty() => {
+            Err(ConfigError::NoSizes { place: place.to_string() })
+        }
+        _ => Ok(()),
     }
-    if entries > MAX_ENTRIES {
-        return Err(ConfigError::TooManyEntries { place: place(), entries });
+}
+
+/// What all structures have.
+struct Shape<'a> {
+    entries: u32,
+    entries_max: u32,
+    ways: u32,
+    source: &'a str,
+}
+
+impl Shape<'_> {
+    fn check(&self, place: &Place<'_>) -> Result<(), ConfigError> {
+        let &Self { entries, entries_max, ways, source } = self;
+        let place = || place.to_string();
+        if entries == 0 {
+            return Err(ConfigError::NoEntries { place: place() });
+        }
+        if entries > entries_max {
+            return Err(ConfigError::TooManyEntries { place: place(), entries, entries_max });
+        }
+        if ways == 0 {
+            return Err(ConfigError::NoWays { place: place() });
+        }
+        if ways > entries {
+            return Err(ConfigError::MoreWaysThanEntries { place: place(), entries, ways });
+        }
+        if entries % ways != 0 {
+            return Err(ConfigError::UnevenSets { place: place(), entries, ways });
+        }
+        if source.trim().is_empty() {
+            return Err(ConfigError::NoSource { place: place() });
+        }
+        Ok(())
     }
-    if ways == 0 {
-        return Err(ConfigError::NoWays { place: place() });
-    }
-    if ways > entries {
-        return Err(ConfigError::MoreWaysThanEntries { place: place(), entries, ways });
-    }
-    if entries % ways != 0 {
-        return Err(ConfigError::UnevenSets { place: place(), entries, ways });
-    }
-    if matches!(&structure.sizes, EntrySizes::Listed(sizes) if sizes.is_empty()) {
-        return Err(ConfigError::NoSizes { place: place() });
-    }
-    if structure.source.trim().is_empty() {
-        return Err(ConfigError::NoSource { place: place() });
-    }
-    Ok(())
 }
 
 /// Why a TLB cannot be as described.
@@ -213,8 +258,8 @@ fn check_structure(structure: &StructureConfig, place: &Place<'_>) -> Result<(),
 pub enum ConfigError {
     #[error("{place}: 0 entries; leave the structure out if the machine has none")]
     NoEntries { place: String },
-    #[error("{place}: {entries} entries are more than the supported {MAX_ENTRIES}")]
-    TooManyEntries { place: String, entries: u32 },
+    #[error("{place}: {entries} entries are more than the supported {entries_max}")]
+    TooManyEntries { place: String, entries: u32, entries_max: u32 },
     #[error("{place}: 0 ways; write 1 for direct mapped or \"full\" for fully associative")]
     NoWays { place: String },
     #[error("{place}: {ways} ways are more than its {entries} entries; use \"full\" or fewer ways")]
@@ -230,6 +275,8 @@ pub enum ConfigError {
     NoSource { place: String },
     #[error("tlb.{level}: {nr} structures are more than the supported {MAX_STRUCTURES}")]
     TooManyStructures { level: &'static str, nr: usize },
+    #[error("{place}: another cache holds entries of this level; give one for each")]
+    WalkCacheTwice { place: String },
     #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]
     SharedAndSplit,
     #[error(
@@ -243,6 +290,32 @@ pub enum ConfigError {
     ContpteTwice,
     #[error("tlb.coalescing: \"zen\" merges 4K pages, but page_sizes has {page}")]
     ZenPage { page: PageSize },
+}
+
+impl ConfigError {
+    /// The key of a machine file that shows it, such as `tlb.l2[0].ways`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let key = |place: &str, key: &str| {
+            let structure = place.split(' ').next().unwrap_or_default();
+            format!("{structure}.{key}")
+        };
+        match self {
+            Self::NoEntries { place } | Self::TooManyEntries { place, .. } => key(place, "entries"),
+            Self::NoWays { place }
+            | Self::MoreWaysThanEntries { place, .. }
+            | Self::UnevenSets { place, .. } => key(place, "ways"),
+            Self::NoSizes { place } => key(place, "sizes"),
+            Self::NoSource { place } => key(place, "source"),
+            Self::WalkCacheTwice { place } => key(place, "level"),
+            Self::TooManyStructures { level, .. } => format!("tlb.{level}"),
+            Self::SharedAndSplit => "tlb.l2".to_owned(),
+            Self::PageNotHeld { side, .. } => format!("tlb.l1_{side}[0].sizes"),
+            Self::TwoAggregations | Self::ContpteTwice | Self::ZenPage { .. } => {
+                "tlb.coalescing.modes".to_owned()
+            }
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Ways {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coalesce::LeafKind;
 use super::hierarchy::Side;
+use super::walk_cache::Steps;
 
 /// Counters of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,14 @@ pub struct Counters {
     pub walks_contpte: u64,
     /// Walks that ended at a PMD entry: one level less.
     pub walks_pmd: u64,
+    /// Entries of the top of a page table of four levels that walks read.
+    pub walk_refs_pgd: u64,
+    /// Entries above PMD entries that walks read.
+    pub walk_refs_pud: u64,
+    /// PMD entries that walks read.
+    pub walk_refs_pmd: u64,
+    /// PTEs that walks read.
+    pub walk_refs_pte: u64,
 }
 
 impl Counters {
@@ -97,6 +106,25 @@ impl Counters {
         }
     }
 
+    /// Entries of the page table that walks read, at all levels.
+    #[must_use]
+    pub const fn walk_references(&self) -> u64 {
+        self.walk_refs_pgd + self.walk_refs_pud + self.walk_refs_pmd + self.walk_refs_pte
+    }
+
+    /// Level-2 hits, on both sides.
+    #[must_use]
+    pub const fn l2_hits(&self) -> u64 {
+        self.instruction.l2_hits() + self.data.l2_hits()
+    }
+
+    pub(super) const fn count_steps(&mut self, steps: Steps) {
+        self.walk_refs_pgd += steps.pgd;
+        self.walk_refs_pud += steps.pud;
+        self.walk_refs_pmd += steps.pmd;
+        self.walk_refs_pte += steps.pte;
+    }
+
     pub(super) const fn count_walk(&mut self, leaf: LeafKind) {
         match leaf {
             LeafKind::Pte => self.walks_pte += 1,
@@ -116,5 +144,9 @@ impl AddAssign for Counters {
         self.walks_pte += other.walks_pte;
         self.walks_contpte += other.walks_contpte;
         self.walks_pmd += other.walks_pmd;
+        self.walk_refs_pgd += other.walk_refs_pgd;
+        self.walk_refs_pud += other.walk_refs_pud;
+        self.walk_refs_pmd += other.walk_refs_pmd;
+        self.walk_refs_pte += other.walk_refs_pte;
     }
 }

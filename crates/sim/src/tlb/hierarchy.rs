@@ -10,6 +10,7 @@ use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
 use super::entry::{Entry, Key};
 use super::level::{Level, Violation};
+use super::walk_cache::WalkCaches;
 
 /// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
@@ -96,6 +97,7 @@ pub struct Tlb {
     /// By side; slots of `l1`.
     hints: [Box<[Hint; NR_HINTS]>; 2],
     coalescing: Coalescing,
+    walk_caches: WalkCaches,
     page: PageSize,
     /// Number of lookups and fills so far: the time of [`super::entry::Use`].
     clock: u64,
@@ -127,6 +129,7 @@ impl Tlb {
             l2_of,
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
             coalescing: config.coalescing(),
+            walk_caches: WalkCaches::new(&config.walk_cache, page),
             page,
             clock: 0,
             counters: Counters::default(),
@@ -173,6 +176,7 @@ impl Tlb {
             "I4: a translation is aligned and covers the page it was walked for"
         );
         self.counters.count_walk(translation.leaf);
+        self.counters.count_steps(self.walk_caches.walk(vpn, translation.leaf));
         self.clock += 1;
         if let Some(nr) = self.l2_of[side as usize]
             && let level = &mut self.l2[nr]
@@ -184,8 +188,14 @@ impl Tlb {
         self.fill_l1(side, vpn, &entry);
     }
 
-    /// Removes every entry that covers one of `nr_pages` pages from `first`, in all levels.
+    /// Removes every entry that covers one of `nr_pages` pages from `first`, in all levels and in
+    /// the page-walk caches.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
+        self.walk_caches.invalidate(first, nr_pages);
+        self.remove_range(first, nr_pages);
+    }
+
+    fn remove_range(&mut self, first: Vpn, nr_pages: u64) {
         for level in self.l1.iter_mut().chain(&mut self.l2) {
             level.remove_range(first, nr_pages);
         }
@@ -193,6 +203,7 @@ impl Tlb {
 
     /// Removes every entry.
     pub fn flush(&mut self) {
+        self.walk_caches.flush();
         self.l1.iter_mut().chain(&mut self.l2).for_each(Level::clear);
     }
 
@@ -261,11 +272,12 @@ impl Tlb {
         Lookup::Miss
     }
 
-    /// A write met a read-only entry: the page's entries go, as after the kernel's flush.
+    /// A write met a read-only entry: the page's entries go, as after the kernel's flush. That one
+    /// is of the leaf alone, so that the page-walk caches keep theirs.
     #[cold]
     fn refuse(&mut self, side: Side, vpn: Vpn) -> Lookup {
         self.counters.side_mut(side).permission_misses += 1;
-        self.invalidate(vpn, 1);
+        self.remove_range(vpn, 1);
         Lookup::Permission
     }
 

@@ -1,8 +1,8 @@
 //! The TLB of one hardware thread: which references need a page-table walk.
 //!
-//! Owns the structures of a TLB, their replacement and what one entry covers. Does not own the
-//! page tables (a [`Walk`] describes what they say), the cost of a walk, or the numbers of any
-//! machine ([`crate::machine`]).
+//! Owns the structures of a TLB, their replacement and what one entry covers, and the page-walk
+//! caches, which say what a walk reads. Does not own the page tables (a [`Walk`] describes what
+//! they say), the cost of a walk, or the numbers of any machine ([`crate::machine`]).
 //!
 //! ```text
 //!    instruction fetch             load, store
@@ -41,6 +41,7 @@
 //!   referenced page (Cortex-A76 TRM A5.2: the TLB breaks larger sizes down for level 1). Level 2
 //!   does so for pages of a contpte block, but never for a PMD entry: a level 2 without that size
 //!   does not hold it at all.
+//! - Page-walk caches, where the machine has them, count what walks read; see `walk_cache`.
 //! - A write that finds a read-only entry is a *permission miss*: every entry of the page goes, in
 //!   all levels, because the kernel changes the PTE and flushes it. It is counted apart.
 //!
@@ -78,6 +79,7 @@ mod level;
 mod resident;
 mod sizes;
 mod structure;
+mod walk_cache;
 
 #[cfg(test)]
 mod tests;
@@ -91,3 +93,4 @@ pub use entry::Entry;
 pub use hierarchy::{Access, Lookup, Side, Tlb};
 pub use level::Violation;
 pub use sizes::{EntrySize, EntrySizes};
+pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TableLevel, WalkCacheConfig, WalkCaches, nr_levels};

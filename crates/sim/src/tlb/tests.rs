@@ -1,9 +1,11 @@
 //! Helpers of the TLB's tests.
 
+mod analytic;
 mod golden;
 mod refusals;
 mod speed;
 mod twin;
+mod walks;
 
 use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
 
@@ -33,6 +35,7 @@ fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbConfig {
         l2,
         l2_instruction: Vec::new(),
         l2_data: Vec::new(),
+        walk_cache: Vec::new(),
         coalescing: CoalescingConfig {
             modes: vec![CoalescingMode::Contpte],
             source: "test".to_owned(),

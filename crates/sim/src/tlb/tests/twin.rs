@@ -1,6 +1,8 @@
-//! The TLB against its naive twin, lookup for lookup, on random configurations and traces.
+//! The TLB and its page-walk caches against their naive twins, lookup for lookup, walk for walk, on
+//! random configurations and traces.
 
 use largefolio_testkit::tlb::{NaiveEntry, NaiveLevel, NaiveLookup, NaiveStructure, NaiveTlb};
+use largefolio_testkit::walk::{NaiveWalkCache, NaiveWalker};
 use proptest::prelude::*;
 
 use super::*;
@@ -29,7 +31,8 @@ enum Step {
 
 fn steps(orders: &'static [u8]) -> impl Strategy<Value = Vec<Step>> {
     let side = prop_oneof![Just(Side::Instruction), Just(Side::Data)];
-    let vpn = prop_oneof![4 => 0_u64..64, 4 => 0_u64..1200, 1 => 0_u64..40_000];
+    let vpn =
+        prop_oneof![4 => 0_u64..64, 4 => 0_u64..1200, 1 => 0_u64..40_000, 1 => 0_u64..1 << 30];
     let access = prop_oneof![3 => Just(Access::Read), 1 => Just(Access::Write)];
     let order = prop_oneof![2 => Just(0_u8), 2 => proptest::sample::select(orders)];
     let refer = (side, vpn, access, 1_u64..5, order, any::<bool>()).prop_map(
@@ -66,9 +69,10 @@ fn any_l1() -> impl Strategy<Value = Vec<StructureConfig>> {
 
 fn any_config() -> impl Strategy<Value = TlbConfig> {
     let l2 = || proptest::collection::vec(any_structure(), 0..3);
-    (any_l1(), any_l1(), l2(), l2(), any::<bool>()).prop_map(
-        |(l1_instruction, l1_data, one, other, is_shared)| {
-            let config = TlbConfig { l1_instruction, l1_data, ..config(vec![], vec![]) };
+    (any_l1(), any_l1(), l2(), l2(), any::<bool>(), any_walk_caches()).prop_map(
+        |(l1_instruction, l1_data, one, other, is_shared, walk_cache)| {
+            let config =
+                TlbConfig { l1_instruction, l1_data, walk_cache, ..config(vec![], vec![]) };
             if is_shared {
                 TlbConfig { l2: one, ..config }
             } else {
@@ -76,6 +80,43 @@ fn any_config() -> impl Strategy<Value = TlbConfig> {
             }
         },
     )
+}
+
+/// At most one cache for each level, in any order.
+fn any_walk_caches() -> impl Strategy<Value = Vec<WalkCacheConfig>> {
+    let levels = vec![TableLevel::Pgd, TableLevel::Pmd, TableLevel::Pud];
+    let shapes = proptest::collection::vec((1_u32..4, 1_u32..4), 3);
+    (proptest::sample::subsequence(levels, 0..=3), shapes).prop_map(|(levels, shapes)| {
+        let cache = |(level, (sets, ways)): (TableLevel, (u32, u32))| WalkCacheConfig {
+            name: "W".to_owned(),
+            level,
+            entries: sets * ways,
+            ways: Ways::Number(ways),
+            source: "test".to_owned(),
+            assumed: false,
+        };
+        levels.into_iter().zip(shapes).map(cache).collect()
+    })
+}
+
+fn naive_walker(configs: &[WalkCacheConfig], page: PageSize) -> NaiveWalker {
+    // Eight bytes an entry: 512, 2,048 and 8,192 entries in a table.
+    let (table_bits, nr_levels) = match page {
+        PageSize::K4 => (9, 4),
+        PageSize::K16 => (11, 4),
+        PageSize::K64 => (13, 3),
+    };
+    let cache = |config: &WalkCacheConfig| {
+        let above = match config.level {
+            TableLevel::Pmd => 1,
+            TableLevel::Pud => 2,
+            TableLevel::Pgd => 3,
+        };
+        let ways = config.nr_ways();
+        let nr_sets = (config.entries / ways) as usize;
+        NaiveWalkCache::new(above * table_bits, nr_sets, ways as usize)
+    };
+    NaiveWalker { table_bits, nr_levels, caches: configs.iter().map(cache).collect() }
 }
 
 fn naive_level(structures: &[StructureConfig], page: PageSize) -> NaiveLevel {
@@ -112,6 +153,7 @@ fn naive(config: &TlbConfig, page: PageSize) -> NaiveTlb {
 fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut tlb = Tlb::new(config, page);
     let mut twin = naive(config, page);
+    let mut walker = naive_walker(&config.walk_cache, page);
     let mut expected = Counters::default();
     for (nr, step) in steps.iter().enumerate() {
         match *step {
@@ -133,6 +175,8 @@ fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), Tes
                     let entry = NaiveEntry { first, order, pfn, is_writable };
                     twin.fill(side as usize, vpn, entry, is_pmd);
                     expected.count_walk(leaf);
+                    let [pte, pmd, pud, pgd] = walker.walk(vpn, is_pmd);
+                    expected.count_steps(Steps { pgd, pud, pmd, pte });
                 }
                 for side in [Side::Instruction, Side::Data] {
                     for vpn in [vpn, vpn ^ 1, vpn ^ 16] {
@@ -144,13 +188,17 @@ fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), Tes
             Step::Invalidate { first, nr_pages } => {
                 tlb.invalidate(Vpn(first), nr_pages);
                 twin.invalidate(first, nr_pages);
+                walker.invalidate(first, nr_pages);
             }
             Step::Flush => {
                 tlb.flush();
                 twin.flush();
+                walker.flush();
             }
         }
         prop_assert_eq!(tlb.validate(), Ok(()), "after step {}: {:?}", nr, step);
+        let (now, twin) = (tlb.counters().walk_references(), expected.walk_references());
+        prop_assert_eq!(now, twin, "walks after step {}: {:?}", nr, step);
     }
     prop_assert_eq!(tlb.counters(), &expected);
     Ok(())

@@ -1,0 +1,109 @@
+//! The storage device: one queue, a rate and a latency.
+//!
+//! ```text
+//!   asked      starts           moved         done
+//!     |  queue   |   bytes/rate   |  latency   |
+//!     *----------#################*~~~~~~~~~~~~*        the next one starts where # ends
+//! ```
+//!
+//! Whole nanoseconds only: the same requests at the same times are served at the same times on any
+//! host.
+
+use crate::machine::Costs;
+
+use super::price::{bytes_per_s, ns_each, ns_of};
+
+/// Picoseconds in a nanosecond.
+const PS_PER_NS: u128 = 1_000;
+
+/// A device and the pace of the program that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the end of the transfer to the program.
+    pub latency_ns: u64,
+    /// Rate of transfers.
+    pub bytes_per_s: u64,
+    /// Mean time between two references of the program.
+    pub reference_ps: u64,
+}
+
+impl Timing {
+    /// What `costs` says; `None` where a part of it is not known.
+    #[must_use]
+    pub fn new(costs: &Costs) -> Option<Self> {
+        let ns = |cost: &Option<_>| ns_each(cost.as_ref()?, costs);
+        Some(Self {
+            latency_ns: ns_of(1, ns(&costs.storage_latency)?),
+            bytes_per_s: bytes_per_s(costs.storage_rate.as_ref()?),
+            reference_ps: ns_of(1_000, ns(&costs.reference)?),
+        })
+    }
+
+    /// Time that `references` take.
+    #[must_use]
+    pub fn of_references(&self, references: u64) -> u64 {
+        saturated(u128::from(references) * u128::from(self.reference_ps) / PS_PER_NS)
+    }
+
+    /// Time to move `bytes`.
+    #[must_use]
+    pub fn of_bytes(&self, bytes: u64) -> u64 {
+        saturated((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.bytes_per_s)))
+    }
+}
+
+fn saturated(ns: u128) -> u64 {
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// When a read is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Time spent behind earlier reads.
+    pub queue_ns: u64,
+    /// When its bytes are there.
+    pub done_ns: u64,
+}
+
+/// The queue.
+///
+/// ```
+/// use largefolio_sim::cost::{Device, Timing};
+///
+/// // 100 us, 1 GB/s: two reads of 64 KB asked for at once.
+/// let timing = Timing { latency_ns: 100_000, bytes_per_s: 1_000_000_000, reference_ps: 300 };
+/// let mut device = Device::new(timing);
+/// let (first, second) = (device.read(0, 64_000), device.read(0, 64_000));
+/// assert_eq!((first.queue_ns, first.done_ns), (0, 164_000));
+/// assert_eq!((second.queue_ns, second.done_ns), (64_000, 228_000));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    timing: Timing,
+    /// When the last transfer ends.
+    free_ns: u64,
+}
+
+impl Device {
+    /// An idle device.
+    #[must_use]
+    pub const fn new(timing: Timing) -> Self {
+        Self { timing, free_ns: 0 }
+    }
+
+    /// Asks for `bytes` at `now_ns`.
+    pub fn read(&mut self, now_ns: u64, bytes: u64) -> Read {
+        let starts_ns = self.free_ns.max(now_ns);
+        self.free_ns = starts_ns.saturating_add(self.timing.of_bytes(bytes));
+        Read {
+            queue_ns: starts_ns - now_ns,
+            done_ns: self.free_ns.saturating_add(self.timing.latency_ns),
+        }
+    }
+
+    /// Its timing.
+    #[must_use]
+    pub const fn timing(&self) -> &Timing {
+        &self.timing
+    }
+}

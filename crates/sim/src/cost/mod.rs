@@ -1,0 +1,256 @@
+//! Estimated time by cause: counted events times the costs of a machine.
+//!
+//! Owns the sum. Does not own the counts ([`crate::replay`]) or the numbers ([`crate::machine`]).
+//! This is the only place where counts meet floating point, and nothing here is decided by.
+//!
+//! ```text
+//!   estimate = sum over causes     fault  map  fork  unmap  clear  copy  read  tlb  walk
+//!   cause    = sum over its terms
+//!   term     = counted events x one cost of the machine file, rounded to whole nanoseconds
+//! ```
+//!
+//! Invariants:
+//! - I1: there is no factor beside those two. `docs/design/machines.md` lists every term.
+//! - I2: a term with events whose cost is not known has no time; neither has its cause nor the
+//!   total, and [`Estimate::not_known`] names the cost. It is never counted as 0.
+//! - I3: the total is the sum of the terms, to the nanosecond.
+//!
+//! Left out, because nothing is counted for them: the program's own instructions, cache misses,
+//! allocation of folios, system calls.
+
+mod device;
+mod price;
+mod terms;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::machine::{Costs, Unit};
+
+pub use device::{Device, Read, Timing};
+
+/// Whether the machine translates for itself or for a virtual machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Walks {
+    /// One page table.
+    #[default]
+    Native,
+    /// Two-dimensional walks, as in a virtual machine.
+    Nested,
+}
+
+/// What time is spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Page faults: entry, handler, return.
+    Fault,
+    /// Entries set by faults.
+    Map,
+    /// Entries copied by fork.
+    Fork,
+    /// Entries taken away.
+    Unmap,
+    /// Memory zeroed.
+    Clear,
+    /// Memory copied.
+    Copy,
+    /// Waiting for reads of files.
+    Read,
+    /// Level-2 TLB hits.
+    Tlb,
+    /// Page-table walks.
+    Walk,
+}
+
+impl Cause {
+    /// Every cause, in the order of the sum.
+    pub const ALL: [Self; 9] = [
+        Self::Fault,
+        Self::Map,
+        Self::Fork,
+        Self::Unmap,
+        Self::Clear,
+        Self::Copy,
+        Self::Read,
+        Self::Tlb,
+        Self::Walk,
+    ];
+
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Map => "map",
+            Self::Fork => "fork",
+            Self::Unmap => "unmap",
+            Self::Clear => "clear",
+            Self::Copy => "copy",
+            Self::Read => "read",
+            Self::Tlb => "tlb",
+            Self::Walk => "walk",
+        }
+    }
+}
+
+/// What was counted, as far as it costs time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Page faults.
+    pub faults: u64,
+    /// PTEs and PMD entries set by faults.
+    pub entries_mapped: u64,
+    /// PTEs and PMD entries copied by fork.
+    pub entries_forked: u64,
+    /// Batches of PTEs and single PMD entries taken away.
+    pub batches_unmapped: u64,
+    /// PTEs taken away.
+    pub ptes_unmapped: u64,
+    /// Bytes zeroed, by the bytes of the unit they were zeroed in.
+    pub cleared: BTreeMap<u64, u64>,
+    /// Bytes copied, by the bytes of the unit.
+    pub copied: BTreeMap<u64, u64>,
+    /// Reading files.
+    pub read: ReadEvents,
+    /// Level-2 TLB hits.
+    pub l2_hits: u64,
+    /// Walks that ended at a PTE.
+    pub walks_pte: u64,
+    /// Walks that ended at a PMD entry.
+    pub walks_pmd: u64,
+    /// Page-table entries that the walks read.
+    pub walk_references: u64,
+}
+
+/// Reading files, in order of the program: who waited for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReadEvents {
+    /// Reads the program waited for from the moment they were asked for.
+    pub sync_requests: u64,
+    /// Their bytes.
+    pub sync_bytes: u64,
+    /// Reads ahead of the program.
+    pub async_requests: u64,
+    /// Their bytes.
+    pub async_bytes: u64,
+    /// Times the program met a read ahead that was not complete; absent where the machine file
+    /// does not know its storage.
+    pub late_waits: Option<u64>,
+    /// Nanoseconds for which reads that were waited for stood behind earlier ones (simulated).
+    pub queue_ns: Option<u64>,
+    /// Nanoseconds waited for reads ahead (simulated).
+    pub late_ns: Option<u64>,
+}
+
+/// One product of the sum.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Term {
+    /// Name of the cost in the machine file, such as `costs.fault`.
+    pub cost: String,
+    /// What was counted.
+    pub of: String,
+    /// How often.
+    pub events: u64,
+    /// Time of all of them; absent where the cost is not known.
+    pub ns: Option<u64>,
+}
+
+/// Terms of one cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CauseTime {
+    /// The sum; absent where a term has none.
+    pub ns: Option<u64>,
+    /// Difference from the reference row; absent where either is not known.
+    pub difference_ns: Option<i64>,
+    /// The terms, those without events left out.
+    pub terms: Vec<Term>,
+}
+
+/// A constant that the estimate used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Constant {
+    /// Its value.
+    pub value: f64,
+    /// Unit of `value`.
+    pub unit: Unit,
+    /// The document or the measurement, or the reason for an assumption.
+    pub source: String,
+    /// Whether it is assumed.
+    pub assumed: bool,
+}
+
+/// Estimated time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Which walks were reckoned with.
+    pub walks: Walks,
+    /// The sum; absent where a cost is not known.
+    pub total_ns: Option<u64>,
+    /// The sum of the terms whose cost is known.
+    pub known_ns: u64,
+    /// Difference of the totals from the reference row; absent where either is not known.
+    pub difference_ns: Option<i64>,
+    /// By cause.
+    pub causes: BTreeMap<Cause, CauseTime>,
+    /// Costs that were needed and are not known, by their name in the machine file.
+    pub not_known: BTreeSet<String>,
+    /// Constants that were used, by their name in the machine file.
+    pub constants: BTreeMap<String, Constant>,
+}
+
+impl Estimate {
+    /// The time of `events` on a machine with these `costs`.
+    ///
+    /// ```
+    /// use largefolio_sim::cost::{Cause, Estimate, Events, Walks};
+    /// use largefolio_sim::machine::{Costs, Quantity, Unit};
+    ///
+    /// let fault = Quantity {
+    ///     value: 0.9,
+    ///     unit: Unit::Us,
+    ///     source: "measured".to_owned(),
+    ///     assumed: false,
+    /// };
+    /// let costs = Costs { fault: Some(fault), ..Costs::default() };
+    /// let events = Events { faults: 1_000, l2_hits: 7, ..Events::default() };
+    /// let estimate = Estimate::new(&events, &costs, Walks::Native);
+    /// assert_eq!(estimate.causes[&Cause::Fault].ns, Some(900_000));
+    /// assert_eq!(estimate.causes[&Cause::Tlb].ns, None);
+    /// assert_eq!((estimate.total_ns, estimate.known_ns), (None, 900_000));
+    /// assert!(estimate.not_known.contains("costs.l2_hit"));
+    /// ```
+    #[must_use]
+    pub fn new(events: &Events, costs: &Costs, walks: Walks) -> Self {
+        let mut sum = terms::Sum::new(costs);
+        for cause in Cause::ALL {
+            sum.add(cause, events, walks);
+        }
+        sum.finish(walks)
+    }
+
+    /// Notes the difference from the estimate of the reference row.
+    pub fn compare(&mut self, reference: &Self) {
+        self.difference_ns = difference(self.total_ns, reference.total_ns);
+        for (cause, time) in &mut self.causes {
+            let before = reference.causes.get(cause).and_then(|time| time.ns);
+            time.difference_ns = difference(time.ns, before);
+        }
+    }
+
+    /// The constants that are assumed.
+    pub fn assumed(&self) -> impl Iterator<Item = (&str, &Constant)> {
+        let all = self.constants.iter().map(|(name, constant)| (name.as_str(), constant));
+        all.filter(|(_, constant)| constant.assumed)
+    }
+}
+
+fn difference(now: Option<u64>, before: Option<u64>) -> Option<i64> {
+    let difference = i128::from(now?) - i128::from(before?);
+    i64::try_from(difference).ok()
+}

@@ -1,0 +1,34 @@
+//! A cost in nanoseconds.
+
+use crate::machine::{Costs, Quantity, Unit};
+
+/// Bytes that one GB/s moves in a second.
+const GB: f64 = 1e9;
+
+/// Nanoseconds of one event, or of one byte for a rate; `None` where cycles have no clock.
+pub(super) fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
+    Some(match cost.unit {
+        Unit::Ns => cost.value,
+        Unit::Us => cost.value * 1e3,
+        Unit::Cycles => cost.value / costs.clock.as_ref()?.value,
+        Unit::GbPerS => 1e9 / (cost.value * GB),
+        Unit::GHz => 1.0 / cost.value,
+    })
+}
+
+/// `events` times `ns_each`, in whole nanoseconds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "costs are above 0, the cast saturates, and an estimate has not sixteen digits"
+)]
+pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
+    (events as f64 * ns_each).round() as u64
+}
+
+/// A rate in whole bytes a second, at least 1.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as above")]
+pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
+    ((rate.value * GB).round() as u64).max(1)
+}

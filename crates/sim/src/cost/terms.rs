@@ -1,0 +1,202 @@
+//! The terms of each cause.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
+
+use super::price::{ns_each, ns_of};
+use super::{Cause, CauseTime, Constant, Estimate, Events, Term, Walks};
+
+/// The sum while it is made.
+pub(super) struct Sum<'a> {
+    costs: &'a Costs,
+    terms: BTreeMap<Cause, Vec<Term>>,
+    not_known: BTreeSet<String>,
+    constants: BTreeMap<String, Constant>,
+}
+
+impl<'a> Sum<'a> {
+    pub(super) fn new(costs: &'a Costs) -> Self {
+        let (not_known, constants) = (BTreeSet::new(), BTreeMap::new());
+        Self { costs, terms: BTreeMap::new(), not_known, constants }
+    }
+
+    /// Adds the terms of one cause.
+    pub(super) fn add(&mut self, cause: Cause, events: &Events, walks: Walks) {
+        let costs = self.costs;
+        self.terms.entry(cause).or_default();
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: (u64, &str)| {
+            self.single(cause, (name, cost.as_ref()), counted);
+        };
+        match cause {
+            Cause::Fault => one("fault", &costs.fault, (events.faults, "faults")),
+            Cause::Map => one("map_entry", &costs.map_entry, (events.entries_mapped, "entries")),
+            Cause::Fork => one("fork_entry", &costs.fork_entry, (events.entries_forked, "entries")),
+            Cause::Unmap => {
+                one("unmap_batch", &costs.unmap_batch, (events.batches_unmapped, "batches"));
+                one("unmap_pte", &costs.unmap_pte, (events.ptes_unmapped, "PTEs"));
+            }
+            Cause::Tlb => one("l2_hit", &costs.l2_hit, (events.l2_hits, "level-2 hits")),
+            Cause::Clear => self.by_unit(cause, ("clear", &costs.clear), &events.cleared),
+            Cause::Copy => self.by_unit(cause, ("copy", &costs.copy), &events.copied),
+            Cause::Read => self.read(events),
+            Cause::Walk => self.walk(events, walks),
+        }
+    }
+
+    /// Reads: what the program waits for itself, and what the device's queue adds.
+    fn read(&mut self, events: &Events) {
+        let (costs, read) = (self.costs, &events.read);
+        let latency = costs.storage_latency.as_ref();
+        let rate = costs.storage_rate.as_ref();
+        let cause = Cause::Read;
+        self.single(cause, ("storage_latency", latency), (read.sync_requests, "reads waited for"));
+        self.single(cause, ("storage_rate", rate), (read.sync_bytes, "bytes waited for"));
+        let parts =
+            [(read.queue_ns, "ns behind earlier reads"), (read.late_ns, "ns for reads ahead")];
+        let has_reads = read.sync_requests + read.async_requests > 0;
+        for (ns, of) in parts.into_iter().filter(|_| has_reads) {
+            self.name_timing();
+            if ns != Some(0) {
+                let cost = "the device's queue".to_owned();
+                let term = Term { cost, of: of.to_owned(), events: ns.unwrap_or(0), ns };
+                self.terms.entry(cause).or_default().push(term);
+            }
+        }
+    }
+
+    /// The constants the queue was simulated with, or those it could not be.
+    fn name_timing(&mut self) {
+        let costs = self.costs;
+        let needed = [
+            ("storage_latency", costs.storage_latency.as_ref()),
+            ("storage_rate", costs.storage_rate.as_ref()),
+            ("reference", costs.reference.as_ref()),
+        ];
+        for (name, cost) in needed {
+            self.price(name, cost);
+        }
+    }
+
+    /// Walks: a cost for each walk where there is one, else one for each entry a walk reads.
+    fn walk(&mut self, events: &Events, walks: Walks) {
+        let costs = self.costs;
+        let (pte, pmd) =
+            ((events.walks_pte, "walks to a PTE"), (events.walks_pmd, "walks to a PMD entry"));
+        let cause = Cause::Walk;
+        match (walks, &costs.walk_reference) {
+            (Walks::Nested, _) => {
+                self.single(cause, ("walk_nested", costs.walk_nested.as_ref()), pte);
+                self.single(cause, ("walk_nested_pmd", costs.walk_nested_pmd.as_ref()), pmd);
+            }
+            (Walks::Native, Some(reference)) => {
+                let counted = (events.walk_references, "entries read by walks");
+                self.single(cause, ("walk_reference", Some(reference)), counted);
+            }
+            (Walks::Native, None) => {
+                self.single(cause, ("walk_native", costs.walk_native.as_ref()), pte);
+                self.single(cause, ("walk_native_pmd", costs.walk_native_pmd.as_ref()), pmd);
+            }
+        }
+    }
+
+    /// One term; none where nothing was counted.
+    fn single(&mut self, cause: Cause, cost: (&str, Option<&Quantity>), counted: (u64, &str)) {
+        let (events, of) = counted;
+        if events == 0 {
+            return;
+        }
+        let ns = self.price(cost.0, cost.1).map(|ns_each| ns_of(events, ns_each));
+        let cost = full_name(cost.0);
+        let term = Term { cost, of: of.to_owned(), events, ns };
+        self.terms.entry(cause).or_default().push(term);
+    }
+
+    /// A term for each size of units: the rate is that of the largest size not above the unit.
+    fn by_unit(&mut self, cause: Cause, rates: (&str, &[UnitRate]), bytes: &BTreeMap<u64, u64>) {
+        let (name, rates) = rates;
+        let mut by_rate: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+        for (&unit, &bytes) in bytes {
+            let rate = rates.iter().rposition(|rate| rate.size.0 <= unit);
+            *by_rate.entry(rate.or((!rates.is_empty()).then_some(0))).or_default() += bytes;
+        }
+        for (rate, bytes) in by_rate {
+            let known = rate.map(|nr| (&rates[nr], quantity(&rates[nr])));
+            let name = match &known {
+                Some((rate, _)) => format!("{name} of {}", size_name(rate.size)),
+                None => name.to_owned(),
+            };
+            let cost = known.as_ref().map(|(_, quantity)| quantity);
+            self.single(cause, (&name, cost), (bytes, "bytes"));
+        }
+    }
+
+    /// Nanoseconds of one event; notes the constants it took, or what is missing.
+    fn price(&mut self, name: &str, cost: Option<&Quantity>) -> Option<f64> {
+        let Some(cost) = cost else {
+            self.not_known.insert(full_name(name));
+            return None;
+        };
+        self.used(name, Some(cost));
+        let ns = ns_each(cost, self.costs);
+        if ns.is_none() {
+            self.not_known.insert(full_name("clock"));
+        }
+        ns
+    }
+
+    fn used(&mut self, name: &str, cost: Option<&Quantity>) {
+        let Some(cost) = cost else { return };
+        self.constants.insert(full_name(name), constant(cost));
+        if cost.unit == crate::machine::Unit::Cycles
+            && let Some(clock) = &self.costs.clock
+        {
+            self.constants.insert(full_name("clock"), constant(clock));
+        }
+    }
+
+    pub(super) fn finish(self, walks: Walks) -> Estimate {
+        let terms = self.terms.values().flatten();
+        let known_ns = terms.filter_map(|term| term.ns).fold(0, u64::saturating_add);
+        let causes: BTreeMap<Cause, CauseTime> =
+            self.terms.into_iter().map(|(cause, terms)| (cause, time_of(terms))).collect();
+        let is_known = causes.values().all(|time| time.ns.is_some());
+        Estimate {
+            walks,
+            total_ns: is_known.then_some(known_ns),
+            known_ns,
+            difference_ns: None,
+            causes,
+            not_known: self.not_known,
+            constants: self.constants,
+        }
+    }
+}
+
+fn time_of(terms: Vec<Term>) -> CauseTime {
+    let ns = terms.iter().try_fold(0_u64, |sum, term| Some(sum.saturating_add(term.ns?)));
+    CauseTime { ns, difference_ns: None, terms }
+}
+
+fn full_name(name: &str) -> String {
+    format!("costs.{name}")
+}
+
+fn size_name(size: UnitBytes) -> String {
+    String::from(size)
+}
+
+fn constant(cost: &Quantity) -> Constant {
+    let Quantity { value, unit, source, assumed } = cost.clone();
+    Constant { value, unit, source, assumed }
+}
+
+/// A rate as a cost of one byte.
+fn quantity(rate: &UnitRate) -> Quantity {
+    Quantity {
+        value: rate.gb_per_s,
+        unit: crate::machine::Unit::GbPerS,
+        source: rate.source.clone(),
+        assumed: rate.assumed,
+    }
+}

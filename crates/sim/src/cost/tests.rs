@@ -1,0 +1,224 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::machine::{Machine, Quantity, UnitBytes, UnitRate};
+
+fn quantity(value: f64, unit: Unit) -> Quantity {
+    Quantity { value, unit, source: "test".to_owned(), assumed: false }
+}
+
+fn rate(size: u64, gb_per_s: f64) -> UnitRate {
+    let source = "test".to_owned();
+    UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: true }
+}
+
+/// Every cost, each with a number that is seen again in the sum.
+fn costs() -> Costs {
+    Costs {
+        clock: Some(quantity(2.0, Unit::GHz)),
+        reference: Some(quantity(1.0, Unit::Cycles)),
+        l2_hit: Some(quantity(7.0, Unit::Cycles)),
+        walk_native: Some(quantity(30.0, Unit::Ns)),
+        walk_native_pmd: Some(quantity(20.0, Unit::Ns)),
+        walk_nested: Some(quantity(126.0, Unit::Ns)),
+        walk_nested_pmd: Some(quantity(90.0, Unit::Ns)),
+        fault: Some(quantity(0.9, Unit::Us)),
+        map_entry: Some(quantity(25.0, Unit::Ns)),
+        fork_entry: Some(quantity(64.0, Unit::Ns)),
+        unmap_batch: Some(quantity(154.0, Unit::Ns)),
+        unmap_pte: Some(quantity(45.0, Unit::Ns)),
+        clear: vec![rate(4 << 10, 4.0), rate(2 << 20, 8.0)],
+        copy: vec![rate(4 << 10, 2.0)],
+        storage_latency: Some(quantity(80.0, Unit::Us)),
+        storage_rate: Some(quantity(1.0, Unit::GbPerS)),
+        ..Costs::default()
+    }
+}
+
+fn events() -> Events {
+    Events {
+        faults: 10,
+        entries_mapped: 100,
+        entries_forked: 3,
+        batches_unmapped: 2,
+        ptes_unmapped: 32,
+        cleared: BTreeMap::from([(4 << 10, 4_000), (1 << 20, 8_000), (2 << 20, 16_000)]),
+        copied: BTreeMap::from([(4 << 10, 6_000)]),
+        read: ReadEvents {
+            sync_requests: 4,
+            sync_bytes: 1_000_000,
+            async_requests: 2,
+            async_bytes: 500_000,
+            late_waits: Some(1),
+            queue_ns: Some(11),
+            late_ns: Some(22),
+        },
+        l2_hits: 1_001,
+        walks_pte: 50,
+        walks_pmd: 5,
+        walk_references: 120,
+    }
+}
+
+fn times(estimate: &Estimate) -> Vec<(&'static str, Option<u64>)> {
+    estimate.causes.iter().map(|(cause, time)| (cause.name(), time.ns)).collect()
+}
+
+#[test]
+fn each_cause_is_the_product_worked_out_by_hand() {
+    let estimate = Estimate::new(&events(), &costs(), Walks::Native);
+    let expected = [
+        ("fault", 10 * 900),
+        ("map", 100 * 25),
+        ("fork", 3 * 64),
+        ("unmap", 2 * 154 + 32 * 45),
+        // 12,000 bytes below 2M at 4 GB/s, 16,000 at 8 GB/s.
+        ("clear", 3_000 + 2_000),
+        ("copy", 3_000),
+        ("read", 4 * 80_000 + 1_000_000 + 11 + 22),
+        // 7 cycles at 2 GHz, rounded once.
+        ("tlb", 3_504),
+        ("walk", 50 * 30 + 5 * 20),
+    ];
+    assert_eq!(times(&estimate), expected.map(|(cause, ns)| (cause, Some(ns))));
+    let sum: u64 = expected.iter().map(|(_, ns)| ns).sum();
+    assert_eq!((estimate.total_ns, estimate.known_ns), (Some(sum), sum));
+    assert!(estimate.not_known.is_empty());
+    let assumed: Vec<&str> = estimate.assumed().map(|(name, _)| name).collect();
+    assert_eq!(assumed, ["costs.clear of 2M", "costs.clear of 4K", "costs.copy of 4K"]);
+}
+
+#[test]
+fn a_virtual_machine_pays_for_nested_walks() {
+    let estimate = Estimate::new(&events(), &costs(), Walks::Nested);
+    assert_eq!(estimate.causes[&Cause::Walk].ns, Some(50 * 126 + 5 * 90));
+    let native = Estimate::new(&events(), &costs(), Walks::Native);
+    let walks = |estimate: &Estimate| estimate.causes[&Cause::Walk].ns.unwrap();
+    assert_eq!(
+        estimate.total_ns.unwrap() - native.total_ns.unwrap(),
+        walks(&estimate) - walks(&native)
+    );
+}
+
+#[test]
+fn walks_go_by_their_references_where_the_machine_says_so() {
+    let costs = Costs {
+        walk_native: None,
+        walk_native_pmd: None,
+        walk_reference: Some(quantity(14.0, Unit::Cycles)),
+        ..costs()
+    };
+    let estimate = Estimate::new(&events(), &costs, Walks::Native);
+    assert_eq!(estimate.causes[&Cause::Walk].ns, Some(120 * 7));
+}
+
+/// Removes one cost.
+type Forget = fn(&mut Costs);
+
+#[test]
+fn what_is_not_known_is_named_and_never_nothing() {
+    let whole = Estimate::new(&events(), &costs(), Walks::Native);
+    let cases: [(&str, &[Cause], Forget); 12] = [
+        ("costs.fault", &[Cause::Fault], |costs| costs.fault = None),
+        ("costs.map_entry", &[Cause::Map], |costs| costs.map_entry = None),
+        ("costs.fork_entry", &[Cause::Fork], |costs| costs.fork_entry = None),
+        ("costs.unmap_batch", &[Cause::Unmap], |costs| costs.unmap_batch = None),
+        ("costs.clear", &[Cause::Clear], |costs| costs.clear.clear()),
+        ("costs.copy", &[Cause::Copy], |costs| costs.copy.clear()),
+        ("costs.storage_rate", &[Cause::Read], |costs| costs.storage_rate = None),
+        ("costs.storage_latency", &[Cause::Read], |costs| costs.storage_latency = None),
+        ("costs.l2_hit", &[Cause::Tlb], |costs| costs.l2_hit = None),
+        ("costs.walk_native", &[Cause::Walk], |costs| costs.walk_native = None),
+        ("costs.walk_native_pmd", &[Cause::Walk], |costs| costs.walk_native_pmd = None),
+        ("costs.clock", &[Cause::Tlb], |costs| costs.clock = None),
+    ];
+    for (name, causes, forget) in cases {
+        let mut costs = costs();
+        forget(&mut costs);
+        let estimate = Estimate::new(&events(), &costs, Walks::Native);
+        assert_eq!(estimate.not_known.iter().collect::<Vec<_>>(), [name]);
+        assert_eq!(estimate.total_ns, None, "{name}");
+        for cause in Cause::ALL {
+            let is_known = !causes.contains(&cause);
+            assert_eq!(estimate.causes[&cause].ns.is_some(), is_known, "{name}: {cause:?}");
+        }
+        assert!(estimate.known_ns < whole.known_ns, "{name}");
+    }
+}
+
+#[test]
+fn a_cost_that_nothing_needs_may_be_unknown() {
+    let estimate = Estimate::new(&Events::default(), &Costs::default(), Walks::Native);
+    assert_eq!(estimate.total_ns, Some(0));
+    assert!(estimate.not_known.is_empty() && estimate.constants.is_empty());
+}
+
+#[test]
+fn reads_without_a_clock_of_the_program_are_not_known() {
+    let costs = Costs { reference: None, ..costs() };
+    assert_eq!(Timing::new(&costs), None);
+    let mut events = events();
+    (events.read.queue_ns, events.read.late_ns, events.read.late_waits) = (None, None, None);
+    let estimate = Estimate::new(&events, &costs, Walks::Native);
+    assert!(estimate.not_known.contains("costs.reference"));
+    assert_eq!(estimate.causes[&Cause::Read].ns, None);
+}
+
+#[test]
+fn differences_are_against_the_reference_and_absent_where_one_is_not_known() {
+    let reference = Estimate::new(&events(), &costs(), Walks::Native);
+    let more = Events { faults: 12, ..events() };
+    let mut other = Estimate::new(&more, &costs(), Walks::Native);
+    other.compare(&reference);
+    assert_eq!(other.difference_ns, Some(1_800));
+    assert_eq!(other.causes[&Cause::Fault].difference_ns, Some(1_800));
+    assert_eq!(other.causes[&Cause::Walk].difference_ns, Some(0));
+    let costs = Costs { fault: None, ..costs() };
+    let mut unknown = Estimate::new(&events(), &costs, Walks::Native);
+    unknown.compare(&reference);
+    assert_eq!((unknown.difference_ns, unknown.causes[&Cause::Fault].difference_ns), (None, None));
+}
+
+#[test]
+fn absurd_counts_saturate() {
+    let events = Events { faults: u64::MAX, l2_hits: u64::MAX, ..events() };
+    let estimate = Estimate::new(&events, &costs(), Walks::Native);
+    assert_eq!(estimate.total_ns, Some(u64::MAX));
+    let timing = Timing::new(&costs()).unwrap();
+    assert!(timing.of_references(u64::MAX) > 0 && timing.of_bytes(u64::MAX) == u64::MAX);
+    let mut device = Device::new(timing);
+    assert_eq!(device.read(u64::MAX, u64::MAX).done_ns, u64::MAX);
+}
+
+#[test]
+fn a_queue_delays_what_comes_behind_and_idles_in_between() {
+    let timing = Timing { latency_ns: 50, bytes_per_s: 1_000_000_000, reference_ps: 500 };
+    let mut device = Device::new(timing);
+    let serve = |device: &mut Device, now, bytes| {
+        let read = device.read(now, bytes);
+        (read.queue_ns, read.done_ns)
+    };
+    assert_eq!(serve(&mut device, 10, 100), (0, 160));
+    assert_eq!(serve(&mut device, 10, 200), (100, 360));
+    // The transfers end at 310; the latency of the second does not occupy the device.
+    assert_eq!(serve(&mut device, 310, 1), (0, 361));
+    assert_eq!(serve(&mut device, 1_000, 1), (0, 1_051));
+    assert_eq!(timing.of_references(4), 2);
+}
+
+#[test]
+fn the_machines_with_every_cost_know_every_cause() {
+    for name in ["altra", "cascadelake", "zen4", "xeon-4210r", "phone", "phone-little"] {
+        let costs = Machine::named(name).unwrap().costs;
+        assert!(Timing::new(&costs).is_some(), "{name}");
+        let estimate = Estimate::new(&events(), &costs, Walks::Native);
+        assert!(estimate.total_ns.is_some(), "{name}: {:?}", estimate.not_known);
+        let nested = Estimate::new(&events(), &costs, Walks::Nested);
+        let is_measured = matches!(name, "cascadelake" | "xeon-4210r");
+        assert_eq!(nested.total_ns.is_some(), is_measured, "{name}");
+    }
+    let milan = Machine::named("milan").unwrap().costs;
+    let estimate = Estimate::new(&events(), &milan, Walks::Native);
+    assert_eq!(estimate.total_ns, None);
+    assert!(estimate.not_known.contains("costs.fault"));
+}
