@@ -141,8 +141,7 @@ impl<R: Ram> Memory<R> {
     fn goes_on_after(&self, refusal: Refusal) -> bool {
         match refusal {
             Refusal::NoPteTable => self.rules.collapse.empty_block == EmptyBlock::SteppedOver,
-            Refusal::PageRo
-            | Refusal::LackReferencedPage
+            Refusal::LackReferencedPage
             | Refusal::PageCount
             | Refusal::PageLock
             | Refusal::PageLru

@@ -2,7 +2,7 @@
 
 use largefolio_mm::collapse::{Errno, Refusal};
 use largefolio_mm::map::Madvice;
-use largefolio_mm::rules::collapse::{ReadOnlyRange, ShortRequest};
+use largefolio_mm::rules::collapse::{EmptyBlock, ReadOnlyRange, ShortRequest};
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
@@ -45,10 +45,14 @@ fn a_request_without_a_whole_block_h_5_1() {
 
 #[test]
 fn the_walk_goes_on_after_what_may_pass_and_stops_at_the_rest_h_5_2() {
-    let mut world = World::new(old_rules()).mapped(3 * N);
-    world.write(N..3 * N);
-    assert_eq!(failed(world.collapse(0, 3 * N)), (Errno::Einval, Refusal::NoPteTable));
-    assert!(world.is_huge(N) && world.is_huge(2 * N));
+    for (rule, is_tried) in [(EmptyBlock::EndsWalk, false), (EmptyBlock::SteppedOver, true)] {
+        let mut rules = old_rules();
+        rules.collapse.empty_block = rule;
+        let mut world = World::new(rules).mapped(3 * N);
+        world.write(N..3 * N);
+        assert_eq!(failed(world.collapse(0, 3 * N)), (Errno::Einval, Refusal::NoPteTable));
+        assert_eq!([world.is_huge(N), world.is_huge(2 * N)], [is_tried; 2], "{rule:?}");
+    }
 
     let mut world = World::new(old_rules()).mapped(2 * N);
     world.write(0..2 * N);
