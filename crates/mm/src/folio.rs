@@ -95,8 +95,6 @@ pub struct Folio {
     pub is_under_writeback: bool,
     /// Its filesystem keeps data with it that it does not release.
     pub has_private: bool,
-    /// On no LRU list: just added, or isolated by somebody.
-    pub is_off_lru: bool,
     /// Place in the deferred-split queue; `None` = not queued.
     pub deferred: Option<NonZeroU64>,
     /// References, see the table of the module.
@@ -125,7 +123,6 @@ impl Folio {
             is_lazyfree: false,
             is_under_writeback: false,
             has_private: false,
-            is_off_lru: false,
             deferred: None,
             refs: 0,
             pins: 0,

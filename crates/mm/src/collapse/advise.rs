@@ -141,7 +141,8 @@ impl<R: Ram> Memory<R> {
     fn goes_on_after(&self, refusal: Refusal) -> bool {
         match refusal {
             Refusal::NoPteTable => self.rules.collapse.empty_block == EmptyBlock::SteppedOver,
-            Refusal::LackReferencedPage
+            Refusal::PteNonPresent
+            | Refusal::LackReferencedPage
             | Refusal::PageCount
             | Refusal::PageLock
             | Refusal::PageLru

@@ -10,6 +10,7 @@
 
 use super::scan::{Limits, is_hole, position};
 use super::{Done, Refusal, Target};
+use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::mapped::Level;
 use crate::memory::Memory;
@@ -68,6 +69,7 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), Refusal> {
         self.step(Refusal::CgroupChargeFail)?;
         self.step(Refusal::VmaCheck)?;
+        self.swap_in_block(target)?;
         // Reclaim may have split folios of the block, so everything is looked at again.
         let table = &mut self.space_mut(target.mm).table;
         let table = table.detach_table(target.first).ok_or(Refusal::NoPteTable)?;
@@ -76,6 +78,17 @@ impl<R: Ram> Memory<R> {
         self.space_mut(target.mm).table.attach_table(table);
         copied?;
         self.replace_by(target, id);
+        Ok(())
+    }
+
+    /// Brings swapped pages back, each into a base page (H.6.2).
+    fn swap_in_block(&mut self, target: &Target) -> Result<(), Refusal> {
+        let Target { mm, vma, first, .. } = *target;
+        while let Some((vpn, slot)) = self.space(mm).swapped.first_in(first, target.nr_pages()) {
+            self.step(Refusal::PteNonPresent)?;
+            let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
+            self.swap_in(&fault, slot).map_err(|_| Refusal::PteNonPresent)?;
+        }
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl<R: Ram> Memory<R> {
         let mut refused = Ok(());
         for first in (first..last).step_by(order.nr_pages() as usize).map(Vpn) {
             let target = Target { mm, vma: *vma, first, order, who: Who::Advice };
-            if self.space(mm).table.is_none(first, order.nr_pages()) {
+            if self.space(mm).is_none(first, order.nr_pages()) {
                 continue;
             }
             let outcome = self.collapse_part_of(&target);

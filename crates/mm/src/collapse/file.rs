@@ -15,7 +15,6 @@ use crate::folio::{Folio, MappingId, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::anon::Effort;
 use crate::rules::collapse::{DirtyRange, Flush};
 use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
@@ -70,13 +69,18 @@ impl<R: Ram> Memory<R> {
                 return Err(Refusal::PteMappedHugepage);
             }
             let folio = self.cache.folios.get(entry.folio);
-            if folio.is_off_lru {
+            if !self.cache.folios.lru().is_on_lru(entry.folio) {
                 return Err(Refusal::PageLru);
             }
             if folio.has_extra_refs() {
                 return Err(Refusal::PageCount);
             }
             nr_present += folio.nr_pages();
+        }
+        let nr_evicted = self.cache.mapping(range.file).nr_evicted((range.first, range.end()));
+        let limit = self.rules.collapse.swap_limit(self.rules.page);
+        if range.who == Who::Khugepaged && nr_evicted > limit {
+            return Err(Refusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
@@ -95,42 +99,53 @@ impl<R: Ram> Memory<R> {
 
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
         let effort = self.collapse_effort(range.who);
-        loop {
-            if let Some(pfn) = self.cache.buddy.alloc(range.order, MigrateType::Movable) {
-                return Ok(pfn);
-            }
-            if effort != Effort::Direct || self.reclaim() == 0 {
-                return Err(Refusal::AllocHugePageFail);
-            }
-        }
+        let pfn = self.prepare_large(range.order, effort).then(|| {
+            let mark = self.cache.reclaim.watermarks.min;
+            self.cache.buddy.try_alloc(range.order, MigrateType::Movable, mark).ok()
+        });
+        pfn.flatten().ok_or(Refusal::AllocHugePageFail)
     }
 
     /// H.5 steps 1 to 6 with the new folio's frames.
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), Refusal> {
         self.step(Refusal::CgroupChargeFail)?;
         self.step(Refusal::Fail)?;
-        let gathered = self.gather(range)?;
+        let mut gathered = Gathered { entries: Vec::new(), nr_holes: 0 };
+        let filled = self.gather_and_copy(range, &mut gathered, pfn);
+        if filled.is_ok() {
+            self.replace_gathered(range, &gathered, pfn);
+        } else {
+            for entry in &gathered.entries {
+                self.cache.folios.lru_mut().putback(entry.folio);
+            }
+        }
+        filled
+    }
+
+    /// H.5 steps 3 to 5; what was gathered is off its lists, whatever comes of it.
+    fn gather_and_copy(
+        &mut self,
+        range: &FileRange,
+        gathered: &mut Gathered,
+        pfn: Pfn,
+    ) -> Result<(), Refusal> {
+        self.gather(range, gathered)?;
         let is_gated = self.cache.mapping(range.file).is_gated(range.order);
         if is_gated {
             // Step 4: the gate counts the folio and refuses it if it sees a writer (H.3.2).
             self.step(Refusal::Fail)?;
             self.cache.mapping(range.file).gate.try_add_thp().map_err(|_| Refusal::Fail)?;
         }
-        let copied = self.copy_gathered(range, &gathered, pfn);
-        if let Err(refusal) = copied {
-            if is_gated {
-                self.cache.mapping(range.file).gate.remove_thp();
-            }
-            return Err(refusal);
+        let copied = self.copy_gathered(range, gathered, pfn);
+        if copied.is_err() && is_gated {
+            self.cache.mapping(range.file).gate.remove_thp();
         }
-        self.replace_gathered(range, &gathered, pfn);
-        Ok(())
+        copied
     }
 
     /// H.5 step 3: finds or reads every page, and takes it away from everybody.
-    fn gather(&mut self, range: &FileRange) -> Result<Gathered, Refusal> {
+    fn gather(&mut self, range: &FileRange, gathered: &mut Gathered) -> Result<(), Refusal> {
         let is_shmem = self.cache.mapping(range.file).is_shmem;
-        let mut gathered = Gathered { entries: Vec::new(), nr_holes: 0 };
         let mut at = range.first;
         while at < range.end() {
             let entry =
@@ -140,17 +155,22 @@ impl<R: Ram> Memory<R> {
                 at += 1;
                 continue;
             };
-            self.isolate(range, entry, is_shmem)?;
-            gathered.entries.push(entry);
+            self.isolate(range, entry, gathered)?;
             at = entry.end();
         }
-        Ok(gathered)
+        Ok(())
     }
 
     /// A page of shared memory, `None` for a hole.
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, Refusal> {
-        let Some(entry) = self.cache.find(range.file, PageIndex(at)) else {
-            let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty();
+        let index = PageIndex(at);
+        if self.cache.mapping(range.file).swapped.contains_key(&index) {
+            let back = self.cache.insert(range.file, index, Order::ZERO, false);
+            back.map_err(|_| Refusal::Fail)?;
+        }
+        let Some(entry) = self.cache.find(range.file, index) else {
+            let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty()
+                && self.cache.mapping(range.file).nr_evicted((range.first, range.end())) == 0;
             return if is_empty { Err(Refusal::Truncated) } else { Ok(None) };
         };
         if self.cache.folios.get(entry.folio).is_locked {
@@ -207,19 +227,23 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Takes a folio off its list and out of every page table; alone then, it cannot change.
-    fn isolate(&mut self, range: &FileRange, entry: Entry, is_shmem: bool) -> Result<(), Refusal> {
+    fn isolate(
+        &mut self,
+        range: &FileRange,
+        entry: Entry,
+        gathered: &mut Gathered,
+    ) -> Result<(), Refusal> {
         if entry.order >= range.order {
             return Err(Refusal::PteMappedHugepage);
         }
         self.step(Refusal::Truncated)?;
-        let folio = self.cache.folios.get(entry.folio);
-        let (is_off_lru, has_private) = (folio.is_off_lru, folio.has_private);
         self.step(Refusal::DelPageLru)?;
-        if is_off_lru {
+        if !self.cache.folios.lru_mut().isolate(entry.folio) {
             return Err(Refusal::DelPageLru);
         }
+        gathered.entries.push(entry);
         self.step(Refusal::PageHasPrivate)?;
-        if has_private {
+        if self.cache.folios.get(entry.folio).has_private {
             return Err(Refusal::PageHasPrivate);
         }
         self.unmap_file_pages(range.file, entry);
@@ -228,7 +252,7 @@ impl<R: Ram> Memory<R> {
         if folio.has_extra_refs() {
             return Err(Refusal::PageCount);
         }
-        if folio.is_dirty && !is_shmem {
+        if folio.is_dirty && !self.cache.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
         Ok(())
@@ -277,6 +301,7 @@ impl<R: Ram> Memory<R> {
         let (file, index) = (range.file, PageIndex(range.first));
         let mut folio = Folio::new(pfn, range.order, Owner::File { mapping: file, index });
         folio.refs = range.order.nr_pages();
+        folio.is_swapbacked = self.cache.mapping(file).is_shmem;
         folio.is_dirty = self.cache.mapping(file).is_shmem;
         let id = self.cache.folios.insert(folio);
         let mapping = self.cache.mapping_mut(file);

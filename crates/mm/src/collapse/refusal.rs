@@ -1,6 +1,6 @@
 //! Why a range was not collapsed: the names of the kernel's `scan_result`.
 
-/// Why a range was not collapsed. Not here, because nothing here can lead to them: swap entries,
+/// Why a range was not collapsed. Not here, because nothing here can lead to them:
 /// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
@@ -13,9 +13,15 @@ pub enum Refusal {
     /// More empty pages than the limit.
     #[error("too many pages of the range are empty")]
     ExceedNonePte,
+    /// More pages in swap space, or evicted, than the limit.
+    #[error("too many pages of the range are swapped out or evicted")]
+    ExceedSwapPte,
     /// More pages that others may map than the limit.
     #[error("too many pages of the range are shared")]
     ExceedSharedPte,
+    /// A page is in swap space where none may be.
+    #[error("a page of the range is swapped out")]
+    PteNonPresent,
     /// No page is writable.
     #[error("no page of the range is writable")]
     PageRo,
@@ -80,11 +86,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal, in the order of [`super::CollapseCounters::refused`].
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Fail,
         Self::NoPteTable,
         Self::ExceedNonePte,
+        Self::ExceedSwapPte,
         Self::ExceedSharedPte,
+        Self::PteNonPresent,
         Self::PageRo,
         Self::LackReferencedPage,
         Self::PageCount,
@@ -114,7 +122,9 @@ impl Refusal {
             Self::Fail => "fail",
             Self::NoPteTable => "no_pte_table",
             Self::ExceedNonePte => "exceed_none_pte",
+            Self::ExceedSwapPte => "exceed_swap_pte",
             Self::ExceedSharedPte => "exceed_shared_pte",
+            Self::PteNonPresent => "pte_non_present",
             Self::PageRo => "page_ro",
             Self::LackReferencedPage => "lack_referenced_page",
             Self::PageCount => "page_count",

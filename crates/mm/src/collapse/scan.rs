@@ -15,22 +15,25 @@ use crate::units::Vpn;
 pub(super) struct Limits {
     /// Empty pages and zero pages.
     pub(super) none: u64,
+    /// Pages in swap space.
+    pub(super) swap: u64,
     /// Pages that other processes may map.
     pub(super) shared: u64,
 }
 
 impl Limits {
     /// What `MADV_COLLAPSE` tolerates: anything.
-    pub(super) const OFF: Self = Self { none: u64::MAX, shared: u64::MAX };
+    pub(super) const OFF: Self = Self { none: u64::MAX, swap: u64::MAX, shared: u64::MAX };
 }
 
 /// What the pages looked at so far are.
 #[derive(Default)]
 struct Seen {
     nr_none: u64,
+    nr_swapped: u64,
     nr_shared: u64,
+    nr_referenced: u64,
     has_writable: bool,
-    has_referenced: bool,
 }
 
 /// Whether a PTE stands for zeroes: empty, or the shared zero page.
@@ -45,6 +48,7 @@ impl<R: Ram> Memory<R> {
             Who::Advice => Limits::OFF,
             Who::Khugepaged => Limits {
                 none: self.rules.anon.none_limit(self.rules.page),
+                swap: self.rules.collapse.swap_limit(self.rules.page),
                 shared: self.rules.collapse.shared_limit(self.rules.page),
             },
         };
@@ -59,13 +63,23 @@ impl<R: Ram> Memory<R> {
         limits: Limits,
     ) -> Result<(), Refusal> {
         let mut seen = Seen::default();
-        for &pte in ptes {
+        let swapped = &self.space(target.mm).swapped;
+        for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
+            if swapped.get(vpn).is_some() {
+                seen.nr_swapped += 1;
+                if seen.nr_swapped > limits.swap {
+                    return Err(Refusal::ExceedSwapPte);
+                }
+                continue;
+            }
             self.check_pte(target, pte, (limits, &mut seen))?;
         }
         if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
             return Err(Refusal::PageRo);
         }
-        if target.who == Who::Khugepaged && !seen.has_referenced {
+        // What has to be read back must be worth it.
+        let nr_wanted = if seen.nr_swapped > 0 { target.nr_pages() / 2 } else { 1 };
+        if target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted {
             return Err(Refusal::LackReferencedPage);
         }
         Ok(())
@@ -93,12 +107,12 @@ impl<R: Ram> Memory<R> {
             return Err(Refusal::PageLazyfree);
         }
         seen.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
-        seen.has_referenced |= pte.flags().contains(PteFlags::YOUNG);
+        seen.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
         seen.nr_shared += u64::from(self.maybe_mapped_shared(id));
         if seen.nr_shared > limits.shared {
             return Err(Refusal::ExceedSharedPte);
         }
-        if folio.is_off_lru {
+        if !self.cache.folios.lru().is_on_lru(id) {
             return Err(Refusal::PageLru);
         }
         if folio.is_locked {

@@ -50,7 +50,9 @@ impl<R: Ram> Memory<R> {
         // H.6.4 b: one page is enough to go on.
         let limits = Limits { none: block.nr_pages() - 1, ..self.limits(block) };
         self.check_ptes(block, &ptes, limits)?;
-        let occupied: Vec<bool> = ptes.iter().map(|&pte| !is_hole(pte)).collect();
+        let swapped = &self.space(block.mm).swapped;
+        let is_there = |(at, &pte)| !is_hole(pte) || swapped.get(block.first.plus(at)).is_some();
+        let occupied: Vec<bool> = (0..).zip(&ptes).map(is_there).collect();
         let (mut walked, mut at, mut order) = (Walked::default(), 0, block.order);
         while at < block.nr_pages() {
             let target = Target { first: block.first.plus(at), order, ..*block };
@@ -101,7 +103,12 @@ impl<R: Ram> Memory<R> {
         let none = if target.vma.is_armed { 0 } else { self.none_of(target.order) };
         // H.6.4 e: below the PMD order nothing shared is copied.
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
-        let limits = Limits { none, shared };
+        let limits = Limits { none, shared, ..self.limits(target) };
+        let has_swapped =
+            self.space(target.mm).swapped.first_in(target.first, target.nr_pages()).is_some();
+        if target.order < pmd && has_swapped {
+            return Err(Some(Refusal::PteNonPresent));
+        }
         let ptes = self.ptes_of(target).ok_or(Some(Refusal::NoPteTable))?;
         self.check_ptes(target, &ptes, limits).map_err(Some)?;
         self.collapse_scanned(target, limits).map_err(Some)?;
@@ -122,7 +129,9 @@ const fn smaller_may_help(refusal: Refusal) -> bool {
         refusal,
         Refusal::AllocHugePageFail
             | Refusal::ExceedNonePte
+            | Refusal::ExceedSwapPte
             | Refusal::ExceedSharedPte
+            | Refusal::PteNonPresent
             | Refusal::PageLock
             | Refusal::PageCount
             | Refusal::PageLru

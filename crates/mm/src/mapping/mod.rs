@@ -97,6 +97,13 @@ impl Mapping {
         self.nr_file_pages(page).checked_sub(1).map(PageIndex)
     }
 
+    /// Pages of `[first, end)` that were evicted: in swap space, or remembered by a shadow (H.4.1).
+    #[must_use]
+    pub fn nr_evicted(&self, (first, end): (u64, u64)) -> u64 {
+        let nr_swapped = self.swapped.range(PageIndex(first)..PageIndex(end)).count() as u64;
+        nr_swapped + self.shadows.nr_in((first, end))
+    }
+
     /// Smallest folio of this mapping in pages.
     #[must_use]
     pub fn min_pages(&self) -> u64 {

@@ -22,7 +22,7 @@ pub struct ReclaimCounters {
     /// Pages given up by `MADV_FREE` that were freed.
     pub pglazyfreed: u64,
     /// File pages written back because their memory was wanted.
-    pub nr_written: u64,
+    pub nr_vmscan_write: u64,
     /// Folios of files evicted.
     pub nr_evicted_file: u64,
     /// Allocations that reclaimed themselves.
@@ -81,7 +81,7 @@ impl ReclaimCounters {
             ("pswpin", self.pswpin),
             ("pswpout", self.pswpout),
             ("pglazyfreed", self.pglazyfreed),
-            ("nr_written", self.nr_written),
+            ("nr_vmscan_write", self.nr_vmscan_write),
             ("nr_evicted_file", self.nr_evicted_file),
             ("allocstall", self.allocstall),
             ("kswapd_runs", self.kswapd_runs),

@@ -33,7 +33,7 @@ impl<R: Ram> Memory<R> {
             Owner::Detached => Fate::Keep,
             // A large folio that cannot be split is skipped for long (G.5.1).
             Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
-            _ if is_held || folio.is_locked => Fate::Keep,
+            _ if is_held || folio.is_locked || folio.is_under_writeback => Fate::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {
@@ -53,7 +53,8 @@ impl<R: Ram> Memory<R> {
         let (pfn, nr) = (folio.pfn, folio.nr_pages());
         if std::mem::take(&mut folio.is_dirty) {
             self.cache.ram.write_out(pfn, nr, FilePages { file, index });
-            self.cache.counters.reclaim.nr_written += nr;
+            self.cache.counters.nr_written += nr;
+            self.cache.counters.reclaim.nr_vmscan_write += nr;
         }
         self.cache.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.cache.evict_shadow(id);

@@ -28,10 +28,10 @@ impl Swapped {
         self.slots.get(&vpn).copied()
     }
 
-    /// The first swapped page among the `nr` from `vpn`.
+    /// The first swapped page among the `nr` from `vpn`, and its slot.
     #[must_use]
-    pub fn first_in(&self, vpn: Vpn, nr: u64) -> Option<Vpn> {
-        self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, _)| vpn)
+    pub fn first_in(&self, vpn: Vpn, nr: u64) -> Option<(Vpn, Slot)> {
+        self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, &slot)| (vpn, slot))
     }
 
     /// Swapped pages.
@@ -78,7 +78,7 @@ impl Space {
         if self.swapped.is_empty() {
             return mapped;
         }
-        let swapped = self.swapped.first_in(vpn, nr);
+        let swapped = self.swapped.first_in(vpn, nr).map(|(vpn, _)| vpn);
         mapped.into_iter().chain(swapped).min()
     }
 }

@@ -64,6 +64,13 @@ impl Shadows {
         found
     }
 
+    /// Pages of `[first, end)` that left a shadow.
+    pub(crate) fn nr_in(&self, (first, end): (u64, u64)) -> u64 {
+        let overlap =
+            |(&from, &(to, _)): (&u64, &(u64, Shadow))| to.min(end).saturating_sub(from.max(first));
+        self.ranges.range(..end).rev().map(overlap).take_while(|&nr| nr > 0).sum()
+    }
+
     /// Checks I1; the first page of a range that breaks it.
     pub(crate) fn validate(&self) -> Result<(), u64> {
         let mut last = 0;

@@ -32,6 +32,8 @@ pub struct CollapseRules {
     pub empty_block: EmptyBlock,
     /// What `MADV_COLLAPSE` answers to a request that holds no whole block.
     pub short_request: ShortRequest,
+    /// `khugepaged/max_ptes_swap`.
+    pub max_ptes_swap: SwapPtes,
     /// `khugepaged/max_ptes_shared`.
     pub max_ptes_shared: SharedPtes,
     /// `khugepaged/pages_to_scan` in PMD ranges: 8 of 512 pages are 4096.
@@ -157,6 +159,16 @@ pub enum ShortRequest {
     Done,
 }
 
+/// `max_ptes_swap`: pages of a block that are in swap space or, of a file, evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwapPtes {
+    /// An eighth of the block: the default.
+    Eighth,
+    /// This many.
+    Exactly(u64),
+}
+
 /// `max_ptes_shared`: pages of a block that other processes may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -182,11 +194,21 @@ impl CollapseRules {
             private_data: PrivateData::Invalid,
             empty_block: EmptyBlock::EndsWalk,
             short_request: ShortRequest::Refused,
+            max_ptes_swap: SwapPtes::Eighth,
             max_ptes_shared: SharedPtes::Half,
             ranges_to_scan: 8,
             scan_sleep_ms: 10_000,
             alloc_sleep_ms: 60_000,
             defrag: true,
+        }
+    }
+
+    /// Pages of a block that may be swapped out (0.4: 64 of 512).
+    #[must_use]
+    pub const fn swap_limit(&self, page: PageSize) -> u64 {
+        match self.max_ptes_swap {
+            SwapPtes::Eighth => page.pmd_order().nr_pages() / 8,
+            SwapPtes::Exactly(nr) => nr,
         }
     }
 

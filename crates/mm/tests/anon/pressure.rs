@@ -89,7 +89,7 @@ fn a_dirty_folio_is_written_back_as_a_whole_and_comes_back_as_it_was_g_5_2() {
     }
     world.check();
     assert!(!is_cached(&world, file, 16) && world.page(mm, 20).is_none());
-    assert_eq!(counts(&world).nr_written, 16);
+    assert_eq!(counts(&world).nr_vmscan_write, 16);
     let mut bytes = [0; 4];
     world.memory.load(mm, addr(20), &mut bytes).unwrap();
     assert_eq!(bytes, [9, 8, 7, stored_byte(file, 20 * PAGE + 3)]);

@@ -76,7 +76,7 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
             (Some(Refusal::ExceedSharedPte), None),
         ),
         ("locked", |world| world.change(5, |f| f.is_locked = true), again(Refusal::PageLock)),
-        ("off its list", |world| world.change(5, |f| f.is_off_lru = true), again(Refusal::PageLru)),
+        ("off its list", |world| world.isolate(5), again(Refusal::PageLru)),
         (
             "pinned",
             |world| {

@@ -110,9 +110,8 @@ fn a_truncation_lets_the_huge_folio_go() {
 #[test]
 fn each_state_of_a_folio_has_its_refusal_h_5() {
     type Change = fn(&mut Folio);
-    let cases: [(&str, Change, Errno, Refusal); 7] = [
+    let cases: [(&str, Change, Errno, Refusal); 6] = [
         ("locked", |f| f.is_locked = true, Errno::Eagain, Refusal::PageLock),
-        ("off its list", |f| f.is_off_lru = true, Errno::Eagain, Refusal::PageLru),
         ("private data", |f| f.has_private = true, Errno::Einval, Refusal::PageHasPrivate),
         ("dirty, 6.12", |f| f.is_dirty = true, Errno::Einval, Refusal::Fail),
         ("writeback, 6.12", |f| f.is_under_writeback = true, Errno::Einval, Refusal::Fail),
@@ -134,6 +133,18 @@ fn each_state_of_a_folio_has_its_refusal_h_5() {
         assert_eq!(world.memory.cache().mapping(file).gate.nr_thps(), 0, "{name}");
         assert_eq!(world.byte(world.mm, 34), stored_byte(file, 34 * PAGE), "{name}");
     }
+}
+
+#[test]
+fn a_folio_that_somebody_isolated_is_not_taken_h_4() {
+    let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ);
+    world.read(0..N);
+    let before = world.cached(file);
+    world.isolate(33);
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, Refusal::PageLru));
+    assert!(world.cached(file) == before);
+    world.putback(33);
+    world.collapse(0, N).unwrap();
 }
 
 #[test]

@@ -12,4 +12,5 @@ mod inject;
 mod khugepaged;
 mod random;
 mod sizes;
+mod swap;
 mod world;

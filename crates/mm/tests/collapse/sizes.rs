@@ -69,11 +69,11 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     for kib in [16, 64, 2048] {
         world.memory.rules.anon.set_size(kib << 10, SizeMode::Always).unwrap();
     }
-    world.change(16 * 16 + 5, |folio| folio.is_off_lru = true);
+    world.isolate(16 * 16 + 5);
     // The scan of the whole block refuses it already: nothing is collapsed.
     assert_eq!(world.scan(), [Refusal::PageLru]);
     assert!((0..N).all(|page| world.order(page) == 0));
-    world.change(16 * 16 + 5, |folio| folio.is_off_lru = false);
+    world.putback(16 * 16 + 5);
     // No PMD block is free: the next size down is 64 KiB, everywhere.
     let mut world = World::with_ram(new_rules(), 4 << 20).mapped(N);
     world.write(0..N - 1);

@@ -74,7 +74,11 @@ impl World {
     }
 
     pub(crate) fn with_ram(rules: Rules, ram_bytes: u64) -> Self {
-        let config = Config { ram_bytes, ..Config::new(Arch::X86_64) };
+        Self::with_swap(rules, ram_bytes, 0)
+    }
+
+    pub(crate) fn with_swap(rules: Rules, ram_bytes: u64, swap_bytes: u64) -> Self {
+        let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
         let ram = Bytes::new(rules.page, ram_bytes);
         let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
         let mm = memory.new_space();
@@ -195,6 +199,18 @@ impl World {
     pub(crate) fn change(&mut self, page: u64, change: fn(&mut Folio)) {
         let id = self.folio(page);
         change(self.memory.cache_mut().folios.get_mut(id));
+    }
+
+    /// Takes the folio behind a page of the process off its LRU list.
+    pub(crate) fn isolate(&mut self, page: u64) {
+        let id = self.folio(page);
+        assert!(self.memory.cache_mut().folios.lru_mut().isolate(id));
+    }
+
+    /// Puts it back.
+    pub(crate) fn putback(&mut self, page: u64) {
+        let id = self.folio(page);
+        self.memory.cache_mut().folios.lru_mut().putback(id);
     }
 
     /// Changes the folio at an index of a file.

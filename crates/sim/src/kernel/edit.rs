@@ -5,7 +5,9 @@ use largefolio_mm::rules::anon::{
     Defrag, Enabled, Mapcount, NonePtes, Reuse, SizeMode, TruncateSplit, Underused,
 };
 use largefolio_mm::rules::clear::{ClearOrder, Preemption};
-use largefolio_mm::rules::collapse::{CollapseSizes, FileCollapse, SharedPtes, ShmemEnabled};
+use largefolio_mm::rules::collapse::{
+    CollapseSizes, FileCollapse, SharedPtes, ShmemEnabled, SwapPtes,
+};
 use largefolio_mm::rules::sizes::{SizeControl, SizesError};
 use largefolio_mm::rules::{
     AroundCredit, AroundWindow, Exec, ExecMiss, Forced, ForcedGate, StartOrder,
@@ -383,6 +385,15 @@ pub const EDITS: &[EditHelp] = &[
                 "enabled" => CollapseSizes::Enabled,
                 _ => return None,
             };
+            Some(())
+        },
+    },
+    EditHelp {
+        name: "max-ptes-swap",
+        value: "a number of pages",
+        help: "khugepaged/max_ptes_swap: pages of a block that are swapped out or evicted",
+        apply: |kernel, value| {
+            kernel.rules.collapse.max_ptes_swap = SwapPtes::Exactly(value.parse().ok()?);
             Some(())
         },
     },
