@@ -8,7 +8,7 @@ use crate::io::OutOfMemory;
 use crate::memory::Memory;
 use crate::ram::Bytes;
 use crate::space::MmId;
-use crate::units::{PageIndex, Pfn, Vaddr};
+use crate::units::{Pfn, Vaddr};
 use crate::vma::OpenId;
 
 impl Memory<Bytes> {
@@ -50,20 +50,14 @@ impl Memory<Bytes> {
         pos: u64,
         into: &mut [u8],
     ) -> Result<usize, OutOfMemory> {
-        let nr = self.pread(open, pos, into.len() as u64)? as usize;
-        for piece in pieces(self.rules.page.bytes(), pos, nr) {
-            let at = pos + piece.from as u64;
-            // Memory pressure may have taken it since.
-            if self.frame_of_file(open, at).is_none() {
-                self.pread(open, at, 1)?;
+        let page_bytes = self.rules.page.bytes();
+        let nr = self.read_with(open, (pos, into.len() as u64), |ram, pfn, range| {
+            let part = &mut into[(range.start - pos) as usize..(range.end - pos) as usize];
+            for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
+                part[piece.from..piece.to].copy_from_slice(&ram.frame(Pfn(pfn))[piece.in_page()]);
             }
-            let Some(pfn) = self.frame_of_file(open, at) else {
-                return Err(OutOfMemory { pos: at });
-            };
-            let frame = self.cache.ram.frame(pfn);
-            into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
-        }
-        Ok(nr)
+        })?;
+        Ok(nr as usize)
     }
 
     /// Writes bytes to a file as `pwrite` does.
@@ -71,33 +65,18 @@ impl Memory<Bytes> {
     /// # Errors
     /// When no page is free; the bytes before are written.
     pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
-        let written = self.pwrite(open, pos, bytes.len() as u64);
-        let nr = match written {
-            Ok(()) => bytes.len(),
-            Err(OutOfMemory { pos: at }) => (at - pos) as usize,
-        };
-        for piece in pieces(self.rules.page.bytes(), pos, nr) {
-            let at = pos + piece.from as u64;
-            // Memory pressure may have taken it since.
-            if self.frame_of_file(open, at).is_none() {
-                self.pwrite(open, at, 1)?;
+        let page_bytes = self.rules.page.bytes();
+        self.write_with(open, (pos, bytes.len() as u64), |ram, pfn, range| {
+            let part = &bytes[(range.start - pos) as usize..(range.end - pos) as usize];
+            for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
+                let frame = ram.frame_mut(Pfn(pfn));
+                frame[piece.in_page()].copy_from_slice(&part[piece.from..piece.to]);
             }
-            let Some(pfn) = self.frame_of_file(open, at) else { continue };
-            let frame = self.cache.ram.frame_mut(pfn);
-            frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
-        }
-        written
+        })
     }
 
     fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {
         self.space(mm).table.pte(addr.vpn(self.rules.page)).pfn()
-    }
-
-    fn frame_of_file(&self, open: OpenId, pos: u64) -> Option<Pfn> {
-        let file = self.open_file(open).mapping;
-        let index = PageIndex(pos >> self.rules.page.shift());
-        let entry = self.cache.find(file, index)?;
-        Some(self.cache.folios.get(entry.folio).pfn_at(index))
     }
 }
 

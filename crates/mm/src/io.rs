@@ -1,6 +1,8 @@
 //! System calls on files: read, write, fadvise, dropped caches. Truncation and hole punch stand in
 //! [`crate::split`].
 
+use std::ops::Range;
+
 use crate::folio::MappingId;
 use crate::mapping::reserve::Write;
 use crate::mapping::tree::Entry;
@@ -12,7 +14,7 @@ use crate::readahead::issue::{self, Target};
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::rules::WriteFolios;
-use crate::units::{Order, PageIndex};
+use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::OpenId;
 
 /// `posix_fadvise`.
@@ -47,6 +49,17 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When no page is free.
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
+        self.read_with(open, (pos, len_bytes), |_, _, _| {})
+    }
+
+    /// Reads, and shows each piece of the file, with the frame it begins in, while it is cached:
+    /// memory that runs out may take it back before the call ends.
+    pub(crate) fn read_with(
+        &mut self,
+        open: OpenId,
+        (pos, len_bytes): (u64, u64),
+        mut show: impl FnMut(&R, Pfn, Range<u64>),
+    ) -> Result<u64, OutOfMemory> {
         let file = self.open_file(open).mapping;
         let size = self.cache.mapping(file).size_bytes;
         // The request is what the call asks for, also past the end of the file.
@@ -58,6 +71,8 @@ impl<R: Ram> Memory<R> {
         while at < end {
             let index = at >> shift;
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
+            show(&self.cache.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
                 pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
             });
@@ -150,6 +165,17 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        self.write_with(open, (pos, len_bytes), |_, _, _| {})
+    }
+
+    /// Writes, and lets `fill` put the bytes of each piece of the file into the frames from the
+    /// given one on, while they are cached.
+    pub(crate) fn write_with(
+        &mut self,
+        open: OpenId,
+        (pos, len_bytes): (u64, u64),
+        mut fill: impl FnMut(&mut R, Pfn, Range<u64>),
+    ) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes);
         let (mut at, mut part_end) = (pos, pos);
@@ -159,8 +185,12 @@ impl<R: Ram> Memory<R> {
             }
             let entry = self.find_for_write(file, at, part_end - at);
             let entry = entry.ok_or(OutOfMemory { pos: at })?;
-            self.cache.folios.get_mut(entry.folio).is_dirty = true;
-            at = self.end_of(entry, part_end);
+            let folio = self.cache.folios.get_mut(entry.folio);
+            folio.is_dirty = true;
+            let pfn = folio.pfn_at(PageIndex(at >> self.rules.page.shift()));
+            let next = self.end_of(entry, part_end);
+            fill(&mut self.cache.ram, pfn, at..next);
+            at = next;
             let mapping = self.cache.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
         }

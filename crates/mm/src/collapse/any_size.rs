@@ -12,7 +12,7 @@ use super::advise::CollapseError;
 use super::scan::Limits;
 use super::{Done, Refusal, Target, Who};
 use crate::memory::Memory;
-use crate::pgtable::{Batch, PmdState, PteFlags};
+use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::space::MmId;
@@ -112,7 +112,8 @@ impl<R: Ram> Memory<R> {
     /// Whether the caller wrote to pages of the block: those are not the file's.
     fn has_private_copy(&self, target: &Target) -> bool {
         let ptes = self.ptes_of(target).unwrap_or_default();
-        ptes.iter().any(|pte| pte.is_present() && !self.is_file_page(pte.pfn()))
+        let is_private = |pte: &Pte| pte.is_present() && !self.is_file_page(pte.pfn());
+        self.has_swapped(target) || ptes.iter().any(is_private)
     }
 
     /// Maps the block's folio by PTEs, read-only, as far as the file goes.

@@ -74,6 +74,7 @@ impl<R: Ram> Memory<R> {
     fn maps_only(&self, target: &Target, entry: Entry) -> bool {
         let pfn = self.cache.folios.get(entry.folio).pfn;
         let ptes = self.ptes_of(target).unwrap_or_default();
-        (pfn.0..).zip(ptes).all(|(expected, pte)| pte.is_none() || pte.pfn().0 == expected)
+        !self.has_swapped(target)
+            && (pfn.0..).zip(ptes).all(|(expected, pte)| pte.is_none() || pte.pfn().0 == expected)
     }
 }

@@ -121,6 +121,11 @@ impl<R: Ram> Memory<R> {
         if folio.has_extra_refs() { Err(Refusal::PageCount) } else { Ok(()) }
     }
 
+    /// Whether a page of a target is in swap space.
+    pub(super) fn has_swapped(&self, target: &Target) -> bool {
+        self.space(target.mm).swapped.first_in(target.first, target.nr_pages()).is_some()
+    }
+
     /// PTEs of a target, copied; `None` when its slot holds no table.
     pub(super) fn ptes_of(&self, target: &Target) -> Option<Vec<Pte>> {
         let table = &self.space(target.mm).table;

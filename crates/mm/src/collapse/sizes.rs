@@ -104,9 +104,7 @@ impl<R: Ram> Memory<R> {
         // H.6.4 e: below the PMD order nothing shared is copied.
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
         let limits = Limits { none, shared, ..self.limits(target) };
-        let has_swapped =
-            self.space(target.mm).swapped.first_in(target.first, target.nr_pages()).is_some();
-        if target.order < pmd && has_swapped {
+        if target.order < pmd && self.has_swapped(target) {
             return Err(Some(Refusal::PteNonPresent));
         }
         let ptes = self.ptes_of(target).ok_or(Some(Refusal::NoPteTable))?;

@@ -8,11 +8,15 @@ use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rmap::mapcount::PmdCount;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::{
     AnonRules, Batching, Defrag, Enabled, HugeZeroWrite, Mapcount, NonePtes, Reuse, SizeMode,
     Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
 };
+use largefolio_mm::rules::collapse::{
+    CollapseRules, CollapseSizes, DirtyRange, EmptyBlock, FileCollapse, Flush, Lazyfree,
+    ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
+};
+use largefolio_mm::rules::{Rules, Writers};
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
@@ -24,7 +28,7 @@ const BEFORE: u64 = 100;
 /// Pages of the range everything happens in.
 pub(crate) const NR_PAGES: u64 = 1300;
 /// Files and their sizes in bytes.
-pub(crate) const FILES: [(&str, u64); 2] = [("xfs", 700 * PAGE), ("vfat", 40 * PAGE + 100)];
+pub(crate) const FILES: [(&str, u64); 2] = [("xfs", 700 * PAGE), ("vfat", 1300 * PAGE + 100)];
 
 /// A source of numbers: splitmix64.
 #[derive(Clone, Debug)]
@@ -76,7 +80,8 @@ pub(crate) enum What {
     Shared { file: usize, pgoff: u64 },
 }
 
-/// One step; `of` is a process.
+/// One step; `of` is a process. A collapse is to the PMD size or to an order, a writer opens the file
+/// for a moment or holds it open until the next, khugepaged wakes `nr` times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Map { of: usize, at: u64, nr: u64, what: What, can_write: bool },
@@ -99,6 +104,11 @@ pub(crate) enum Step {
     Shrink { nr: usize },
     Reclaim { nr: u64 },
     Compact { order: u8 },
+    Collapse { of: usize, at: u64, nr: u64, order: Option<u8> },
+    Khugepaged { nr: u64 },
+    Sync { file: usize },
+    Writer { file: usize, is_held: bool },
+    Run { of: usize, file: usize },
 }
 
 impl Step {
@@ -106,19 +116,17 @@ impl Step {
     pub(crate) fn random(numbers: &mut Numbers, nr_processes: usize, nr_pins: usize) -> Self {
         let of = numbers.below(nr_processes as u64) as usize;
         let (at, nr) = (numbers.at(), numbers.pages());
-        let file = numbers.below(4).min(1) as usize ^ 1;
+        let file = numbers.below(2) as usize;
         let size = FILES[file].1 + 20 * PAGE;
         let pin = numbers.below(nr_pins.max(1) as u64) as usize;
         let seed = numbers.next() as u8;
         let can_write = numbers.below(4) > 0;
-        match numbers.below(100) {
-            0..6 => Self::Map {
-                of,
-                at,
-                nr: numbers.pick(&[nr, 512, 1024]),
-                what: what(numbers),
-                can_write,
-            },
+        match numbers.below(112) {
+            0..6 => {
+                let at = numbers.pick(&[at, at, BEFORE, BEFORE + 512]);
+                let (nr, what) = (numbers.pick(&[nr, 512, 1024]), what(numbers, at));
+                Self::Map { of, at, nr, what, can_write }
+            }
             6..10 => Self::Unmap { of, at, nr },
             10..15 => Self::Protect { of, at, nr, can_write },
             15..24 => Self::Advise { of, at, nr, advice: numbers.pick(&ADVICE) },
@@ -153,14 +161,25 @@ impl Step {
             95 => Self::DropCache { file },
             96 => Self::Reclaim { nr: numbers.pick(&[1, 100, 5000]) },
             97 => Self::Compact { order: numbers.pick(&[2, 4, 9]) },
-            _ => Self::Shrink { nr: numbers.pick(&[1, 4, 1000]) },
+            98 | 99 => Self::Shrink { nr: numbers.pick(&[1, 4, 1000]) },
+            100..105 => {
+                let order = numbers.pick(&[None, None, Some(4), Some(2), Some(9)]);
+                let at = numbers.pick(&[at, BEFORE, BEFORE, BEFORE + 512]);
+                Self::Collapse { of, at, nr: numbers.pick(&[nr, 512, 1024]), order }
+            }
+            105..108 => Self::Khugepaged { nr: numbers.pick(&[1, 1, 3]) },
+            108 => Self::Sync { file },
+            109 | 110 => Self::Writer { file, is_held: numbers.below(8) == 0 },
+            _ => Self::Run { of, file },
         }
     }
 }
 
-fn what(numbers: &mut Numbers) -> What {
-    let file = numbers.below(3).min(1) as usize ^ 1;
-    let pgoff = numbers.pick(&[0, 512 - BEFORE, numbers.clone().below(60)]);
+/// What is mapped at page `at`; files often so that a PMD entry fits.
+fn what(numbers: &mut Numbers, at: u64) -> What {
+    let file = numbers.below(2) as usize;
+    let congruent = (at + 512 - BEFORE) % 512;
+    let pgoff = numbers.pick(&[0, congruent, congruent, numbers.clone().below(60)]);
     match numbers.below(10) {
         0..6 => What::Anon,
         6 => What::SharedAnon,
@@ -210,6 +229,28 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
+/// Rules of collapse, each value possible; what an open for write does goes with the file rule.
+pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
+    use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
+    let file = numbers.pick(&[FileCollapse::Absent, DenyWrite, Exec, Readers, LargeFolios]);
+    let rules = CollapseRules {
+        file,
+        shmem: numbers.pick(&[ShmemEnabled::Never, ShmemEnabled::Advise, ShmemEnabled::Always]),
+        sizes: numbers.pick(&[CollapseSizes::PmdOnly, CollapseSizes::Enabled]),
+        read_only: numbers.pick(&[ReadOnlyRange::Refused, ReadOnlyRange::Collapsed]),
+        lazyfree: numbers.pick(&[Lazyfree::Refused, Lazyfree::Collapsed]),
+        dirty: numbers.pick(&[DirtyRange::Fails, DirtyRange::Again, DirtyRange::WrittenBack]),
+        flush: numbers.pick(&[Flush::Always, Flush::UnlessOpenForWrite]),
+        empty_block: numbers.pick(&[EmptyBlock::EndsWalk, EmptyBlock::SteppedOver]),
+        short_request: numbers.pick(&[ShortRequest::Refused, ShortRequest::Done]),
+        max_ptes_swap: numbers.pick(&[SwapPtes::Eighth, SwapPtes::Exactly(512)]),
+        max_ptes_shared: numbers.pick(&[SharedPtes::Half, SharedPtes::Exactly(512)]),
+        ..CollapseRules::stock()
+    };
+    let is_new = file == LargeFolios;
+    (rules, if is_new { Writers::Keep } else { Writers::DropCache })
+}
+
 pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
     let anon = random_rules(numbers);
     let arch = numbers.pick(&[Arch::X86_64, Arch::Arm64]);
@@ -226,6 +267,7 @@ pub(crate) struct Machine<R> {
     pub(crate) files: Vec<MappingId>,
     pub(crate) opens: Vec<OpenId>,
     pub(crate) pins: Vec<Option<Pin>>,
+    writers: [Option<OpenId>; FILES.len()],
 }
 
 pub(crate) fn addr(at: u64) -> Vaddr {
@@ -233,7 +275,7 @@ pub(crate) fn addr(at: u64) -> Vaddr {
 }
 
 pub(crate) fn prot(can_write: bool) -> Prot {
-    if can_write { Prot::READ_WRITE } else { Prot::READ }
+    if can_write { Prot::READ_WRITE } else { Prot::READ_EXEC }
 }
 
 impl<R: Ram> Machine<R> {
@@ -243,7 +285,8 @@ impl<R: Ram> Machine<R> {
         let files: Vec<_> = FILES.map(|(fs, size)| memory.add_file(size, fs)).into();
         let opens = files.iter().map(|&file| memory.open(file)).collect();
         let mms = vec![Some(memory.new_space())];
-        Self { memory, mms, files, opens, pins: Vec::new() }
+        let writers = [None; FILES.len()];
+        Self { memory, mms, files, opens, pins: Vec::new(), writers }
     }
 
     fn mm(&self, of: usize) -> MmId {
@@ -258,6 +301,7 @@ impl<R: Ram> Machine<R> {
                 self.memory.munmap(self.mm(of), addr(at), nr * PAGE).is_ok()
             }
             Step::Protect { of, at, nr, can_write } => {
+                self.sync_for(can_write);
                 self.memory.mprotect(self.mm(of), addr(at), nr * PAGE, prot(can_write)).is_ok()
             }
             Step::Advise { of, at, nr, advice } => {
@@ -293,7 +337,10 @@ impl<R: Ram> Machine<R> {
                 true
             }
             Step::Write { file, pos, len, .. } => {
-                self.memory.pwrite(self.opens[file], pos, len).is_ok()
+                let Some(writer) = self.open_for_write(file) else { return false };
+                let is_written = self.memory.pwrite(self.opens[file], pos, len).is_ok();
+                self.memory.close(writer);
+                is_written
             }
             Step::Truncate { file, size } => {
                 self.memory.truncate(self.files[file], size);
@@ -316,6 +363,50 @@ impl<R: Ram> Machine<R> {
                 true
             }
             Step::Compact { order } => self.memory.compact(Order::new(order)),
+            Step::Collapse { of, at, nr, order } => self.collapse(of, (at, nr), order),
+            Step::Khugepaged { nr } => {
+                for _ in 0..nr {
+                    let wake_ns = self.memory.khugepaged_wakes_ns();
+                    self.memory.run_khugepaged(wake_ns);
+                }
+                true
+            }
+            Step::Sync { file } => {
+                self.memory.sync_file(self.files[file]);
+                true
+            }
+            Step::Writer { file, is_held } => {
+                let writer = self.open_for_write(file);
+                let before = std::mem::replace(&mut self.writers[file], writer);
+                let done = if is_held { before } else { self.writers[file].take().or(before) };
+                if let Some(done) = done {
+                    self.memory.close(done);
+                }
+                writer.is_some()
+            }
+            Step::Run { of, file } => self.memory.run(self.mm(of), self.files[file]).is_ok(),
+        }
+    }
+
+    /// Opens a file for write. It is synced before: an open that drops the page cache drops what is
+    /// dirty with it (docs/design/writers.md).
+    fn open_for_write(&mut self, file: usize) -> Option<OpenId> {
+        self.memory.sync_file(self.files[file]);
+        self.memory.open_for_write(self.files[file]).ok()
+    }
+
+    /// The same for a mapping that may be shared and is about to take stores.
+    fn sync_for(&mut self, can_write: bool) {
+        for &file in self.files.iter().filter(|_| can_write) {
+            self.memory.sync_file(file);
+        }
+    }
+
+    fn collapse(&mut self, of: usize, (at, nr): (u64, u64), order: Option<u8>) -> bool {
+        let (mm, at, len) = (self.mm(of), addr(at), nr * PAGE);
+        match order {
+            None => self.memory.madvise_collapse(mm, at, len).is_ok(),
+            Some(order) => self.memory.madvise_collapse_to(mm, at, len, Order::new(order)).is_ok(),
         }
     }
 
@@ -325,11 +416,19 @@ impl<R: Ram> Machine<R> {
 
     fn map(&mut self, of: usize, (at, nr): (u64, u64), what: What, can_write: bool) -> bool {
         let (len, prot) = (nr * PAGE, prot(can_write));
+        self.sync_for(can_write && matches!(what, What::Shared { .. }));
         let map = match what {
             What::Anon => Map::anon(len, prot),
             What::SharedAnon => Map::anon(len, prot).shared(),
             What::Private { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot),
-            What::Shared { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot).shared(),
+            What::Shared { file, pgoff } => {
+                // Of its own: it may become a writer, for as long as it is mapped.
+                let open = self.memory.open(self.files[file]);
+                let map = Map::file(open, pgoff, len, prot).shared();
+                let is_mapped = self.memory.mmap(self.mm(of), map.at(addr(at))).is_ok();
+                self.memory.close(open);
+                return is_mapped;
+            }
         };
         self.memory.mmap(self.mm(of), map.at(addr(at))).is_ok()
     }

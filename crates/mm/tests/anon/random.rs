@@ -8,17 +8,22 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
 use largefolio_mm::ram::{Bytes, Counted, Ram};
-use largefolio_mm::reclaim::counters::ReclaimCounters;
 use largefolio_mm::rmap::mapcount::MapcountRule;
 use largefolio_mm::units::{PageIndex, PageSize};
 
 use crate::naive::{File, Naive, Page, Source};
-use crate::program::{FILES, Machine, NR_PAGES, Numbers, Step, What, addr, random_config};
+use crate::program::{
+    FILES, Machine, NR_PAGES, Numbers, Step, What, addr, random_collapse, random_config,
+};
 use crate::world::{PAGE, clear_rules};
 
+/// Steps of all programs, unless `LARGEFOLIO_STEPS` says otherwise.
+const NR_STEPS_ALL: u64 = 60_000;
 /// Steps of one program.
 const NR_STEPS: u64 = 250;
 /// Processes alive at a time.
@@ -32,7 +37,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn random_programs_see_their_own_bytes() {
-    let nr_steps = setting("LARGEFOLIO_STEPS", 20_000);
+    let nr_steps = setting("LARGEFOLIO_STEPS", NR_STEPS_ALL);
     let first = setting("LARGEFOLIO_SEED", 1);
     let mut totals = BTreeMap::new();
     for seed in first..first + nr_steps.div_ceil(NR_STEPS) {
@@ -46,14 +51,27 @@ fn random_programs_see_their_own_bytes() {
     }
     // Enough programs meet every kind of pressure; compaction for an allocation needs another
     // machine (pressure.rs), and what comes back as it was active is rare.
-    let is_rare = |name: &str| name.starts_with("compact_") || name == "workingset_restore_anon";
+    // Of the refusals, some need a test that makes a step fail (collapse/inject.rs).
+    let is_rare = |name: &str| {
+        let is_refusal = Refusal::ALL.iter().any(|refusal| refusal.name() == name);
+        is_refusal || name.starts_with("compact_") || name == "workingset_restore_anon"
+    };
     let never = totals.iter().filter(|(name, nr)| **nr == 0 && !is_rare(name));
+    println!("{totals:?}");
     let missing: Vec<_> = never.map(|(name, _)| name).collect();
-    assert!(nr_steps < 20_000 || missing.is_empty(), "never happened: {missing:?}");
+    assert!(nr_steps < NR_STEPS_ALL || missing.is_empty(), "never happened: {missing:?}");
 }
 
-fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &ReclaimCounters) {
-    for (name, nr) in counts.named() {
+fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
+    let others = [
+        ("nr_advised", counts.collapse.nr_advised),
+        ("pages_collapsed", counts.collapse.pages_collapsed),
+        ("thp_collapse_alloc_failed", counts.collapse.thp_collapse_alloc_failed),
+        ("writers.nr_drops", counts.writers.nr_drops),
+    ];
+    let refused =
+        Refusal::ALL.map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
+    for (name, nr) in counts.reclaim.named().into_iter().chain(others).chain(refused) {
         *totals.entry(name).or_default() += nr;
     }
 }
@@ -75,11 +93,13 @@ impl Trio {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x1234_5678_9abc_def1));
         let (anon, config) = random_config(&mut numbers);
+        let (collapse, writers) = random_collapse(&mut numbers);
         let mut machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
         let mut twin = Machine::new(&anon, &config, Counted::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
-        machine.memory.rules.clear = clear;
-        twin.memory.rules.clear = clear;
+        for rules in [&mut machine.memory.rules, &mut twin.memory.rules] {
+            (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
+        }
         let files = machine.files.iter().zip(FILES);
         let files = files.map(|(&id, (_, size))| File::stored(id, size)).collect();
         let naive = Naive { processes: vec![Some(BTreeMap::new())], files };
@@ -87,7 +107,7 @@ impl Trio {
     }
 
     #[expect(clippy::print_stderr, reason = "a failure says where it was")]
-    fn run(mut self) -> ReclaimCounters {
+    fn run(mut self) -> Counters {
         for number in 0..NR_STEPS {
             let Some(step) = self.choose() else { continue };
             let told = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
@@ -115,6 +135,8 @@ impl Trio {
             | Step::Load { of, .. }
             | Step::Store { of, .. }
             | Step::Pin { of, .. }
+            | Step::Collapse { of, .. }
+            | Step::Run { of, .. }
             | Step::Fork { of }
             | Step::Exit { of } => Some(of),
             _ => None,
@@ -125,6 +147,7 @@ impl Trio {
         match step {
             Step::Fork { .. } if alive >= NR_PROCESSES => None,
             Step::Exit { .. } if alive < 2 => None,
+            Step::Write { file, .. } if self.is_running(file) => None,
             // What a store beyond the end of a file leaves in its last page is nobody's business.
             Step::Store { of, at, from, len, .. } => {
                 let page = self.naive.page(of, at);
@@ -138,6 +161,11 @@ impl Trio {
             }
             _ => Some(step),
         }
+    }
+
+    /// Whether a process runs the file, so that it cannot be written to.
+    fn is_running(&self, file: usize) -> bool {
+        self.machine.memory.cache().mapping(self.machine.files[file]).gate.writecount() < 0
     }
 
     fn step(&mut self, step: Step, number: u64) {
@@ -371,7 +399,7 @@ impl Trio {
     }
 
     /// Everything is given back.
-    fn end(mut self) -> ReclaimCounters {
+    fn end(mut self) -> Counters {
         self.compare_bytes();
         self.load_all();
         self.machine.memory.validate().unwrap();
@@ -386,7 +414,7 @@ impl Trio {
         }
         self.machine.memory.validate().unwrap();
         assert_eq!(self.machine.memory.cache().folios.iter().count(), 0, "nothing is left over");
-        self.machine.memory.counters().reclaim
+        *self.machine.memory.counters()
     }
 }
 

@@ -50,8 +50,8 @@ pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), Libr
     })
 }
 
-/// A folder of recordings of another kind ([`crate::cowcheck`]), passed over in a folder.
-const OTHER_KIND: &str = "cow";
+/// Folders of recordings of another kind ([`crate::cowcheck`]), passed over in a folder.
+const OTHER_KINDS: [&str; 2] = ["cow", "collapse"];
 
 /// What is done with a name and a text.
 type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
@@ -74,7 +74,8 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
             .collect::<Result<_, _>>()
             .map_err(failed(path))?;
         paths.sort();
-        let is_folder = |path: &PathBuf| path.is_dir() && !path.ends_with(OTHER_KIND);
+        let is_folder =
+            |path: &PathBuf| path.is_dir() && !OTHER_KINDS.iter().any(|kind| path.ends_with(kind));
         let is_one = |path: &&PathBuf| is_folder(path) || is_text(path) || is_archive(path);
         return paths.iter().filter(is_one).map(|path| read_path(path, each)).sum();
     }
