@@ -121,10 +121,12 @@ impl Step {
         let pin = numbers.below(nr_pins.max(1) as u64) as usize;
         let seed = numbers.next() as u8;
         let can_write = numbers.below(4) > 0;
-        match numbers.below(112) {
+        match numbers.below(118) {
             0..6 => {
                 let at = numbers.pick(&[at, at, BEFORE, BEFORE + 512]);
                 let (nr, what) = (numbers.pick(&[nr, 512, 1024]), what(numbers, at));
+                let is_file = matches!(what, What::Private { .. } | What::Shared { .. });
+                let can_write = can_write && (!is_file || numbers.below(2) == 0);
                 Self::Map { of, at, nr, what, can_write }
             }
             6..10 => Self::Unmap { of, at, nr },
@@ -162,14 +164,14 @@ impl Step {
             96 => Self::Reclaim { nr: numbers.pick(&[1, 100, 5000]) },
             97 => Self::Compact { order: numbers.pick(&[2, 4, 9]) },
             98 | 99 => Self::Shrink { nr: numbers.pick(&[1, 4, 1000]) },
-            100..105 => {
+            100..109 => {
                 let order = numbers.pick(&[None, None, Some(4), Some(2), Some(9)]);
                 let at = numbers.pick(&[at, BEFORE, BEFORE, BEFORE + 512]);
                 Self::Collapse { of, at, nr: numbers.pick(&[nr, 512, 1024]), order }
             }
-            105..108 => Self::Khugepaged { nr: numbers.pick(&[1, 1, 3]) },
-            108 => Self::Sync { file },
-            109 | 110 => Self::Writer { file, is_held: numbers.below(8) == 0 },
+            109..112 => Self::Khugepaged { nr: numbers.pick(&[1, 1, 3]) },
+            112 => Self::Sync { file },
+            113..117 => Self::Writer { file, is_held: numbers.below(8) == 0 },
             _ => Self::Run { of, file },
         }
     }
@@ -232,7 +234,15 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
 /// Rules of collapse, each value possible; what an open for write does goes with the file rule.
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
-    let file = numbers.pick(&[FileCollapse::Absent, DenyWrite, Exec, Readers, LargeFolios]);
+    let file = numbers.pick(&[
+        FileCollapse::Absent,
+        DenyWrite,
+        Exec,
+        Readers,
+        Readers,
+        Readers,
+        LargeFolios,
+    ]);
     let rules = CollapseRules {
         file,
         shmem: numbers.pick(&[ShmemEnabled::Never, ShmemEnabled::Advise, ShmemEnabled::Always]),
