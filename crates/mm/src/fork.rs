@@ -109,7 +109,7 @@ impl<R: Ram> ForkCopy<'_, R> {
         let index = index.plus(batch.pfn.0 - folio.pfn.0);
         let own = self.cache.alloc_anon(Order::ZERO, index).ok_or(ForkError::OutOfMemory)?;
         let pfn = self.cache.folios.get(own).pfn;
-        self.cache.ram.copy_page(batch.pfn, pfn);
+        self.cache.copy_page(batch.pfn, pfn);
         self.cache.map_new_anon(own, self.child, Level::Ptes);
         self.cache.counters.nr_fork_copied += 1;
         Ok(Copied::Own(pfn, self.own_flags))

@@ -177,7 +177,7 @@ impl<R: Ram> Memory<R> {
         mut fill: impl FnMut(&mut R, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
-        let end = pos.saturating_add(len_bytes);
+        let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
         while at < end {
             if at == part_end {

@@ -218,6 +218,18 @@ impl<R: Ram> PageCache<R> {
         self.put(entry.folio, cache_refs);
     }
 
+    /// Copies a page, and whether it is known to be full of zeroes: an anonymous page that was
+    /// never stored to.
+    pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
+        self.ram.copy_page(from, to);
+        let is_anon = self.folios.of_pfn(from).is_some_and(|id| self.folios.get(id).is_anon());
+        let is_zero = is_anon && !self.folios.is_written(from);
+        self.folios.forget_writes(to, 1);
+        if !is_zero {
+            self.folios.note_write(to);
+        }
+    }
+
     /// A new anonymous folio that nobody maps yet; `None` when no block is free. Its pages hold
     /// what they held before.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {

@@ -115,16 +115,13 @@ impl<R: Ram> Memory<R> {
 
     /// Page by page, ascending, holes in passing (D.4.5).
     fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), Refusal> {
-        self.cache.folios.forget_writes(to, 1);
         if is_hole(pte) {
+            self.cache.folios.forget_writes(to, 1);
             self.cache.ram.zero(to, 1);
             return Ok(());
         }
         self.step(Refusal::CopyMc)?;
-        self.cache.ram.copy_page(pte.pfn(), to);
-        if self.cache.folios.is_written(pte.pfn()) {
-            self.cache.folios.note_write(to);
-        }
+        self.cache.copy_page(pte.pfn(), to);
         Ok(())
     }
 

@@ -145,7 +145,7 @@ impl<R: Ram> Memory<R> {
         let id = self
             .alloc_anon(Order::ZERO, Effort::None, index)
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
-        self.cache.ram.copy_page(from, self.cache.folios.get(id).pfn);
+        self.cache.copy_page(from, self.cache.folios.get(id).pfn);
         Ok(id)
     }
 
