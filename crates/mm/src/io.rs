@@ -168,13 +168,13 @@ impl<R: Ram> Memory<R> {
         self.write_with(open, (pos, len_bytes), |_, _, _| {})
     }
 
-    /// Writes, and lets `fill` put the bytes of each piece of the file into the frames from the
+    /// Writes, and lets `put` store the bytes of each piece of the file into the frames from the
     /// given one on, while they are cached.
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,
         (pos, len_bytes): (u64, u64),
-        mut fill: impl FnMut(&mut R, Pfn, Range<u64>),
+        mut put: impl FnMut(&mut R, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
@@ -189,7 +189,7 @@ impl<R: Ram> Memory<R> {
             folio.is_dirty = true;
             let pfn = folio.pfn_at(PageIndex(at >> self.rules.page.shift()));
             let next = self.end_of(entry, part_end);
-            fill(&mut self.cache.ram, pfn, at..next);
+            put(&mut self.cache.ram, pfn, at..next);
             at = next;
             let mapping = self.cache.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);

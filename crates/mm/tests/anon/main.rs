@@ -7,6 +7,7 @@
 mod clearing;
 mod faults;
 mod forks;
+mod machine;
 mod naive;
 mod pressure;
 mod program;

@@ -16,10 +16,9 @@ use largefolio_mm::ram::{Bytes, Counted, Ram};
 use largefolio_mm::rmap::mapcount::MapcountRule;
 use largefolio_mm::units::{PageIndex, PageSize};
 
+use crate::machine::{Machine, addr};
 use crate::naive::{File, Naive, Page, Source};
-use crate::program::{
-    FILES, Machine, NR_PAGES, Numbers, Step, What, addr, random_collapse, random_config,
-};
+use crate::program::{FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config};
 use crate::world::{PAGE, clear_rules};
 
 /// Steps of all programs, unless `LARGEFOLIO_STEPS` says otherwise.

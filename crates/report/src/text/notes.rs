@@ -48,11 +48,12 @@ fn setting(report: &Report) -> String {
         _ => "Cold page cache",
     };
     let is_same = report.rows.iter().all(|row| row.memory_bytes == settings.memory_bytes);
-    let memory = figures::bytes(settings.memory_bytes);
-    let mut text = match is_same {
-        true => format!("{cache}, {memory} of memory"),
-        false => format!("{cache}, several sizes of memory"),
+    let memory = if is_same {
+        format!("{} of memory", figures::bytes(settings.memory_bytes))
+    } else {
+        "several sizes of memory".to_owned()
     };
+    let mut text = format!("{cache}, {memory}");
     if settings.swap_bytes > 0 {
         text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
     }

@@ -140,12 +140,12 @@ proptest! {
         let found = covered(loading, &[text], 0, ground("7.2", "xfs"), bytes);
         let steps = if loading == Loading::Fixed { 1..2 } else { 0..64_u64 };
         // The first page of the file lands on a multiple of the alignment.
-        let biases = steps.map(|step| match loading {
-            Loading::Fixed => 0,
-            _ => {
-                let up = (first * page).next_multiple_of(align) - first * page;
-                (1 << 30) + step * align + up - apart
+        let biases = steps.map(|step| {
+            if loading == Loading::Fixed {
+                return 0;
             }
+            let up = (first * page).next_multiple_of(align) - first * page;
+            (1 << 30) + step * align + up - apart
         });
         let mut least = u64::MAX;
         for bias in biases {
