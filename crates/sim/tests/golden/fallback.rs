@@ -175,7 +175,7 @@ fn exhausted_memory_is_a_named_error_everywhere() {
         world.memory.mmap(world.mm, map).unwrap();
         let store =
             |page: u64| world.memory.touch(world.mm, Vaddr(hog.0 + page * 4096), Access::Write);
-        assert_eq!((0..100_u64).map(store).flatten().count(), 63);
+        assert_eq!((0..100_u64).flat_map(store).count(), 63);
         let mut errors = 0;
         for index in 0..200 {
             let touched = world.memory.touch(world.mm, world.addr(index), Access::Read);
