@@ -6,6 +6,7 @@
 //! - I2: no address or position range of a row or a mapping passes the end of the 64-bit space.
 //! - I3: a file id is a row of the file table, and an op on a file names one.
 //! - I4: the layout is sorted by address and its mappings are not empty and do not overlap.
+//! - I5: a read or write call moves at most what one call can.
 
 use thiserror::Error;
 
@@ -20,6 +21,9 @@ pub const REFERENCE_PAGE_BYTES: u64 = 4096;
 /// already takes tens of megabytes.
 pub const NR_FILES_MAX: usize = 1 << 20;
 
+/// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
+pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
 /// Why a row is not legal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RowFault {
@@ -32,6 +36,9 @@ pub enum RowFault {
     /// A range passes the end of the 64-bit space (I2).
     #[error("{1:#x} bytes from {0:#x} pass the end of the 64-bit space")]
     Overflow(u64, u64),
+    /// A call moved more than a call can (I5).
+    #[error("a {op} of {1} bytes: one call moves at most {CALL_BYTES_MAX}", op = .0.name())]
+    TooLong(Op, u64),
     /// The file id has no row in the file table (I3).
     #[error("file {0} is not in the file table of {1} files")]
     UnknownFile(FileId, usize),
@@ -81,6 +88,9 @@ impl Event {
             Op::Mmap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
             Op::Munmap | Op::Mprotect | Op::Madvise | Op::Collapse => fits(self.addr, self.len),
             Op::Mremap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.aux)),
+            Op::Pread | Op::Pwrite if self.len > CALL_BYTES_MAX => {
+                Err(RowFault::TooLong(self.op, self.len))
+            }
             Op::Pread | Op::Pwrite | Op::Fadvise => {
                 self.validate_has_file().and_then(|()| fits(self.pos, self.len))
             }

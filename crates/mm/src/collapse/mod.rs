@@ -19,7 +19,7 @@
 //!
 //! Invariants:
 //! - I1: a refused collapse changes no content and no folio; pages of files may have lost their
-//!   entries and fault again.
+//!   entries and fault again, pages in swap space may be back.
 //! - I2: every refusal is counted once, by name ([`CollapseCounters::refused`]).
 
 mod advise;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use largefolio_trace::meta::{FileInfo, LayoutEntry, LayoutKind};
+use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
 use proptest::prelude::*;
 
@@ -33,6 +34,9 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
 
 /// Bends a row to the rules, keeping as much of it as they allow.
 fn legal(mut event: Event) -> Event {
+    if matches!(event.op, Op::Pread | Op::Pwrite) {
+        event.len %= CALL_BYTES_MAX + 1;
+    }
     if event.op.is_reference() {
         event.addr &= !4095;
         event.len = (event.len >> 16).max(1);

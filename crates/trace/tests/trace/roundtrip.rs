@@ -126,6 +126,10 @@ fn a_bad_row_is_named_and_not_written() {
             (Event::references(0, Op::Exec, 0x1001, 1), RowFault::Unaligned(0x1001)),
             (Event::new(0, Op::Truncate), RowFault::MissingFile(Op::Truncate)),
             (
+                Event { file: Some(0), len: 1 << 31, ..Event::new(0, Op::Pwrite) },
+                RowFault::TooLong(Op::Pwrite, 1 << 31),
+            ),
+            (
                 Event { addr: u64::MAX, len: 2, ..Event::new(0, Op::Munmap) },
                 RowFault::Overflow(u64::MAX, 2),
             ),
