@@ -8,17 +8,13 @@ for 4K pages; the programs about files on a disk are those of collapse_files.py,
 Needs what record.py needs.
 """
 
-import argparse
-import pathlib
 import subprocess
 import sys
-import tempfile
 
 import collapse_files
 import cow
 import packages
 
-ROOT = cow.ROOT
 PAGE = 4096
 DISK_BYTES = 320 << 20
 
@@ -49,52 +45,22 @@ def commands(files):
     return mounts + lines + runs
 
 
-def record(work, version, programs, out):
+def record(work, version, variant, programs, out):
     """Boots one kernel; its recordings as an archive."""
-    name = f"deb_{version}_amd64"
-    tree = packages.unpack(work, version, "amd64")
-    machine = CollapseGuest(work, tree, "amd64")
+    name = f"deb_{version}_{variant}"
+    tree = packages.unpack(work, version, variant)
+    machine = CollapseGuest(work, tree, variant)
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / "amd64" / "cow"
-    results = machine.run(work / "probe" / "amd64", commands(files), 1500)
-    failed = [f"{name} {each}: {text.strip()[-200:]}"
-              for each, (status, text) in results.items() if status]
-    if failed:
-        raise RuntimeError("\n".join(failed))
-    with tempfile.TemporaryDirectory(dir=work) as scratch:
-        folder = pathlib.Path(scratch) / name
-        folder.mkdir()
-        for each, (_, text) in results.items():
-            (folder / f"{each}.txt").write_text(text)
-        archive = out / f"{name}.tar.xz"
-        subprocess.run(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
-                        "--numeric-owner", "-C", scratch, "-I", "xz -9e", "-cf", archive, name],
-                       check=True)
-    print(f"{name}: {len(results)} files, {archive.stat().st_size >> 10} KiB", flush=True)
+    machine.probe = work / "probe" / variant / "cow"
+    results = machine.run(work / "probe" / variant, commands(files), 1500)
+    cow.save(work, name, results, out)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "collapse")
-    args = parser.parse_args()
-    work = args.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["make", "-s", "-C", ROOT / "probe", "amd64", f"OUT={work / 'probe'}"],
-                   check=True)
-    is_complete = True
-    for version in args.versions:
-        try:
-            record(work, version, args.programs.resolve(), args.out)
-        except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
-            print(f"  {version}: {error}", file=sys.stderr, flush=True)
-            is_complete = False
-    return 0 if is_complete else 1
+    args = cow.arguments(__doc__, "collapse").parse_args()
+    return cow.record_all(args, ["amd64"], record)
 
 
 if __name__ == "__main__":

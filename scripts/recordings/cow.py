@@ -65,18 +65,8 @@ def commands(files, page):
     return lines
 
 
-def record(work, version, variant, programs, out):
-    """Boots one kernel; its recordings as an archive."""
-    name = f"deb_{version}_{variant}"
-    tree = packages.unpack(work, version, variant)
-    arch = "amd64" if variant == "amd64" else "arm64"
-    page = 16384 if variant.endswith("16k") else 4096
-    machine = CowGuest(work, tree, variant)
-    machine.modules = guest.Modules(tree).closure(["nvme"])
-    files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
-    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / arch / "cow"
-    results = machine.run(work / "probe" / arch, commands(files, page), 1500)
+def save(work, name, results, out):
+    """Writes what a kernel recorded as an archive; a program that failed is an error."""
     failed = [f"{name} {each}: {text.strip()[-200:]}"
               for each, (status, text) in results.items() if status]
     if failed:
@@ -93,27 +83,53 @@ def record(work, version, variant, programs, out):
     print(f"{name}: {len(results)} files, {archive.stat().st_size >> 10} KiB", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(description, kind):
+    """What every recorder of programs is asked; `kind` is the folder of its archives."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
-    parser.add_argument("--variant", choices=packages.FLAVOURS, action="append", required=True)
     parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "cow")
-    args = parser.parse_args()
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / kind)
+    return parser
+
+
+def record_all(args, variants, record_one):
+    """Builds the probe and records each version; one that fails does not end the others."""
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
     subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
     is_complete = True
-    for variant in args.variant:
+    for variant in variants:
         for version in args.versions:
             try:
-                record(work, version, variant, args.programs.resolve(), args.out)
+                record_one(work, version, variant, args.programs.resolve(), args.out)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
                 print(f"  {version} {variant}: {error}", file=sys.stderr, flush=True)
                 is_complete = False
     return 0 if is_complete else 1
+
+
+def record(work, version, variant, programs, out):
+    """Boots one kernel; its recordings as an archive."""
+    name = f"deb_{version}_{variant}"
+    tree = packages.unpack(work, version, variant)
+    arch = "amd64" if variant == "amd64" else "arm64"
+    page = 16384 if variant.endswith("16k") else 4096
+    machine = CowGuest(work, tree, variant)
+    machine.modules = guest.Modules(tree).closure(["nvme"])
+    files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
+    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
+    machine.probe = work / "probe" / arch / "cow"
+    results = machine.run(work / "probe" / arch, commands(files, page), 1500)
+    save(work, name, results, out)
+
+
+def main():
+    parser = arguments(__doc__, "cow")
+    parser.add_argument("--variant", choices=packages.FLAVOURS, action="append", required=True)
+    args = parser.parse_args()
+    return record_all(args, args.variant, record)
 
 
 if __name__ == "__main__":

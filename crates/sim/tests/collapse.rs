@@ -3,25 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-use std::path::Path;
+mod archives;
 
+use archives::{recordings, verdicts};
 use largefolio_mm::units::{Order, PageSize};
-use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Topic, Verdict, check, generate, kernel_of, read_all,
-};
+use largefolio_sim::cowcheck::{Options, Program, Recording, Topic, Verdict, generate, kernel_of};
 use largefolio_sim::kernel::{Kernel, version};
-use rayon::prelude::*;
 
 /// Far fewer mean that archives were not found.
 const NR_PROGRAMS_MIN: usize = 1_300;
 const NR_KERNELS_MIN: usize = 9;
-
-fn recordings() -> Vec<Recording> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/collapse");
-    let mut all = Vec::new();
-    read_all(&dir, &mut |recording| all.push(recording)).unwrap();
-    all
-}
 
 /// Up to 6.17 a process without any page near the block is refused the PMD entry of a file's block
 /// that it has just collapsed; the model gives it one (docs/differences.md, "no table of blocks").
@@ -36,14 +27,9 @@ fn is_known(recording: &Recording, verdict: &Verdict) -> bool {
     WITHOUT_TABLE.iter().any(of_kernel)
 }
 
-fn verdicts(recording: &Recording, kernel: &Kernel) -> Vec<Verdict> {
-    let header = &recording.header;
-    recording.runs.par_iter().map(|run| check(run, kernel, header).unwrap()).collect()
-}
-
 #[test]
 fn model_equals_the_recorded_kernels() {
-    let all = recordings();
+    let all = recordings("collapse");
     let (mut nr_programs, mut different, mut kernels) = (0, Vec::new(), Vec::new());
     for recording in &all {
         let found = verdicts(recording, &kernel_of(recording).unwrap());
@@ -75,7 +61,7 @@ fn model_equals_the_recorded_kernels() {
 fn rules_of_another_kernel_are_told_apart() {
     for (recorded, rules) in [((7, 2), "7.1"), ((7, 1), "7.2"), ((6, 12), "6.18")] {
         let kernel = Kernel::parse(&format!("{rules}+page=4K")).unwrap();
-        let nr_different: usize = recordings()
+        let nr_different: usize = recordings("collapse")
             .iter()
             .filter(|recording| version(&recording.header.release) == Some(recorded))
             .map(|r| verdicts(r, &kernel).iter().filter(|verdict| !verdict.is_equal()).count())

@@ -3,34 +3,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-use std::path::Path;
+mod archives;
 
+use archives::{recordings, verdicts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of, read_all,
+    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::{Kernel, version};
-use rayon::prelude::*;
 
 /// Far fewer mean that archives were not found.
 const NR_PROGRAMS_MIN: usize = 1_490;
 const NR_KERNELS_MIN: usize = 7;
 
-fn recordings() -> Vec<Recording> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/cow");
-    let mut all = Vec::new();
-    read_all(&dir, &mut |recording| all.push(recording)).unwrap();
-    all
-}
-
-fn verdicts(recording: &Recording, kernel: &Kernel) -> Vec<Verdict> {
-    let header = &recording.header;
-    recording.runs.par_iter().map(|run| check(run, kernel, header).unwrap()).collect()
-}
-
 #[test]
 fn model_equals_the_recorded_kernels() {
-    let all = recordings();
+    let all = recordings("cow");
     let (mut nr_programs, mut different) = (0, Vec::new());
     for recording in &all {
         let found = verdicts(recording, &kernel_of(recording).unwrap());
@@ -53,7 +41,7 @@ fn model_equals_the_recorded_kernels() {
 /// The comparison can fail: a kernel without owner tracking does not pass for one with it.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
-    let all = recordings();
+    let all = recordings("cow");
     let of = |wanted| {
         all.iter().filter(move |r| {
             version(&r.header.release) == Some(wanted) && r.header.page_bytes == 4096
@@ -81,7 +69,7 @@ fn programs_are_read_back_as_written() {
 /// A recording is outside data: damaged lines are refused, and what still reads does no harm.
 #[test]
 fn damaged_recordings_do_no_harm() {
-    let all = recordings();
+    let all = recordings("cow");
     let run = &all[0].runs[0];
     let text = format!("# cow page=4096 arch=x86-64 release=6.12.0\n{}", as_text(run));
     let kernel = Kernel::parse("6.12+page=4K").unwrap();
