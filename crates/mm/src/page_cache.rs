@@ -180,7 +180,7 @@ impl<R: Ram> PageCache<R> {
     }
 
     /// Free frames for a folio; one of an order above `min` leaves the lowest mark alone (I.6).
-    fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
+    pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
             let mark = self.reclaim.watermarks.min;
             self.buddy.try_alloc(order, MigrateType::Movable, mark).ok()?
@@ -189,6 +189,15 @@ impl<R: Ram> PageCache<R> {
         };
         self.folios.frames_mut().clear(Flag::Accessed, pfn, order.nr_pages());
         Some(pfn)
+    }
+
+    /// Writes a folio of a file to its storage; it is clean then.
+    pub(crate) fn store(&mut self, id: FolioId, pages: FilePages) {
+        let folio = self.folios.get_mut(id);
+        folio.is_dirty = false;
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        self.ram.write_out(pfn, nr_pages, pages);
+        self.counters.nr_written += nr_pages;
     }
 
     /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or

@@ -9,7 +9,6 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::ram::{FilePages, Ram};
-use crate::units::PageIndex;
 
 impl<R: Ram> Memory<R> {
     /// Writes every dirty folio of a file back (`fsync`).
@@ -41,11 +40,6 @@ impl<R: Ram> Memory<R> {
             let (space, folios) = self.space_and_folios(site.mm);
             space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));
         }
-        let folio = self.cache.folios.get_mut(entry.folio);
-        folio.is_dirty = false;
-        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
-        let index = PageIndex(entry.index.0);
-        self.cache.ram.write_out(pfn, nr_pages, FilePages { file, index });
-        self.cache.counters.nr_written += nr_pages;
+        self.cache.store(entry.folio, FilePages { file, index: entry.index });
     }
 }

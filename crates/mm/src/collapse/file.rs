@@ -10,7 +10,6 @@
 //! at once, so a flush that khugepaged starts is done when it comes back.
 
 use super::{Done, Refusal, Target, Who};
-use crate::buddy::MigrateType;
 use crate::folio::{Folio, MappingId, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
@@ -99,10 +98,8 @@ impl<R: Ram> Memory<R> {
 
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
         let effort = self.collapse_effort(range.who);
-        let pfn = self.prepare_large(range.order, effort).then(|| {
-            let mark = self.cache.reclaim.watermarks.min;
-            self.cache.buddy.try_alloc(range.order, MigrateType::Movable, mark).ok()
-        });
+        let is_worth_trying = self.prepare_large(range.order, effort);
+        let pfn = is_worth_trying.then(|| self.cache.take_block(range.order, Order::ZERO));
         pfn.flatten().ok_or(Refusal::AllocHugePageFail)
     }
 

@@ -49,12 +49,10 @@ impl<R: Ram> Memory<R> {
             unreachable!("the page cache holds what it owns")
         };
         self.unmap_file_pages(file, entry);
-        let folio = self.cache.folios.get_mut(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        if std::mem::take(&mut folio.is_dirty) {
-            self.cache.ram.write_out(pfn, nr, FilePages { file, index });
-            self.cache.counters.nr_written += nr;
-            self.cache.counters.reclaim.nr_vmscan_write += nr;
+        let folio = self.cache.folios.get(id);
+        if folio.is_dirty {
+            self.cache.counters.reclaim.nr_vmscan_write += folio.nr_pages();
+            self.cache.store(id, FilePages { file, index });
         }
         self.cache.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.cache.evict_shadow(id);
