@@ -19,11 +19,13 @@ test: setup
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio
+	scripts/peers.py --smoke --folio target/debug/folio
 
 ## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
-## this kernel and in the model.
+## this kernel and in the model; replay beside cachegrind, lackey and libCacheSim.
 bench: build
 	scripts/bench.py $(if $(BASE),--base $(BASE))
+	scripts/peers.py
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 recordings: build
