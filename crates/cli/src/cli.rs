@@ -13,6 +13,7 @@ use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::trace::TraceArgs;
+use crate::verbs::tune::TuneArgs;
 
 /// Version with the facts of the build.
 const VERSION: &str = concat!(
@@ -53,6 +54,7 @@ enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
     Maps(MapsArgs),
+    Tune(TuneArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
     Crosscheck(CrosscheckArgs),
@@ -74,6 +76,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Record(args) => args.plan()?.run(&mut console),
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Tune(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),

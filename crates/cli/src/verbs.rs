@@ -6,4 +6,5 @@ pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod trace;
+pub(crate) mod tune;
 mod values;

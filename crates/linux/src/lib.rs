@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model),
-//! [`setting`], [`measure`], [`mod@bench`] (the series' micro-benchmarks).
+//! [`setting`] (for a while) and [`tune`] (until it is undone), [`measure`], [`mod@bench`] (the series' micro-benchmarks).
 
 pub mod bench;
 pub mod crosscheck;
@@ -11,6 +11,7 @@ pub mod elf;
 pub mod measure;
 pub mod record;
 pub mod setting;
+pub mod tune;
 
 mod signals;
 mod thp;

@@ -14,6 +14,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crate::tune::catalog::Current;
+
 /// What the keeper runs: `$1` is the old value, `$2` the file.
 const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; printf %s \"$1\" >\"$2\"";
 
@@ -65,8 +67,7 @@ impl Setting {
     pub fn read(path: &Path) -> Result<String, SettingError> {
         let text = fs::read_to_string(path)
             .map_err(|source| SettingError::Read { path: path.to_owned(), source })?;
-        let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-        Ok(chosen.map_or_else(|| text.trim().to_owned(), |(word, _)| word.to_owned()))
+        Ok(Current::parse(&text).value)
     }
 
     /// Sets `path` to `value` until the result is dropped or this process ends.

@@ -17,6 +17,7 @@ fn help_of_every_verb() {
         "trace gen random",
         "trace gen zipf",
         "maps",
+        "tune",
         "crosscheck",
         "crosscheck program",
         "crosscheck cow",

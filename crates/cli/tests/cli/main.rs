@@ -13,3 +13,4 @@ mod predict;
 mod record;
 mod support;
 mod trace;
+mod tune;

@@ -1,0 +1,166 @@
+//! A plan, what was changed and what was put back: as text, CSV and JSON.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use largefolio_linux::tune::plan::{Missing, Plan};
+use largefolio_linux::tune::record::{Entry, Undone};
+use serde::Serialize;
+
+/// Version of the JSON's layout.
+const SCHEMA_VERSION: u32 = 1;
+
+/// One setting.
+#[derive(Debug, Serialize)]
+struct Row {
+    setting: String,
+    /// Before what is told here.
+    now: String,
+    /// After it, or as planned; empty where it stays.
+    then: String,
+    /// What happens or happened to it.
+    result: &'static str,
+    note: String,
+}
+
+/// Everything about one command.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    title: String,
+    rows: Vec<Row>,
+    missing: Vec<Missing>,
+    /// What to do next.
+    hint: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    tool_version: &'static str,
+    kernel: String,
+    command: &'a [String],
+    #[serde(flatten)]
+    view: &'a View,
+}
+
+/// What would change.
+pub(super) fn planned(plan: &Plan, recorded: &[Entry]) -> View {
+    let mut hint = if plan.changes.is_empty() {
+        String::new()
+    } else {
+        "nothing was changed; change it with: sudo folio tune --yes".to_owned()
+    };
+    if !recorded.is_empty() {
+        let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
+        let line = format!(
+            "changed earlier and not put back: {}; put back with: folio tune --undo",
+            names.join(", ")
+        );
+        hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
+    }
+    View { title: title(plan), rows: rows(plan, "planned"), missing: plan.missing.clone(), hint }
+}
+
+/// What was changed.
+pub(super) fn applied(plan: &Plan) -> View {
+    let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
+    View { title: title(plan), rows, missing, hint: String::new() }
+}
+
+fn title(plan: &Plan) -> String {
+    match plan.changes.len() {
+        0 => "every setting is right already".to_owned(),
+        1 => "1 setting changes".to_owned(),
+        nr => format!("{nr} settings change"),
+    }
+}
+
+fn rows(plan: &Plan, result: &'static str) -> Vec<Row> {
+    let changes = plan.changes.iter().map(|change| Row {
+        setting: change.name.clone(),
+        now: change.now.clone(),
+        then: change.planned.clone(),
+        result,
+        note: change.why.clone(),
+    });
+    let kept = plan.kept.iter().map(|kept| Row {
+        setting: kept.name.clone(),
+        now: kept.now.clone(),
+        then: String::new(),
+        result: "stays",
+        note: String::new(),
+    });
+    changes.chain(kept).collect()
+}
+
+/// What was put back.
+pub(super) fn undone(all: &[Undone]) -> View {
+    let title = match all.len() {
+        0 => "nothing to undo: no setting was changed since the system was booted".to_owned(),
+        nr => format!("{nr} recorded"),
+    };
+    let row = |entry: &Entry, result, note: String| Row {
+        setting: entry.name.clone(),
+        now: entry.given.last().cloned().unwrap_or_default(),
+        then: entry.old.clone(),
+        result,
+        note,
+    };
+    let of = |one: &Undone| match one {
+        Undone::Restored { entry } => row(entry, "put back", String::new()),
+        Undone::WasBack { entry } => row(entry, "was back", String::new()),
+        Undone::ChangedSince { entry, now } => {
+            row(entry, "left", format!("somebody made it {now} since; overwrite with --force"))
+        }
+        Undone::Refused { entry, reason } => row(entry, "refused", reason.clone()),
+    };
+    View { title, rows: all.iter().map(of).collect(), missing: Vec::new(), hint: String::new() }
+}
+
+impl View {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        let width = |of: fn(&Row) -> &str| self.rows.iter().map(|row| of(row).len()).max();
+        let setting = width(|row| &row.setting).unwrap_or(0);
+        let now = width(|row| &row.now).unwrap_or(0);
+        let then = width(|row| &row.then).unwrap_or(0);
+        if !self.rows.is_empty() {
+            text.push('\n');
+        }
+        for row in &self.rows {
+            let arrow = if row.then.is_empty() { "  " } else { "->" };
+            let line = format!(
+                "  {:setting$}  {:>now$} {arrow} {:then$}  {:8}  {}",
+                row.setting, row.now, row.then, row.result, row.note
+            );
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        for missing in &self.missing {
+            let _ = writeln!(text, "\nleft out: {}", missing.reason);
+        }
+        if !self.hint.is_empty() {
+            let _ = writeln!(text, "\n{}", self.hint);
+        }
+        text
+    }
+
+    pub(super) fn csv(&self) -> Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in &self.rows {
+            writer.serialize(row).context("writing CSV")?;
+        }
+        String::from_utf8(writer.into_inner().context("writing CSV")?).context("writing CSV")
+    }
+
+    pub(super) fn json(&self, command: &[String]) -> Result<String> {
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            command,
+            view: self,
+        };
+        Ok(serde_json::to_string_pretty(&document).context("writing JSON")? + "\n")
+    }
+}

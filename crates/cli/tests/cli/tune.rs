@@ -1,0 +1,130 @@
+//! `folio tune` on a copy of a system's settings, and killed on it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::support::{Place, text};
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// A copy of settings, and a state directory.
+struct System(Place);
+
+impl System {
+    fn new() -> Self {
+        let system = Self(Place::new());
+        system.write(&format!("{THP}/enabled"), "always madvise [never]");
+        system.write(&format!("{THP}/khugepaged/pages_to_scan"), "4096");
+        system.write("sys/block/vda/queue/read_ahead_kb", "128");
+        system.write("sys/block/vda/dev", "254:0");
+        system.write("proc/self/mountinfo", "20 1 254:0 / / rw - ext4 /dev/vda rw\n");
+        system.write("proc/sys/kernel/random/boot_id", "one");
+        system
+    }
+
+    fn write(&self, file: &str, value: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value).unwrap();
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path(file)
+    }
+
+    fn readahead(&self) -> String {
+        fs::read_to_string(self.path("sys/block/vda/queue/read_ahead_kb")).unwrap()
+    }
+
+    fn tune(&self, words: &str) -> Output {
+        let mut command = self.0.command("tune --root .");
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command.args(words.split_whitespace()).output().unwrap()
+    }
+}
+
+#[test]
+fn a_plan_changes_nothing_and_says_how_to() {
+    let system = System::new();
+    let output = system.tune("");
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout);
+    for expected in ["thp.enabled", "never -> madvise", "readahead.vda", "sudo folio tune --yes"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(said.contains("left out: thp.64K"), "{said}");
+    assert_eq!(system.readahead(), "128");
+}
+
+#[test]
+fn yes_changes_and_undo_puts_back() {
+    let system = System::new();
+    let output = system.tune("--set readahead.vda=4096 --set khugepaged.pages_to_scan=8192 --yes");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("folio tune --undo"));
+    assert_eq!(system.readahead(), "4096");
+    let planned = text(&system.tune("").stdout);
+    assert!(planned.contains("changed earlier and not put back: readahead.vda"), "{planned}");
+    let output = system.tune("--undo --json");
+    assert_eq!(output.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["rows"][1]["setting"], "readahead.vda");
+    assert_eq!(json["rows"][1]["result"], "put back");
+    assert_eq!(system.readahead(), "128");
+    let again = system.tune("--undo");
+    assert!(text(&again.stdout).contains("nothing to undo"));
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_and_the_answer_is_no() {
+    let system = System::new();
+    system.tune("--set readahead.vda=4096 --yes");
+    system.write("sys/block/vda/queue/read_ahead_kb", "512");
+    let output = system.tune("--undo");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("--force"), "{}", text(&output.stdout));
+    assert_eq!(system.readahead(), "512");
+    assert_eq!(system.tune("--undo --force").status.code(), Some(0));
+    assert_eq!(system.readahead(), "128");
+}
+
+#[test]
+fn errors_name_what_is_expected_and_change_nothing() {
+    let system = System::new();
+    for (words, expected) in [
+        ("--set readahead.vda --yes", "expected NAME=VALUE"),
+        ("--set thp.enabled=often --yes", "always, madvise, never"),
+        ("--set readahead.vda=512 --set thp.enabled=often --yes", "always, madvise, never"),
+        ("--set nothing=1", "expected thp.enabled"),
+        ("--profile gone.toml", "cannot read gone.toml"),
+        ("--profile small", "large-always"),
+        ("--undo --yes", "cannot be used with"),
+    ] {
+        let output = system.tune(words);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+    assert_eq!(system.readahead(), "128");
+}
+
+/// Whenever it is killed, `--undo` finds what it needs. The moments are not chosen, they differ from
+/// run to run; each step in turn is ended in the tests of `largefolio_linux::tune`.
+#[test]
+fn killed_while_it_changes_settings_it_leaves_what_undo_needs() {
+    let system = System::new();
+    for round in 0..20 {
+        let mut command = system.0.command("tune --root . --yes --set readahead.vda=4096");
+        command.env("XDG_STATE_HOME", system.path("state"));
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        for _ in 0..round * 1000 {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = system.tune("--undo");
+        assert_eq!(output.status.code(), Some(0), "{round}: {}", text(&output.stderr));
+        assert_eq!(system.readahead(), "128", "killed in round {round}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Names of settings, where they are, and what they can be.
+//!
+//! | name | file |
+//! |---|---|
+//! | `thp.enabled` `thp.defrag` `thp.shmem_enabled` `thp.use_zero_page` | `/sys/kernel/mm/transparent_hugepage/..` |
+//! | `thp.64K` `thp.64K.shmem` | its `hugepages-64kB/enabled`, `hugepages-64kB/shmem_enabled` |
+//! | `khugepaged.pages_to_scan` .. | its `khugepaged/..` |
+//! | `readahead.vda` | `/sys/block/vda/queue/read_ahead_kb` |
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::TuneError;
+
+/// Words after `thp.` that are files of that name.
+const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
+/// Words after `khugepaged.` that are files of that name.
+const KHUGEPAGED: [&str; 7] = [
+    "defrag",
+    "pages_to_scan",
+    "scan_sleep_millisecs",
+    "alloc_sleep_millisecs",
+    "max_ptes_none",
+    "max_ptes_swap",
+    "max_ptes_shared",
+];
+const EXPECTED: &str = "expected thp.enabled, thp.defrag, thp.shmem_enabled, thp.use_zero_page, \
+                        thp.SIZE, thp.SIZE.shmem, khugepaged.NAME or readahead.DISK, such as \
+                        thp.64K or readahead.vda";
+/// Largest number any of these settings is given: a readahead window or a pause beyond it is a slip
+/// of the finger.
+const NUMBER_MAX: u64 = 1 << 31;
+
+/// Settings below a root directory: `/`, or a copy for tests.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    root: PathBuf,
+}
+
+/// What a setting is, and what it can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// Value in force.
+    pub value: String,
+    /// Words to choose from; empty for a number.
+    pub choices: Vec<String>,
+}
+
+impl Catalog {
+    /// Settings of the system whose `/sys` and `/proc` are below `root`.
+    #[must_use]
+    pub fn below(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The file of the setting `name`.
+    ///
+    /// # Errors
+    /// [`TuneError::Name`].
+    pub fn path(&self, name: &str) -> Result<PathBuf, TuneError> {
+        let unknown = || TuneError::Name { name: name.to_owned(), expected: EXPECTED };
+        let (room, rest) = name.split_once('.').ok_or_else(unknown)?;
+        let thp = "sys/kernel/mm/transparent_hugepage";
+        let file = match room {
+            "thp" if THP.contains(&rest) => format!("{thp}/{rest}"),
+            "thp" => {
+                let (size, file) = match rest.strip_suffix(".shmem") {
+                    Some(size) => (size, "shmem_enabled"),
+                    None => (rest, "enabled"),
+                };
+                let kib = kib_of(size).ok_or_else(unknown)?;
+                format!("{thp}/hugepages-{kib}kB/{file}")
+            }
+            "khugepaged" if KHUGEPAGED.contains(&rest) => format!("{thp}/khugepaged/{rest}"),
+            "readahead" if is_disk_name(rest) => format!("sys/block/{rest}/queue/read_ahead_kb"),
+            _ => return Err(unknown()),
+        };
+        Ok(self.root.join(file))
+    }
+
+    /// What the setting is now.
+    ///
+    /// # Errors
+    /// A name that is none, or a kernel without the setting.
+    pub fn read(&self, name: &str) -> Result<Current, TuneError> {
+        let path = self.path(name)?;
+        let text = fs::read_to_string(&path).map_err(|source| TuneError::Read {
+            name: name.to_owned(),
+            path,
+            source,
+        })?;
+        Ok(Current::parse(&text))
+    }
+
+    /// Sets it, after a look at what it can be.
+    ///
+    /// # Errors
+    /// A value the setting does not take, or the kernel's refusal.
+    pub fn write(&self, name: &str, value: &str) -> Result<(), TuneError> {
+        self.read(name)?.check(name, value)?;
+        let path = self.path(name)?;
+        fs::write(&path, value).map_err(|source| TuneError::Write {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            remedy: match source.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    "; changing it needs root: run the same command with sudo"
+                }
+                _ => "",
+            },
+            path,
+            source,
+        })
+    }
+
+    /// Disks that a mounted filesystem is on, by name, ascending.
+    #[must_use]
+    pub fn disks(&self) -> Vec<String> {
+        let mounts = fs::read_to_string(self.root.join("proc/self/mountinfo")).unwrap_or_default();
+        let devices: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+        let Ok(entries) = fs::read_dir(self.root.join("sys/block")) else { return Vec::new() };
+        let mut disks: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|disk| is_disk_name(disk) && self.is_mounted(disk, &devices))
+            .collect();
+        disks.sort_unstable();
+        disks
+    }
+
+    /// Whether the disk or one of its partitions is among `devices` (`major:minor`).
+    fn is_mounted(&self, disk: &str, devices: &[&str]) -> bool {
+        let folder = self.root.join("sys/block").join(disk);
+        let is_listed = |folder: &Path| {
+            let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
+            devices.contains(&number.trim())
+        };
+        let parts = fs::read_dir(&folder).into_iter().flatten().flatten();
+        is_listed(&folder) || parts.map(|part| part.path()).any(|part| is_listed(&part))
+    }
+}
+
+impl Current {
+    /// `always [madvise] never`, or a number.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let text = text.trim();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let chosen = words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        let Some(chosen) = chosen else {
+            return Self { value: text.to_owned(), choices: Vec::new() };
+        };
+        let plain = |word: &&str| word.trim_matches(['[', ']']).to_owned();
+        Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
+    }
+
+    /// Whether the setting `name`, which is this now, takes `value`.
+    ///
+    /// # Errors
+    /// [`TuneError::Value`] says what it takes.
+    pub fn check(&self, name: &str, value: &str) -> Result<(), TuneError> {
+        let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= NUMBER_MAX);
+        let is_digits = || value.bytes().all(|byte| byte.is_ascii_digit());
+        let takes = if self.choices.is_empty() {
+            number(value).is_some() && is_digits()
+        } else {
+            self.choices.iter().any(|choice| choice == value)
+        };
+        if takes {
+            return Ok(());
+        }
+        let expected = match self.choices.len() {
+            0 => format!("a number up to {NUMBER_MAX}"),
+            _ => format!("one of {}", self.choices.join(", ")),
+        };
+        Err(TuneError::Value { name: name.to_owned(), value: value.to_owned(), expected })
+    }
+}
+
+/// `64K` is 64, `2M` is 2048: powers of two of 8 KiB and more, as the kernel names its folders.
+fn kib_of(size: &str) -> Option<u64> {
+    let (number, unit_kib) = match size.as_bytes().last()? {
+        b'K' => (size.strip_suffix('K')?, 1),
+        b'M' => (size.strip_suffix('M')?, 1 << 10),
+        b'G' => (size.strip_suffix('G')?, 1 << 20),
+        _ => return None,
+    };
+    let kib = number.parse::<u64>().ok()?.checked_mul(unit_kib)?;
+    (kib.is_power_of_two() && (8..=16 << 20).contains(&kib)).then_some(kib)
+}
+
+/// One folder below `/sys/block`, and no way out of it.
+fn is_disk_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!_.-".contains(&byte);
+    !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.bytes().all(is_plain)
+}

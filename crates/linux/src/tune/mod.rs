@@ -1,0 +1,91 @@
+//! Settings of the running system that decide about large folios: a plan, its application, its undoing.
+//!
+//! ```text
+//!   tunings/NAME.toml --+
+//!   NAME=VALUE ---------+--> Plan: now -> planned --> Record on disk --> writes, one by one
+//!                                                        |                     | one fails
+//!                                  undo: in reverse <----+---------------------+
+//! ```
+//!
+//! Owns the names of settings ([`catalog`]), profiles ([`profile`]), plans, and the record of old
+//! values ([`record`]). Does not own changes for the time of one run: that is [`crate::setting`].
+//!
+//! Invariants:
+//! - T1: a setting is written only after a record that has its old value is on disk.
+//! - T2: the old value in a record is the one before the first plan, however many followed.
+//! - T3: only names of the catalogue are written, with a word the setting offers or a bounded
+//!   number: a record that somebody else wrote can do no more than a plan.
+
+pub mod catalog;
+pub mod plan;
+pub mod profile;
+pub mod record;
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a plan could not be made, applied or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// No such setting.
+    #[error("no setting {name:?}; {expected}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        expected: &'static str,
+    },
+    /// The kernel does not have it, or it cannot be read.
+    #[error("{name}: cannot read {path}: {source}; does this kernel have the setting?")]
+    Read {
+        /// Setting.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Not a value of this setting.
+    #[error("{name}: cannot be {value:?}; expected {expected}")]
+    Value {
+        /// Setting.
+        name: String,
+        /// What was asked for.
+        value: String,
+        /// What it takes.
+        expected: String,
+    },
+    /// The kernel refused the value.
+    #[error("cannot set {name} to {value:?} ({path}): {source}{remedy}")]
+    Write {
+        /// Setting.
+        name: String,
+        /// Value.
+        value: String,
+        /// Its file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A profile that is none.
+    #[error("{file}: {message}")]
+    Profile {
+        /// File, or name of a profile of our own.
+        file: String,
+        /// What is wrong, with the line.
+        message: String,
+    },
+    /// The record of old values cannot be used.
+    #[error("{path}: {message}")]
+    Record {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+#[cfg(test)]
+mod tests;

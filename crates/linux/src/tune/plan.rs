@@ -1,0 +1,106 @@
+//! What a profile or a list of values would change on this system.
+
+use serde::Serialize;
+
+use super::TuneError;
+use super::catalog::Catalog;
+use super::profile::Profile;
+
+/// Settings with what they are and what they are to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// In the order in which they are changed.
+    pub changes: Vec<Change>,
+    /// Settings that may stay as they are.
+    pub kept: Vec<Kept>,
+    /// Settings this kernel does not have, with the reason.
+    pub missing: Vec<Missing>,
+}
+
+/// One setting that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Value now.
+    pub now: String,
+    /// Value planned.
+    pub planned: String,
+    /// What it does.
+    pub why: String,
+}
+
+/// One setting that is right already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Value now.
+    pub now: String,
+}
+
+/// One setting that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+impl Plan {
+    /// What `profile` would change.
+    ///
+    /// # Errors
+    /// A name that is none, or a value the setting does not take. A setting that the kernel does not
+    /// have is no error: it is listed.
+    pub fn of_profile(catalog: &Catalog, profile: &Profile) -> Result<Self, TuneError> {
+        let mut plan = Self::default();
+        for wish in &profile.wishes {
+            let names = if wish.name == "readahead" {
+                catalog.disks().iter().map(|disk| format!("readahead.{disk}")).collect()
+            } else {
+                vec![wish.name.clone()]
+            };
+            for name in names {
+                let current = match catalog.read(&name) {
+                    Ok(current) => current,
+                    Err(error @ TuneError::Read { .. }) => {
+                        plan.missing.push(Missing { name, reason: error.to_string() });
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                match wish.of(&current.value) {
+                    Some(planned) => {
+                        current.check(&name, &planned)?;
+                        plan.add(name, current.value, planned, wish.why.clone());
+                    }
+                    None => plan.kept.push(Kept { name, now: current.value }),
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Adds what was asked for by name and value; it comes after a profile and wins over it.
+    ///
+    /// # Errors
+    /// A name that is none, a kernel without the setting, a value it does not take.
+    pub fn set(&mut self, catalog: &Catalog, name: &str, value: &str) -> Result<(), TuneError> {
+        let current = catalog.read(name)?;
+        current.check(name, value)?;
+        self.changes.retain(|change| change.name != name);
+        self.kept.retain(|kept| kept.name != name);
+        if current.value == value {
+            self.kept.push(Kept { name: name.to_owned(), now: current.value });
+        } else {
+            self.add(name.to_owned(), current.value, value.to_owned(), "asked for".to_owned());
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: String, now: String, planned: String, why: String) {
+        self.changes.push(Change { name, now, planned, why });
+    }
+}

@@ -1,0 +1,101 @@
+//! Profiles: what settings should be and why, as data.
+
+use serde::Deserialize;
+
+use super::TuneError;
+
+/// Profiles built in: name and text.
+const BUILTIN: [(&str, &str); 2] = [
+    ("large", include_str!("../../../../tunings/large.toml")),
+    ("large-always", include_str!("../../../../tunings/large-always.toml")),
+];
+
+/// A list of settings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// One line.
+    pub description: String,
+    /// In the order in which they are changed.
+    #[serde(rename = "setting")]
+    pub wishes: Vec<Wish>,
+}
+
+/// What one setting should be.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// Name in the catalogue; `readahead` alone is that of every disk with a mounted filesystem.
+    pub name: String,
+    /// Values that are changed; others stay.
+    #[serde(rename = "instead-of", default)]
+    pub instead_of: Vec<String>,
+    /// What they become.
+    pub value: Option<String>,
+    /// Numbers below it become it.
+    #[serde(rename = "at-least")]
+    pub at_least: Option<u64>,
+    /// What it does, for the table.
+    pub why: String,
+}
+
+impl Profile {
+    /// Names of the built-in profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// The built-in profile `name`.
+    ///
+    /// # Errors
+    /// [`TuneError::Profile`] names those there are.
+    pub fn named(name: &str) -> Result<Self, TuneError> {
+        let Some((_, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<_> = Self::names().collect();
+            return Err(TuneError::Profile {
+                file: name.to_owned(),
+                message: format!(
+                    "no such profile; there are {}, or the path of a TOML file",
+                    known.join(", ")
+                ),
+            });
+        };
+        Self::parse(name, text)
+    }
+
+    /// The profile in `text`, which came from `file`.
+    ///
+    /// # Errors
+    /// [`TuneError::Profile`] with the line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TuneError> {
+        let error = |message: String| TuneError::Profile { file: file.to_owned(), message };
+        let profile: Self =
+            toml::from_str(text).map_err(|cause| error(cause.to_string().trim().to_owned()))?;
+        for wish in &profile.wishes {
+            match (&wish.value, wish.at_least) {
+                (Some(_), None) | (None, Some(_)) => {}
+                _ => {
+                    return Err(error(format!(
+                        "setting {:?}: expected either value = \"..\" with instead-of = [..], or \
+                         at-least = NUMBER",
+                        wish.name
+                    )));
+                }
+            }
+        }
+        Ok(profile)
+    }
+}
+
+impl Wish {
+    /// What `now` becomes; `None` where it may stay.
+    #[must_use]
+    pub fn of(&self, now: &str) -> Option<String> {
+        if let Some(least) = self.at_least {
+            let is_below = now.parse::<u64>().is_ok_and(|number| number < least);
+            return is_below.then(|| least.to_string());
+        }
+        let value = self.value.as_ref().filter(|value| *value != now)?;
+        self.instead_of.iter().any(|old| old == now).then(|| value.clone())
+    }
+}

@@ -1,0 +1,275 @@
+//! The record of old values: written before a setting changes, gone after all are back.
+//!
+//! `tune.json` in the state directory, which belongs to the user alone (mode 0700). It appears whole
+//! (written beside, synced, renamed), and one process at a time works with it (`tune.lock`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+
+use super::TuneError;
+use super::catalog::Catalog;
+use super::plan::Plan;
+
+const SCHEMA_VERSION: u32 = 1;
+/// A record is a few lines; more is none of ours.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Old values on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    schema_version: u32,
+    /// A reboot puts every setting back by itself.
+    boot_id: String,
+    changes: Vec<Entry>,
+}
+
+/// One setting: what it was, and what it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Before the first plan.
+    pub old: String,
+    /// What each plan gave it, or was about to when it ended.
+    pub given: Vec<String>,
+}
+
+/// What became of a setting when it was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all = "kebab-case")]
+pub enum Undone {
+    /// It has its old value again.
+    Restored {
+        /// Which, with both values.
+        #[serde(flatten)]
+        entry: Entry,
+    },
+    /// It had its old value already.
+    WasBack {
+        /// Which, with both values.
+        #[serde(flatten)]
+        entry: Entry,
+    },
+    /// Somebody gave it a third value since, which it keeps.
+    ChangedSince {
+        /// Which, with both values.
+        #[serde(flatten)]
+        entry: Entry,
+        /// The third value.
+        now: String,
+    },
+    /// The kernel refused.
+    Refused {
+        /// Which, with both values.
+        #[serde(flatten)]
+        entry: Entry,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What is done with a value that somebody changed after us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// It stays, and stays recorded.
+    Keep,
+    /// It is overwritten with the old value.
+    Overwrite,
+}
+
+/// The state directory, locked.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    boot_id: String,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the state directory and waits for nobody: a second process is an error.
+    ///
+    /// # Errors
+    /// A directory that cannot be made or is not the user's own, or one that is in use.
+    pub fn open(folder: &Path, root: &Path) -> Result<Self, TuneError> {
+        let path = folder.join("tune.json");
+        let error = |message: String| TuneError::Record { path: path.clone(), message };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|cause| error(format!("cannot make its directory: {cause}")))?;
+        let owner = fs::symlink_metadata(folder)
+            .map_err(|cause| error(format!("cannot look at its directory: {cause}")))?;
+        let user = rustix::process::geteuid().as_raw();
+        if !owner.is_dir() || owner.uid() != user || owner.mode() & 0o022 != 0 {
+            return Err(error(format!(
+                "{} must be a directory of user {user} that nobody else can write to",
+                folder.display()
+            )));
+        }
+        let lock = own_file(&folder.join("tune.lock"))
+            .map_err(|cause| error(format!("cannot lock it: {cause}")))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            error("another folio tune is at work; try again when it is done".to_owned())
+        })?;
+        let boot_id = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))
+            .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
+        Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
+    }
+
+    /// Settings that were changed and not put back, in the order of change.
+    ///
+    /// # Errors
+    /// A record that is damaged.
+    pub fn entries(&self) -> Result<Vec<Entry>, TuneError> {
+        Ok(self.load()?.map(|record| record.changes).unwrap_or_default())
+    }
+
+    /// Records the plan's old values, then changes one setting after the other. When one fails, those
+    /// before it are put back. `at` is called after every step on disk; its error ends the
+    /// work as a crash would, for tests.
+    ///
+    /// # Errors
+    /// The record's or the setting's.
+    pub fn apply(
+        &self,
+        catalog: &Catalog,
+        plan: &Plan,
+        at: &mut dyn FnMut() -> Result<(), TuneError>,
+    ) -> Result<(), TuneError> {
+        let earlier = self.entries()?;
+        let mut entries = earlier.clone();
+        for change in &plan.changes {
+            match entries.iter_mut().find(|entry| entry.name == change.name) {
+                Some(entry) => entry.given.push(change.planned.clone()),
+                None => entries.push(Entry {
+                    name: change.name.clone(),
+                    old: change.now.clone(),
+                    given: vec![change.planned.clone()],
+                }),
+            }
+        }
+        self.save(&entries)?;
+        at()?;
+        for (done, change) in plan.changes.iter().enumerate() {
+            if let Err(error) = catalog.write(&change.name, &change.planned) {
+                for change in plan.changes[..done].iter().rev() {
+                    catalog.write(&change.name, &change.now)?;
+                }
+                self.save(&earlier)?;
+                return Err(error);
+            }
+            at()?;
+        }
+        Ok(())
+    }
+
+    /// Puts every setting back, the last one first, and forgets those that are back.
+    ///
+    /// # Errors
+    /// The record's. A setting that cannot be put back is in the answer and stays recorded.
+    pub fn undo(
+        &self,
+        catalog: &Catalog,
+        foreign: Foreign,
+        at: &mut dyn FnMut() -> Result<(), TuneError>,
+    ) -> Result<Vec<Undone>, TuneError> {
+        let mut left = self.entries()?;
+        let mut all = Vec::new();
+        for which in (0..left.len()).rev() {
+            let undone = put_back(catalog, left[which].clone(), foreign);
+            at()?;
+            if matches!(undone, Undone::Restored { .. } | Undone::WasBack { .. }) {
+                left.remove(which);
+                self.save(&left)?;
+                at()?;
+            }
+            all.push(undone);
+        }
+        Ok(all)
+    }
+
+    /// `None` without a record, or with that of an earlier boot.
+    fn load(&self) -> Result<Option<Record>, TuneError> {
+        let error = |message: String| TuneError::Record { path: self.path.clone(), message };
+        let options = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = match OpenOptions::new().read(true).custom_flags(options).open(&self.path) {
+            Ok(file) => file,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
+        };
+        let text = io::read_to_string(io::Read::take(file, BYTES_MAX))
+            .map_err(|cause| error(format!("cannot read it: {cause}")))?;
+        let record: Record = serde_json::from_str(&text).map_err(|cause| {
+            error(format!("{cause}; look at it, put the settings back by hand and remove it"))
+        })?;
+        if record.schema_version != SCHEMA_VERSION {
+            let version = record.schema_version;
+            return Err(error(format!(
+                "written by another version of folio (schema {version}, here {SCHEMA_VERSION}): \
+                 undo with that one"
+            )));
+        }
+        Ok((record.boot_id == self.boot_id).then_some(record))
+    }
+
+    /// Writes the record beside, syncs it and renames it; without entries it goes.
+    fn save(&self, entries: &[Entry]) -> Result<(), TuneError> {
+        let error = |cause: io::Error| TuneError::Record {
+            path: self.path.clone(),
+            message: format!("cannot write it: {cause}"),
+        };
+        if entries.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(error(cause)),
+                _ => Ok(()),
+            };
+        }
+        let record = Record {
+            schema_version: SCHEMA_VERSION,
+            boot_id: self.boot_id.clone(),
+            changes: entries.to_vec(),
+        };
+        let text = serde_json::to_string_pretty(&record).map_err(|cause| error(cause.into()))?;
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
+        file.write_all(text.as_bytes()).map_err(error)?;
+        file.as_file().sync_all().map_err(error)?;
+        file.persist(&self.path).map_err(|cause| error(cause.error))?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(error)
+    }
+}
+
+/// Puts one setting back.
+fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
+    let now = match catalog.read(&entry.name) {
+        Ok(current) => current.value,
+        Err(error) => return Undone::Refused { entry, reason: error.to_string() },
+    };
+    if now == entry.old {
+        return Undone::WasBack { entry };
+    }
+    if !entry.given.contains(&now) && foreign == Foreign::Keep {
+        return Undone::ChangedSince { entry, now };
+    }
+    match catalog.write(&entry.name, &entry.old) {
+        Ok(()) => Undone::Restored { entry },
+        Err(error) => Undone::Refused { entry, reason: error.to_string() },
+    }
+}
+
+/// A file that only its owner can use, made where it is missing; a link is refused.
+fn own_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}

@@ -1,0 +1,325 @@
+//! A copy of a system's settings, and a process that ends at every step.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::TuneError;
+use super::catalog::Catalog;
+use super::plan::Plan;
+use super::profile::Profile;
+use super::record::{Foreign, Store, Undone};
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// Files as a system has them, in a directory of the test.
+struct System {
+    folder: tempfile::TempDir,
+}
+
+impl System {
+    fn new() -> Self {
+        let system = Self { folder: tempfile::tempdir().unwrap() };
+        let thp = |file: &str| format!("{THP}/{file}");
+        for (file, text) in [
+            (thp("enabled"), "always madvise [never]\n"),
+            (thp("defrag"), "always defer defer+madvise [madvise] never\n"),
+            (thp("shmem_enabled"), "always within_size advise [never] deny force\n"),
+            (thp("khugepaged/pages_to_scan"), "4096\n"),
+            (thp("hugepages-64kB/enabled"), "always inherit madvise [never]\n"),
+            ("sys/block/vda/queue/read_ahead_kb".to_owned(), "128\n"),
+            ("sys/block/vda/dev".to_owned(), "254:0\n"),
+            ("sys/block/vda/vda1/dev".to_owned(), "254:1\n"),
+            ("sys/block/vdb/dev".to_owned(), "254:16\n"),
+            ("sys/block/vdb/queue/read_ahead_kb".to_owned(), "128\n"),
+            ("proc/self/mountinfo".to_owned(), "20 1 254:1 / / rw - ext4 /dev/vda1 rw\n"),
+            ("proc/sys/kernel/random/boot_id".to_owned(), "first-boot\n"),
+        ] {
+            system.write(&file, text);
+        }
+        system
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog::below(self.root())
+    }
+
+    fn store(&self) -> Store {
+        Store::open(&self.root().join("state"), self.root()).unwrap()
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.root().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Numbers keep their form when they are written, so these can be changed back and forth.
+    fn plan(&self, readahead: &str, scan: &str) -> Plan {
+        let mut plan = Plan::default();
+        for (name, value) in [
+            ("readahead.vda", readahead),
+            ("readahead.vdb", readahead),
+            ("khugepaged.pages_to_scan", scan),
+        ] {
+            plan.set(&self.catalog(), name, value).unwrap();
+        }
+        plan
+    }
+
+    fn values(&self) -> [String; 3] {
+        ["readahead.vda", "readahead.vdb", "khugepaged.pages_to_scan"]
+            .map(|name| self.catalog().read(name).unwrap().value)
+    }
+}
+
+/// Fails at step `k`, counting from 0, as if the process ended there.
+fn ends_at(k: usize) -> impl FnMut() -> Result<(), TuneError> {
+    let mut step = 0;
+    move || {
+        step += 1;
+        let message = "ended".to_owned();
+        if step > k { Err(TuneError::Record { path: "test".into(), message }) } else { Ok(()) }
+    }
+}
+
+fn never_ends() -> impl FnMut() -> Result<(), TuneError> {
+    || Ok(())
+}
+
+#[test]
+fn a_profile_changes_what_it_must_and_lists_the_rest() {
+    let system = System::new();
+    let profile = Profile::named("large").unwrap();
+    let plan = Plan::of_profile(&system.catalog(), &profile).unwrap();
+    let changes: Vec<_> = plan
+        .changes
+        .iter()
+        .map(|change| format!("{} {} {}", change.name, change.now, change.planned))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "thp.enabled never madvise",
+            "thp.64K never inherit",
+            "thp.shmem_enabled never advise",
+            "readahead.vda 128 2048",
+        ],
+        "vdb has no mounted filesystem"
+    );
+    assert_eq!(plan.kept.len(), 1, "{:?}", plan.kept);
+    assert_eq!(plan.missing.len(), 1, "2M is not there: {:?}", plan.missing);
+}
+
+#[test]
+fn every_profile_names_settings_and_values_of_a_kernel() {
+    let system = System::new();
+    system.write(&format!("{THP}/hugepages-2048kB/enabled"), "always inherit madvise [never]");
+    system.write(&format!("{THP}/khugepaged/defrag"), "0");
+    for name in Profile::names() {
+        let plan = Plan::of_profile(&system.catalog(), &Profile::named(name).unwrap()).unwrap();
+        assert_eq!(plan.missing, [], "{name}");
+    }
+}
+
+#[test]
+fn wherever_applying_ends_undo_brings_the_old_values_back() {
+    let system = System::new();
+    let before = system.values();
+    for k in 0..5 {
+        let plan = system.plan("2048", "8192");
+        let result = system.store().apply(&system.catalog(), &plan, &mut ends_at(k));
+        assert_eq!(result.is_ok(), k == 4, "{k}: three settings and the record are four steps");
+        assert_eq!(system.values() == before, k == 0, "{k}: written after the record only");
+        system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+        assert_eq!(system.values(), before, "ended at step {k}");
+        assert_eq!(system.store().entries().unwrap(), [], "{k}");
+    }
+}
+
+#[test]
+fn wherever_a_second_plan_ends_the_values_before_the_first_come_back() {
+    let system = System::new();
+    let before = system.values();
+    for k in 0..5 {
+        let apply = |plan: &Plan, end: usize| {
+            system.store().apply(&system.catalog(), plan, &mut ends_at(end)).is_ok()
+        };
+        assert!(apply(&system.plan("2048", "8192"), 9));
+        apply(&system.plan("512", "16384"), k);
+        let undone =
+            system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+        assert_eq!(system.values(), before, "ended at step {k}: {undone:?}");
+    }
+}
+
+#[test]
+fn wherever_undoing_ends_the_next_one_finishes() {
+    let system = System::new();
+    let before = system.values();
+    for k in 0..7 {
+        let plan = system.plan("2048", "8192");
+        system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
+        let ended = system.store().undo(&system.catalog(), Foreign::Keep, &mut ends_at(k));
+        assert_eq!(ended.is_ok(), k == 6, "{k}: three settings of two steps each");
+        system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+        assert_eq!(system.values(), before, "ended at step {k}");
+    }
+}
+
+#[test]
+fn a_setting_that_fails_takes_those_before_it_back() {
+    let system = System::new();
+    let before = system.values();
+    let plan = system.plan("2048", "8192");
+    let gone = system.root().join(THP).join("khugepaged/pages_to_scan");
+    let mut nr_steps = 0;
+    let error = system
+        .store()
+        .apply(&system.catalog(), &plan, &mut || {
+            nr_steps += 1;
+            if nr_steps == 2 {
+                fs::remove_file(&gone).unwrap();
+            }
+            Ok(())
+        })
+        .unwrap_err();
+    assert!(error.to_string().contains("khugepaged.pages_to_scan"), "{error}");
+    fs::write(&gone, "4096").unwrap();
+    assert_eq!(system.values(), before);
+    assert_eq!(system.store().entries().unwrap(), []);
+}
+
+#[test]
+fn a_value_that_somebody_changed_since_is_left_and_stays_recorded() {
+    let system = System::new();
+    let plan = system.plan("2048", "8192");
+    system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
+    system.write("sys/block/vda/queue/read_ahead_kb", "777");
+    let undo = |foreign| {
+        let store = system.store();
+        store.undo(&system.catalog(), foreign, &mut never_ends()).unwrap()
+    };
+    let kept = undo(Foreign::Keep);
+    assert!(matches!(&kept[2], Undone::ChangedSince { now, .. } if now == "777"), "{kept:?}");
+    assert_eq!(system.values(), ["777", "128", "4096"]);
+    let all = undo(Foreign::Overwrite);
+    assert!(matches!(all[..], [Undone::Restored { .. }]), "{all:?}");
+    assert_eq!(system.values(), ["128", "128", "4096"]);
+}
+
+#[test]
+fn after_a_reboot_there_is_nothing_to_undo() {
+    let system = System::new();
+    let plan = system.plan("2048", "8192");
+    system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
+    system.write("proc/sys/kernel/random/boot_id", "second-boot");
+    assert_eq!(system.store().entries().unwrap(), []);
+}
+
+#[test]
+fn a_record_of_somebody_else_cannot_reach_other_files() {
+    let system = System::new();
+    system.write("victim", "untouched");
+    let entry = |name: &str, old: &str| {
+        format!(r#"{{"name": "{name}", "old": "{old}", "given": ["128", "4096"]}}"#)
+    };
+    let entries = [
+        entry("readahead.../../../../victim", "1"),
+        entry("khugepaged.../../../../../../victim", "1"),
+        entry("readahead.vda", "1; rm"),
+        entry("khugepaged.pages_to_scan", "99999999999999999999"),
+    ];
+    drop(system.store());
+    let record = format!(
+        r#"{{"schema_version": 1, "boot_id": "first-boot", "changes": [{}]}}"#,
+        entries.join(",")
+    );
+    system.write("state/tune.json", &record);
+    let undone =
+        system.store().undo(&system.catalog(), Foreign::Overwrite, &mut never_ends()).unwrap();
+    assert!(undone.iter().all(|one| matches!(one, Undone::Refused { .. })), "{undone:?}");
+    assert_eq!(system.values(), ["128", "128", "4096"]);
+    assert_eq!(fs::read_to_string(system.root().join("victim")).unwrap(), "untouched");
+}
+
+#[test]
+fn a_damaged_record_and_a_link_in_its_place_are_refused() {
+    let system = System::new();
+    drop(system.store());
+    let record = system.root().join("state/tune.json");
+    for text in ["", "{", "[]", r#"{"schema_version": 9, "boot_id": "x", "changes": []}"#] {
+        fs::write(&record, text).unwrap();
+        let error = system.store().entries().unwrap_err().to_string();
+        assert!(error.contains("tune.json"), "{text}: {error}");
+    }
+    fs::remove_file(&record).unwrap();
+    symlink(system.root().join("proc/sys/kernel/random/boot_id"), &record).unwrap();
+    assert!(system.store().entries().is_err());
+}
+
+#[test]
+fn a_state_directory_of_others_is_refused_and_one_process_works_at_a_time() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let system = System::new();
+    let _first = system.store();
+    let open = |folder: &Path| Store::open(folder, system.root()).map(|_| ());
+    let error = open(&system.root().join("state")).unwrap_err().to_string();
+    assert!(error.contains("another folio tune"), "{error}");
+    let shared = system.root().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = open(&shared).unwrap_err().to_string();
+    assert!(error.contains("nobody else can write"), "{error}");
+    let link = system.root().join("link");
+    symlink(system.root().join("state"), &link).unwrap();
+    assert!(open(&link).is_err(), "a link in the place of the directory");
+}
+
+#[test]
+fn names_and_values_are_checked() {
+    let system = System::new();
+    let mut plan = Plan::default();
+    let catalog = system.catalog();
+    for name in
+        ["thp", "thp.", "thp.3K", "thp.4K", "thp.64", "readahead.a/b", "readahead...", "x.y"]
+    {
+        let error = plan.set(&catalog, name, "1").unwrap_err();
+        assert!(matches!(error, TuneError::Name { .. }), "{name}: {error}");
+    }
+    for (name, value) in [
+        ("thp.enabled", "sometimes"),
+        ("readahead.vda", "-1"),
+        ("readahead.vda", "+1"),
+        ("readahead.vda", "1M"),
+        ("readahead.vda", ""),
+    ] {
+        let error = plan.set(&catalog, name, value).unwrap_err();
+        assert!(matches!(error, TuneError::Value { .. }), "{name}={value}: {error}");
+    }
+    let error = plan.set(&catalog, "thp.128K", "always").unwrap_err().to_string();
+    assert!(error.contains("does this kernel have"), "{error}");
+    assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn profiles_that_are_none_are_told_with_the_line() {
+    for (text, expected) in [
+        ("description = 1", "line 1"),
+        ("description = \"x\"\n[[setting]]\nname = \"thp.enabled\"", "why"),
+        ("description = \"x\"\n[[setting]]\nname = \"a\"\nwhy = \"\"", "either value"),
+        (
+            "description = \"x\"\n[[setting]]\nname = \"a\"\nwhy = \"\"\nvalue = \"1\"\nat-least = 2",
+            "either value",
+        ),
+        ("description = \"x\"\nsetting = []\ncolour = 1", "colour"),
+    ] {
+        let error = Profile::parse("mine.toml", text).unwrap_err().to_string();
+        assert!(error.contains("mine.toml") && error.contains(expected), "{text}: {error}");
+    }
+    assert!(Profile::named("larg").unwrap_err().to_string().contains("large-always"));
+}
