@@ -14,6 +14,7 @@ use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
+use crate::verbs::verify::VerifyArgs;
 
 /// Version with the facts of the build.
 const VERSION: &str = concat!(
@@ -55,6 +56,7 @@ enum Verb {
     Predict(PredictArgs),
     Maps(MapsArgs),
     Tune(TuneArgs),
+    Verify(VerifyArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
     Crosscheck(CrosscheckArgs),
@@ -77,6 +79,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Tune(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Verify(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),

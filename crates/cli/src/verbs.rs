@@ -8,3 +8,4 @@ pub(crate) mod record;
 pub(crate) mod trace;
 pub(crate) mod tune;
 mod values;
+pub(crate) mod verify;

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model),
-//! [`setting`] (for a while) and [`tune`] (until it is undone), [`measure`], [`mod@bench`] (the series' micro-benchmarks).
+//! [`setting`] (for a while) and [`tune`] (until it is undone), [`measure`], [`mod@bench`] (the series' micro-benchmarks), [`verify`] (a command with and without a change).
 
 pub mod bench;
 pub mod crosscheck;
@@ -12,6 +12,7 @@ pub mod measure;
 pub mod record;
 pub mod setting;
 pub mod tune;
+pub mod verify;
 
 mod signals;
 mod thp;

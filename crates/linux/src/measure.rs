@@ -3,7 +3,9 @@
 //! Machines drift by tens of per cent over minutes. Two subjects are therefore only compared with
 //! each other's value of the same round, and a result is the median of such ratios with its spread.
 //!
-//! Owns the order of runs and the statistics. Does not own what is run.
+//! Owns the order of runs and the statistics ([`bootstrap`]: confidence in a median). Does not own what is run.
+
+pub mod bootstrap;
 
 use std::time::Duration;
 
@@ -48,15 +50,21 @@ impl Spread {
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (first, last) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        };
-        Some(Self { median, min: first, max: last, n: sorted.len() })
+        (!sorted.is_empty()).then(|| {
+            let median = median_of(&mut sorted);
+            Self { median, min: sorted[0], max: sorted[sorted.len() - 1], n: sorted.len() }
+        })
+    }
+}
+
+/// The middle of the values, which must not be empty; orders them.
+fn median_of(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
     }
 }
 

@@ -18,6 +18,7 @@ fn help_of_every_verb() {
         "trace gen zipf",
         "maps",
         "tune",
+        "verify",
         "crosscheck",
         "crosscheck program",
         "crosscheck cow",

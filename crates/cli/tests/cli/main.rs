@@ -14,3 +14,4 @@ mod record;
 mod support;
 mod trace;
 mod tune;
+mod verify;

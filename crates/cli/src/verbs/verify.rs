@@ -1,0 +1,190 @@
+//! `folio verify`: a command with and without a change, alternately, and a verdict.
+
+mod arms;
+mod view;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use largefolio_linux::verify::rounds::{Until, alternate};
+use largefolio_linux::verify::verdict::{self, Verdict};
+
+use self::arms::{Changed, Output, Plain};
+use self::view::View;
+use super::values::{Form, FormArgs};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// Rounds where neither --runs nor --time says how many.
+const NR_ROUNDS: usize = 20;
+
+/// Run a command with and without a change, alternately, and say whether the change helps
+///
+/// Both ways of running it take turns, so that the machine's drift meets both; values are compared
+/// within a round. The verdict: confirmed (faster, by more than --margin, with 95% confidence),
+/// not confirmed (slower, or no such difference), inconclusive (the rounds leave it open).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
+  sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
+
+The settings of --tune are those of folio tune; they are changed for each changed run and put back
+after it, also when folio is killed. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
+error. Ctrl-C ends the rounds and shows what there is.")]
+pub(crate) struct VerifyArgs {
+    /// Change a setting of the system for the changed runs (folio tune names them)
+    #[arg(long, value_name = "NAME=VALUE")]
+    tune: Vec<String>,
+    /// Rounds: one plain and one changed run each [default: 20]
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: Option<u32>,
+    /// Rounds until so much time has passed, such as 90s or 5m
+    #[arg(long, value_parser = duration)]
+    time: Option<Duration>,
+    /// What the verdict is about
+    #[arg(long, value_enum, default_value_t = Metric::Wall)]
+    metric: Metric,
+    /// Differences below this are none, in per cent
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    margin: f64,
+    /// Let the command write to the terminal, not to /dev/null
+    #[arg(long)]
+    show_output: bool,
+    #[command(flatten)]
+    form: FormArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What the verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Metric {
+    Wall,
+    User,
+    System,
+}
+
+impl Metric {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::User => "user",
+            Self::System => "system",
+        }
+    }
+}
+
+/// Rounds that can be run.
+pub(crate) struct VerifyPlan {
+    plain: Plain,
+    changed: Changed,
+    until: Until,
+    metric: Metric,
+    margin: f64,
+    form: Form,
+    command_line: Vec<String>,
+}
+
+impl VerifyArgs {
+    /// Checks the change; runs nothing.
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
+        if self.tune.is_empty() {
+            bail!(
+                "say which change is to be verified, such as --tune thp.64K=always; without one \
+                 both runs would be the same"
+            );
+        }
+        let output = if self.show_output { Output::Shown } else { Output::Discarded };
+        let plain = Plain::new(self.command, output);
+        let changed = Changed::new(plain.clone(), &self.tune)?;
+        let until = match (self.runs, self.time) {
+            (Some(nr), _) => Until::Rounds(usize::try_from(nr).context("--runs")?),
+            (None, Some(time)) => Until::Time(time),
+            (None, None) => Until::Rounds(NR_ROUNDS),
+        };
+        let form = self.form.form();
+        let (metric, margin) = (self.metric, self.margin / 100.0);
+        Ok(VerifyPlan { plain, changed, until, metric, margin, form, command_line })
+    }
+}
+
+impl VerifyPlan {
+    /// Runs the rounds and writes the verdict.
+    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+        let bar = match self.until {
+            Until::Rounds(nr) => console::counter(nr as u64 + 1, "rounds"),
+            Until::Time(_) => console::status(),
+        };
+        let rounds = alternate(&mut self.plain, &mut self.changed, self.until, &mut |round| {
+            bar.set_position(round as u64 + 1);
+            if matches!(self.until, Until::Time(_)) {
+                bar.set_message(format!("round {round}"));
+            }
+        });
+        bar.finish_and_clear();
+        let rounds = rounds?;
+        let compared = verdict::compare(&rounds);
+        if compared.is_empty() {
+            bail!("stopped before the first round was complete: there is nothing to compare");
+        }
+        let judged = compared
+            .iter()
+            .find(|one| one.name == self.metric.name())
+            .and_then(|one| one.ratio)
+            .map_or(Verdict::Inconclusive, |ratio| verdict::judge(&ratio, self.margin));
+        let view = View::new(&compared, judged, &verdict::doubts(&rounds))
+            .about(self.metric.name(), self.margin, self.changed.description())
+            .of(self.command_line);
+        let text = match self.form {
+            Form::Text => view.text(),
+            Form::Csv => view.csv()?,
+            Form::Json => view.json()?,
+        };
+        console.deliver(text.as_bytes(), None)?;
+        Ok(if judged == Verdict::Confirmed { Exit::Done } else { Exit::No })
+    }
+}
+
+/// `90s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time such as 90s, 5m or 1h".to_owned();
+    let unit = text.chars().last().ok_or_else(expected)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return Err(expected()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| expected())?;
+    let whole = number.checked_mul(seconds).filter(|whole| (1..=7 * 86_400).contains(whole));
+    whole.map(Duration::from_secs).ok_or_else(|| format!("{}, at most a week", expected()))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|part| (0.0..100.0).contains(part))
+        .ok_or_else(|| "expected per cent from 0 to below 100, such as 1 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_parts_are_checked() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_hours(2)));
+        for refused in ["", "5", "m", "0s", "-1s", "8d", "999h", "99999999999999999999s", "5µ"] {
+            assert!(duration(refused).is_err(), "{refused}");
+        }
+        assert_eq!(percent("0.5"), Ok(0.5));
+        for refused in ["-1", "100", "nan", "x"] {
+            assert!(percent(refused).is_err(), "{refused}");
+        }
+    }
+}

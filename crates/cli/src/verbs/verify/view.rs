@@ -1,0 +1,200 @@
+//! The comparison as text, CSV and JSON.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict};
+use serde::Serialize;
+
+/// Version of the JSON's layout.
+const SCHEMA_VERSION: u32 = 1;
+
+/// One quantity.
+#[derive(Debug, Serialize)]
+struct Row {
+    quantity: &'static str,
+    unit: &'static str,
+    plain: f64,
+    plain_min: f64,
+    plain_max: f64,
+    changed: f64,
+    changed_min: f64,
+    changed_max: f64,
+    /// Changed over plain within a round; none where a plain value is 0.
+    ratio: Option<f64>,
+    /// 95 per cent confidence interval of the median ratio.
+    ratio_low: Option<f64>,
+    ratio_high: Option<f64>,
+    nr_rounds: usize,
+}
+
+/// Everything about one comparison.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    schema_version: u32,
+    tool_version: &'static str,
+    kernel: String,
+    command: Vec<String>,
+    /// What was changed.
+    change: String,
+    verdict: &'static str,
+    /// What the verdict is about.
+    metric: &'static str,
+    /// Differences below it are none; 0.01 is one per cent.
+    margin: f64,
+    rows: Vec<Row>,
+    warnings: Vec<String>,
+}
+
+impl View {
+    pub(super) fn new(compared: &[Compared], verdict: Verdict, doubts: &[Doubt]) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            command: Vec::new(),
+            change: String::new(),
+            verdict: match verdict {
+                Verdict::Confirmed => "confirmed",
+                Verdict::NotConfirmed => "not confirmed",
+                Verdict::Inconclusive => "inconclusive",
+            },
+            metric: "",
+            margin: 0.0,
+            rows: compared.iter().map(row).collect(),
+            warnings: doubts.iter().map(warning).collect(),
+        }
+    }
+
+    /// What the verdict is about.
+    pub(super) fn about(self, metric: &'static str, margin: f64, change: String) -> Self {
+        Self { change, metric, margin, ..self }
+    }
+
+    /// The command line this came from.
+    pub(super) fn of(self, command: Vec<String>) -> Self {
+        Self { command, ..self }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let n = self.rows.first().map_or(0, |row| row.nr_rounds);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(
+            text,
+            "kernel {}; {n} rounds, alternating; changed: {}\n",
+            self.kernel, self.change
+        );
+        let _ = writeln!(
+            text,
+            "  {:14} {:>30} {:>30}  {:>24}",
+            "median [range]", "plain", "changed", "ratio [95% interval]"
+        );
+        for row in &self.rows {
+            let plain = spread(row.unit, [row.plain, row.plain_min, row.plain_max]);
+            let changed = spread(row.unit, [row.changed, row.changed_min, row.changed_max]);
+            let ratio = match (row.ratio, row.ratio_low, row.ratio_high) {
+                (Some(median), Some(low), Some(high)) => {
+                    format!("{median:.3} [{low:.3} .. {high:.3}]")
+                }
+                _ => "-".to_owned(),
+            };
+            let _ = writeln!(text, "  {:14} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
+        }
+        let _ = writeln!(text, "\n{}: {}", self.verdict, self.reason());
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        text
+    }
+
+    /// The verdict in a sentence.
+    fn reason(&self) -> String {
+        let row = self.rows.iter().find(|row| row.quantity == self.metric);
+        let interval = row.and_then(|row| Some((row.ratio?, row.ratio_low?, row.ratio_high?)));
+        let Some((median, low, high)) = interval else {
+            return format!("no ratio of {} time: too few rounds, or a time of 0", self.metric);
+        };
+        let (metric, change) = (self.metric, 100.0 * (median - 1.0));
+        let interval = format!("{:+.1}% to {:+.1}%", 100.0 * (low - 1.0), 100.0 * (high - 1.0));
+        let margin = 100.0 * self.margin;
+        match self.verdict {
+            "confirmed" => format!("{metric} time {change:+.1}% ({interval})"),
+            "not confirmed" if low > 1.0 + self.margin => {
+                format!("{metric} time {change:+.1}% ({interval}): slower")
+            }
+            "not confirmed" => {
+                format!("{metric} time {change:+.1}% ({interval}): not faster by {margin}%")
+            }
+            _ => format!(
+                "{metric} time {change:+.1}% ({interval}): may or may not be faster by {margin}%; \
+                 more rounds make the interval narrower"
+            ),
+        }
+    }
+
+    pub(super) fn csv(&self) -> Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in &self.rows {
+            writer.serialize(row).context("writing CSV")?;
+        }
+        String::from_utf8(writer.into_inner().context("writing CSV")?).context("writing CSV")
+    }
+
+    pub(super) fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self).context("writing JSON")? + "\n")
+    }
+}
+
+fn row(compared: &Compared) -> Row {
+    let Compared { plain, changed, ratio, .. } = compared;
+    Row {
+        quantity: compared.name,
+        unit: compared.unit,
+        plain: plain.median,
+        plain_min: plain.min,
+        plain_max: plain.max,
+        changed: changed.median,
+        changed_min: changed.min,
+        changed_max: changed.max,
+        ratio: ratio.map(|ratio| ratio.median),
+        ratio_low: ratio.map(|ratio| ratio.low),
+        ratio_high: ratio.map(|ratio| ratio.high),
+        nr_rounds: plain.n,
+    }
+}
+
+/// `12.3 ms [11.9 .. 14.0]`, median first.
+fn spread(unit: &str, values: [f64; 3]) -> String {
+    let (divisor, unit) = match (unit, values[0]) {
+        ("ns", large) if large >= 1e9 => (1e9, " s"),
+        ("ns", _) => (1e6, " ms"),
+        _ => (1.0, ""),
+    };
+    let [median, min, max] = values.map(|value| value / divisor);
+    let digits = if unit.is_empty() { 0 } else { 2 };
+    format!("{median:.digits$}{unit} [{min:.digits$} .. {max:.digits$}]")
+}
+
+/// The doubt with its remedy.
+fn warning(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::FewRounds { nr } => {
+            format!("{nr} rounds are few: an interval of so few is luck; ask for --runs 20")
+        }
+        Doubt::Noise { part } => format!(
+            "half of the plain runs spread over {:.0}% of their median: end other programs, or ask \
+             for more rounds (--runs, --time)",
+            100.0 * part
+        ),
+        Doubt::Drift { ratio } => format!(
+            "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
+             ratios within a round still hold, times do not. A longer --time tells more"
+        ),
+        Doubt::Short { wall_ns } => format!(
+            "a run takes {:.1} ms, most of it the start of a process: give the command more to do",
+            wall_ns / 1e6
+        ),
+        Doubt::Stopped { nr } => format!("stopped by a signal after {nr} rounds"),
+    }
+}
