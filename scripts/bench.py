@@ -114,7 +114,7 @@ def micro_benchmarks(folio, is_smoke):
     """The micro-benchmarks of the series, which print their own tables."""
     model = [] if has_thp_rights() else ["--model-only"]
     small = ["--rounds", "1", "--region", "4M"] if is_smoke else []
-    for words in (["clear"], ["fault", *model], ["anon", *model]):
+    for words in (["clear"], ["fault", *model], ["anon", *model], *([] if model else [["anon-cow"]])):
         sizes = ["--size", "4K,2M"] if is_smoke else []
         show([folio, "bench", *words, *small, *sizes])
     show([folio, "bench", "owners", *(["--rounds", "1", "--calls", "1000"] if is_smoke else [])])

@@ -1,6 +1,7 @@
 //! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
 
 mod anon;
+mod anon_cow;
 mod clear;
 mod fault;
 mod measured;
@@ -32,6 +33,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Anon(anon::AnonArgs),
+    AnonCow(anon_cow::AnonCowArgs),
     Clear(clear::ClearArgs),
     Fault(fault::FaultArgs),
     Owners(owners::OwnersArgs),
@@ -42,6 +44,7 @@ impl BenchArgs {
     pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
         match &self.what {
             What::Anon(args) => args.plan()?.run(command_line, console),
+            What::AnonCow(args) => args.run(command_line, console),
             What::Clear(args) => args.run(command_line, console),
             What::Fault(args) => args.plan()?.run(command_line, console),
             What::Owners(args) => args.run(command_line, console),

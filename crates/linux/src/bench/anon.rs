@@ -191,10 +191,21 @@ impl Region {
     /// Stores one byte at every multiple of `step_bytes`.
     pub(super) fn store_each(&self, step_bytes: usize) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
-            let byte = self.at.wrapping_add(offset);
-            // SAFETY: `offset` is inside the mapping, which nothing else refers to.
-            unsafe { byte.write_volatile(1) };
+            self.store_at(offset);
         }
+    }
+
+    /// Stores one byte at `offset`, which must be inside.
+    pub(super) fn store_at(&self, offset: usize) {
+        assert!(offset < self.len_bytes, "a store outside of the region");
+        let byte = self.at.wrapping_add(offset);
+        // SAFETY: `offset` is inside the mapping, which nothing else refers to.
+        unsafe { byte.write_volatile(1) };
+    }
+
+    /// Bytes of the region.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.len_bytes
     }
 
     fn unmap(&self) -> Result<(), BenchError> {

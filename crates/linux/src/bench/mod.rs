@@ -2,8 +2,9 @@
 //!
 //! Each operation sets itself up, times its measured part and cleans up; [`crate::measure`]
 //! interleaves them. Reading order: [`anon`] (anonymous memory by folio size: first touch, fork,
-//! munmap, copy-on-write), [`fault`] (demand faults), [`clear`] (clearing and copying in user space).
+//! munmap, copy-on-write), [`anon_cow`] (copy-on-write by several processes), [`fault`] (demand faults), [`clear`] (clearing and copying in user space).
 
 pub mod anon;
+pub mod anon_cow;
 pub mod clear;
 pub mod fault;

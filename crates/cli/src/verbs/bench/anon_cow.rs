@@ -1,0 +1,94 @@
+//! `folio bench anon-cow`: copy-on-write by several processes at once (series 004).
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use largefolio_linux::bench::anon::{BenchError, FolioSize};
+use largefolio_linux::bench::anon_cow::Order;
+use largefolio_linux::measure::interleave;
+
+use super::measured::{self, Report, Row, Scale, short};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::{FormArgs, folio_size, size};
+
+/// What series 004 says (BEHAVIOUR.md J.5).
+const PUBLISHED: [&str; 1] =
+    ["vm-scalability anon-cow-seq and anon-cow-rand with owner tracking: \
+                               no significant change on 2 x 10 cores, less than 1% on 192"];
+/// Regions below this are noise; every child copies a region of its own.
+const REGION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;
+
+/// Copy-on-write of anonymous memory by several processes at once, in order and at random
+///
+/// The children of one process store to every page of its memory. Sizes above the base page need
+/// root, as in folio bench anon.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio bench anon-cow
+  folio bench anon-cow --size 4K,2M --children 1,2,4 --region 256M
+
+Reading: nanoseconds of a child for each 4 KiB it stores to, until the last child has ended. The
+first number of children is the reference: 1.00x for more of them is perfect scaling.")]
+pub(crate) struct AnonCowArgs {
+    /// Folio sizes
+    #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = folio_size)]
+    size: Vec<u64>,
+    /// Children that store at the same time
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    children: Vec<u32>,
+    /// Bytes of the region: a power of two
+    #[arg(long, default_value = "64M", value_parser = size)]
+    region: u64,
+    /// Rounds
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+impl AnonCowArgs {
+    /// Measures and writes the table.
+    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        if !REGION_BYTES.contains(&self.region) || !self.region.is_power_of_two() {
+            bail!("--region: expected a power of two from 1M to 16G, such as 64M");
+        }
+        let line = console::status();
+        let mut rows = Vec::new();
+        for (order, name) in
+            [(Order::Sequential, "every child in order"), (Order::Random, "every child at random")]
+        {
+            for &bytes in &self.size {
+                line.set_message(format!("{name}, {}", short(bytes)));
+                rows.extend(self.measure(order, name, bytes)?);
+            }
+        }
+        line.finish_and_clear();
+        Report::new(command_line, &PUBLISHED, rows).write(self.form.form(), console)?;
+        Ok(Exit::Done)
+    }
+
+    fn measure(&self, order: Order, name: &str, bytes: u64) -> Result<Vec<Row>> {
+        let host = FolioSize::enable(usize::try_from(bytes).context("--size")?)?;
+        let len = usize::try_from(self.region).context("--region")?;
+        let mut subjects: Vec<_> =
+            self.children.iter().map(|&nr| subject(&host, order, nr, len)).collect();
+        let rounds = usize::try_from(self.rounds).unwrap_or(usize::MAX);
+        let series = interleave(rounds, &mut subjects, &mut |_| {})?;
+        let names = self.children.iter().map(|nr| match nr {
+            1 => "1 child".to_owned(),
+            nr => format!("{nr} children"),
+        });
+        let pairs: Vec<_> = names.zip(series).collect();
+        let nr_pages = u32::try_from(self.region >> 12).context("--region")?;
+        let scale = Scale::NsEach(f64::from(nr_pages), "ns for each 4 KiB");
+        Ok(measured::rows(name, &short(bytes), scale, &pairs))
+    }
+}
+
+/// Takes one round's time.
+type Subject<'a> = Box<dyn FnMut() -> Result<std::time::Duration, BenchError> + 'a>;
+
+fn subject(host: &FolioSize, order: Order, nr_children: u32, len: usize) -> Subject<'_> {
+    Box::new(move || host.cow_by_children(order, nr_children as usize, len))
+}
