@@ -5,6 +5,7 @@ pub(crate) mod crosscheck;
 pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
+mod running;
 pub(crate) mod trace;
 pub(crate) mod tune;
 mod values;

@@ -1,9 +1,11 @@
 //! `folio verify`: a command with and without a change, alternately, and a verdict.
 
 mod arms;
+mod prediction;
 mod view;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +14,7 @@ use largefolio_linux::verify::rounds::{Until, alternate};
 use largefolio_linux::verify::verdict::{self, Verdict};
 
 use self::arms::{Changed, Output, Plain};
+use self::prediction::Prediction;
 use self::view::View;
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
@@ -30,6 +33,7 @@ const NR_ROUNDS: usize = 20;
 Examples:
   sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
   sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
+  sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
 
 The settings of --tune are those of folio tune; they are changed for each changed run and put back
 after it, also when folio is killed. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
@@ -50,6 +54,12 @@ pub(crate) struct VerifyArgs {
     /// Differences below this are none, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     margin: f64,
+    /// Predict the change from a recording of the command (folio record), and show it beside
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Machine of the prediction: one of `folio predict --list`, or a file
+    #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace")]
+    machine: String,
     /// Let the command write to the terminal, not to /dev/null
     #[arg(long)]
     show_output: bool,
@@ -82,6 +92,7 @@ impl Metric {
 pub(crate) struct VerifyPlan {
     plain: Plain,
     changed: Changed,
+    prediction: Option<Prediction>,
     until: Until,
     metric: Metric,
     margin: f64,
@@ -101,6 +112,11 @@ impl VerifyArgs {
         let output = if self.show_output { Output::Shown } else { Output::Discarded };
         let plain = Plain::new(self.command, output);
         let changed = Changed::new(plain.clone(), &self.tune)?;
+        let prediction = self
+            .trace
+            .as_ref()
+            .map(|trace| Prediction::plan(trace, &self.machine, &changed.settings()))
+            .transpose()?;
         let until = match (self.runs, self.time) {
             (Some(nr), _) => Until::Rounds(usize::try_from(nr).context("--runs")?),
             (None, Some(time)) => Until::Time(time),
@@ -108,7 +124,7 @@ impl VerifyArgs {
         };
         let form = self.form.form();
         let (metric, margin) = (self.metric, self.margin / 100.0);
-        Ok(VerifyPlan { plain, changed, until, metric, margin, form, command_line })
+        Ok(VerifyPlan { plain, changed, prediction, until, metric, margin, form, command_line })
     }
 }
 
@@ -136,7 +152,13 @@ impl VerifyPlan {
             .find(|one| one.name == self.metric.name())
             .and_then(|one| one.ratio)
             .map_or(Verdict::Inconclusive, |ratio| verdict::judge(&ratio, self.margin));
+        let wall = compared.iter().find(|one| one.name == Metric::Wall.name());
+        let predicted = match (&self.prediction, wall) {
+            (Some(prediction), Some(wall)) => Some(prediction.run(wall.plain.median, wall.ratio)?),
+            _ => None,
+        };
         let view = View::new(&compared, judged, &verdict::doubts(&rounds))
+            .beside(predicted)
             .about(self.metric.name(), self.margin, self.changed.description())
             .of(self.command_line);
         let text = match self.form {

@@ -52,6 +52,35 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
 }
 
 #[test]
+fn a_prediction_stands_beside_where_the_model_has_the_setting() {
+    let place = Place::with_trace();
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let Ok(text) = fs::read_to_string(size) else {
+        eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
+        return;
+    };
+    let now = text.split(['[', ']']).nth(1).unwrap();
+    let words = format!("verify --tune thp.64K={now} --trace mix.folio --machine zen4 --runs 3");
+    let output = place.run(&format!("{words} --json -- true"));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The change is none, so the model sees none.
+    assert_eq!(json["prediction"]["difference_ns"], 0, "{json}");
+    assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
+    let output = place.run(&format!("{words} -- true"));
+    let said = crate::support::text(&output.stdout);
+    assert!(said.contains("predicted: wall time +0.0% (rules of"), "{said}");
+    assert!(said.contains("rests on assumed costs"), "{said}");
+    if let Some(change) = no_change() {
+        let said =
+            place.fails(&format!("verify {change} --trace mix.folio --machine zen4 -- true"));
+        assert!(said.contains("the model has no setting khugepaged.pages_to_scan"), "{said}");
+    }
+    let said = place
+        .fails(&format!("{words} --trace gone.folio -- true").replace("--trace mix.folio ", ""));
+    assert!(said.contains("gone.folio"), "{said}");
+}
+
+#[test]
 fn a_command_that_fails_is_an_error_with_its_exit_code() {
     let Some(change) = no_change() else { return };
     let said = Place::new().fails(&format!("verify {change} --runs 3 -- false"));

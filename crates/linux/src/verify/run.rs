@@ -12,6 +12,7 @@
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
@@ -19,6 +20,10 @@ use crate::signals::Signals;
 
 /// What the guard runs: it leads the group, so that the group's number cannot become another's.
 const GUARD: &str = "trap '' INT TERM HUP; cat >/dev/null; kill -s KILL -- -$$";
+
+/// Pause before the clock starts: the guard and what an arm's preparation started have come to rest, and
+/// both arms start on a machine that did nothing for as long.
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// What one run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,6 +59,7 @@ pub fn timed(mut command: Command, signals: &Watch) -> Result<Ended, VerifyError
     let name = command.get_program().to_string_lossy().into_owned();
     let guard = Guard::start()?;
     command.stdin(Stdio::null()).process_group(guard.group());
+    thread::sleep(SETTLE);
     let start = Instant::now();
     let leader = command.spawn().map_err(|source| VerifyError::Start {
         command: name,

@@ -7,13 +7,14 @@ use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
     CrosscheckError, Facts, Pause, Place, Plan, Recorder, Skipped, Workload,
 };
-use largefolio_sim::crosscheck::{Header, Recording, Verdict, check, kernel_of};
+use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
 
 use super::report::{Outcome, Report, Row};
 use super::select::{SelectArgs, as_root};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running::rules;
 use crate::verbs::values::Form;
 
 /// A check that can be made.
@@ -35,7 +36,7 @@ impl LivePlan {
     ) -> Result<Self> {
         let facts = Facts::of_host();
         let plan = Plan::new(&select.selection(), &facts, &as_root(&command_line))?;
-        let kernel = kernel.map_or_else(|| own_rules(&facts), Ok)?;
+        let kernel = kernel.map_or_else(|| rules(facts.release.clone(), facts.page_bytes), Ok)?;
         if let Some(keep) = &keep {
             fs::create_dir_all(keep).with_context(|| {
                 format!("cannot make {}; choose another --keep", keep.display())
@@ -106,13 +107,6 @@ impl LivePlan {
         let verdict = check(&recording, Some(&self.kernel))?;
         Ok((text, verdict))
     }
-}
-
-/// The rules of the running kernel.
-fn own_rules(facts: &Facts) -> Result<Kernel> {
-    let (release, page_bytes) = (facts.release.clone(), facts.page_bytes);
-    let header = Header { release, page_bytes, ..Header::default() };
-    Ok(kernel_of(&Recording { header, ..Recording::default() })?)
 }
 
 /// Writes a recording into a directory.

@@ -74,6 +74,11 @@ impl Changed {
         Ok(Self { plain, settings, held: Vec::new() })
     }
 
+    /// Names and values of the settings.
+    pub(super) fn settings(&self) -> Vec<(&str, &str)> {
+        self.settings.iter().map(|(name, _, value)| (name.as_str(), value.as_str())).collect()
+    }
+
     /// What is changed, for people.
     pub(super) fn description(&self) -> String {
         let words: Vec<_> =

@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result};
 use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict};
 use serde::Serialize;
 
+use super::prediction::Predicted;
+
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -43,6 +45,7 @@ pub(super) struct View {
     /// Differences below it are none; 0.01 is one per cent.
     margin: f64,
     rows: Vec<Row>,
+    prediction: Option<Predicted>,
     warnings: Vec<String>,
 }
 
@@ -62,6 +65,7 @@ impl View {
             metric: "",
             margin: 0.0,
             rows: compared.iter().map(row).collect(),
+            prediction: None,
             warnings: doubts.iter().map(warning).collect(),
         }
     }
@@ -69,6 +73,11 @@ impl View {
     /// What the verdict is about.
     pub(super) fn about(self, metric: &'static str, margin: f64, change: String) -> Self {
         Self { change, metric, margin, ..self }
+    }
+
+    /// What the model says.
+    pub(super) fn beside(self, prediction: Option<Predicted>) -> Self {
+        Self { prediction, ..self }
     }
 
     /// The command line this came from.
@@ -102,6 +111,7 @@ impl View {
             let _ = writeln!(text, "  {:14} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
         }
         let _ = writeln!(text, "\n{}: {}", self.verdict, self.reason());
+        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
         }

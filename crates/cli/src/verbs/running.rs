@@ -1,0 +1,85 @@
+//! The running kernel as the model knows it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use largefolio_linux::tune::catalog::Catalog;
+use largefolio_sim::crosscheck::{Header, Recording, kernel_of};
+use largefolio_sim::kernel::Kernel;
+
+/// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
+pub(crate) fn rules(release: String, page_bytes: u64) -> Result<Kernel> {
+    let header = Header { release, page_bytes, ..Header::default() };
+    Ok(kernel_of(&Recording { header, ..Recording::default() })?)
+}
+
+/// The rules of this kernel with its settings of now.
+pub(crate) fn rules_with_settings() -> Result<Kernel> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let kernel = rules(release, rustix::param::page_size() as u64)?;
+    let catalog = Catalog::below(Path::new("/"));
+    let mut name = kernel.name.clone();
+    for setting in ["thp.enabled", "thp.defrag", "thp.64K", "thp.2M", "khugepaged.max_ptes_none"] {
+        let now = catalog.read(setting).ok().map(|current| current.value);
+        if let Some(edit) = now.and_then(|value| edit(setting, &value)) {
+            let edited = format!("{name}+{edit}");
+            // A size that this version's rules do not have has no setting to take over.
+            if Kernel::parse(&edited).is_ok() {
+                name = edited;
+            }
+        }
+    }
+    Ok(Kernel::parse(&name)?)
+}
+
+/// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
+/// model does not have.
+pub(crate) fn edit(setting: &str, value: &str) -> Option<String> {
+    Some(match setting {
+        "thp.enabled" => format!("thp={value}"),
+        "thp.defrag" => format!("defrag={}", value.replace('+', "-")),
+        "thp.use_zero_page" => format!("huge-zero={}", if value == "0" { "off" } else { "on" }),
+        "khugepaged.max_ptes_none" => format!("max-ptes-none={value}"),
+        "khugepaged.max_ptes_swap" => format!("max-ptes-swap={value}"),
+        "khugepaged.max_ptes_shared" => format!("max-ptes-shared={value}"),
+        _ => {
+            if setting.starts_with("readahead.") {
+                return Some(format!("readahead={value}K"));
+            }
+            let size = setting.strip_prefix("thp.")?;
+            if !size.starts_with(|first: char| first.is_ascii_digit()) || size.contains('.') {
+                return None;
+            }
+            format!("anon-{size}={value}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_the_model_has_are_edits_it_takes() {
+        for (setting, value) in [
+            ("thp.enabled", "always"),
+            ("thp.defrag", "defer+madvise"),
+            ("thp.64K", "inherit"),
+            ("thp.use_zero_page", "0"),
+            ("khugepaged.max_ptes_none", "0"),
+            ("readahead.vda", "8192"),
+        ] {
+            let edit = edit(setting, value).unwrap();
+            assert!(Kernel::parse(&format!("6.18+{edit}")).is_ok(), "{setting}: {edit}");
+        }
+        for setting in ["thp.64K.shmem", "thp.shmem_enabled", "khugepaged.pages_to_scan"] {
+            assert_eq!(edit(setting, "always"), None, "{setting}");
+        }
+    }
+
+    #[test]
+    fn a_release_has_the_rules_of_its_version() {
+        let kernel = rules("6.18.44-local".to_owned(), 4096).unwrap();
+        assert_eq!(kernel.name, "6.18+page=4K");
+    }
+}

@@ -1,0 +1,125 @@
+//! What the model says about the change that is verified.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use largefolio_linux::measure::bootstrap::Interval;
+use largefolio_sim::cost::Estimate;
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CacheState, CellSpec, replay};
+use largefolio_trace::Reader;
+use serde::Serialize;
+
+use crate::console;
+use crate::verbs::running;
+
+/// Two replays that can be made.
+#[derive(Debug)]
+pub(super) struct Prediction {
+    trace: PathBuf,
+    plain: CellSpec,
+    changed: CellSpec,
+}
+
+/// What they came to.
+#[derive(Debug, Serialize)]
+pub(super) struct Predicted {
+    kernel: String,
+    changed_kernel: String,
+    machine: String,
+    /// Estimated time of the changed run less that of the plain one, in ns; none where a cost is not
+    /// known.
+    difference_ns: Option<i64>,
+    /// That difference on top of the measured plain wall time, over the latter.
+    ratio: Option<f64>,
+    /// Whether the ratio lies in the measured interval.
+    is_inside: Option<bool>,
+    not_known: Vec<String>,
+    assumed: Vec<String>,
+}
+
+impl Prediction {
+    /// Of the program in `trace` on this kernel, with `settings` (name and value) as the change.
+    pub(super) fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self> {
+        // A trace that cannot be read must not cost twenty rounds first.
+        Reader::open(trace)?;
+        let plain = running::rules_with_settings()
+            .context("the running kernel has no rules in the model: verify without --trace")?;
+        let mut name = plain.name.clone();
+        for (setting, value) in settings {
+            match running::edit(setting, value) {
+                Some(edit) => name = format!("{name}+{edit}"),
+                None => bail!(
+                    "the model has no setting {setting}: its effect cannot be predicted; verify \
+                     without --trace"
+                ),
+            }
+        }
+        let changed = Kernel::parse(&name)?;
+        let machine = Machine::load(machine)?;
+        let spec =
+            |kernel| CellSpec { cache: CacheState::Warm, ..CellSpec::new(kernel, machine.clone()) };
+        Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
+    }
+
+    /// Replays; `plain_ns` and `ratio` are what was measured of wall time.
+    pub(super) fn run(&self, plain_ns: f64, ratio: Option<Interval>) -> Result<Predicted> {
+        let line = console::status();
+        line.set_message("predicting");
+        let specs = [self.plain.clone(), self.changed.clone()];
+        let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
+        line.finish_and_clear();
+        let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
+        let mut estimate = changed.estimate.clone();
+        estimate.compare(&plain.estimate);
+        #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
+        let predicted = estimate.difference_ns.map(|ns| 1.0 + ns as f64 / plain_ns);
+        Ok(Predicted {
+            kernel: plain.kernel.clone(),
+            changed_kernel: changed.kernel.clone(),
+            machine: changed.machine.clone(),
+            difference_ns: estimate.difference_ns,
+            ratio: predicted,
+            is_inside: predicted
+                .zip(ratio)
+                .map(|(predicted, ratio)| (ratio.low..=ratio.high).contains(&predicted)),
+            not_known: names(&[&plain.estimate, &estimate]),
+            assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
+        })
+    }
+}
+
+/// Costs that either estimate misses, each once.
+fn names(estimates: &[&Estimate]) -> Vec<String> {
+    let mut all: Vec<String> =
+        estimates.iter().flat_map(|estimate| estimate.not_known.iter().cloned()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+impl Predicted {
+    /// One line, and one about what it rests on.
+    pub(super) fn text(&self) -> String {
+        let version = self.kernel.split('+').next().unwrap_or_default();
+        let what = format!("rules of {version}, machine {}", self.machine);
+        let Some(ratio) = self.ratio else {
+            return format!(
+                "predicted: not known ({what}): the machine file lacks {}\n",
+                self.not_known.join(", ")
+            );
+        };
+        let place = match self.is_inside {
+            Some(true) => ", inside the measured interval",
+            Some(false) => ", outside the measured interval",
+            None => "",
+        };
+        let rests = match self.assumed.as_slice() {
+            [] => String::new(),
+            assumed => format!("  rests on assumed costs: {}\n", assumed.join(", ")),
+        };
+        let change = 100.0 * (ratio - 1.0);
+        format!("predicted: wall time {change:+.1}% ({what}){place}\n{rests}")
+    }
+}
