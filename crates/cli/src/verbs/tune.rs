@@ -9,7 +9,7 @@ use clap::Args;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::Plan;
 use largefolio_linux::tune::profile::Profile;
-use largefolio_linux::tune::record::{Foreign, Store, Undone};
+use largefolio_linux::tune::record::{Entry, Foreign, Store, Undone};
 
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
@@ -90,14 +90,21 @@ impl TunePlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match &self.deed {
             Deed::Show(plan) => {
-                let store = Store::open(&state_folder()?, &self.root);
-                let recorded = store.and_then(|store| store.entries()).unwrap_or_default();
-                self.deliver(&view::planned(plan, &recorded), console)?;
+                self.deliver(&view::planned(plan, &self.recorded()?), console)?;
                 Ok(Exit::Done)
             }
             Deed::Apply(plan) => self.apply(plan, console),
             Deed::Undo(foreign) => self.undo(*foreign, console),
         }
+    }
+
+    /// What was changed earlier; without a state directory nothing was, and none is made.
+    fn recorded(&self) -> Result<Vec<Entry>> {
+        let folder = state_folder()?;
+        if !folder.exists() {
+            return Ok(Vec::new());
+        }
+        Ok(Store::open(&folder, &self.root)?.entries()?)
     }
 
     fn apply(&self, plan: &Plan, console: &mut Console) -> Result<Exit> {

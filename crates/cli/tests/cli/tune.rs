@@ -55,6 +55,7 @@ fn a_plan_changes_nothing_and_says_how_to() {
     }
     assert!(said.contains("left out: thp.64K"), "{said}");
     assert_eq!(system.readahead(), "128");
+    assert!(!system.path("state").exists(), "a plan leaves no trace");
 }
 
 #[test]
