@@ -15,11 +15,20 @@ pub trait Arm {
     /// `plain`, `changed`.
     fn name(&self) -> &'static str;
 
-    /// Puts the change into effect, or takes it back, and gives the command to run. Not timed.
+    /// Puts the change into effect, or takes it back. Not timed.
     ///
     /// # Errors
     /// What stands in the way.
-    fn prepare(&mut self) -> Result<Command, ArmError>;
+    fn prepare(&mut self) -> Result<(), ArmError>;
+
+    /// The command as this arm runs it.
+    fn command(&self) -> Command;
+
+    /// Whether the command is run once, untimed, between the preparation and the timed run: where
+    /// the preparation empties or fills caches, both arms must find them used.
+    fn is_rehearsed(&self) -> bool {
+        false
+    }
 
     /// After each of its runs, whatever became of it. Not timed.
     fn finish(&mut self) {}
@@ -92,12 +101,25 @@ pub fn alternate(
 /// One run of one arm; `None` when a signal ended it.
 fn one(arm: &mut dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample>, VerifyError> {
     let name = arm.name();
-    let command = arm.prepare().map_err(|source| VerifyError::Prepare { arm: name, source })?;
-    let program = command.get_program().to_string_lossy().into_owned();
-    // A signal during the preparation ends the rounds before anything is started.
-    let ended = if signals.is_stopped() { Ok(Ended::Stopped) } else { timed(command, signals) };
+    let prepared = arm.prepare().map_err(|source| VerifyError::Prepare { arm: name, source });
+    let result = prepared.and_then(|()| {
+        if arm.is_rehearsed() && run(arm, round, signals)?.is_none() {
+            return Ok(None);
+        }
+        run(arm, round, signals)
+    });
     arm.finish();
-    match ended? {
+    result
+}
+
+fn run(arm: &dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample>, VerifyError> {
+    // A signal during the preparation ends the rounds before anything is started.
+    if signals.is_stopped() {
+        return Ok(None);
+    }
+    let command = arm.command();
+    let program = command.get_program().to_string_lossy().into_owned();
+    match timed(command, signals)? {
         Ended::Well(sample) => Ok(Some(sample)),
         Ended::Stopped => Ok(None),
         Ended::Badly(status) => {
@@ -106,7 +128,7 @@ fn one(arm: &mut dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample
                 (_, Some(signal)) => format!("was killed by signal {signal}"),
                 _ => "ended badly".to_owned(),
             };
-            Err(VerifyError::Failed { command: program, how, arm: name, round })
+            Err(VerifyError::Failed { command: program, how, arm: arm.name(), round })
         }
     }
 }

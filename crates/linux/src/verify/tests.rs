@@ -21,6 +21,7 @@ struct Noted<'a> {
     name: &'static str,
     log: &'a Path,
     script: String,
+    rehearsed: bool,
 }
 
 impl Arm for Noted<'_> {
@@ -28,8 +29,16 @@ impl Arm for Noted<'_> {
         self.name
     }
 
-    fn prepare(&mut self) -> Result<Command, ArmError> {
-        Ok(shell(&format!("printf %s {} >>{}; {}", self.name, self.log.display(), self.script)))
+    fn prepare(&mut self) -> Result<(), ArmError> {
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        shell(&format!("printf %s {} >>{}; {}", self.name, self.log.display(), self.script))
+    }
+
+    fn is_rehearsed(&self) -> bool {
+        self.rehearsed
     }
 
     fn finish(&mut self) {
@@ -40,8 +49,14 @@ impl Arm for Noted<'_> {
 
 fn run_noted(scripts: [&str; 2], until: Until) -> (Result<Rounds, VerifyError>, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
-    let mut plain = Noted { name: "p", log: log.path(), script: scripts[0].to_owned() };
-    let mut changed = Noted { name: "c", log: log.path(), script: scripts[1].to_owned() };
+    let arm = |name, script: &str, rehearsed| Noted {
+        name,
+        log: log.path(),
+        script: script.to_owned(),
+        rehearsed,
+    };
+    let mut plain = arm("p", scripts[0], false);
+    let mut changed = arm("c", scripts[1], scripts[1].contains("rehearsed"));
     let rounds = alternate(&mut plain, &mut changed, until, &mut |_| {});
     (rounds, fs::read_to_string(log.path()).unwrap())
 }
@@ -60,6 +75,14 @@ fn arms_take_turns_in_both_directions_and_the_first_round_is_not_counted() {
     assert_eq!(log, "p.c.c.p.p.c.c.p.");
     assert_eq!((rounds.plain.len(), rounds.changed.len()), (3, 3));
     assert!(!rounds.is_stopped);
+}
+
+#[test]
+fn an_arm_that_is_rehearsed_runs_twice_and_counts_once() {
+    let _turn = in_turn();
+    let (rounds, log) = run_noted(["true", ": rehearsed"], Until::Rounds(1));
+    assert_eq!(log, "p.cc.cc.p.");
+    assert_eq!(rounds.unwrap().changed.len(), 1);
 }
 
 #[test]

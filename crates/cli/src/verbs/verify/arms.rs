@@ -28,6 +28,16 @@ impl Plain {
     pub(super) fn new(words: Vec<OsString>, output: Output) -> Self {
         Self { words, output }
     }
+}
+
+impl Arm for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+
+    fn prepare(&mut self) -> Result<(), ArmError> {
+        Ok(())
+    }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
@@ -36,16 +46,6 @@ impl Plain {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
         command
-    }
-}
-
-impl Arm for Plain {
-    fn name(&self) -> &'static str {
-        "plain"
-    }
-
-    fn prepare(&mut self) -> Result<Command, ArmError> {
-        Ok(self.command())
     }
 }
 
@@ -92,12 +92,15 @@ impl Arm for Changed {
         "changed"
     }
 
-    fn prepare(&mut self) -> Result<Command, ArmError> {
-        self.finish();
+    fn prepare(&mut self) -> Result<(), ArmError> {
         for (_, path, value) in &self.settings {
             self.held.push(Setting::change(path, value)?);
         }
-        Ok(self.plain.command())
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        self.plain.command()
     }
 
     /// The last setting first: the same one may be given twice.
