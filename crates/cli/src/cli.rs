@@ -12,6 +12,7 @@ use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
+use crate::verbs::study::StudyArgs;
 use crate::verbs::trace::TraceArgs;
 
 /// Version with the facts of the build.
@@ -52,6 +53,7 @@ struct Cli {
 enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
+    Study(StudyArgs),
     Maps(MapsArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
@@ -73,6 +75,7 @@ pub(crate) fn run() -> Result<Exit> {
     match cli.verb {
         Verb::Record(args) => args.plan()?.run(&mut console),
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Study(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),

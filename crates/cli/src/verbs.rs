@@ -5,5 +5,6 @@ pub(crate) mod crosscheck;
 pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
+pub(crate) mod study;
 pub(crate) mod trace;
 mod values;

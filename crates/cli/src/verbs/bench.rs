@@ -1,8 +1,8 @@
 //! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
 
-mod anon;
+pub(super) mod anon;
 mod clear;
-mod fault;
+pub(super) mod fault;
 mod measured;
 mod owners;
 
