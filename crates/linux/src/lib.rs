@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model),
-//! [`setting`], [`measure`], [`mod@bench`] (the series' micro-benchmarks).
+//! [`setting`], [`measure`], [`mod@bench`] (the series' micro-benchmarks), [`signals`] (Ctrl-C).
 
 pub mod bench;
 pub mod crosscheck;
@@ -12,5 +12,5 @@ pub mod measure;
 pub mod record;
 pub mod setting;
 
-mod signals;
+pub mod signals;
 mod thp;

@@ -4,11 +4,13 @@ mod live;
 mod text;
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_sim::study::{self, Finding, How, Measurements, RowFinding, Study};
+use largefolio_linux::signals::Stop;
+use largefolio_sim::study::{self, Finding, How, Measurements, RowFinding, Study, StudyError};
 use serde::Serialize;
 
 use super::values::{Form, FormArgs};
@@ -17,6 +19,8 @@ use crate::errors::Exit;
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
+/// 128 + SIGINT, as a shell reports it.
+const INTERRUPTED: u8 = 130;
 /// Where traces are, seen from the program: `target/release/folio`, an installed `bin/folio`.
 const TRACES_BESIDE: [&str; 2] = ["../../traces", "../share/largefolio/traces"];
 
@@ -123,7 +127,7 @@ impl StudyPlan {
             return Ok(Exit::Done);
         }
         self.warn_of_missing_traces();
-        let findings = self.findings()?;
+        let Some(findings) = self.findings()? else { return Ok(Exit::Program(INTERRUPTED)) };
         let text = match self.form {
             Form::Text => text::shown(&findings),
             Form::Csv => csv(&findings)?,
@@ -144,20 +148,33 @@ impl StudyPlan {
         Ok(if is_as_known { Exit::Done } else { Exit::No })
     }
 
-    fn findings(&self) -> Result<Vec<Finding>> {
+    /// `None` after Ctrl-C.
+    fn findings(&self) -> Result<Option<Vec<Finding>>> {
         let measured = match self.rounds {
             Some(rounds) => live::measure(&self.studies, rounds)?,
             None => Measurements::new(),
         };
         let scratch = tempfile::tempdir().context("a directory for generated traces")?;
         let line = console::status();
+        // Until the directory is gone again.
+        let stop = Stop::watch().context("watching for signals")?;
         let values =
             study::run(&self.studies, (&self.traces, scratch.path()), &mut |name, nr_rows| {
                 line.set_message(format!("{name}, {nr_rows} rows"));
+                match stop.asked_by() {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                }
             });
         line.finish_and_clear();
-        let values = values?;
-        Ok(self.studies.iter().map(|study| Finding::new(study, &values, &measured)).collect())
+        drop(scratch);
+        drop(stop);
+        let values = match values {
+            Err(StudyError::Stopped) => return Ok(None),
+            values => values?,
+        };
+        let of = |study| Finding::new(study, &values, &measured);
+        Ok(Some(self.studies.iter().map(of).collect()))
     }
 
     fn listed(&self) -> String {

@@ -11,5 +11,6 @@ mod help;
 mod maps;
 mod predict;
 mod record;
+mod study;
 mod support;
 mod trace;

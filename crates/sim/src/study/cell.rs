@@ -1,7 +1,8 @@
 //! Running the cells of studies: each trace is decoded once for all cells that want it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -10,8 +11,9 @@ use super::file::{Source, Study};
 use super::parts::Generated;
 use crate::replay::{CellSpec, Outcome, replay};
 
-/// Hears what is being done: a name and the rows decoded so far of it.
-pub type Progress<'a> = &'a mut dyn FnMut(&str, u64);
+/// Hears what is being done, a name and the rows decoded so far of it, and may end it before the
+/// next trace.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 
 /// What every cell of some studies came to.
 #[derive(Clone, Debug, Default)]
@@ -50,8 +52,8 @@ struct Group<'a> {
 /// `scratch`.
 ///
 /// # Errors
-/// A trace that cannot be replayed or generated; one that does not exist leaves its cells without
-/// a result.
+/// A trace that cannot be replayed or generated, or [`StudyError::Stopped`]; a trace that does not
+/// exist leaves its cells without a result.
 pub fn run(
     studies: &[Study],
     (traces, scratch): (&Path, &Path),
@@ -61,7 +63,9 @@ pub fn run(
     for study in studies {
         for (name, source) in &study.cells {
             let Source::Model(model) = source else { continue };
-            progress(name, 0);
+            if progress(name, 0).is_break() {
+                return Err(StudyError::Stopped);
+            }
             let value = model.run().map_err(|message| StudyError::Model {
                 origin: study.origin.clone(),
                 cell: name.clone(),
@@ -71,11 +75,13 @@ pub fn run(
         }
     }
     for group in groups(studies) {
+        if progress("next trace", 0).is_break() {
+            return Err(StudyError::Stopped);
+        }
         let path = match &group.input {
             Input::Recorded(name) => traces.join(format!("{name}.folio")),
             Input::Generated(workload) => {
                 let path = scratch.join("generated.folio");
-                progress("generating", 0);
                 let told = |error| StudyError::Generate { path: path.clone(), error };
                 workload.write(&path).map_err(told)?;
                 path
@@ -90,7 +96,7 @@ impl Values {
     fn add(
         &mut self,
         group: &Group<'_>,
-        path: &PathBuf,
+        path: &Path,
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
         if !path.exists() {
@@ -105,12 +111,15 @@ impl Values {
             Input::Recorded(name) => name.clone(),
             Input::Generated(_) => "generated".to_owned(),
         };
-        let (_, outcomes) =
-            replay(path, &specs, &mut |nr| progress(&name, nr)).map_err(|error| {
-                let (study, cell, _) = group.cells[0];
-                let (origin, cell) = (study.origin.clone(), cell.to_owned());
-                StudyError::Replay { origin, cell, error }
-            })?;
+        let mut hears = |nr| {
+            // A replay is not left in the middle.
+            let _ = progress(&name, nr);
+        };
+        let (_, outcomes) = replay(path, &specs, &mut hears).map_err(|error| {
+            let (study, cell, _) = group.cells[0];
+            let (origin, cell) = (study.origin.clone(), cell.to_owned());
+            StudyError::Replay { origin, cell, error: Box::new(error) }
+        })?;
         for ((study, name, _), outcome) in group.cells.iter().zip(&outcomes) {
             self.cells.insert((study.name.clone(), (*name).to_owned()), Ok(shown(outcome)));
         }

@@ -25,9 +25,11 @@ pub enum StudyError {
     #[error("{origin}:{line}: {mistake}")]
     Mistake { origin: String, line: usize, mistake: Box<Mistake> },
     #[error("{origin}: cell {cell}: {error}")]
-    Replay { origin: String, cell: String, error: ReplayError },
+    Replay { origin: String, cell: String, error: Box<ReplayError> },
     #[error("{origin}: cell {cell}: {message}")]
     Model { origin: String, cell: String, message: String },
+    #[error("stopped")]
+    Stopped,
     #[error("cannot generate the trace {}: {error}", path.display())]
     Generate { path: PathBuf, error: GenerateError },
 }

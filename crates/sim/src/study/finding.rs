@@ -188,7 +188,8 @@ impl RowFinding {
             Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
             Ours::None(why) => (None, How::None { why: why.clone() }),
         };
-        let ours = ours.map(|ours| Pair { change: ours.change.or(change(row.change, ours)), ..ours });
+        let ours =
+            ours.map(|ours| Pair { change: ours.change.or(change(row.change, ours)), ..ours });
         let published = row.published.as_ref().map(|published| {
             let Published { before, after, .. } = *published;
             let pair = Pair { before, after, change: published.change };

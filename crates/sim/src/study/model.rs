@@ -124,6 +124,7 @@ struct Anon {
 
 /// What a mapped file counts, in bytes.
 #[derive(Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit of each")]
 struct History {
     /// The file.
     file_bytes: u64,

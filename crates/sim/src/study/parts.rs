@@ -14,7 +14,9 @@ pub(super) mod bytes {
 
     use crate::size::parse_bytes;
 
-    pub(in crate::study) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    pub(in crate::study) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<u64, D::Error> {
         let text = String::deserialize(from)?;
         parse_bytes(&text).ok_or_else(|| {
             Error::custom(format!("'{text}' are no bytes; expected such as \"64K\" or \"2M\""))

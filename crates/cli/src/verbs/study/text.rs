@@ -55,13 +55,11 @@ fn add_table(text: &mut String, table: &TableFinding) {
 
 /// The mark of a note: a note that several rows have stands once.
 fn mark_of<'a>(notes: &mut Vec<(usize, &'a str)>, note: &'a str) -> String {
-    let nr = match notes.iter().find(|(_, known)| *known == note) {
-        Some((nr, _)) => *nr,
-        None => {
-            notes.push((notes.len() + 1, note));
-            notes.len()
-        }
-    };
+    let known = notes.iter().find(|(_, known)| *known == note).map(|(nr, _)| *nr);
+    let nr = known.unwrap_or_else(|| {
+        notes.push((notes.len() + 1, note));
+        notes.len()
+    });
     format!(" [{nr}]")
 }
 
@@ -95,9 +93,8 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
 }
 
 fn add_lines(text: &mut String, lines: &[[String; 6]]) {
-    let width = |column: usize| {
-        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
-    };
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
     for line in lines {
         let mut shown = String::from("   ");
@@ -140,7 +137,7 @@ fn apart(distance: f64, row: &RowFinding) -> String {
 
 fn signed(change: f64) -> String {
     match change {
-        none if none == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         small if small.abs() < 0.05 => format!("{change:+.2}"),
         large if large.abs() >= 1000.0 => format!("{change:+.0}"),
         _ => format!("{change:+.1}"),
@@ -197,11 +194,10 @@ mod tests {
     #[test]
     fn numbers_are_short_and_changes_have_a_sign() {
         assert_eq!(number(598_995_035_942.0, ""), "598,995,035,942");
-        assert_eq!([number(46.0, "%"), number(0.854, "%"), number(11.82, "GB/s")], [
-            "46%",
-            "0.85%",
-            "11.8 GB/s"
-        ]);
+        assert_eq!(
+            [number(46.0, "%"), number(0.854, "%"), number(11.82, "GB/s")],
+            ["46%", "0.85%", "11.8 GB/s"]
+        );
         assert_eq!([signed(0.0), signed(-73.0), signed(0.01)], ["0", "-73.0", "+0.01"]);
     }
 
