@@ -271,7 +271,7 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Vec<String> {
     record
 }
 
-/// First line of `path` that has `key : value`; the value.
+/// The processor as `path`, a cpuinfo, names it.
 fn of_cpuinfo(path: &Path) -> Option<String> {
     let info = std::fs::read_to_string(path).ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("model name"))?;
