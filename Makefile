@@ -3,7 +3,7 @@
 CARGO ?= cargo
 FOLIO := target/release/folio
 
-.PHONY: demo test bench build recordings setup clean
+.PHONY: demo test bench build recordings traces setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -30,6 +30,10 @@ bench: build
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 recordings: build
 	scripts/recordings/record.py --all
+
+## Records the programs the studies replay; LARGE=1 records more of them into traces/large/.
+traces: build
+	scripts/traces.py --folio $(FOLIO) $(if $(LARGE),--large)
 
 build: setup
 	$(CARGO) build --release --workspace

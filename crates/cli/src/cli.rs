@@ -12,6 +12,7 @@ use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
+use crate::verbs::study::StudyArgs;
 use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
@@ -54,6 +55,7 @@ struct Cli {
 enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
+    Study(StudyArgs),
     Maps(MapsArgs),
     Tune(TuneArgs),
     Verify(VerifyArgs),
@@ -77,6 +79,7 @@ pub(crate) fn run() -> Result<Exit> {
     match cli.verb {
         Verb::Record(args) => args.plan()?.run(&mut console),
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Study(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Tune(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Verify(args) => args.plan(command_line(&words))?.run(&mut console),

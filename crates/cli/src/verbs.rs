@@ -6,6 +6,7 @@ pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
 mod running;
+pub(crate) mod study;
 pub(crate) mod trace;
 pub(crate) mod tune;
 mod values;

@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model),
-//! [`setting`] (for a while) and [`tune`] (until it is undone), [`measure`], [`mod@bench`] (the series' micro-benchmarks), [`verify`] (a command with and without a change).
+//! [`setting`] (for a while) and [`tune`] (until it is undone), [`measure`], [`mod@bench`] (the series'
+//! micro-benchmarks), [`verify`] (a command with and without a change), [`signals`] (Ctrl-C).
 
 pub mod bench;
 pub mod crosscheck;
@@ -11,8 +12,8 @@ pub mod elf;
 pub mod measure;
 pub mod record;
 pub mod setting;
+pub mod signals;
 pub mod tune;
 pub mod verify;
 
-mod signals;
 mod thp;

@@ -78,6 +78,26 @@ impl Signals {
     }
 }
 
+/// Ctrl-C and its kin noted instead of obeyed, for work that ends at its next step and cleans up.
+#[derive(Debug)]
+pub struct Stop(Signals);
+
+impl Stop {
+    /// Notes signals until this is dropped.
+    ///
+    /// # Errors
+    /// When a handler cannot be put in place.
+    pub fn watch() -> io::Result<Self> {
+        Signals::watch().map(Self)
+    }
+
+    /// The signal that asked for an end, if one did.
+    #[must_use]
+    pub fn asked_by(&self) -> Option<i32> {
+        self.0.seen()
+    }
+}
+
 fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> io::Result<()> {
     // SAFETY: both point to whole sigactions; the handler only changes atomics, which is
     // async-signal-safe.

@@ -11,4 +11,5 @@ pub mod machine;
 pub mod names;
 pub mod replay;
 pub mod size;
+pub mod study;
 pub mod tlb;

@@ -1,9 +1,9 @@
 //! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
 
-mod anon;
+pub(super) mod anon;
 mod anon_cow;
 mod clear;
-mod fault;
+pub(super) mod fault;
 mod measured;
 mod owners;
 

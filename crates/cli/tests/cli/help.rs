@@ -8,6 +8,7 @@ fn help_of_every_verb() {
         "",
         "record",
         "predict",
+        "study",
         "trace",
         "trace info",
         "trace cat",

@@ -44,7 +44,7 @@ pub enum AnonBenchError {
 /// One process with one anonymous region whose folios have one size.
 #[derive(Debug)]
 pub struct AnonBench<R = Counted> {
-    memory: Memory<R>,
+    pub(super) memory: Memory<R>,
     mm: MmId,
     at: Vaddr,
     folio_bytes: u64,

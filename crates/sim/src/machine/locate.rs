@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 /// The line of `place` (`tlb.l1_data[0].ways`) in `text`, counted from 1. Where the file has no
 /// such key, the line of the nearest table around it that it has; 1 where there is none.
-pub(super) fn line_of(text: &str, place: &str) -> usize {
+pub(crate) fn line_of(text: &str, place: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let mut offset = 0;
     let mut at = None;
@@ -31,7 +31,7 @@ pub(super) fn line_of(text: &str, place: &str) -> usize {
 }
 
 /// The line of byte `offset`.
-pub(super) fn line_at(text: &str, offset: usize) -> usize {
+pub(crate) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or_default();
     before.split(|&byte| byte == b'\n').count()
 }

@@ -37,7 +37,7 @@ mod builtin;
 mod costs;
 mod error;
 mod load;
-mod locate;
+pub(crate) mod locate;
 
 #[cfg(test)]
 mod tests;

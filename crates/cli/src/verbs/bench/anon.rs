@@ -137,7 +137,12 @@ impl AnonPlan<'_> {
 }
 
 /// The same operation in the memory manager.
-fn in_model(kernel: &Kernel, operation: Operation, bytes: u64, region: u64) -> Result<Duration> {
+pub(in crate::verbs) fn in_model(
+    kernel: &Kernel,
+    operation: Operation,
+    bytes: u64,
+    region: u64,
+) -> Result<Duration> {
     let mut bench = AnonBench::new(kernel, bytes, region)?;
     if operation != Operation::Touch {
         bench.store_all()?;

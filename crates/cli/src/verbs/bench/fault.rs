@@ -173,7 +173,7 @@ impl FaultPlan<'_> {
 }
 
 /// The same in the memory manager, in the memory that is passed on from rule to rule.
-fn in_model(
+pub(in crate::verbs) fn in_model(
     kernel: &Kernel,
     bytes: u64,
     region: u64,

@@ -1,0 +1,210 @@
+//! Findings as text: a table each, notes below.
+
+use std::fmt::Write as _;
+
+use largefolio_sim::study::{Change, Finding, How, Pair, RowFinding, TableFinding};
+
+/// Heads of the columns.
+const HEADS: [&str; 6] = ["", "published", "ours", "distance", "same way", "how"];
+/// Characters of a line of prose.
+const WIDTH: usize = 110;
+
+/// All of them.
+pub(super) fn shown(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for (nr, finding) in findings.iter().enumerate() {
+        if nr > 0 {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}: {}", finding.study, finding.title);
+        wrapped(&mut text, "  ", &format!("published: {}; {}", finding.source, finding.setup));
+        for table in &finding.tables {
+            text.push('\n');
+            add_table(&mut text, table);
+        }
+    }
+    text
+}
+
+fn add_table(text: &mut String, table: &TableFinding) {
+    let _ = writeln!(text, "  {}", table.title);
+    let mut sources: Vec<&str> = Vec::new();
+    let mut notes: Vec<(usize, &str)> = Vec::new();
+    let mut lines = vec![HEADS.map(str::to_owned)];
+    for row in &table.rows {
+        let note = row.disagrees.as_deref().or(row.reason.as_deref());
+        let mark = note.map(|note| mark_of(&mut notes, note)).unwrap_or_default();
+        let how = how_of(&mut sources, row);
+        lines.push([
+            format!("{}{mark}", row.what),
+            published(row),
+            row.ours.map_or_else(|| "-".to_owned(), |ours| pair(ours, row, &row.ours_unit)),
+            row.distance.map_or_else(|| "-".to_owned(), |distance| apart(distance, row)),
+            row.agrees.map_or("-", |agrees| if agrees { "yes" } else { "NO" }).to_owned(),
+            how,
+        ]);
+    }
+    add_lines(text, &lines);
+    for (letter, source) in (b'a'..=b'z').zip(sources) {
+        wrapped(text, "    ", &format!("({}) {source}", char::from(letter)));
+    }
+    for (nr, note) in notes {
+        wrapped(text, "    ", &format!("[{nr}] {note}"));
+    }
+}
+
+/// The mark of a note: a note that several rows have stands once.
+fn mark_of<'a>(notes: &mut Vec<(usize, &'a str)>, note: &'a str) -> String {
+    let known = notes.iter().find(|(_, known)| *known == note).map(|(nr, _)| *nr);
+    let nr = known.unwrap_or_else(|| {
+        notes.push((notes.len() + 1, note));
+        notes.len()
+    });
+    format!(" [{nr}]")
+}
+
+fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
+    let source = match &row.how {
+        How::Counted { of } | How::Estimated { of, .. } => of.as_str(),
+        How::None { why } => return format!("none: {why}"),
+        How::Measured(measured) => {
+            let [median, min, max] = measured.change;
+            return format!(
+                "measured, n = {}, {median:+.0}% [{min:+.0} .. {max:+.0}], {}",
+                measured.n, measured.cpu
+            );
+        }
+        How::Quoted(quoted) => {
+            let range = quoted.range.map(|[min, max]| format!(" [{min:+.0}% .. {max:+.0}%]"));
+            let (range, from) = (range.unwrap_or_default(), &quoted.from);
+            return format!("quoted: {from}; {}, n = {}{range}", quoted.cpu, quoted.n);
+        }
+    };
+    let nr = sources.iter().position(|known| *known == source).unwrap_or_else(|| {
+        sources.push(source);
+        sources.len() - 1
+    });
+    let letter = (b'a'..=b'z').nth(nr).map_or('*', char::from);
+    let lacks = match &row.how {
+        How::Estimated { not_known: Some(costs), .. } => format!("; not known: {costs}"),
+        _ => String::new(),
+    };
+    format!("{} ({letter}){lacks}", row.how.word())
+}
+
+fn add_lines(text: &mut String, lines: &[[String; 6]]) {
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    for line in lines {
+        let mut shown = String::from("   ");
+        for (cell, width) in line.iter().zip(&widths) {
+            let _ = write!(shown, " {cell:width$} ");
+        }
+        let _ = writeln!(text, "{}", shown.trim_end());
+    }
+}
+
+fn published(row: &RowFinding) -> String {
+    let spread = row.published_spread.as_ref().map(|spread| format!(" ({spread})"));
+    let shown = match (&row.published_text, row.published) {
+        (Some(text), _) => text.clone(),
+        (None, Some(published)) => pair(published, row, &row.unit),
+        (None, None) => "-".to_owned(),
+    };
+    shown + &spread.unwrap_or_default()
+}
+
+/// `46% -> 7% (-39.0pp)`.
+fn pair(pair: Pair, row: &RowFinding, unit: &str) -> String {
+    let change = pair.change.map(|change| {
+        format!("{}{}", signed(change), if row.measure == Change::Points { "pp" } else { "%" })
+    });
+    match (pair.before, pair.after) {
+        (Some(before), Some(after)) => {
+            let change = change.unwrap_or_else(|| "new".to_owned());
+            format!("{} -> {} ({change})", number(before, ""), number(after, unit))
+        }
+        (_, Some(after)) => number(after, unit),
+        _ => change.unwrap_or_else(|| "-".to_owned()),
+    }
+}
+
+fn apart(distance: f64, row: &RowFinding) -> String {
+    let has_change = row.ours.is_some_and(|ours| ours.change.is_some());
+    if has_change { format!("{}pp", signed(distance)) } else { signed(distance) + " " + &row.unit }
+}
+
+fn signed(change: f64) -> String {
+    match change {
+        0.0 => "0".to_owned(),
+        small if small.abs() < 0.05 => format!("{change:+.2}"),
+        large if large.abs() >= 1000.0 => format!("{change:+.0}"),
+        _ => format!("{change:+.1}"),
+    }
+}
+
+/// A number with its unit; counts with separators.
+fn number(value: f64, unit: &str) -> String {
+    let shown = match value.abs() {
+        large if large >= 1000.0 => grouped(value),
+        _ if value.fract() == 0.0 => format!("{value}"),
+        large if large >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    match unit {
+        "" => shown,
+        "%" => shown + "%",
+        unit => format!("{shown} {unit}"),
+    }
+}
+
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut shown = String::new();
+    for (nr, digit) in digits.chars().enumerate() {
+        if nr > 0 && (digits.len() - nr).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    if value < 0.0 { format!("-{shown}") } else { shown }
+}
+
+/// Prose in lines of at most [`WIDTH`] characters.
+fn wrapped(text: &mut String, indent: &str, prose: &str) {
+    let mut line = indent.to_owned();
+    for word in prose.split_whitespace() {
+        let is_full = line.chars().count() + word.chars().count() > WIDTH;
+        if is_full && line.trim() != "" {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line = format!("{indent}    ");
+        }
+        line.push_str(word);
+        line.push(' ');
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_changes_have_a_sign() {
+        assert_eq!(number(598_995_035_942.0, ""), "598,995,035,942");
+        assert_eq!(
+            [number(46.0, "%"), number(0.854, "%"), number(11.82, "GB/s")],
+            ["46%", "0.85%", "11.8 GB/s"]
+        );
+        assert_eq!([signed(0.0), signed(-73.0), signed(0.01)], ["0", "-73.0", "+0.01"]);
+    }
+
+    #[test]
+    fn prose_is_wrapped_between_words() {
+        let mut text = String::new();
+        wrapped(&mut text, "  ", &"word ".repeat(60));
+        assert!(text.lines().count() > 2 && text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+}

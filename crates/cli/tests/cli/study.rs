@@ -1,0 +1,116 @@
+//! `folio study`: the counted rows, the document, exits and errors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Place, text};
+
+/// What stands around the tables in the document.
+const BEGIN: &str = "<!-- tables: written by crates/cli/tests/cli/study.rs -->\n```text\n";
+const END: &str = "```\n<!-- end of tables -->";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn traces() -> String {
+    format!("--traces {}", root().join("traces").display())
+}
+
+/// A study of the model with one row; `rest` is the row's.
+fn small(rest: &str) -> String {
+    format!(
+        "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a document\"\nsetup = \"none\"\n\
+         [cells.a]\nmodel = {{ do = \"clear\", kernel = \"6.19\", size = \"2M\" }}\n\
+         [cells.b]\nmodel = {{ do = \"clear\", kernel = \"7.0\", size = \"2M\" }}\n\
+         [[tables]]\ntitle = \"Table\"\nbefore = \"a\"\nafter = \"b\"\n\
+         [[tables.rows]]\nwhat = \"pieces\"\n{rest}\n"
+    )
+}
+
+/// Exit 0 is the promise: every row goes the way its study says, and the rows that disagree with
+/// what was published are exactly those that say so.
+#[test]
+fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
+    let place = Place::new();
+    let shown = place.done(&format!("study {}", traces()));
+    let path = root().join("docs/design/studies.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let begin = document.find(BEGIN).unwrap() + BEGIN.len();
+    let end = document.find(END).unwrap();
+    if std::env::var_os("LARGEFOLIO_UPDATE_DOCS").is_some() {
+        fs::write(&path, format!("{}{shown}{}", &document[..begin], &document[end..])).unwrap();
+        return;
+    }
+    assert!(document[begin..end] == shown, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
+}
+
+/// Counts are exact: any change of the model that moves one shows here.
+#[test]
+fn counted_rows_are_what_they_were() {
+    let place = Place::new();
+    let json = place.done(&format!("study --json {}", traces()));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], 1);
+    let mut lines = Vec::new();
+    for study in json["studies"].as_array().unwrap() {
+        for table in study["tables"].as_array().unwrap() {
+            for row in table["rows"].as_array().unwrap() {
+                if row["how"]["kind"] == "counted" {
+                    let (what, ours) = (row["what"].as_str().unwrap(), &row["ours"]);
+                    let (before, after) = (&ours["before"], &ours["after"]);
+                    let of = row["how"]["of"].as_str().unwrap();
+                    lines.push(format!("{} | {what} | {of} | {before} | {after}", study["study"]));
+                }
+            }
+        }
+    }
+    assert!(lines.len() > 150, "{} counted rows", lines.len());
+    insta::assert_snapshot!("study_counted", lines.join("\n"));
+}
+
+#[test]
+fn a_study_of_ones_own_is_compared_and_its_exit_is_the_answer() {
+    let place = Place::new();
+    let agrees = "published = { before = 512, after = 3 }\ncount = \"units\"";
+    fs::write(place.path("mine.toml"), small(agrees)).unwrap();
+    let shown = place.done("study --file mine.toml");
+    assert!(shown.contains("512 -> 3 (-99.4%)  512 -> 3 (-99.4%)  0pp       yes"), "{shown}");
+    let csv = place.done("study --file mine.toml --csv");
+    assert!(csv.contains("\nmine,Table,pieces,512,3,-99.4"), "{csv}");
+    fs::write(place.path("mine.toml"), small("published = { change = 3 }\ncount = \"units\""))
+        .unwrap();
+    let output = place.run("study --file mine.toml");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("pieces: should agree, does not"), "{output:?}");
+}
+
+#[test]
+fn what_is_wrong_is_an_error_with_its_line() {
+    let place = Place::new();
+    fs::write(place.path("mine.toml"), small("count = \"unit\"")).unwrap();
+    let said = place.fails("study --file mine.toml");
+    assert!(said.contains("mine.toml:13: ") && said.contains("did you mean units"), "{said}");
+    assert!(place.fails("study owner").contains("did you mean owners?"));
+    assert!(place.fails("study --file none.toml").contains("none.toml"));
+    assert!(place.fails("study --rounds 3").contains("--live"));
+}
+
+#[test]
+fn a_trace_that_is_missing_leaves_rows_empty_and_names_the_remedy() {
+    let place = Place::new();
+    let output = place.run("study sizes --traces nowhere");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("`make traces` records them"), "{output:?}");
+    assert!(text(&output.stdout).contains("no trace nowhere/cc1.folio"), "{output:?}");
+}
+
+#[test]
+fn the_list_has_every_study_with_its_source() {
+    let list = Place::new().done("study --list");
+    for name in ["exec-order", "clear", "exec-readahead", "file-thp", "owners", "sizes", "history"]
+    {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{name}: {list}");
+    }
+    assert!(list.contains("[BEHAVIOUR.md J.5]"), "{list}");
+}

@@ -1,0 +1,143 @@
+//! The operations of series 004 counted, not timed.
+
+use serde::Deserialize;
+
+use super::{AnonBench, AnonBenchError};
+use crate::cost::Events;
+use largefolio_mm::counters::Counters;
+use largefolio_mm::rules::anon::Mapcount;
+
+/// What is done with a region whose pages have all been stored to, but for [`Touch`].
+///
+/// [`Touch`]: AnonOperation::Touch
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnonOperation {
+    /// The first store to every page.
+    Touch,
+    /// fork.
+    Fork,
+    /// munmap.
+    Munmap,
+    /// A store to every page while a child shares them.
+    StoreChildAlive,
+    /// The same after the child has ended.
+    StoreChildGone,
+}
+
+/// What an operation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Events that cost time.
+    pub events: Events,
+    /// Pages copied by stores.
+    pub copied_pages: u64,
+    /// Pages kept by stores.
+    pub reused_pages: u64,
+    /// PTEs set by fork or taken away whose page has a map count of its own to change: all of
+    /// them, or none where only folios have map counts (BEHAVIOUR.md F.5).
+    pub page_mapcounts: u64,
+}
+
+impl AnonBench {
+    /// Does `operation` and counts it; what it needs before is not counted.
+    ///
+    /// # Errors
+    /// When memory is exhausted.
+    pub fn count(&mut self, operation: AnonOperation) -> Result<Counted, AnonBenchError> {
+        if operation != AnonOperation::Touch {
+            self.store_all()?;
+        }
+        match operation {
+            AnonOperation::StoreChildAlive => {
+                self.fork()?;
+            }
+            AnonOperation::StoreChildGone => {
+                let child = self.fork()?;
+                self.exit(child);
+            }
+            _ => {}
+        }
+        let (before, ram) = (*self.memory.counters(), self.memory.cache().ram);
+        match operation {
+            AnonOperation::Fork => {
+                self.fork()?;
+            }
+            AnonOperation::Munmap => self.munmap()?,
+            _ => self.store_all()?,
+        }
+        let (after, ram_after) = (self.memory.counters(), self.memory.cache().ram);
+        let page = self.memory.rules.page.bytes();
+        let copied_bytes = (ram_after.nr_copied - ram.nr_copied) * page;
+        let mut events = events(&before, after);
+        events.copied.extend((copied_bytes > 0).then_some((page, copied_bytes)));
+        let units = ram.zeroed_by_unit.iter().zip(ram_after.zeroed_by_unit).enumerate();
+        for (nr, (before, after)) in units {
+            let bytes = (after - before) * page;
+            events.cleared.extend((bytes > 0).then_some((page << nr, bytes)));
+        }
+        let has_page_mapcounts = self.memory.rules.anon.mapcount == Mapcount::PerPage;
+        let nr_entries = events.entries_forked + events.ptes_unmapped;
+        Ok(Counted {
+            copied_pages: after.nr_cow - before.nr_cow,
+            reused_pages: after.nr_wp_reuse - before.nr_wp_reuse,
+            page_mapcounts: if has_page_mapcounts { nr_entries } else { 0 },
+            events,
+        })
+    }
+}
+
+fn events(before: &Counters, after: &Counters) -> Events {
+    let set = |of: &Counters| of.nr_ptes_set + of.nr_pmds_set;
+    let forked = after.nr_forked - before.nr_forked;
+    let batches = |of: &Counters| of.nr_batches_cleared + of.nr_pmds_cleared;
+    Events {
+        faults: after.pgfault - before.pgfault,
+        entries_mapped: (set(after) - set(before)).saturating_sub(forked),
+        entries_forked: forked,
+        batches_unmapped: batches(after) - batches(before),
+        ptes_unmapped: after.nr_ptes_cleared - before.nr_ptes_cleared,
+        ..Events::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Kernel;
+
+    fn counted(kernel: &str, operation: AnonOperation) -> Counted {
+        let kernel = Kernel::parse(&format!("{kernel}+page=4K")).unwrap();
+        AnonBench::new(&kernel, 64 << 10, 4 << 20).unwrap().count(operation).unwrap()
+    }
+
+    #[test]
+    fn a_child_that_is_gone_leaves_pages_to_reuse_where_owners_are_tracked_e_3_3() {
+        let gone = AnonOperation::StoreChildGone;
+        let before = counted("6.12", gone);
+        assert_eq!((before.copied_pages, before.reused_pages), (1024, 0));
+        assert_eq!(before.events.copied[&4096], 4 << 20);
+        let after = counted("6.18", gone);
+        assert_eq!((after.copied_pages, after.reused_pages), (0, 1024));
+        assert!(after.events.copied.is_empty());
+        assert_eq!(counted("6.18", AnonOperation::StoreChildAlive).copied_pages, 1024);
+    }
+
+    #[test]
+    fn a_folio_is_one_batch_and_has_page_map_counts_or_none() {
+        let stock = counted("6.18", AnonOperation::Munmap);
+        assert_eq!((stock.events.batches_unmapped, stock.events.ptes_unmapped), (64, 1024));
+        assert_eq!(stock.page_mapcounts, 1024);
+        assert_eq!(counted("6.18+mapcount=folio", AnonOperation::Munmap).page_mapcounts, 0);
+        let fork = counted("6.18", AnonOperation::Fork);
+        assert_eq!((fork.events.entries_forked, fork.page_mapcounts), (1024, 1024));
+        assert_eq!(fork.events.faults, 0);
+    }
+
+    #[test]
+    fn a_first_touch_clears_every_byte() {
+        let touch = counted("6.18", AnonOperation::Touch);
+        assert_eq!(touch.events.cleared.values().sum::<u64>(), 4 << 20);
+        assert_eq!(touch.events.faults, 64);
+    }
+}

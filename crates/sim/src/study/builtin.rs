@@ -1,0 +1,17 @@
+//! The studies of `studies/*.toml`, embedded.
+
+/// Name and text of every built-in study, in the order they are shown.
+pub(super) const STUDIES: [(&str, &str); 7] = [
+    ("exec-order", include_str!("../../../../studies/exec-order.toml")),
+    ("clear", include_str!("../../../../studies/clear.toml")),
+    ("exec-readahead", include_str!("../../../../studies/exec-readahead.toml")),
+    ("file-thp", include_str!("../../../../studies/file-thp.toml")),
+    ("owners", include_str!("../../../../studies/owners.toml")),
+    ("sizes", include_str!("../../../../studies/sizes.toml")),
+    ("history", include_str!("../../../../studies/history.toml")),
+];
+
+/// Names of the built-in studies, in the order they are shown.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    STUDIES.iter().map(|(name, _)| *name)
+}

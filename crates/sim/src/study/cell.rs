@@ -1,0 +1,157 @@
+//! Running the cells of studies: each trace is decoded once for all cells that want it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::StudyError;
+use super::file::{Source, Study};
+use super::parts::Generated;
+use crate::replay::{CellSpec, Outcome, replay};
+
+/// Hears what is being done, a name and the rows decoded so far of it, and may end it before the
+/// next trace.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
+
+/// What every cell of some studies came to.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    /// By study and cell; an error is that of a trace that is not there.
+    cells: BTreeMap<(String, String), Result<Value, String>>,
+}
+
+impl Values {
+    /// The result of a cell.
+    pub(super) fn cell(&self, study: &str, name: &str) -> Result<&Value, &str> {
+        let key = (study.to_owned(), name.to_owned());
+        match self.cells.get(&key) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(why)) => Err(why),
+            None => Err("not run"),
+        }
+    }
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug, PartialEq)]
+enum Input {
+    Recorded(String),
+    Generated(Generated),
+}
+
+/// Cells of one trace.
+struct Group<'a> {
+    input: Input,
+    /// Study and cell.
+    cells: Vec<(&'a Study, &'a str, &'a CellSpec)>,
+}
+
+/// Runs every cell of `studies`: recorded traces are in `traces`, generated ones are written to
+/// `scratch`.
+///
+/// # Errors
+/// A trace that cannot be replayed or generated, or [`StudyError::Stopped`]; a trace that does not
+/// exist leaves its cells without a result.
+pub fn run(
+    studies: &[Study],
+    (traces, scratch): (&Path, &Path),
+    progress: Progress<'_>,
+) -> Result<Values, StudyError> {
+    let mut values = Values::default();
+    for study in studies {
+        for (name, source) in &study.cells {
+            let Source::Model(model) = source else { continue };
+            if progress(name, 0).is_break() {
+                return Err(StudyError::Stopped);
+            }
+            let value = model.run().map_err(|message| StudyError::Model {
+                origin: study.origin.clone(),
+                cell: name.clone(),
+                message,
+            })?;
+            values.cells.insert((study.name.clone(), name.clone()), Ok(value));
+        }
+    }
+    for group in groups(studies) {
+        if progress("next trace", 0).is_break() {
+            return Err(StudyError::Stopped);
+        }
+        let path = match &group.input {
+            Input::Recorded(name) => traces.join(format!("{name}.folio")),
+            Input::Generated(workload) => {
+                let path = scratch.join("generated.folio");
+                let told = |error| StudyError::Generate { path: path.clone(), error };
+                workload.write(&path).map_err(told)?;
+                path
+            }
+        };
+        values.add(&group, &path, progress)?;
+    }
+    Ok(values)
+}
+
+impl Values {
+    fn add(
+        &mut self,
+        group: &Group<'_>,
+        path: &Path,
+        progress: Progress<'_>,
+    ) -> Result<(), StudyError> {
+        if !path.exists() {
+            for (study, name, _) in &group.cells {
+                let why = Err(format!("no trace {}", path.display()));
+                self.cells.insert((study.name.clone(), (*name).to_owned()), why);
+            }
+            return Ok(());
+        }
+        let specs: Vec<CellSpec> = group.cells.iter().map(|(_, _, spec)| (*spec).clone()).collect();
+        let name = match &group.input {
+            Input::Recorded(name) => name.clone(),
+            Input::Generated(_) => "generated".to_owned(),
+        };
+        let mut hears = |nr| {
+            // A replay is not left in the middle.
+            let _ = progress(&name, nr);
+        };
+        let (_, outcomes) = replay(path, &specs, &mut hears).map_err(|error| {
+            let (study, cell, _) = group.cells[0];
+            let (origin, cell) = (study.origin.clone(), cell.to_owned());
+            StudyError::Replay { origin, cell, error: Box::new(error) }
+        })?;
+        for ((study, name, _), outcome) in group.cells.iter().zip(&outcomes) {
+            self.cells.insert((study.name.clone(), (*name).to_owned()), Ok(shown(outcome)));
+        }
+        Ok(())
+    }
+}
+
+fn groups(studies: &[Study]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for study in studies {
+        for (name, source) in &study.cells {
+            let (input, spec) = match source {
+                Source::Trace(trace, spec) => (Input::Recorded(trace.clone()), spec),
+                Source::Generated(workload, spec) => (Input::Generated(workload.clone()), spec),
+                Source::Model(_) => continue,
+            };
+            let cell = (study, name.as_str(), &**spec);
+            match groups.iter_mut().find(|group| group.input == input) {
+                Some(group) => group.cells.push(cell),
+                None => groups.push(Group { input, cells: vec![cell] }),
+            }
+        }
+    }
+    groups
+}
+
+/// The result as JSON, with text and data together as `folios.file`.
+pub(super) fn shown(outcome: &Outcome) -> Value {
+    let mut value = serde_json::to_value(outcome).unwrap_or_default();
+    let all = serde_json::to_value(outcome.folios.all()).unwrap_or_default();
+    if let Some(folios) = value.get_mut("folios").and_then(Value::as_object_mut) {
+        folios.insert("file".to_owned(), all);
+    }
+    value
+}

@@ -1,0 +1,79 @@
+//! Why there is no such study, or no result.
+
+use std::io;
+use std::path::PathBuf;
+
+use largefolio_trace::generate::GenerateError;
+
+use super::load::MAX_FILE_BYTES;
+use crate::kernel::KernelError;
+use crate::machine::MachineError;
+use crate::replay::ReplayError;
+
+/// Why a study could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum StudyError {
+    #[error("no study is called '{name}'; {hint}")]
+    Unknown { name: String, hint: String },
+    #[error("cannot read the study file {path}: {error}")]
+    Read { path: String, error: io::Error },
+    #[error("the study file {path} is larger than {} KiB", MAX_FILE_BYTES >> 10)]
+    TooLarge { path: String },
+    #[error("{origin}:{line}: {message}")]
+    Toml { origin: String, line: usize, message: String },
+    #[error("{origin}:{line}: {mistake}")]
+    Mistake { origin: String, line: usize, mistake: Box<Mistake> },
+    #[error("{origin}: cell {cell}: {error}")]
+    Replay { origin: String, cell: String, error: Box<ReplayError> },
+    #[error("{origin}: cell {cell}: {message}")]
+    Model { origin: String, cell: String, message: String },
+    #[error("stopped")]
+    Stopped,
+    #[error("cannot generate the trace {}: {error}", path.display())]
+    Generate { path: PathBuf, error: GenerateError },
+}
+
+/// What a study file says that no study can.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Mistake {
+    #[error("{place}: {error}")]
+    Kernel { place: String, error: KernelError },
+    #[error("{place}: {error}")]
+    Machine { place: String, error: MachineError },
+    #[error("{place}: {error}")]
+    Workload { place: String, error: GenerateError },
+    #[error("{place}: give one of trace, workload and model; {has} are given")]
+    CellKind { place: String, has: usize },
+    #[error("{place}: a cell of a trace or a workload needs {key}")]
+    Missing { place: String, key: &'static str },
+    #[error("{place}: a model has its kernel in its own table; leave {key} out")]
+    Superfluous { place: String, key: &'static str },
+    #[error("{place}: '{value}' is not expected; expected {expected}")]
+    Value { place: String, value: String, expected: &'static str },
+    #[error("{place}: no {what} is called '{name}'; {hint}")]
+    NoSuch { place: String, what: &'static str, name: String, hint: String },
+    #[error("{place}: {message}")]
+    Count { place: String, message: String },
+    #[error("{place}: {message}")]
+    Row { place: String, message: &'static str },
+}
+
+impl Mistake {
+    /// Where in the file it shows.
+    pub(super) fn place(&self) -> &str {
+        match self {
+            Self::Kernel { place, .. }
+            | Self::Machine { place, .. }
+            | Self::Workload { place, .. }
+            | Self::CellKind { place, .. }
+            | Self::Missing { place, .. }
+            | Self::Superfluous { place, .. }
+            | Self::Value { place, .. }
+            | Self::NoSuch { place, .. }
+            | Self::Count { place, .. }
+            | Self::Row { place, .. } => place,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What a study says: cells and benches by name, tables of rows.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::metric::Metric;
+use super::model::Model;
+use super::parts::Generated;
+use crate::replay::CellSpec;
+
+/// A study.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// Short name: that of the file without `.toml`.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Where the published table stands.
+    pub source: String,
+    /// On what it was obtained.
+    pub setup: String,
+    /// File of the study, in errors.
+    pub origin: String,
+    /// What is run, by name.
+    pub(super) cells: BTreeMap<String, Source>,
+    /// What is measured on the running kernel, by name.
+    pub(super) benches: BTreeMap<String, Bench>,
+    /// Tables in the order of the file.
+    pub tables: Vec<Table>,
+}
+
+/// Where the numbers of a cell come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A recorded trace, `traces/NAME.folio`.
+    Trace(String, Box<CellSpec>),
+    /// A generated one.
+    Generated(Generated, Box<CellSpec>),
+    /// The memory manager alone.
+    Model(Model),
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it shows, published and ours.
+    pub title: String,
+    /// Rows in the order of the file.
+    pub rows: Vec<Row>,
+}
+
+/// A row: a pair of published numbers beside a pair of ours.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What the numbers are of.
+    pub what: String,
+    /// Published numbers, where there are any.
+    pub published: Option<Published>,
+    /// Unit of the published numbers.
+    pub unit: String,
+    /// Unit of ours.
+    pub ours_unit: String,
+    /// How two numbers are compared.
+    pub change: Change,
+    /// A smaller change counts as none: what the published table resolves.
+    pub same_within: f64,
+    /// Where ours come from.
+    pub ours: Ours,
+    /// Why the distance is what it is.
+    pub reason: Option<String>,
+    /// Why ours goes another way.
+    pub disagrees: Option<String>,
+}
+
+/// How a change is expressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// `(after / before - 1) * 100`.
+    #[default]
+    Percent,
+    /// `after - before`: of shares, in percentage points.
+    Points,
+    /// Percent, where a rate was published and ours is a time: `(before / after - 1) * 100` of
+    /// ours.
+    Speed,
+}
+
+/// Published numbers: one or both of a pair, or the change alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Published {
+    /// Without the change under study.
+    pub before: Option<f64>,
+    /// With it.
+    pub after: Option<f64>,
+    /// The change as printed, where the numbers were not.
+    pub change: Option<f64>,
+    /// Spread as printed.
+    pub spread: Option<String>,
+    /// As printed, where that is not a number ("up to", "about").
+    pub text: Option<String>,
+}
+
+/// Where the numbers of a row come from.
+#[derive(Clone, Debug)]
+pub enum Ours {
+    /// A number of one or two cells.
+    Cells {
+        /// Which number.
+        metric: Metric,
+        /// Cell without the change; absent in a row of one number.
+        before: Option<String>,
+        /// Cell with it.
+        after: String,
+    },
+    /// Measured on the running kernel, or quoted.
+    Bench {
+        /// Bench without the change.
+        before: String,
+        /// Bench with it.
+        after: String,
+        /// The last figures, where nothing is measured now.
+        quoted: Option<Quoted>,
+    },
+    /// Nothing here gives this number.
+    None(String),
+}
+
+/// Something that can be timed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bench {
+    /// What is done.
+    #[serde(rename = "do")]
+    pub work: BenchWork,
+    /// Folio size, or bytes cleared in one go.
+    #[serde(with = "super::parts::bytes")]
+    pub size: u64,
+    /// Who does it.
+    #[serde(default)]
+    pub subject: Subject,
+}
+
+/// What a bench does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BenchWork {
+    /// Demand faults: a fresh region, one store to every folio; GB/s.
+    Fault,
+    /// Zeroing cold memory; GB/s.
+    Clear,
+    /// fork; ns for each 4 KiB.
+    Fork,
+    /// munmap; ns for each 4 KiB.
+    Munmap,
+    /// A store to every page while a child shares them; ns for each 4 KiB.
+    StoreChildAlive,
+    /// The same after the child has ended; ns for each 4 KiB.
+    StoreChildGone,
+}
+
+/// Who does what a bench times.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub enum Subject {
+    /// The running kernel.
+    #[default]
+    Host,
+    /// The model under the rules of a kernel. Where memory is cleared: `page-at-a-time` and
+    /// `in-one-go` by the kernel's instruction, `chosen` by this project's choice.
+    Named(String),
+}
+
+impl From<String> for Subject {
+    fn from(name: String) -> Self {
+        if name == "this kernel" { Self::Host } else { Self::Named(name) }
+    }
+}
+
+/// Figures measured earlier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quoted {
+    /// Without the change.
+    pub before: f64,
+    /// With it.
+    pub after: f64,
+    /// The document that has them.
+    pub from: String,
+    /// Processor.
+    pub cpu: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Rounds.
+    pub n: u32,
+    /// Day, where the document has it.
+    pub date: Option<String>,
+    /// Smallest and largest change within a round, in percent.
+    pub range: Option<[f64; 2]>,
+}
+
+impl Study {
+    /// Benches of the rows that have them, with the row: `(table, row, before, after)`.
+    pub fn benches(&self) -> impl Iterator<Item = ((usize, usize), &Bench, &Bench)> {
+        let rows = self.tables.iter().enumerate().flat_map(|(table, tables)| {
+            tables.rows.iter().enumerate().map(move |(nr, row)| ((table, nr), row))
+        });
+        rows.filter_map(|(at, row)| {
+            let Ours::Bench { before, after, .. } = &row.ours else { return None };
+            Some((at, self.benches.get(before)?, self.benches.get(after)?))
+        })
+    }
+
+    /// Recorded traces the study replays, sorted.
+    #[must_use]
+    pub fn traces(&self) -> Vec<&str> {
+        let mut traces: Vec<&str> = self
+            .cells
+            .values()
+            .filter_map(|source| match source {
+                Source::Trace(name, _) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        traces.sort_unstable();
+        traces.dedup();
+        traces
+    }
+}

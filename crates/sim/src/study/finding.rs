@@ -1,0 +1,348 @@
+//! The comparison: published and ours, row by row.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::cell::Values;
+use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
+use super::metric::{Metric, Number};
+use crate::replay::{CacheState, CellSpec};
+
+/// A measurement of a row's benches, by table and row of a study's name.
+pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
+
+/// What was measured now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Median without the change.
+    pub before: f64,
+    /// Median with it.
+    pub after: f64,
+    /// Median, smallest and largest change within a round, in percent.
+    pub change: [f64; 3],
+    /// Rounds.
+    pub n: usize,
+    /// Processor.
+    pub cpu: String,
+    /// Kernel.
+    pub kernel: String,
+}
+
+/// A study's rows, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Study.
+    pub study: String,
+    /// One line.
+    pub title: String,
+    /// Where the published table stands.
+    pub source: String,
+    /// On what it was obtained.
+    pub setup: String,
+    /// Tables.
+    pub tables: Vec<TableFinding>,
+}
+
+/// A table's rows, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableFinding {
+    /// What it shows.
+    pub title: String,
+    /// Rows.
+    pub rows: Vec<RowFinding>,
+}
+
+/// Two numbers, or the second alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pair {
+    /// Without the change under study.
+    pub before: Option<f64>,
+    /// With it.
+    pub after: Option<f64>,
+    /// The change in the row's measure: percent or points.
+    pub change: Option<f64>,
+}
+
+/// A row, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RowFinding {
+    /// What the numbers are of.
+    pub what: String,
+    /// Published.
+    pub published: Option<Pair>,
+    /// As printed, where that is no number.
+    pub published_text: Option<String>,
+    /// Spread as printed.
+    pub published_spread: Option<String>,
+    /// Unit of the published numbers.
+    pub unit: String,
+    /// Ours; absent where nothing gives them.
+    pub ours: Option<Pair>,
+    /// Unit of ours.
+    pub ours_unit: String,
+    /// How changes are expressed.
+    pub measure: Change,
+    /// Our change less the published one, in percentage points; of rows of one number, the
+    /// difference in the unit.
+    pub distance: Option<f64>,
+    /// Whether both go the same way; absent where there is nothing to compare.
+    pub agrees: Option<bool>,
+    /// How ours were obtained.
+    pub how: How,
+    /// Why the distance is what it is.
+    pub reason: Option<String>,
+    /// Why ours goes another way.
+    pub disagrees: Option<String>,
+}
+
+/// How a number was obtained.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum How {
+    /// Counted in the model: exact for the trace.
+    Counted {
+        /// Trace, kernels and machine.
+        of: String,
+    },
+    /// Counts times the costs of a machine file.
+    Estimated {
+        /// Trace, kernels and machine.
+        of: String,
+        /// Costs it lacked.
+        not_known: Option<String>,
+    },
+    /// Measured now.
+    Measured(Measured),
+    /// Measured earlier.
+    Quoted(Quoted),
+    /// Not obtained.
+    None {
+        /// Why.
+        why: String,
+    },
+}
+
+impl How {
+    /// Whether rounds of a measurement went both ways, which is no change.
+    fn is_undecided(&self) -> bool {
+        let range = match self {
+            Self::Measured(measured) => Some([measured.change[1], measured.change[2]]),
+            Self::Quoted(quoted) => quoted.range,
+            _ => None,
+        };
+        range.is_some_and(|[min, max]| min < 0.0 && max > 0.0)
+    }
+
+    /// One word for a table.
+    #[must_use]
+    pub fn word(&self) -> String {
+        match self {
+            Self::Counted { .. } => "counted".to_owned(),
+            Self::Estimated { .. } => "estimated".to_owned(),
+            Self::Measured(measured) => format!("measured, n = {}", measured.n),
+            Self::Quoted(quoted) => format!("quoted: {}", quoted.from),
+            Self::None { .. } => "-".to_owned(),
+        }
+    }
+}
+
+impl Finding {
+    /// The rows of `study` beside what its cells came to and what was measured.
+    #[must_use]
+    pub fn new(study: &Study, values: &Values, measured: &Measurements) -> Self {
+        let table = |(nr, table): (usize, &super::file::Table)| TableFinding {
+            title: table.title.clone(),
+            rows: (0..)
+                .zip(&table.rows)
+                .map(|(row_nr, row)| {
+                    let measured = measured.get(&(study.name.clone(), nr, row_nr));
+                    RowFinding::new(row, study, (values, measured))
+                })
+                .collect(),
+        };
+        Self {
+            study: study.name.clone(),
+            title: study.title.clone(),
+            source: study.source.clone(),
+            setup: study.setup.clone(),
+            tables: study.tables.iter().enumerate().map(table).collect(),
+        }
+    }
+
+    /// Rows that go another way than the published ones and do not say so, and rows that say so
+    /// and go the same way: `(table, row)`.
+    pub fn surprises(&self) -> impl Iterator<Item = (&TableFinding, &RowFinding)> {
+        let rows =
+            self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+        rows.filter(|(_, row)| row.agrees.is_some_and(|agrees| agrees == row.disagrees.is_some()))
+    }
+}
+
+impl RowFinding {
+    fn new(row: &Row, study: &Study, (values, measured): (&Values, Option<&Measured>)) -> Self {
+        let (ours, how) = match &row.ours {
+            Ours::Cells { metric, before, after } => {
+                of_cells(study, values, (metric, before.as_deref(), after), &row.ours_unit)
+            }
+            Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
+            Ours::None(why) => (None, How::None { why: why.clone() }),
+        };
+        let ours =
+            ours.map(|ours| Pair { change: ours.change.or(change(row.change, ours)), ..ours });
+        let published = row.published.as_ref().map(|published| {
+            let Published { before, after, .. } = *published;
+            let pair = Pair { before, after, change: published.change };
+            Pair { change: pair.change.or(change(row.change, pair)), ..pair }
+        });
+        let both = published.zip(ours);
+        Self {
+            what: row.what.clone(),
+            published_text: row.published.as_ref().and_then(|published| published.text.clone()),
+            published_spread: row.published.as_ref().and_then(|published| published.spread.clone()),
+            distance: both.and_then(|(published, ours)| distance(row, published, ours)),
+            agrees: both.and_then(|(published, ours)| {
+                let way = |pair| direction(pair, row.same_within);
+                let ours = if how.is_undecided() { 0 } else { way(ours)? };
+                Some(way(published)? == ours)
+            }),
+            published,
+            ours,
+            unit: row.unit.clone(),
+            ours_unit: row.ours_unit.clone(),
+            measure: row.change,
+            how,
+            reason: row.reason.clone(),
+            disagrees: row.disagrees.clone(),
+        }
+    }
+}
+
+/// The change of a pair; of one that begins with 0 there is none in percent.
+fn change(measure: Change, pair: Pair) -> Option<f64> {
+    let (before, after) = (pair.before?, pair.after?);
+    match measure {
+        Change::Points => Some(after - before),
+        _ if before == 0.0 && after == 0.0 => Some(0.0),
+        Change::Percent if before == 0.0 => None,
+        Change::Percent => Some((after / before - 1.0) * 100.0),
+        Change::Speed if after == 0.0 => None,
+        Change::Speed => Some((before / after - 1.0) * 100.0),
+    }
+}
+
+/// -1, 0 or 1: which way a pair goes.
+fn direction(pair: Pair, same_within: f64) -> Option<i8> {
+    let change = match (pair.change, pair.before, pair.after) {
+        (Some(change), ..) => change,
+        // From nothing to something: more than any share of it.
+        (None, Some(before), Some(after)) => (after - before).signum() * f64::MAX,
+        _ => return None,
+    };
+    Some(if change.abs() <= same_within {
+        0
+    } else if change > 0.0 {
+        1
+    } else {
+        -1
+    })
+}
+
+fn distance(row: &Row, published: Pair, ours: Pair) -> Option<f64> {
+    match (published.change, ours.change) {
+        (Some(published), Some(ours)) => Some(ours - published),
+        (None, None) if row.unit == row.ours_unit => Some(ours.after? - published.after?),
+        _ => None,
+    }
+}
+
+fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pair>, How) {
+    match (measured, quoted) {
+        (Some(measured), _) => {
+            let (before, after) = (Some(measured.before), Some(measured.after));
+            let change = Some(measured.change[0]);
+            (Some(Pair { before, after, change }), How::Measured(measured.clone()))
+        }
+        (None, Some(quoted)) => {
+            let (before, after) = (Some(quoted.before), Some(quoted.after));
+            (Some(Pair { before, after, change: None }), How::Quoted(quoted.clone()))
+        }
+        (None, None) => (None, How::None { why: "measured with --live only".to_owned() }),
+    }
+}
+
+fn of_cells(
+    study: &Study,
+    values: &Values,
+    (metric, before, after): (&Metric, Option<&str>, &str),
+    unit: &str,
+) -> (Option<Pair>, How) {
+    let mut not_known = None;
+    let mut number = |name: &str| -> Result<Option<f64>, String> {
+        let cell = values.cell(&study.name, name).map_err(str::to_owned)?;
+        Ok(match metric.of(cell) {
+            Number::Known(number) => Some(scaled(number, metric, unit)),
+            Number::NotKnown(what) => {
+                not_known = Some(what);
+                None
+            }
+        })
+    };
+    let pair = before.map(&mut number).transpose().and_then(|before| {
+        let after = number(after)?;
+        Ok(Pair { before: before.flatten(), after, change: None })
+    });
+    let pair = match pair {
+        Ok(pair) => pair,
+        Err(why) => return (None, How::None { why }),
+    };
+    let of = described(study, before, after);
+    let how = if metric.is_estimate() {
+        How::Estimated { of, not_known: not_known.clone() }
+    } else {
+        How::Counted { of }
+    };
+    let is_whole = pair.after.is_some() && (before.is_none() || pair.before.is_some());
+    (is_whole.then_some(pair), how)
+}
+
+/// Bytes and nanoseconds as the unit has them.
+fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
+    match unit {
+        "%" if metric.is_share() => number * 100.0,
+        "ms" => number / 1e6,
+        "us" => number / 1e3,
+        "KiB" | "kB" => number / 1024.0,
+        "MiB" => number / f64::from(1 << 20),
+        _ => number,
+    }
+}
+
+/// What a pair of cells was: trace, kernels, machine.
+fn described(study: &Study, before: Option<&str>, after: &str) -> String {
+    let (input, kernel, machine) = described_cell(study, after);
+    let kernels = match before.map(|name| described_cell(study, name).1) {
+        Some(before) if before != kernel => format!("{before} -> {kernel}"),
+        _ => kernel,
+    };
+    let machine = machine.map(|machine| format!(", {machine}")).unwrap_or_default();
+    format!("{input}, {kernels}{machine}")
+}
+
+/// Input, kernel and machine of a cell.
+fn described_cell(study: &Study, name: &str) -> (String, String, Option<String>) {
+    let of = |input: &str, spec: &CellSpec| {
+        let warm = if spec.cache == CacheState::Warm { ", page cache warm" } else { "" };
+        let machine = format!("{}{warm}", spec.machine.name);
+        (input.to_owned(), spec.kernel.name.clone(), Some(machine))
+    };
+    match study.cells.get(name) {
+        Some(Source::Trace(trace, spec)) => of(trace, spec),
+        Some(Source::Generated(_, spec)) => of("generated", spec),
+        Some(Source::Model(model)) => {
+            let (kernel, machine) = model.names();
+            ("the model alone".to_owned(), kernel.to_owned(), machine.map(str::to_owned))
+        }
+        None => (String::new(), String::new(), None),
+    }
+}

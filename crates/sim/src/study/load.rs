@@ -1,0 +1,379 @@
+//! Reading and checking a study file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use largefolio_trace::Meta;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::builtin::{STUDIES, names};
+use super::cell::shown;
+use super::error::{Mistake, StudyError};
+use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
+use super::metric::Metric;
+use super::model::Model;
+use super::parts::Generated;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::machine::locate::{line_at, line_of};
+use crate::names::nearest;
+use crate::replay::{CacheState, Cell, CellSpec};
+
+/// Largest study file, ten times the built-in ones: a wrong path must not fill the memory.
+pub const MAX_FILE_BYTES: u64 = 256 << 10;
+
+/// The file as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyFile {
+    name: String,
+    title: String,
+    source: String,
+    setup: String,
+    #[serde(default)]
+    workloads: BTreeMap<String, Generated>,
+    #[serde(default)]
+    cells: BTreeMap<String, CellFile>,
+    #[serde(default)]
+    benches: BTreeMap<String, Bench>,
+    tables: Vec<TableFile>,
+}
+
+/// A cell: a trace or a workload with kernel and machine, or a model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct CellFile {
+    trace: Option<String>,
+    workload: Option<String>,
+    model: Option<Model>,
+    kernel: Option<String>,
+    machine: Option<String>,
+    filesystem: Option<String>,
+    cache: Option<String>,
+    seed: Option<u64>,
+    reference_ns: Option<u64>,
+}
+
+/// A table; what it says of `unit` and the like holds for rows that do not.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TableFile {
+    title: String,
+    before: Option<String>,
+    after: Option<String>,
+    unit: Option<String>,
+    ours_unit: Option<String>,
+    change: Option<Change>,
+    same_within: Option<f64>,
+    rows: Vec<RowFile>,
+}
+
+/// What a row has itself or from its table.
+struct Common {
+    before: Option<String>,
+    after: Option<String>,
+    unit: Option<String>,
+    ours_unit: Option<String>,
+    change: Option<Change>,
+    same_within: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RowFile {
+    what: String,
+    published: Option<Published>,
+    count: Option<String>,
+    #[serde(default)]
+    bench: bool,
+    quoted: Option<Quoted>,
+    none: Option<String>,
+    reason: Option<String>,
+    disagrees: Option<String>,
+    before: Option<String>,
+    after: Option<String>,
+    unit: Option<String>,
+    ours_unit: Option<String>,
+    change: Option<Change>,
+    same_within: Option<f64>,
+}
+
+impl Study {
+    /// A built-in study.
+    ///
+    /// # Errors
+    /// [`StudyError::Unknown`], with the nearest names.
+    pub fn named(name: &str) -> Result<Self, StudyError> {
+        let Some((_, text)) = STUDIES.iter().find(|(known, _)| *known == name) else {
+            let hint = nearest(&name.to_ascii_lowercase(), names());
+            return Err(StudyError::Unknown { name: name.to_owned(), hint });
+        };
+        Self::from_toml(text, &format!("studies/{name}.toml"))
+    }
+
+    /// The study a file describes.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is too large, or is no study.
+    pub fn from_path(path: &Path) -> Result<Self, StudyError> {
+        let origin = path.display().to_string();
+        let mut text = String::new();
+        let read = |text: &mut String| -> io::Result<usize> {
+            File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
+        };
+        let nr_bytes =
+            read(&mut text).map_err(|error| StudyError::Read { path: origin.clone(), error })?;
+        if nr_bytes as u64 > MAX_FILE_BYTES {
+            return Err(StudyError::TooLarge { path: origin });
+        }
+        Self::from_toml(&text, &origin)
+    }
+
+    /// The study a text describes; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// [`StudyError::Toml`] for a text that is no study file, else [`StudyError::Mistake`] with
+    /// the first; both with the line.
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
+        let origin = origin.to_owned();
+        let file: StudyFile = toml::from_str(text).map_err(|error| StudyError::Toml {
+            origin: origin.clone(),
+            line: line_at(text, error.span().map_or(0, |span| span.start)),
+            message: error.message().replace('\n', "; "),
+        })?;
+        file.study(&origin).map_err(|mistake| {
+            let line = line_of(text, mistake.place());
+            StudyError::Mistake { origin, line, mistake: Box::new(mistake) }
+        })
+    }
+}
+
+impl StudyFile {
+    fn study(self, origin: &str) -> Result<Study, Mistake> {
+        for (name, workload) in &self.workloads {
+            let place = || format!("workloads.{name}");
+            workload.check().map_err(|error| Mistake::Workload { place: place(), error })?;
+        }
+        let mut cells = BTreeMap::new();
+        for (name, cell) in self.cells {
+            let place = format!("cells.{name}");
+            cells.insert(name, cell.source(&place, &self.workloads)?);
+        }
+        let mut study = Study {
+            name: self.name,
+            title: self.title,
+            source: self.source,
+            setup: self.setup,
+            origin: origin.to_owned(),
+            cells,
+            benches: self.benches,
+            tables: Vec::new(),
+        };
+        let sample = sample_outcome();
+        for (nr, table) in self.tables.into_iter().enumerate() {
+            let mut rows = Vec::new();
+            for (row_nr, row) in table.rows.iter().enumerate() {
+                let place = format!("tables[{nr}].rows[{row_nr}]");
+                rows.push(row.row(&place, &table, (&study, &sample))?);
+            }
+            study.tables.push(Table { title: table.title, rows });
+        }
+        Ok(study)
+    }
+}
+
+impl CellFile {
+    fn source(
+        self,
+        place: &str,
+        workloads: &BTreeMap<String, Generated>,
+    ) -> Result<Source, Mistake> {
+        let has = [self.trace.is_some(), self.workload.is_some(), self.model.is_some()];
+        let has = has.into_iter().filter(|&is_given| is_given).count();
+        if has != 1 {
+            return Err(Mistake::CellKind { place: place.to_owned(), has });
+        }
+        if let Some(model) = self.model {
+            let superfluous = [
+                ("kernel", self.kernel.is_some()),
+                ("machine", self.machine.is_some()),
+                ("filesystem", self.filesystem.is_some()),
+            ];
+            if let Some((key, _)) = superfluous.into_iter().find(|(_, is_given)| *is_given) {
+                return Err(Mistake::Superfluous { place: format!("{place}.{key}"), key });
+            }
+            let (kernel, machine) = model.names();
+            kernel_named(kernel, &format!("{place}.model"))?;
+            if let Some(machine) = machine {
+                machine_named(machine, &format!("{place}.model"))?;
+            }
+            return Ok(Source::Model(model));
+        }
+        let spec = Box::new(self.spec(place)?);
+        if let Some(trace) = self.trace {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_/.".contains(c);
+            if trace.is_empty() || !trace.chars().all(is_plain) || trace.contains("..") {
+                let expected = "the name of a trace in traces/, such as \"cc1\"";
+                let place = format!("{place}.trace");
+                return Err(Mistake::Value { place, value: trace, expected });
+            }
+            return Ok(Source::Trace(trace, spec));
+        }
+        let name = self.workload.unwrap_or_default();
+        let Some(workload) = workloads.get(&name) else {
+            let hint = nearest(&name, workloads.keys().map(String::as_str));
+            let place = format!("{place}.workload");
+            return Err(Mistake::NoSuch { place, what: "workload", name, hint });
+        };
+        Ok(Source::Generated(workload.clone(), spec))
+    }
+
+    fn spec(&self, place: &str) -> Result<CellSpec, Mistake> {
+        let missing = |key| Mistake::Missing { place: place.to_owned(), key };
+        let kernel = self.kernel.as_deref().ok_or(missing("kernel"))?;
+        let machine = self.machine.as_deref().ok_or(missing("machine"))?;
+        let kernel = kernel_named(kernel, &format!("{place}.kernel"))?;
+        let machine = machine_named(machine, &format!("{place}.machine"))?;
+        let mut spec = CellSpec::new(kernel, machine);
+        let told = |error| Mistake::Kernel { place: format!("{place}.kernel"), error };
+        spec.kernel.check_page(spec.page_size()).map_err(told)?;
+        let told = |error| Mistake::Machine { place: format!("{place}.kernel"), error };
+        spec.machine.clone().with_page_size(spec.page_size()).map_err(told)?;
+        spec.filesystem.clone_from(&self.filesystem);
+        spec.cache = match self.cache.as_deref() {
+            None | Some("cold") => CacheState::Cold,
+            Some("warm") => CacheState::Warm,
+            Some(other) => {
+                let (value, expected) = (other.to_owned(), "\"cold\" or \"warm\"");
+                return Err(Mistake::Value { place: format!("{place}.cache"), value, expected });
+            }
+        };
+        spec.seed = self.seed.unwrap_or(spec.seed);
+        spec.ns_per_reference = self.reference_ns.unwrap_or(spec.ns_per_reference);
+        Ok(spec)
+    }
+}
+
+fn kernel_named(name: &str, place: &str) -> Result<Kernel, Mistake> {
+    Kernel::parse(name).map_err(|error| Mistake::Kernel { place: place.to_owned(), error })
+}
+
+fn machine_named(name: &str, place: &str) -> Result<Machine, Mistake> {
+    Machine::load(name).map_err(|error| Mistake::Machine { place: place.to_owned(), error })
+}
+
+impl RowFile {
+    /// The row with what its table says filled in.
+    fn row(
+        &self,
+        place: &str,
+        table: &TableFile,
+        (study, sample): (&Study, &Value),
+    ) -> Result<Row, Mistake> {
+        let either = |own: &Option<String>, of_table: &Option<String>| {
+            own.as_ref().or(of_table.as_ref()).cloned()
+        };
+        let common = Common {
+            before: either(&self.before, &table.before),
+            after: either(&self.after, &table.after),
+            unit: either(&self.unit, &table.unit),
+            ours_unit: either(&self.ours_unit, &table.ours_unit),
+            change: self.change.or(table.change),
+            same_within: self.same_within.or(table.same_within),
+        };
+        let wrong = |message| Mistake::Row { place: place.to_owned(), message };
+        let ours = self.ours(place, &common, (study, sample))?;
+        if self.disagrees.is_some() && (self.published.is_none() || matches!(ours, Ours::None(_))) {
+            return Err(wrong("only a row with published numbers and ours can disagree"));
+        }
+        let same_within = common.same_within.unwrap_or(0.0);
+        if !same_within.is_finite() || same_within < 0.0 {
+            return Err(wrong("same-within is no number from 0 up"));
+        }
+        let unit = common.unit.unwrap_or_default();
+        Ok(Row {
+            what: self.what.clone(),
+            published: self.published.clone(),
+            ours_unit: common.ours_unit.unwrap_or_else(|| unit.clone()),
+            unit,
+            change: common.change.unwrap_or_default(),
+            same_within,
+            ours,
+            reason: self.reason.clone(),
+            disagrees: self.disagrees.clone(),
+        })
+    }
+
+    fn ours(
+        &self,
+        place: &str,
+        common: &Common,
+        (study, sample): (&Study, &Value),
+    ) -> Result<Ours, Mistake> {
+        let wrong = |message| Mistake::Row { place: place.to_owned(), message };
+        let after = || common.after.clone().ok_or(wrong("no cell or bench: give after"));
+        match (&self.count, self.bench, &self.none) {
+            (Some(count), false, None) => {
+                let metric = Metric::parse(count)
+                    .map_err(|message| Mistake::Count { place: place.to_owned(), message })?;
+                let (before, after) = (common.before.clone(), after()?);
+                for name in before.iter().chain([&after]) {
+                    study.check_metric(name, &metric, (place, sample))?;
+                }
+                Ok(Ours::Cells { metric, before, after })
+            }
+            (None, true, None) => {
+                let before = common.before.clone().ok_or(wrong("a bench compares: give before"))?;
+                let after = after()?;
+                for name in [&before, &after] {
+                    if !study.benches.contains_key(name) {
+                        let known = study.benches.keys().map(String::as_str);
+                        let (place, hint) = (place.to_owned(), nearest(name, known));
+                        let name = name.clone();
+                        return Err(Mistake::NoSuch { place, what: "bench", name, hint });
+                    }
+                }
+                Ok(Ours::Bench { before, after, quoted: self.quoted.clone() })
+            }
+            (None, false, Some(why)) => Ok(Ours::None(why.clone())),
+            _ => Err(wrong("give one of count = \"..\", bench = true and none = \"why\"")),
+        }
+    }
+}
+
+impl Study {
+    fn check_metric(
+        &self,
+        name: &str,
+        metric: &Metric,
+        (place, sample): (&str, &Value),
+    ) -> Result<(), Mistake> {
+        let place = || place.to_owned();
+        let unknown = match self.cells.get(name) {
+            None => {
+                let hint = nearest(name, self.cells.keys().map(String::as_str));
+                let (what, name) = ("cell", name.to_owned());
+                return Err(Mistake::NoSuch { place: place(), what, name, hint });
+            }
+            Some(Source::Model(model)) => metric.unknown_in(&model.sample()),
+            Some(_) => metric.unknown_in(sample),
+        };
+        match unknown {
+            Some(message) => Err(Mistake::Count { place: place(), message }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every name a replay gives, from one of no program at all.
+fn sample_outcome() -> Value {
+    let named = || -> Option<Value> {
+        let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
+        spec.ram_bytes = 64 << 20;
+        Some(shown(&Cell::new(&spec, &Meta::default()).ok()?.finish()))
+    };
+    named().unwrap_or_default()
+}

@@ -1,0 +1,193 @@
+//! Which number of a cell: names of the result's JSON, sums and shares of them.
+//!
+//! ```text
+//!   metric = sum [ "/" sum ]        sum = name { "+" name }
+//!   name   = reads.bytes | folios.file.by_size.64K.aligned_bytes | estimate.causes.fault.ns | ..
+//! ```
+//!
+//! `folios.file` is text and data together. A folio size that did not occur counts 0; a name that
+//! no result has is refused when the study is read.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::names::nearest;
+use crate::size::parse_bytes;
+
+/// Names in a metric at most: more are a mistake.
+const NR_NAMES_MAX: usize = 16;
+
+/// Maps of a result, whose keys are data, with what stands under a key.
+const MAPS: [(&str, &[&str]); 7] = [
+    ("by_size", &["aligned_bytes", "unaligned_bytes"]),
+    ("cached_bytes", &[]),
+    ("cleared_bytes", &[]),
+    ("pmd_refused", &[]),
+    ("refused", &[]),
+    ("pressure", &[]),
+    ("causes", &["ns"]),
+];
+
+/// A number of a cell, or a share of two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    text: String,
+    sum: Vec<Vec<String>>,
+    of: Option<Vec<Vec<String>>>,
+}
+
+/// What a cell says to a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Number {
+    /// A number.
+    Known(f64),
+    /// It was not known; names what was missing.
+    NotKnown(String),
+}
+
+impl Metric {
+    /// The metric `text` names; says what is expected otherwise.
+    ///
+    /// ```
+    /// use largefolio_sim::study::Metric;
+    /// let share = Metric::parse("folios.file.by_size.64K.aligned_bytes / folios.file.mapped_bytes")?;
+    /// assert!(share.is_share());
+    /// assert!(Metric::parse("faults.total /").is_err());
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// With the expected form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = "expected names of a result's JSON, such as \"reads.bytes\" or \
+                        \"folios.text.contpte_bytes / folios.text.mapped_bytes\"";
+        let mut sides = text.split('/').map(sum);
+        let (Some(Some(first)), of, None) = (sides.next(), sides.next(), sides.next()) else {
+            return Err(expected.to_owned());
+        };
+        let of = match of {
+            None => None,
+            Some(Some(of)) => Some(of),
+            Some(None) => return Err(expected.to_owned()),
+        };
+        if first.len() + of.as_ref().map_or(0, Vec::len) > NR_NAMES_MAX {
+            return Err(format!("more than {NR_NAMES_MAX} names"));
+        }
+        Ok(Self { text: text.to_owned(), sum: first, of })
+    }
+
+    /// Whether it is a share, which `%` shows in hundredths.
+    #[must_use]
+    pub const fn is_share(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// Whether it is estimated with the costs of a machine rather than counted.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        let names = self.sum.iter().chain(self.of.iter().flatten());
+        names.into_iter().any(|name| name[0] == "estimate")
+    }
+
+    /// The first name that a cell such as `sample` does not have, with a hint.
+    pub(super) fn unknown_in(&self, sample: &Value) -> Option<String> {
+        let names = self.sum.iter().chain(self.of.iter().flatten());
+        names.into_iter().find_map(|name| unknown(sample, name))
+    }
+
+    /// The number of a cell; of a share with nothing below, 0.
+    pub(super) fn of(&self, cell: &Value) -> Number {
+        let total = |sum: &[Vec<String>]| {
+            let mut total = 0.0;
+            for name in sum {
+                match lookup(cell, name) {
+                    Some(number) => total += number,
+                    None => return Err(not_known(cell, name)),
+                }
+            }
+            Ok(total)
+        };
+        let below = self.of.as_deref().map(total).transpose();
+        match (total(&self.sum), below) {
+            (Ok(sum), Ok(None)) => Number::Known(sum),
+            (Ok(_), Ok(Some(below))) if below <= 0.0 => Number::Known(0.0),
+            (Ok(sum), Ok(Some(below))) => Number::Known(sum / below),
+            (Err(why), _) | (_, Err(why)) => Number::NotKnown(why),
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Names of a sum; `None` where one is empty.
+fn sum(text: &str) -> Option<Vec<Vec<String>>> {
+    text.split('+')
+        .map(|name| {
+            let steps: Vec<String> = name.trim().split('.').map(key).collect();
+            steps.iter().all(|step| !step.is_empty() && !step.contains(' ')).then_some(steps)
+        })
+        .collect()
+}
+
+/// A size as the JSON has it, in bytes; anything else as it is.
+fn key(step: &str) -> String {
+    let is_size = step.starts_with(|c: char| c.is_ascii_digit());
+    let bytes = is_size.then(|| parse_bytes(step)).flatten();
+    bytes.map_or_else(|| step.to_owned(), |bytes| bytes.to_string())
+}
+
+fn map_named(name: &str) -> Option<&'static [&'static str]> {
+    MAPS.iter().find(|(map, _)| *map == name).map(|(_, members)| *members)
+}
+
+fn unknown(sample: &Value, name: &[String]) -> Option<String> {
+    let mut at = sample;
+    for (nr, step) in name.iter().enumerate() {
+        if let Some(members) = nr.checked_sub(1).and_then(|before| map_named(&name[before])) {
+            let rest: Vec<&str> = name[nr + 1..].iter().map(String::as_str).collect();
+            return match (members, rest.as_slice()) {
+                ([], []) => None,
+                (members, [member]) if members.contains(member) => None,
+                _ => Some(told(name, members.iter().copied())),
+            };
+        }
+        let Some(next) = at.get(step) else {
+            let known = at.as_object().into_iter().flat_map(|object| object.keys());
+            return Some(told(name, known.map(String::as_str)));
+        };
+        at = next;
+    }
+    (!at.is_number() && !at.is_null()).then(|| {
+        let known = at.as_object().into_iter().flat_map(|object| object.keys());
+        told(name, known.map(String::as_str))
+    })
+}
+
+fn told<'a>(name: &[String], known: impl Iterator<Item = &'a str>) -> String {
+    let hint = nearest(name.last().map_or("", String::as_str), known);
+    format!("no number is called '{}'; {hint}", name.join("."))
+}
+
+/// The number; a key that a map has not is 0, `None` stands for null.
+fn lookup(cell: &Value, name: &[String]) -> Option<f64> {
+    let mut at = cell;
+    for step in name {
+        match at.get(step) {
+            Some(next) => at = next,
+            None => return Some(0.0),
+        }
+    }
+    at.as_f64()
+}
+
+/// What an estimate lacked.
+fn not_known(cell: &Value, name: &[String]) -> String {
+    let missing = cell.pointer("/estimate/not_known").and_then(Value::as_array);
+    let missing: Vec<&str> = missing.into_iter().flatten().filter_map(Value::as_str).collect();
+    if missing.is_empty() { name.join(".") } else { missing.join(", ") }
+}

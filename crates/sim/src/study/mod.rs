@@ -1,0 +1,43 @@
+//! Studies: a published table beside what this model gives, as data.
+//!
+//! Owns the study file (TOML), its checks, the studies built in, the runs they ask for and the
+//! comparison. Does not own how numbers are counted ([`crate::replay`], [`crate::cost`],
+//! [`crate::bench`]), anything measured on the running kernel (a caller hands it in), or printing.
+//!
+//! ```text
+//!   studies/*.toml ─► Study ─► cells: replay of a trace | a generated workload | the model alone
+//!                       │      benches: measured by the caller, else quoted from a document
+//!                       └────► rows: published before, after | ours before, after
+//!                                    change, change, distance, do both go the same way?
+//! ```
+//!
+//! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
+//! (which number of a cell), [`cell`](Values) and `model` (running), [`finding`](Finding) (the
+//! comparison).
+//!
+//! Invariants:
+//! - I1: nothing published enters a run: `published` is read by the comparison alone.
+//! - I2: a row that goes another way than the published one says so and why (`disagrees`), and a
+//!   row that says so does: [`Finding::surprises`] lists the others.
+//! - I3: without a measurement handed in, the same inputs give the same findings.
+
+mod builtin;
+mod cell;
+mod error;
+mod file;
+mod finding;
+mod load;
+mod metric;
+mod model;
+mod parts;
+
+#[cfg(test)]
+mod tests;
+
+pub use builtin::names;
+pub use cell::{Progress, Values, run};
+pub use error::{Mistake, StudyError};
+pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
+pub use finding::{Finding, How, Measured, Measurements, Pair, RowFinding, TableFinding};
+pub use load::MAX_FILE_BYTES;
+pub use metric::Metric;

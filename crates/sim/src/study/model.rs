@@ -1,0 +1,322 @@
+//! Cells without a trace: the memory manager asked directly.
+//!
+//! Owns three questions. *clear*: the plan by which a kernel zeroes a folio (series 001). *anon*: an
+//! operation of series 004 on a region, counted and, with a machine, estimated. *history*: a file
+//! comes into the page cache in one way, then a program maps it: what can be mapped large?
+
+use largefolio_mm::fault::Access;
+use largefolio_mm::io::Fadvice;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::rules::Arch;
+use largefolio_mm::rules::clear::Preemption;
+use largefolio_mm::units::{Order, PageSize, Vaddr};
+use largefolio_mm::vma::Prot;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::parts;
+use crate::bench::{AnonBench, AnonOperation};
+use crate::cost::{Estimate, Walks};
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+
+/// A question to the memory manager.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Model {
+    /// How a folio is zeroed whose middle page was touched.
+    Clear {
+        /// Rules.
+        kernel: String,
+        /// The folio, or a gigantic page.
+        #[serde(with = "parts::bytes")]
+        size: u64,
+    },
+    /// An operation on a region of anonymous memory.
+    Anon {
+        /// Rules.
+        kernel: String,
+        /// Machine whose costs make the estimate.
+        machine: String,
+        /// Which operation.
+        operation: AnonOperation,
+        /// Folios of the region.
+        #[serde(with = "parts::bytes")]
+        size: u64,
+        /// Bytes of the region.
+        #[serde(with = "parts::bytes")]
+        region: u64,
+    },
+    /// A file that came into the page cache in one way.
+    History {
+        /// Rules, with the readahead window of the device.
+        kernel: String,
+        /// Filesystem of the file.
+        filesystem: String,
+        /// Bytes of the file.
+        #[serde(with = "parts::bytes")]
+        size: u64,
+        /// How it came.
+        way: Way,
+        /// Bytes of each call, where it came by calls.
+        #[serde(default = "whole_file", with = "parts::bytes")]
+        call: u64,
+    },
+}
+
+/// More than any file: one call.
+fn whole_file() -> u64 {
+    u64::MAX
+}
+
+/// How a file came into the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// It was written by calls, and is still there.
+    Written,
+    /// It was written by a call of a page, the headers, and one for the rest, as linkers do.
+    Linked,
+    /// It was read by calls.
+    Read,
+    /// It was read by calls after `POSIX_FADV_SEQUENTIAL`, as cat does.
+    ReadSequentially,
+    /// Its pages were executed one after the other.
+    Executed,
+    /// The same after `MADV_HUGEPAGE`.
+    Advised,
+    /// It was read ahead by `POSIX_FADV_WILLNEED`.
+    Willneed,
+}
+
+/// What a clearing plan counts.
+#[derive(Debug, Default, Serialize)]
+struct Cleared {
+    /// Pieces zeroed in one go.
+    units: u64,
+    /// Points at which others may run.
+    reschedule_points: u64,
+    /// Bytes of the largest piece.
+    largest_unit_bytes: u64,
+}
+
+/// What an operation on anonymous memory counts.
+#[derive(Debug, Default, Serialize)]
+struct Anon {
+    /// Faults.
+    faults: u64,
+    /// Pages copied.
+    copied_pages: u64,
+    /// Pages kept by the process that alone still has them.
+    reused_pages: u64,
+    /// Entries of page tables set by fork.
+    entries_forked: u64,
+    /// PTEs taken away.
+    ptes_cleared: u64,
+    /// Runs of pages of one folio in which they were taken away.
+    batches_cleared: u64,
+    /// Pages whose own map count changed.
+    page_mapcounts: u64,
+    /// Estimated time.
+    estimate: Estimate,
+}
+
+/// What a mapped file counts, in bytes.
+#[derive(Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit of each")]
+struct History {
+    /// The file.
+    file_bytes: u64,
+    /// In the page cache.
+    cached_bytes: u64,
+    /// In folios of the PMD size: mappable by PMD entries where the mapping is aligned.
+    pmd_folio_bytes: u64,
+    /// In folios of 64 KiB and more.
+    from_64k_bytes: u64,
+    /// Under PMD entries after an aligned mapping was touched.
+    pmd_mapped_bytes: u64,
+}
+
+impl Model {
+    /// Kernel and machine by name.
+    pub(super) fn names(&self) -> (&str, Option<&str>) {
+        match self {
+            Self::Clear { kernel, .. } | Self::History { kernel, .. } => (kernel, None),
+            Self::Anon { kernel, machine, .. } => (kernel, Some(machine)),
+        }
+    }
+
+    /// A cell with every name and no count.
+    pub(super) fn sample(&self) -> Value {
+        let value = match self {
+            Self::Clear { .. } => serde_json::to_value(Cleared::default()),
+            Self::Anon { .. } => serde_json::to_value(Anon::default()),
+            Self::History { .. } => serde_json::to_value(History::default()),
+        };
+        value.unwrap_or_default()
+    }
+
+    /// The counts, or what went wrong.
+    pub(super) fn run(&self) -> Result<Value, String> {
+        let value = match self {
+            Self::Clear { kernel, size } => serde_json::to_value(clear(&parse(kernel)?, *size)?),
+            Self::Anon { kernel, machine, operation, size, region } => {
+                let machine = Machine::load(machine).map_err(|error| error.to_string())?;
+                let counted = anon(&parse(kernel)?, &machine, *operation, (*size, *region))?;
+                serde_json::to_value(counted)
+            }
+            Self::History { kernel, filesystem, size, way, call } => {
+                let mut file = Lived::new(parse(kernel)?, filesystem, *size)?;
+                file.live(*way, (*call).min(*size))?;
+                serde_json::to_value(file.counted()?)
+            }
+        };
+        value.map_err(|error| error.to_string())
+    }
+}
+
+fn parse(kernel: &str) -> Result<Kernel, String> {
+    let mut kernel = Kernel::parse(kernel).map_err(|error| error.to_string())?;
+    if !kernel.is_page_given {
+        kernel.rules.page = PageSize::K4;
+    }
+    Ok(kernel)
+}
+
+/// Series 001 is about x86-64.
+fn clear(kernel: &Kernel, size: u64) -> Result<Cleared, String> {
+    let page = kernel.rules.page;
+    let nr_pages = size / page.bytes();
+    if !size.is_power_of_two() || !(2..=1 << 18).contains(&nr_pages) {
+        return Err(format!("no folio has {size} bytes; expected a power of two up to 1G"));
+    }
+    let order = page.order_of_bytes(size);
+    let plan = kernel.rules.clear.plan(Arch::X86_64, page, order, nr_pages / 2);
+    let largest = plan.units().map(|unit| unit.nr).max().unwrap_or(0);
+    Ok(Cleared {
+        units: plan.nr_units(),
+        reschedule_points: match kernel.rules.clear.preemption {
+            Preemption::Cooperative => plan.nr_points(),
+            Preemption::Preemptible => 0,
+        },
+        largest_unit_bytes: largest * page.bytes(),
+    })
+}
+
+fn anon(
+    kernel: &Kernel,
+    machine: &Machine,
+    operation: AnonOperation,
+    (size, region): (u64, u64),
+) -> Result<Anon, String> {
+    let told = |error: crate::bench::AnonBenchError| error.to_string();
+    let mut bench = AnonBench::new(kernel, size, region).map_err(told)?;
+    let counted = bench.count(operation).map_err(told)?;
+    let events = &counted.events;
+    Ok(Anon {
+        faults: events.faults,
+        copied_pages: counted.copied_pages,
+        reused_pages: counted.reused_pages,
+        entries_forked: events.entries_forked,
+        ptes_cleared: events.ptes_unmapped,
+        batches_cleared: events.batches_unmapped,
+        page_mapcounts: counted.page_mapcounts,
+        estimate: Estimate::new(events, &machine.costs, Walks::Native),
+    })
+}
+
+/// A file and a program that maps it.
+struct Lived {
+    memory: Memory,
+    file: largefolio_mm::folio::MappingId,
+    size: u64,
+}
+
+/// Address of a mapping that every folio can be aligned in.
+const AT: Vaddr = Vaddr(1 << 38);
+
+impl Lived {
+    fn new(kernel: Kernel, filesystem: &str, size: u64) -> Result<Self, String> {
+        if !(1 << 12..=1 << 30).contains(&size) {
+            return Err(format!("a file of {size} bytes; expected 4K to 1G"));
+        }
+        let config = Config { ram_bytes: 4 * size + (1 << 30), ..Config::new(Arch::X86_64) };
+        let mut memory = Memory::new(kernel.rules, &config).map_err(|error| error.to_string())?;
+        let file = memory.add_file(size, filesystem);
+        Ok(Self { memory, file, size })
+    }
+
+    fn live(&mut self, way: Way, call: u64) -> Result<(), String> {
+        let open = self.memory.open(self.file);
+        let calls = (0..self.size).step_by(usize::try_from(call.max(1)).unwrap_or(usize::MAX));
+        let headers = self.memory.rules.page.bytes().min(self.size);
+        let told = |error: largefolio_mm::io::OutOfMemory| error.to_string();
+        match way {
+            Way::Linked => {
+                self.memory.pwrite(open, 0, headers).map_err(told)?;
+                self.memory.pwrite(open, headers, self.size - headers).map_err(told)?;
+            }
+            Way::Written => {
+                for pos in calls {
+                    self.memory.pwrite(open, pos, call.min(self.size - pos)).map_err(told)?;
+                }
+            }
+            Way::Read | Way::ReadSequentially => {
+                if way == Way::ReadSequentially {
+                    self.memory.fadvise(open, (0, self.size), Fadvice::Sequential);
+                }
+                for pos in calls {
+                    self.memory.pread(open, pos, call.min(self.size - pos)).map_err(told)?;
+                }
+            }
+            Way::Willneed => self.memory.fadvise(open, (0, self.size), Fadvice::Willneed),
+            Way::Executed => self.touch_all(None)?,
+            Way::Advised => self.touch_all(Some(Madvice::Hugepage))?,
+        }
+        Ok(())
+    }
+
+    /// Maps the file aligned, executes every page in order and ends; bytes under PMD entries.
+    fn mapped(&mut self, advice: Option<Madvice>) -> Result<u64, String> {
+        let told = |error: &dyn ToString| error.to_string();
+        let mm = self.memory.new_space();
+        let open = self.memory.open(self.file);
+        let map = Map::file(open, 0, self.size, Prot::READ_EXEC).at(AT);
+        self.memory.mmap(mm, map).map_err(|error| told(&error))?;
+        if let Some(advice) = advice {
+            self.memory.madvise(mm, AT, self.size, advice).map_err(|error| told(&error))?;
+        }
+        for pos in (0..self.size).step_by(4096) {
+            let touched = self.memory.touch(mm, Vaddr(AT.0 + pos), Access::Exec);
+            touched.map_err(|error| told(&error))?;
+        }
+        let page = self.memory.rules.page;
+        let mut bytes = 0;
+        for leaf in self.memory.space(mm).table.leaves(AT.vpn(page), page.pages_in(self.size)) {
+            if leaf.kind == largefolio_mm::pgtable::LeafKind::Pmd {
+                bytes += leaf.order.nr_pages() * page.bytes();
+            }
+        }
+        self.memory.exit(mm);
+        Ok(bytes)
+    }
+
+    fn touch_all(&mut self, advice: Option<Madvice>) -> Result<(), String> {
+        self.mapped(advice).map(|_| ())
+    }
+
+    fn counted(&mut self) -> Result<History, String> {
+        let page = self.memory.rules.page;
+        let folios = |from: Order, memory: &Memory| {
+            let large = memory.folios(self.file).filter(|entry| entry.order >= from);
+            large.map(|entry| entry.order.nr_pages() * page.bytes()).sum::<u64>()
+        };
+        let cached_bytes = folios(Order::ZERO, &self.memory);
+        let from_64k_bytes = folios(page.order_of_bytes(64 << 10), &self.memory);
+        let pmd_folio_bytes = folios(page.pmd_order(), &self.memory);
+        let pmd_mapped_bytes = self.mapped(None)?;
+        let file_bytes = self.size;
+        Ok(History { file_bytes, cached_bytes, pmd_folio_bytes, from_64k_bytes, pmd_mapped_bytes })
+    }
+}

@@ -1,0 +1,140 @@
+//! Values of a study file: bytes as people write them, and workloads to generate.
+
+use std::path::Path;
+
+use largefolio_trace::generate::{
+    Advice, GenerateError, Library, LinkedFor, RetStubs, SweepOrder, Workload,
+};
+use serde::Deserialize;
+
+/// `64K` as bytes.
+pub(super) mod bytes {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer};
+
+    use crate::size::parse_bytes;
+
+    pub(in crate::study) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        parse_bytes(&text).ok_or_else(|| {
+            Error::custom(format!("'{text}' are no bytes; expected such as \"64K\" or \"2M\""))
+        })
+    }
+}
+
+/// A trace to generate. What is left out is as in `folio trace gen`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Generated {
+    /// A function a page.
+    #[serde(rename_all = "kebab-case")]
+    RetStubs {
+        /// Functions.
+        pages: u64,
+        /// Bytes from function to function.
+        #[serde(with = "bytes")]
+        stub_size: u64,
+        /// Order of the sweep.
+        order: Sweep,
+        /// Calls after the sweep.
+        calls: u64,
+        /// madvise before the sweep.
+        advice: Advised,
+        /// Seed of the calls.
+        seed: u64,
+    },
+    /// A program that runs code in a library.
+    #[serde(rename_all = "kebab-case")]
+    Library {
+        /// Text of the library.
+        #[serde(with = "bytes")]
+        text_size: u64,
+        /// Text of the program.
+        #[serde(with = "bytes")]
+        program_size: u64,
+        /// `-z max-page-size` of the library.
+        #[serde(with = "bytes")]
+        max_page_size: u64,
+        /// Runs of fetches.
+        calls: u64,
+        /// Fetches of the longest run.
+        run_max: u64,
+        /// Percent of the calls that stay in the program.
+        program_percent: u64,
+        /// Seed of the calls.
+        seed: u64,
+    },
+}
+
+/// Order of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sweep {
+    /// From the first to the last.
+    Sequential,
+    /// Drawn by the seed.
+    Random,
+}
+
+/// Advice to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Advised {
+    /// None.
+    None,
+    /// `MADV_HUGEPAGE`.
+    Hugepage,
+}
+
+impl Generated {
+    /// The workload; `filesystem` is set by the cell.
+    fn workload(&self) -> Box<dyn Workload> {
+        match *self {
+            Self::RetStubs { pages, stub_size, order, calls, advice, seed } => Box::new(RetStubs {
+                nr_pages: pages,
+                stub_bytes: stub_size,
+                order: match order {
+                    Sweep::Sequential => SweepOrder::Sequential,
+                    Sweep::Random => SweepOrder::Random,
+                },
+                nr_calls: calls,
+                advice: match advice {
+                    Advised::None => Advice::None,
+                    Advised::Hugepage => Advice::HugePage,
+                },
+                seed,
+                ..RetStubs::default()
+            }),
+            Self::Library {
+                text_size,
+                program_size,
+                max_page_size,
+                calls,
+                run_max,
+                program_percent,
+                seed,
+            } => Box::new(Library {
+                text_bytes: text_size,
+                program_bytes: program_size,
+                linked_for: if max_page_size < 2 << 20 { LinkedFor::Base } else { LinkedFor::Huge },
+                nr_calls: calls,
+                run_max,
+                program_percent,
+                seed,
+                ..Library::default()
+            }),
+        }
+    }
+
+    /// Checks the options.
+    pub(super) fn check(&self) -> Result<(), GenerateError> {
+        self.workload().validate()
+    }
+
+    /// Writes the trace.
+    pub(super) fn write(&self, path: &Path) -> Result<(), GenerateError> {
+        self.workload().write(path).map(|_| ())
+    }
+}

@@ -1,0 +1,274 @@
+//! Files that are no studies, and the comparison by hand.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::metric::Number;
+use super::*;
+
+/// A study of the model alone, with a row of each kind.
+const SMALL: &str = r#"name = "small"
+title = "Small"
+source = "BEHAVIOUR.md J.2"
+setup = "none"
+
+[workloads.stubs]
+kind = "ret-stubs"
+pages = 64
+stub-size = "4K"
+order = "sequential"
+calls = 10
+advice = "none"
+seed = 1
+
+[cells.before]
+model = { do = "clear", kernel = "6.19", size = "2M" }
+
+[cells.after]
+model = { do = "clear", kernel = "7.0", size = "2M" }
+
+[cells.stubs]
+workload = "stubs"
+kernel = "7.0"
+machine = "altra"
+cache = "cold"
+
+[cells.recorded]
+trace = "no-such"
+kernel = "7.0"
+machine = "altra"
+
+[benches.slow]
+do = "fault"
+size = "2M"
+
+[benches.fast]
+do = "fault"
+size = "2M"
+subject = "7.0"
+
+[[tables]]
+title = "Table"
+before = "before"
+after = "after"
+
+[[tables.rows]]
+what = "pieces"
+published = { before = 512, after = 3 }
+count = "units"
+
+[[tables.rows]]
+what = "pieces, the other way"
+published = { change = 10 }
+count = "units"
+disagrees = "for the test"
+
+[[tables.rows]]
+what = "faults"
+count = "faults.total"
+before = "stubs"
+after = "stubs"
+
+[[tables.rows]]
+what = "recorded"
+published = { before = 1, after = 2 }
+count = "faults.total"
+before = "recorded"
+after = "recorded"
+
+[[tables.rows]]
+what = "quoted"
+published = { change = 20 }
+unit = "GB/s"
+bench = true
+before = "slow"
+after = "fast"
+quoted = { before = 1.0, after = 2.0, from = "a document", cpu = "a processor", kernel = "7.0", n = 3 }
+
+[[tables.rows]]
+what = "nothing"
+published = { before = 1, after = 2 }
+none = "not modelled"
+"#;
+
+fn found(text: &str) -> Finding {
+    let study = Study::from_toml(text, "small.toml").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let studies = [study];
+    let nowhere = Path::new("no-such-directory");
+    let values =
+        run(&studies, (nowhere, scratch.path()), &mut |_, _| ControlFlow::Continue(())).unwrap();
+    Finding::new(&studies[0], &values, &Measurements::new())
+}
+
+#[test]
+fn each_kind_of_row_is_compared_as_it_can_be() {
+    let finding = found(SMALL);
+    let rows = &finding.tables[0].rows;
+    let agrees: Vec<_> = rows.iter().map(|row| row.agrees).collect();
+    assert_eq!(agrees, [Some(true), Some(false), None, None, Some(true), None]);
+    let pieces = rows[0].ours.unwrap();
+    assert_eq!((pieces.before, pieces.after), (Some(512.0), Some(3.0)));
+    assert_eq!(rows[0].distance, Some(0.0));
+    assert_eq!(rows[2].ours.unwrap().change, Some(0.0));
+    assert!(matches!(&rows[3].how, How::None { why } if why.contains("no-such.folio")));
+    assert_eq!(rows[4].distance, Some(80.0));
+    assert_eq!(rows[5].how, How::None { why: "not modelled".to_owned() });
+    assert_eq!(finding.surprises().count(), 0);
+}
+
+#[test]
+fn work_that_shall_stop_does() {
+    let study = Study::from_toml(SMALL, "small.toml").unwrap();
+    let nowhere = Path::new("no-such-directory");
+    let mut nr_left = 2;
+    let stopped = run(&[study], (nowhere, nowhere), &mut |_, _| {
+        nr_left -= 1;
+        if nr_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(stopped, Err(StudyError::Stopped)), "{stopped:?}");
+}
+
+#[test]
+fn a_row_that_goes_another_way_than_it_says_is_a_surprise() {
+    let surprises = |text: &str| -> Vec<String> {
+        found(text).surprises().map(|(_, row)| row.what.clone()).collect()
+    };
+    let silent = SMALL.replace("disagrees = \"for the test\"\n", "");
+    assert_eq!(surprises(&silent), ["pieces, the other way"]);
+    let wrong = SMALL.replace("change = 10 }", "change = -10 }");
+    assert_eq!(surprises(&wrong), ["pieces, the other way"]);
+    let other_way = SMALL.replace("before = 512, after = 3", "before = 3, after = 512");
+    assert_eq!(surprises(&other_way), ["pieces"]);
+}
+
+#[test]
+fn a_measurement_takes_the_place_of_what_is_quoted() {
+    let study = Study::from_toml(SMALL, "small.toml").unwrap();
+    assert_eq!(study.benches().map(|(at, ..)| at).collect::<Vec<_>>(), [(0, 4)]);
+    let measured = |change: [f64; 3]| {
+        let (cpu, kernel) = (String::new(), String::new());
+        let measured = Measured { before: 1.0, after: 0.5, change, n: 7, cpu, kernel };
+        let all = Measurements::from([(("small".to_owned(), 0, 4), measured)]);
+        Finding::new(&study, &Values::default(), &all).tables[0].rows[4].clone()
+    };
+    assert_eq!(measured([-50.0, -60.0, -40.0]).agrees, Some(false));
+    assert_eq!(measured([30.0, 10.0, 40.0]).agrees, Some(true));
+    // Rounds that go both ways are no change, whatever their median.
+    assert_eq!(measured([30.0, -10.0, 40.0]).agrees, Some(false));
+    assert_eq!(measured([30.0, 10.0, 40.0]).distance, Some(10.0));
+}
+
+/// What is replaced by what, the line of the error, and a part of what it says.
+const MUTANTS: [(&str, &str, usize, &str); 20] = [
+    ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
+    ("setup = \"none\"", "setup = 3", 4, "expected a string"),
+    ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
+    ("pages = 64", "pages = 0", 6, "workloads.stubs"),
+    ("stub-size = \"4K\"", "stub-size = \"4X\"", 6, "expected such as \"64K\""),
+    ("kernel = \"6.19\", size", "kernel = \"6.91\", size", 16, "did you mean"),
+    (
+        "do = \"clear\", kernel = \"7.0\"",
+        "do = \"wipe\", kernel = \"7.0\"",
+        19,
+        "unknown variant `wipe`",
+    ),
+    ("workload = \"stubs\"", "workload = \"stub\"", 22, "no workload is called 'stub'"),
+    ("workload = \"stubs\"\n", "", 21, "give one of trace, workload and model; 0 are given"),
+    ("machine = \"altra\"\ncache", "machine = \"alta\"\ncache", 24, "no machine is called 'alta'"),
+    ("cache = \"cold\"", "cache = \"tepid\"", 25, "expected \"cold\" or \"warm\""),
+    ("trace = \"no-such\"", "trace = \"../secret\"", 28, "expected the name of a trace"),
+    ("[benches.slow]\ndo = \"fault\"", "[benches.slow]\ndo = \"faults\"", 33, "unknown variant"),
+    ("published = { before = 512", "published = { befor = 512", 48, "unknown field `befor`"),
+    ("count = \"units\"\n\n", "count = \"unit\"\n\n", 46, "did you mean units"),
+    ("count = \"units\"\n\n", "count = \"units /\"\n\n", 46, "expected names of a result's JSON"),
+    ("count = \"units\"\n\n", "", 46, "give one of count"),
+    (
+        "count = \"faults.total\"\nbefore = \"stubs\"",
+        "count = \"faults.all\"\nbefore = \"stubs\"",
+        57,
+        "no number is called 'faults.all'",
+    ),
+    ("before = \"slow\"", "before = \"slower\"", 70, "no bench is called 'slower'"),
+    ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
+];
+
+#[test]
+fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
+    let mut wrong = Vec::new();
+    for (what, by, line, says) in MUTANTS {
+        let text = SMALL.replacen(what, by, 1);
+        assert_ne!(text, SMALL, "{what}");
+        let error = Study::from_toml(&text, "small.toml").unwrap_err().to_string();
+        let place = format!("small.toml:{line}: ");
+        if !error.starts_with(&place) || !error.contains(says) {
+            wrong.push(format!("{what} -> {by}, expected {line}, {says}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_built_in_study_is_one_and_has_the_name_of_its_file() {
+    for name in names() {
+        let study = Study::named(name).unwrap();
+        assert_eq!(study.name, name);
+        assert!(study.tables.iter().all(|table| !table.rows.is_empty()), "{name}");
+    }
+    let error = Study::named("owner").unwrap_err().to_string();
+    assert!(error.contains("did you mean owners"), "{error}");
+}
+
+/// Every line of every built-in study damaged: refused with a line of the file, or a study.
+#[test]
+fn a_damaged_study_is_refused_with_a_line() {
+    for (name, text) in builtin::STUDIES {
+        let nr_lines = text.lines().count();
+        // Every seventh line: all of them take minutes.
+        for at in (0..nr_lines).step_by(7) {
+            let damaged: Vec<String> =
+                text.lines()
+                    .enumerate()
+                    .map(|(nr, line)| {
+                        if nr == at {
+                            line.replacen(['=', '"', '['], "", 1)
+                        } else {
+                            line.to_owned()
+                        }
+                    })
+                    .collect();
+            let Err(error) = Study::from_toml(&damaged.join("\n"), "x.toml") else { continue };
+            let error = error.to_string();
+            let line = error.split(':').nth(1).and_then(|line| line.parse().ok());
+            let line: usize = line.unwrap_or_else(|| panic!("{name} line {at}: {error}"));
+            assert!((1..=nr_lines + 1).contains(&line), "{name} line {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_metric_is_a_sum_or_a_share_and_what_did_not_occur_counts_nothing() {
+    let cell = json!({
+        "faults": { "total": 6 },
+        "folios": { "file": { "mapped_bytes": 8, "by_size": { "65536": { "aligned_bytes": 2 } } } },
+        "estimate": { "total_ns": null, "not_known": ["costs.fault"] },
+    });
+    let of = |text: &str| Metric::parse(text).unwrap().of(&cell);
+    assert_eq!(of("faults.total"), Number::Known(6.0));
+    assert_eq!(of("faults.total + folios.file.mapped_bytes"), Number::Known(14.0));
+    let share = "folios.file.by_size.64K.aligned_bytes / folios.file.mapped_bytes";
+    assert_eq!(of(share), Number::Known(0.25));
+    assert_eq!(of("folios.file.by_size.2M.aligned_bytes"), Number::Known(0.0));
+    assert_eq!(of("estimate.total_ns"), Number::NotKnown("costs.fault".to_owned()));
+    let unknown = |text: &str| Metric::parse(text).unwrap().unknown_in(&cell);
+    assert_eq!(unknown(share), None);
+    for wrong in ["folios.file.by_size.64K.aligned", "faults", "fault.total", "folios.file.by_size"]
+    {
+        assert!(unknown(wrong).is_some(), "{wrong}");
+    }
+    for wrong in ["", "a..b", "a / b / c", "a b", "a +"] {
+        assert!(Metric::parse(wrong).is_err(), "{wrong}");
+    }
+}
