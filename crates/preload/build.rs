@@ -4,8 +4,6 @@
 //! the unwinder. A library that every process loads must not bring a second one along: `-lgcc_s` is
 //! answered here by a linker script that names the static unwinder.
 
-#![expect(clippy::print_stdout, reason = "cargo reads a build script's output")]
-
 use std::env;
 use std::fs;
 use std::io;

@@ -22,7 +22,7 @@ const SLACK_BYTES: u64 = 8 << 20;
 /// Part of all memory that stays available: 1/32, about 3%.
 const RESERVE_PART: u64 = 32;
 /// Bytes copied in one step where no large folio was to be had.
-const STEP_BYTES: usize = 64 << 10;
+const STEP_BYTES: usize = 8 << 10;
 
 /// What is copied.
 pub(crate) struct Job<'a> {
@@ -33,8 +33,8 @@ pub(crate) struct Job<'a> {
     pub(crate) pagemap: &'a Fd,
 }
 
-/// Makes the copy and gives it its name.
-pub(crate) fn make(store: &Store, job: &Job, name: &Name) -> Result<(), Refusal> {
+/// Makes the copy and gives it its name, if others can use it.
+pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, Refusal> {
     check_age(&job.status)?;
     check_gain(job)?;
     check_room(store, job)?;
@@ -45,13 +45,18 @@ pub(crate) fn make(store: &Store, job: &Job, name: &Name) -> Result<(), Refusal>
     let copy = store.unnamed()?;
     copy.resize(bytes).map_err(of_room)?;
     fill(&copy, job)?;
-    // Symbols are for tools: a copy without them runs as well.
-    let _ = elf::describe(job.source, &copy, job.status.bytes, &job.blocks);
+    if name.is_some() {
+        // Symbols are for tools: a copy without them runs as well.
+        let _ = elf::describe(job.source, &copy, job.status.bytes, &job.blocks);
+    }
     if job.source.status() != Ok(job.status) {
         return Err(Refusal::FileChanged);
     }
-    let source: Option<&CStr> = (job.blocks.shift() == 0).then_some(job.text.path);
-    store.publish(&copy, name, source)
+    if let Some(name) = name {
+        let source: Option<&CStr> = (job.blocks.shift() == 0).then_some(job.text.path);
+        store.publish(&copy, name, source)?;
+    }
+    Ok(copy)
 }
 
 fn check_age(status: &Status) -> Result<(), Refusal> {

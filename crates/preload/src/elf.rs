@@ -39,6 +39,14 @@ const SHT_DYNSYM: u64 = 11;
 const SHF_ALLOC: u64 = 2;
 const SHF_EXECINSTR: u64 = 4;
 
+/// Whether the program stands at the same address in every process (`ET_EXEC`).
+pub(crate) fn is_fixed(source: &Fd) -> bool {
+    const ET_EXEC: u64 = 2;
+    let mut header = [0; HEADER_BYTES];
+    let is_read = source.read_at(&mut header, 0) == Ok(HEADER_BYTES);
+    is_read && header.starts_with(b"\x7fELF\x02\x01") && word::<2>(&header, 16) == ET_EXEC
+}
+
 /// Copies headers and tables of `source` into `copy`.
 pub(crate) fn describe(source: &Fd, copy: &Fd, file_bytes: u64, blocks: &Blocks) -> Result<()> {
     let mut header = [0; HEADER_BYTES];

@@ -6,6 +6,8 @@
 
 use core::ffi::CStr;
 
+const DIGITS: &[u8] = b"0123456789abcdef";
+
 /// Text of at most `N - 1` bytes.
 pub(crate) struct Line<const N: usize> {
     bytes: [u8; N],
@@ -41,9 +43,8 @@ impl<const N: usize> Line<N> {
         let mut digits = [0_u8; 64];
         let mut nr = 0;
         for slot in &mut digits {
-            // The remainder is below BASE, which is at most 16.
-            let digit = (number % BASE) as u8;
-            *slot = if digit < 10 { b'0' + digit } else { b'a' + (digit - 10) };
+            let digit = usize::try_from(number % BASE).unwrap_or(0);
+            *slot = DIGITS.get(digit).copied().unwrap_or(b'?');
             number /= BASE;
             nr += 1;
             if number == 0 {

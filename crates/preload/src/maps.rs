@@ -158,7 +158,7 @@ mod tests {
             b"\0",
             b"",
         ] {
-            assert_eq!(Text::parse(line), None, "{:?}", line.escape_ascii().to_string());
+            assert_eq!(Text::parse(line), None, "{}", line.escape_ascii());
         }
     }
 

@@ -21,8 +21,9 @@
 //!   goes on in the new mapping. The code that makes the call may itself lie in the range.
 
 use crate::copy::{self, Job};
+use crate::elf;
 use crate::maps::{Blocks, Text};
-use crate::report::Report;
+use crate::report::{Cost, Report};
 use crate::store::{self, Found, Lock, Store};
 use crate::sys::{self, Area, Errno, Fd, Status, Window};
 use crate::wire::{How, Refusal};
@@ -49,7 +50,8 @@ pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
         let mover = Mover { store, text: &text, blocks, pagemap: &pagemap };
         let result = mover.run();
         let large = pagemap.large_bytes(blocks.start, blocks.len).unwrap_or(0);
-        report.text(&text, &blocks, result, large, sys::monotonic_ns().wrapping_sub(start));
+        let taken_ns = sys::monotonic_ns().wrapping_sub(start);
+        report.text(&text, &blocks, result, &Cost { large, taken_ns });
     }
     if is_any { Ok(()) } else { Err(Refusal::Tiny) }
 }
@@ -166,6 +168,13 @@ impl Mover<'_> {
         if name.is_cut() {
             return Err(Refusal::Os);
         }
+        let job =
+            Job { text: self.text, blocks: self.blocks, source, status, pagemap: self.pagemap };
+        // At an address drawn anew for every process no other process could map the copy: it gets no
+        // name and goes with the process.
+        if self.blocks.shift() != 0 && !elf::is_fixed(source) {
+            return Ok((copy::make(self.store, &job, None)?, How::Private));
+        }
         if let Found::Copy(copy) = self.store.find(&name, bytes)? {
             return Ok((copy, How::Shared));
         }
@@ -173,9 +182,8 @@ impl Mover<'_> {
             Lock::Made(copy) => return Ok((copy, How::Shared)),
             Lock::Taken(lock) => lock,
         };
-        let job =
-            Job { text: self.text, blocks: self.blocks, source, status, pagemap: self.pagemap };
-        copy::make(self.store, &job, &name)?;
+        drop(copy::make(self.store, &job, Some(&name))?);
+        // Opened again, for reading, with all checks.
         match self.store.find(&name, bytes)? {
             Found::Copy(copy) => Ok((copy, How::Made)),
             Found::Nothing | Found::Link => Err(Refusal::BadCopy),

@@ -13,6 +13,14 @@ pub(crate) struct Report {
     is_verbose: bool,
 }
 
+/// What moving a text gave and took.
+pub(crate) struct Cost {
+    /// Bytes of its blocks that PMD entries map now.
+    pub(crate) large: usize,
+    /// Time.
+    pub(crate) taken_ns: u64,
+}
+
 /// One more than the longest record, for the zero.
 type Record = Line<{ RECORD_BYTES_MAX + 1 }>;
 
@@ -28,9 +36,9 @@ impl Report {
         text: &Text,
         blocks: &Blocks,
         result: Result<How, Refusal>,
-        large: usize,
-        taken_ns: u64,
+        cost: &Cost,
     ) {
+        let Cost { large, taken_ns } = *cost;
         let how = result.map_or(How::Plain, |how| how);
         let refusal = result.map_or_else(|refusal| refusal as u64, |_| 0);
         let numbers = [
@@ -49,7 +57,11 @@ impl Report {
             line.push(b"largefolio: ").push_name(text.name()).push(b": ");
             match result {
                 Ok(how) => {
-                    let how: &[u8] = if how == How::Made { b"new" } else { b"shared" };
+                    let how: &[u8] = match how {
+                        How::Private => b"private",
+                        How::Made => b"new",
+                        How::Plain | How::Shared => b"shared",
+                    };
                     line.push_decimal(blocks.len as u64 >> 10).push(b" of ");
                     line.push_decimal(text.len() as u64 >> 10).push(b" KiB of text on a ");
                     line.push(how).push(b" copy, ").push_decimal(large as u64 >> 10);

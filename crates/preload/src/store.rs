@@ -25,7 +25,7 @@ use core::ffi::CStr;
 use crate::line::Line;
 use crate::maps::{Blocks, Text};
 use crate::sys::{self, Errno, Fd, Status};
-use crate::wire::{BLOCK_BYTES, LINK_SUFFIX, Refusal};
+use crate::wire::{BLOCK_BYTES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
 /// `TMPFS_MAGIC`: only there shared memory can be collapsed.
 const TMPFS: u64 = 0x0102_1994;
@@ -81,16 +81,14 @@ impl Store {
         self.directory.file_system().map_or(0, |(_, free)| free)
     }
 
-    /// The file records are appended to.
+    /// The file records are appended to. Where its size is past the limit, writing would kill.
     pub(crate) fn report(&self, name: &CStr) -> Option<Fd> {
-        // A report is a few kilobytes; where even that is past the limit, writing would kill.
-        const REPORT_BYTES: u64 = 64 << 20;
         let is_plain = name.to_bytes().iter().all(|byte| *byte != b'/');
-        let is_allowed = is_plain && sys::file_size_limit() >= REPORT_BYTES;
+        let is_allowed = is_plain && sys::file_size_limit() > 2 * REPORT_BYTES_MAX;
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
         let file = is_allowed.then(|| self.directory.open_at(name, flags, 0).ok()).flatten()?;
         let status = file.status().ok()?;
-        self.is_ours(&status).then_some(file)
+        (self.is_ours(&status) && status.bytes < REPORT_BYTES_MAX).then_some(file)
     }
 
     /// The copy called `name`, checked (D2).
@@ -114,7 +112,7 @@ impl Store {
         is_regular
             && status.user == self.user
             && status.device == self.device
-            && status.nr_links == 1
+            && status.has_one_name
     }
 
     /// Waits for the right to make copies, or for somebody to have made `name`. The lock goes with

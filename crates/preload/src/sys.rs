@@ -20,7 +20,18 @@ pub(crate) type Result<T> = core::result::Result<T, Errno>;
 pub(crate) struct Errno(pub(crate) c_int);
 
 /// The base directory of relative paths: the current one, which none of our paths is relative to.
-const AT_FDCWD: usize = libc::AT_FDCWD as usize;
+const AT_FDCWD: usize = i32_word(libc::AT_FDCWD);
+
+/// A number as an argument of a system call; words have 64 bits (asserted below).
+#[expect(clippy::cast_possible_truncation, reason = "words have 64 bits")]
+const fn word(value: u64) -> usize {
+    value as usize
+}
+
+/// As above, with its sign.
+const fn i32_word(value: c_int) -> usize {
+    (value as isize).cast_unsigned()
+}
 
 /// One system call.
 ///
@@ -76,7 +87,7 @@ pub(crate) fn file_clock_ns() -> u64 {
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let clock = clock.cast_unsigned() as usize;
+    let clock = i32_word(clock);
     // SAFETY: `now` is a timespec that outlives the call.
     let result =
         unsafe { call(libc::SYS_clock_gettime, [clock, (&raw mut now).addr(), 0, 0, 0, 0]) };
@@ -128,7 +139,7 @@ pub(crate) struct Status {
     pub(crate) inode: u64,
     pub(crate) mode: u32,
     pub(crate) user: u32,
-    pub(crate) nr_links: u64,
+    pub(crate) has_one_name: bool,
     pub(crate) bytes: u64,
     pub(crate) changed_ns: u64,
 }
@@ -158,7 +169,7 @@ impl Fd {
     fn open_from(directory: usize, path: &CStr, flags: c_int, mode: u32) -> Result<Self> {
         // O_NONBLOCK: a file that was replaced by a pipe must not stop the program.
         let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
-        let flags = flags.cast_unsigned() as usize;
+        let flags = i32_word(flags);
         let path = path.as_ptr().addr();
         // SAFETY: `path` is a C string that outlives the call.
         let fd = unsafe { call(libc::SYS_openat, [directory, path, flags, mode as usize, 0, 0]) };
@@ -176,7 +187,7 @@ impl Fd {
             inode: found.st_ino,
             mode: found.st_mode,
             user: found.st_uid,
-            nr_links: u64::from(found.st_nlink),
+            has_one_name: found.st_nlink == 1,
             bytes: u64::try_from(found.st_size).unwrap_or(0),
             changed_ns: nanoseconds(found.st_ctime, found.st_ctime_nsec),
         })
@@ -206,7 +217,7 @@ impl Fd {
     pub(crate) unsafe fn read_to(&self, address: usize, len: usize, offset: u64) -> Result<usize> {
         let mut done = 0;
         while done < len {
-            let at = [self.0, address + done, len - done, offset as usize + done, 0, 0];
+            let at = [self.0, address + done, len - done, word(offset) + done, 0, 0];
             // SAFETY: the rest of the caller's bytes.
             match unsafe { call(libc::SYS_pread64, at) } {
                 Ok(0) => break,
@@ -238,7 +249,7 @@ impl Fd {
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            let at = [self.0, rest.as_ptr().addr(), rest.len(), offset as usize + done, 0, 0];
+            let at = [self.0, rest.as_ptr().addr(), rest.len(), word(offset) + done, 0, 0];
             // SAFETY: the kernel reads `rest`, which outlives the call.
             match unsafe { call(libc::SYS_pwrite64, at) } {
                 Ok(0) => return Err(Errno(libc::EIO)),
@@ -258,7 +269,7 @@ impl Fd {
     /// Sets the size.
     pub(crate) fn resize(&self, bytes: u64) -> Result<()> {
         // SAFETY: ftruncate takes numbers.
-        unsafe { call(libc::SYS_ftruncate, [self.0, bytes as usize, 0, 0, 0, 0]) }.map(drop)
+        unsafe { call(libc::SYS_ftruncate, [self.0, word(bytes), 0, 0, 0, 0]) }.map(drop)
     }
 
     /// Takes the exclusive lock of the file, if nobody has it.
@@ -298,8 +309,8 @@ impl Fd {
     /// `address..address + len` is ours to replace, or text whose bytes equal the file's.
     pub(crate) unsafe fn map_over(&self, address: usize, at: Window, how: Mapping) -> Result<()> {
         let (protection, flags) = how.numbers();
-        let flags = (flags | libc::MAP_FIXED) as usize;
-        let arguments = [address, at.len, protection, flags, self.0, at.offset as usize];
+        let flags = i32_word(flags | libc::MAP_FIXED);
+        let arguments = [address, at.len, protection, flags, self.0, word(at.offset)];
         // SAFETY: by the caller's promise.
         unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
     }
@@ -310,7 +321,7 @@ impl Fd {
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as usize;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let address = unsafe {
-            call(libc::SYS_mmap, [0, at.len, protection, flags, self.0, at.offset as usize])
+            call(libc::SYS_mmap, [0, at.len, protection, flags, self.0, word(at.offset)])
         }?;
         // SAFETY: the mapping just made, which nobody uses.
         unsafe { call(libc::SYS_munmap, [address, at.len, 0, 0, 0, 0]) }.map(drop)
@@ -381,7 +392,7 @@ impl Area {
 
     fn map(len: usize, protection: c_int) -> Result<Self> {
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-        let arguments = [0, len, protection as usize, flags, usize::MAX, 0];
+        let arguments = [0, len, i32_word(protection), flags, usize::MAX, 0];
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let address = unsafe { call(libc::SYS_mmap, arguments) }?;
         Ok(Self { address, len })

@@ -30,25 +30,31 @@ pub(crate) const BLOCK_BYTES: usize = 2 << 20;
 /// Suffix of the link that takes a copy's place once nobody needs the copy: tools that look for
 /// symbols after the program's end find the file itself.
 pub(crate) const LINK_SUFFIX: &[u8] = b".src";
+/// A report that has grown to this size takes no more records.
+pub(crate) const REPORT_BYTES_MAX: u64 = 8 << 20;
 /// Longest record in bytes, the newline included.
 pub(crate) const RECORD_BYTES_MAX: usize = 512;
 
 /// What became of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum How {
+pub enum How {
     /// It stays as it was.
     Plain = 0,
     /// It was moved onto a copy that was there already.
     Shared = 1,
     /// It was moved onto a copy this process made.
     Made = 2,
+    /// It was moved onto a copy that only this process and its forks have: its load address differs
+    /// from process to process by less than a block.
+    Private = 3,
 }
 
 impl How {
     /// The variant numbered `code`.
     pub(crate) fn from_code(code: u32) -> Option<Self> {
-        [Self::Plain, Self::Shared, Self::Made].into_iter().find(|how| *how as u32 == code)
+        let all = [Self::Plain, Self::Shared, Self::Made, Self::Private];
+        all.into_iter().find(|how| *how as u32 == code)
     }
 }
 
@@ -58,18 +64,20 @@ macro_rules! refusals {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u32)]
         #[non_exhaustive]
-        pub(crate) enum Refusal {
+        pub enum Refusal {
             $($(#[$doc])* $name = $code,)*
         }
 
         impl Refusal {
             /// Every one.
-            pub(crate) const fn all() -> &'static [Self] {
+            #[must_use]
+            pub const fn all() -> &'static [Self] {
                 &[$(Self::$name,)*]
             }
 
             /// Cause and remedy.
-            pub(crate) const fn text(self) -> &'static str {
+            #[must_use]
+            pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
