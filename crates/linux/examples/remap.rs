@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
-use largefolio_linux::remap::{Options, Remap, Voice};
+use largefolio_linux::remap::{Options, Remap, Summary, Voice};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Ok(summary) = remap.map_or_else(|_| Ok(Default::default()), |remap| remap.summary()) {
+    if let Ok(summary) = remap.map_or_else(|_| Ok(Summary::default()), |remap| remap.summary()) {
         show(summary.to_string().trim_end());
     }
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

@@ -132,7 +132,7 @@ refusals! {
     /// `RLIMIT_FSIZE`.
     FileLimit = 22: "the limit on file sizes (ulimit -f) is below the size of the copy",
     /// Any other failure.
-    Os = 23: "a system call failed",
+    Os = 23: "a system call failed for another reason",
     /// No loader, so nothing is preloaded.
     Static = 24: "a static program: no loader, so no library can be preloaded",
     /// Another class or architecture than the library.

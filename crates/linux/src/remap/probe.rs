@@ -16,6 +16,11 @@ use super::wire::{BLOCK_BYTES, Refusal};
 
 /// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
+    // A tmpfs too small for a block answers as a kernel that cannot collapse.
+    let system = rustix::fs::fstatvfs(store).map_err(|_| Refusal::Os)?;
+    if system.f_bavail.saturating_mul(system.f_frsize) < 2 * BLOCK_BYTES as u64 {
+        return Err(Refusal::LowMemory);
+    }
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = rustix::fs::openat(store, ".", flags, Mode::RUSR).map_err(|_| Refusal::Os)?;
     rustix::fs::ftruncate(&file, BLOCK_BYTES as u64).map_err(of_room)?;
