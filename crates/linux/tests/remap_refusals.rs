@@ -174,7 +174,8 @@ fn a_filtered_process_and_one_without_large_folios_are_left_alone() {
 fn a_sanitized_program_runs_and_is_left_alone() {
     let stage = Stage::new();
     let source = stage.folder.path().join("p.c");
-    fs::write(&source, "int main(void) { return 3; }\n").unwrap();
+    let text = "__asm__(\".text\\n.fill 8388608,1,0xc3\\n\");\nint main(void) { return 3; }\n";
+    fs::write(&source, text).unwrap();
     let path = stage.folder.path().join("p");
     let mut gcc = Command::new("gcc");
     gcc.args(["-fsanitize=address", "-o"]).arg(&path).arg(&source);

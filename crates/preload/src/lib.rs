@@ -6,7 +6,8 @@
 //! the program stays: docs/design/remap.md has the protocol and why it is safe.
 //!
 //! ```text
-//!   constructor -> guard: a process to be left alone?
+//!   constructor -> objects: any text with a whole block?
+//!                  guard: a process to be left alone?
 //!                  store: the private directory of copies, checked
 //!                  remap: /proc/self/maps -> texts -> copy found or made -> mapped over the text
 //!                  report: one line a text, one a process
@@ -16,13 +17,14 @@
 //! - P1: any failure leaves the original mapping and the program goes on.
 //! - P2: no allocation from the program's heap, no signal handler, no descriptor left open, no output
 //!   unless asked for; errno is what it was.
-//! - P3: no panic: nothing here indexes or unwraps, and only what `core` inlines is used. The library
+//! - P3: a process whose text holds no whole block makes no system call here.
+//! - P4: no panic: nothing here indexes or unwraps, and only what `core` inlines is used. The library
 //!   needs libc alone and exports nothing: a test of `largefolio-linux` looks at the built file.
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-// rustc wants a panic handler and an unwinder in a cdylib; neither is ever called (P3).
+// rustc wants a panic handler and an unwinder in a cdylib; neither is ever called (P4).
 extern crate std;
 
 mod copy;
@@ -30,6 +32,7 @@ mod elf;
 mod guard;
 mod line;
 mod maps;
+mod objects;
 mod remap;
 mod report;
 mod store;
@@ -54,8 +57,12 @@ extern "C" fn start() {
 }
 
 fn run(path: &core::ffi::CStr) {
-    let start = sys::monotonic_ns();
     let is_verbose = sys::variable(VERBOSE_VARIABLE).is_some_and(|value| value == c"1");
+    if !objects::have_blocks() {
+        report::Report::new(None, is_verbose).process(Err(Refusal::Tiny), 0);
+        return;
+    }
+    let start = sys::monotonic_ns();
     let guarded = guard::check();
     // A filter that is not known may kill even for the calls of a report.
     let is_silent = matches!(guarded, Err(Refusal::Secure | Refusal::Seccomp));

@@ -94,7 +94,7 @@ impl<const N: usize> Line<N> {
 }
 
 /// The C string at the start of `bytes`; `None` when no byte is zero. The one of `core` is a function
-/// with a path to a panic (P3).
+/// with a path to a panic (P4).
 pub(crate) fn c_str(bytes: &[u8]) -> Option<&CStr> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let text = bytes.get(..=end)?;

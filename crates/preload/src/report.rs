@@ -78,8 +78,10 @@ impl Report {
 
     /// What became of the process as a whole.
     pub(crate) fn process(&self, result: Result<(), Refusal>, taken_ns: u64) {
-        let refusal = result.map_or_else(|refusal| refusal as u64, |()| 0);
-        self.append(b"P", &[sys::process(), taken_ns / 1000, refusal], b"");
+        if self.file.is_some() {
+            let refusal = result.map_or_else(|refusal| refusal as u64, |()| 0);
+            self.append(b"P", &[sys::process(), taken_ns / 1000, refusal], b"");
+        }
         if let (true, Err(refusal)) = (self.is_verbose, result) {
             let mut line = Record::new();
             line.push(b"largefolio: text left as it is: ").push(refusal.text().as_bytes());

@@ -17,7 +17,7 @@ const OTHERS: &str = "(others)";
 /// All processes of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Processes that reported.
+    /// Processes that reported: those with a text that holds a whole block.
     pub nr_processes: u64,
     /// Why whole processes were left alone, with their numbers.
     pub refused: BTreeMap<Refusal, u64>,
@@ -123,6 +123,9 @@ fn numbers<const N: usize>(text: &str) -> Option<([u64; N], &str)> {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.nr_processes == 0 {
+            writeln!(f, "in every process, {}", Refusal::Tiny.text())?;
+        }
         for (name, text) in &self.texts {
             write!(f, "{name}: {text}")?;
             f.write_str("\n")?;
