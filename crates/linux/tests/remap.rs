@@ -64,6 +64,23 @@ fn processes_of_one_file_share_one_copy() {
 }
 
 #[test]
+fn a_crowd_that_starts_at_once_makes_one_copy() {
+    let stage = Stage::new();
+    let stubs = program(stage.folder.path(), 8, ALIGNED);
+    let start = |_| stage.command(&stubs, "run").stdout(Stdio::piped()).spawn().unwrap();
+    let crowd: Vec<Child> = (0..12).map(start).collect();
+    for child in crowd {
+        assert_eq!(said(&child.wait_with_output().unwrap()).calls, 2048);
+    }
+    let summary = stage.remap.summary().unwrap();
+    assert_eq!((summary.nr_texts(How::Made), stage.copies().len()), (1, 1), "{summary}");
+    // Who waited too long for the maker ran as it was.
+    let refused = &summary.texts["stubs"].refused;
+    assert!(refused.keys().all(|refusal| *refusal == Refusal::Busy), "{summary}");
+    assert_eq!(summary.nr_processes, 12);
+}
+
+#[test]
 fn children_by_fork_and_by_execve_have_large_text() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 8, ALIGNED);
