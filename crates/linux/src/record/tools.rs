@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use super::RecordError;
 use super::plan::With;
-use super::system::{Node, System, find_in_path};
+use super::system::{System, find_in_path};
+use crate::library::Library;
 
 /// File name of the plugin.
 pub const PLUGIN_NAME: &str = "liblargefolio_recorder.so";
@@ -74,41 +75,9 @@ fn find_valgrind(system: &dyn System, reason: String) -> Option<Tool> {
     Some(Tool::Valgrind { valgrind, reason })
 }
 
-/// The plugin: named by the variable, beside `folio`, installed, or in the build directory.
 fn find_plugin(system: &dyn System) -> Result<PathBuf, RecordError> {
-    let is_file = |path: &PathBuf| matches!(system.node(path), Node::Executable | Node::Plain);
-    if let Some(named) = system.variable(PLUGIN_VARIABLE).filter(|named| !named.is_empty()) {
-        let path = PathBuf::from(named);
-        return if is_file(&path) {
-            Ok(path)
-        } else {
-            Err(RecordError::NoPlugin(format!("{PLUGIN_VARIABLE}={}", path.display())))
-        };
-    }
-    let candidates = plugin_candidates(system);
-    candidates.iter().find(|path| is_file(path)).cloned().ok_or_else(|| {
-        let places = candidates.iter().filter_map(|path| path.parent());
-        RecordError::NoPlugin(
-            places.map(|place| place.display().to_string()).collect::<Vec<_>>().join(", "),
-        )
-    })
-}
-
-fn plugin_candidates(system: &dyn System) -> Vec<PathBuf> {
-    let Some(own) = system.own_executable() else { return Vec::new() };
-    // A test's executable is in target/PROFILE/deps, an example's in target/PROFILE/examples.
-    let beside = own.parent().map(PathBuf::from).unwrap_or_default();
-    let above = beside.parent().map(PathBuf::from).unwrap_or_default();
-    [
-        beside,
-        above.clone(),
-        above.join("lib/largefolio"),
-        above.join("release"),
-        above.join("debug"),
-    ]
-    .into_iter()
-    .map(|directory| directory.join(PLUGIN_NAME))
-    .collect()
+    let plugin = Library { name: PLUGIN_NAME, variable: PLUGIN_VARIABLE };
+    plugin.find(system).map_err(RecordError::NoPlugin)
 }
 
 /// An option value of QEMU, where a comma separates and two mean one.

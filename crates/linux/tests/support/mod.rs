@@ -46,20 +46,32 @@ impl System for TestHost {
 pub fn plugin() -> PathBuf {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     PLUGIN
-        .get_or_init(|| {
-            let own = std::env::current_exe().expect("own path");
-            let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
-            let status = Command::new(env!("CARGO"))
-                .args(["build", "--quiet", "--release", "-p", "largefolio-recorder"])
-                .arg("--target-dir")
-                .arg(&target)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .status()
-                .expect("cargo");
-            assert!(status.success(), "the plugin does not build");
-            target.join("release/liblargefolio_recorder.so")
-        })
-        .clone()
+        .get_or_init(|| build_library(&["--release", "-p", "largefolio-recorder"]))
+        .join("release/liblargefolio_recorder.so")
+}
+
+/// Builds the preloaded library once, where `Remap::prepare` looks for it.
+pub fn preload() -> PathBuf {
+    static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
+    PRELOAD
+        .get_or_init(|| build_library(&["-p", "largefolio-preload"]))
+        .join("debug/liblargefolio_preload.so")
+}
+
+/// Runs `cargo build` into this build's target directory, which is returned.
+fn build_library(arguments: &[&str]) -> PathBuf {
+    let own = std::env::current_exe().expect("own path");
+    let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet"])
+        .args(arguments)
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo");
+    assert!(status.success(), "the library does not build");
+    target
 }
 
 /// Whether `tool` is installed; says loudly when a test skips for its absence.

@@ -1,0 +1,100 @@
+//! A trial copy: what the kernel, the mount and the security policy allow.
+//!
+//! Owns one block of shared memory for a moment. It makes the calls the library makes to get and map a
+//! copy: what is forbidden here is said once, by the launcher, and a seccomp filter the launcher
+//! runs under has seen them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::store::Store;
+use super::wire::{BLOCK_BYTES, Refusal};
+
+/// Makes a large folio in the store and maps it as text.
+pub(super) fn check(store: &Store) -> Result<(), Refusal> {
+    // A tmpfs too small for a block answers as a kernel that cannot collapse.
+    let system = rustix::fs::fstatvfs(store).map_err(|_| Refusal::Os)?;
+    if system.f_bavail.saturating_mul(system.f_frsize) < 2 * BLOCK_BYTES as u64 {
+        return Err(Refusal::LowMemory);
+    }
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(store, ".", flags, Mode::RUSR).map_err(|_| Refusal::Os)?;
+    rustix::fs::ftruncate(&file, BLOCK_BYTES as u64).map_err(of_room)?;
+    rustix::io::pwrite(&file, &[0], 0).map_err(of_room)?;
+    let filled = Block::map(&file, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
+    filled.collapse()?;
+    drop(filled);
+    Block::map(&file, ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE)?;
+    let name = format!("probe.{}", rustix::process::getpid().as_raw_nonzero());
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let linked = rustix::fs::linkat(CWD, own.as_str(), store, &*name, AtFlags::SYMLINK_FOLLOW);
+    linked.map_err(|_| Refusal::Os)?;
+    store.remove(&name);
+    Ok(())
+}
+
+/// An aligned block of address space with the file mapped over it.
+struct Block {
+    reserved: *mut libc::c_void,
+    start: *mut libc::c_void,
+}
+
+/// Room for one aligned block.
+const RESERVED_BYTES: usize = 2 * BLOCK_BYTES;
+
+impl Block {
+    fn map(file: impl AsFd, protection: ProtFlags, flags: MapFlags) -> Result<Self, Refusal> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let reserved = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                RESERVED_BYTES,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        let reserved = reserved.map_err(|_| Refusal::LowMemory)?;
+        let start = reserved.map_addr(|address| address.next_multiple_of(BLOCK_BYTES));
+        let block = Self { reserved, start };
+        // SAFETY: the block lies in the reserved range, which is ours.
+        let mapped = unsafe {
+            rustix::mm::mmap(start, BLOCK_BYTES, protection, flags | MapFlags::FIXED, file, 0)
+        };
+        match mapped {
+            Ok(_) => Ok(block),
+            Err(rustix::io::Errno::PERM) => Err(Refusal::NoExec),
+            Err(rustix::io::Errno::ACCESS) => Err(Refusal::Denied),
+            Err(_) => Err(Refusal::Os),
+        }
+    }
+
+    fn collapse(&self) -> Result<(), Refusal> {
+        // SAFETY: the advice changes no content and the block is mapped.
+        let result = unsafe { libc::madvise(self.start, BLOCK_BYTES, libc::MADV_COLLAPSE) };
+        if result == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINVAL) => Err(Refusal::OldKernel),
+            _ => Err(Refusal::NoLargeFolio),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the range was reserved by `map` and nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.reserved, RESERVED_BYTES) };
+    }
+}
+
+fn of_room(error: rustix::io::Errno) -> Refusal {
+    match error {
+        rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => Refusal::LowMemory,
+        _ => Refusal::Os,
+    }
+}

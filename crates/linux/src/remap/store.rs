@@ -1,0 +1,233 @@
+//! The directory of shared copies: made, checked, leased and cleaned.
+//!
+//! ```text
+//!   /dev/shm/largefolio-UID/   0700
+//!     lease                    locked shared by every launcher that runs
+//!     report.PID.TIME          records of one launcher's processes
+//!     NAME.KEY                 a copy, 0400
+//!     NAME.KEY.src             link to its file, which takes its name in the end
+//! ```
+//!
+//! Who gets the lease exclusively is alone and may clean: at a start (what a killed launcher left)
+//! and at the end. The lock goes with the process, whatever ends it. A process that outlives its
+//! launcher keeps its mapping: a removed copy lives until its last user ends.
+//!
+//! Invariants:
+//! - S1: the directory is no link, is this user's alone (0700) and on tmpfs.
+//! - S2: nothing outside the directory is opened, changed or removed through it; links are not
+//!   followed, except to ask whether their file is still the same.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::wire::{LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+
+/// `TMPFS_MAGIC`.
+const TMPFS: i128 = 0x0102_1994;
+/// Name of the file that is locked.
+const LEASE: &str = "lease";
+/// Names in a store that cleaning looks at: a hostile number of files cannot hold it up forever.
+const ENTRIES_MAX: usize = 100_000;
+/// Numbers at the end of a copy's name: device, inode, time of change, size, offset, length, shift.
+const NR_KEY_FIELDS: usize = 7;
+
+/// An open store.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    directory: OwnedFd,
+    lease: OwnedFd,
+}
+
+impl AsFd for Store {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// Where a store may be, in order of preference. Both are emptied by a reboot.
+pub(super) fn places() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let mut places = vec![PathBuf::from(format!("/dev/shm/largefolio-{user}"))];
+    // The user's own tmpfs, for systems whose /dev/shm is noexec (containers).
+    let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute());
+    places.extend(runtime.map(|path| Path::new(&path).join("largefolio")));
+    places
+}
+
+impl Store {
+    /// Opens the directory `path`, making it if it is missing, and checks S1.
+    pub(super) fn open(path: &Path) -> Result<Self, Refusal> {
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(_) => return Err(Refusal::StoreMissing),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+                Errno::NOENT | Errno::ACCESS => Refusal::StoreMissing,
+                _ => Refusal::StoreUntrusted,
+            })?;
+        let status = rustix::fs::fstat(&directory).map_err(|_| Refusal::Os)?;
+        let is_own = status.st_uid == rustix::process::geteuid().as_raw();
+        if !is_own || status.st_mode & 0o7777 != 0o700 {
+            return Err(Refusal::StoreUntrusted);
+        }
+        let system = rustix::fs::fstatfs(&directory).map_err(|_| Refusal::Os)?;
+        if i128::from(system.f_type) != TMPFS {
+            return Err(Refusal::StoreMissing);
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lease = rustix::fs::openat(&directory, LEASE, flags, Mode::RUSR | Mode::WUSR);
+        let lease = lease.map_err(|_| Refusal::StoreUntrusted)?;
+        Ok(Self { path: path.to_owned(), directory, lease })
+    }
+
+    /// The directory.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Cleans, if no launcher runs, and holds the store for this one.
+    pub(super) fn lease(&self) -> io::Result<()> {
+        if rustix::fs::flock(&self.lease, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            self.clean();
+        }
+        // Who holds it exclusively cleans, which takes milliseconds.
+        Ok(rustix::fs::flock(&self.lease, FlockOperation::LockShared)?)
+    }
+
+    /// Gives the store up, and cleans it if nobody else holds it.
+    pub(super) fn release(&self) {
+        if rustix::fs::flock(&self.lease, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            self.clean();
+        }
+    }
+
+    /// A new, empty report.
+    pub(super) fn report(&self) -> io::Result<Report> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let pid = rustix::process::getpid().as_raw_nonzero();
+        let name = format!("report.{pid}.{}{:09}", now.tv_sec, now.tv_nsec);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(self, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Report { name, file: File::from(file) })
+    }
+
+    /// Removes one name.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
+    }
+
+    /// Removes every copy and report; a copy's name becomes the link to its file. Links whose file
+    /// changed since go too.
+    fn clean(&self) {
+        let entries = self.entries();
+        for (name, kind) in &entries {
+            if let (FileType::Symlink, Some(copy)) = (kind, base_of(name)) {
+                let is_there = entries.iter().any(|(other, kind)| {
+                    other.as_bytes() == copy && *kind == FileType::RegularFile
+                });
+                let taken = is_there && rustix::fs::renameat(self, name, self, copy).is_ok();
+                if !taken {
+                    let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
+                }
+            }
+        }
+        for (name, kind) in self.entries() {
+            let is_kept = name == LEASE || kind == FileType::Symlink && self.is_current(&name);
+            if !is_kept {
+                let _ = rustix::fs::unlinkat(self, &name, AtFlags::empty());
+            }
+        }
+    }
+
+    fn entries(&self) -> Vec<(OsString, FileType)> {
+        let Ok(directory) = Dir::read_from(self) else { return Vec::new() };
+        let named = directory.flatten().filter_map(|entry| {
+            let name = entry.file_name().to_bytes();
+            let is_real = name != b"." && name != b"..";
+            is_real.then(|| (OsString::from_vec(name.to_vec()), entry.file_type()))
+        });
+        named.take(ENTRIES_MAX).collect()
+    }
+
+    /// Whether the file a link names is the one its copy was made of.
+    fn is_current(&self, name: &OsStr) -> bool {
+        let Some([_, inode, changed_ns, bytes, ..]) = key_of(name) else { return false };
+        let Ok(found) = rustix::fs::statat(self, name, AtFlags::empty()) else { return false };
+        let seconds = u64::try_from(found.st_ctime).unwrap_or(0);
+        let found_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(found.st_ctime_nsec);
+        let found_bytes = u64::try_from(found.st_size).unwrap_or(0);
+        (found.st_ino, found_ns, found_bytes) == (inode, changed_ns, bytes)
+    }
+}
+
+/// The name of the copy whose link `name` is.
+fn base_of(name: &OsStr) -> Option<&[u8]> {
+    name.as_bytes().strip_suffix(LINK_SUFFIX).filter(|base| !base.is_empty())
+}
+
+/// The numbers in the name of a copy.
+fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
+    let text = name.to_str()?;
+    let mut key = [0; NR_KEY_FIELDS];
+    let mut fields = text.rsplit('.');
+    for slot in key.iter_mut().rev() {
+        *slot = u64::from_str_radix(fields.next()?, 16).ok()?;
+    }
+    Some(key)
+}
+
+/// The file that processes append their records to.
+#[derive(Debug)]
+pub(super) struct Report {
+    name: String,
+    file: File,
+}
+
+impl Report {
+    /// Its name in the store.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its text; what is not UTF-8 is replaced.
+    pub(super) fn read(&self) -> io::Result<String> {
+        use std::io::Seek;
+        let mut file = &self.file;
+        file.rewind()?;
+        let mut bytes = Vec::new();
+        // One record may be under way in each process when the limit is reached.
+        file.take(2 * REPORT_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_read_from_the_end_of_the_name() {
+        let key = key_of(OsStr::new("lib.a.so.1.fe00.3c7.18.5e.800000.1800000.0"));
+        assert_eq!(key, Some([0xfe00, 0x3c7, 0x18, 0x5e, 0x80_0000, 0x180_0000, 0]));
+        assert_eq!(key_of(OsStr::new("a.b.c")), None);
+        assert_eq!(key_of(OsStr::new("1.2.3.4.5.6.7.x")), None);
+    }
+
+    #[test]
+    fn a_link_knows_its_copy() {
+        assert_eq!(base_of(OsStr::new("a.1.src")), Some(&b"a.1"[..]));
+        assert_eq!(base_of(OsStr::new(".src")), None);
+        assert_eq!(base_of(OsStr::new("a.1")), None);
+    }
+}

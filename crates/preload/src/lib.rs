@@ -1,0 +1,75 @@
+//! The library that moves a program's text onto shared large folios, before `main`.
+//!
+//! Loaded through `LD_PRELOAD` by `folio run --text remap`. For text the page cache cannot hold in
+//! large folios (its file system, its alignment, or who mapped it first) it maps a copy in shared
+//! memory over it: 2 MiB folios under PMD entries, one copy for all processes of a file. Everything else about
+//! the program stays: docs/design/remap.md has the protocol and why it is safe.
+//!
+//! ```text
+//!   constructor -> objects: any text with a whole block?
+//!                  guard: a process to be left alone?
+//!                  store: the private directory of copies, checked
+//!                  remap: /proc/self/maps -> texts -> copy found or made -> mapped over the text
+//!                  report: one line a text, one a process
+//! ```
+//!
+//! Invariants of the whole:
+//! - P1: any failure leaves the original mapping and the program goes on.
+//! - P2: no allocation from the program's heap, no signal handler, no descriptor left open, no output
+//!   unless asked for; errno is what it was.
+//! - P3: a process whose text holds no whole block makes no system call here.
+//! - P4: no panic: nothing here indexes or unwraps, and only what `core` inlines is used. The library
+//!   needs libc alone and exports nothing: a test of `largefolio-linux` looks at the built file.
+
+#![no_std]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+// rustc wants a panic handler and an unwinder in a cdylib; neither is ever called (P4).
+extern crate std;
+
+mod copy;
+mod elf;
+mod guard;
+mod line;
+mod maps;
+mod objects;
+mod remap;
+mod report;
+mod store;
+mod sys;
+#[expect(dead_code, unreachable_pub, reason = "the launcher uses the rest and publishes it")]
+mod wire;
+
+use store::Store;
+use wire::{REPORT_VARIABLE, Refusal, STORE_VARIABLE, VERBOSE_VARIABLE};
+
+/// The loader calls what stands in this section before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let errno = sys::errno();
+    if let Some(path) = sys::variable(STORE_VARIABLE) {
+        run(path);
+    }
+    sys::set_errno(errno);
+}
+
+fn run(path: &core::ffi::CStr) {
+    let is_verbose = sys::variable(VERBOSE_VARIABLE).is_some_and(|value| value == c"1");
+    if !objects::have_blocks() {
+        report::Report::new(None, is_verbose).process(Err(Refusal::Tiny), 0);
+        return;
+    }
+    let start = sys::monotonic_ns();
+    let guarded = guard::check();
+    // A filter that is not known may kill even for the calls of a report.
+    let is_silent = matches!(guarded, Err(Refusal::Secure | Refusal::Seccomp));
+    let store = if is_silent { Err(Refusal::StoreMissing) } else { Store::open(path) };
+    let name = sys::variable(REPORT_VARIABLE);
+    let file = store.as_ref().ok().zip(name).and_then(|(store, name)| store.report(name));
+    let report = report::Report::new(file, is_verbose);
+    let result = guarded.and_then(|()| remap::texts(store.as_ref().map_err(|why| *why)?, &report));
+    report.process(result, sys::monotonic_ns().wrapping_sub(start));
+}

@@ -1,0 +1,172 @@
+//! What the kernel says is mapped: lines of `/proc/self/maps`.
+//!
+//! Owns the parsing. The kernel's word is taken rather than the program headers': it names the file
+//! that really is there, by device and inode, and shows text that became writable or anonymous.
+
+use core::ffi::CStr;
+
+use crate::line::c_str;
+use crate::wire::BLOCK_BYTES;
+
+/// A private, executable, read-only mapping of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Text<'a> {
+    /// First address.
+    pub(crate) start: usize,
+    /// Address after the last.
+    pub(crate) end: usize,
+    /// Position in the file of `start`.
+    pub(crate) offset: u64,
+    /// Device of the file as the kernel prints it: major, minor.
+    pub(crate) device: (u64, u64),
+    /// Inode of the file.
+    pub(crate) inode: u64,
+    /// Path of the file when it was opened.
+    pub(crate) path: &'a CStr,
+}
+
+/// The part of a text that PMD entries can map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    /// First address, a multiple of [`BLOCK_BYTES`].
+    pub(crate) start: usize,
+    /// Bytes, a multiple of [`BLOCK_BYTES`], not 0.
+    pub(crate) len: usize,
+    /// Position in the file of `start`.
+    pub(crate) offset: u64,
+}
+
+impl<'a> Text<'a> {
+    /// The text that a line of maps describes, if it describes one. `line` ends with a zero byte.
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        Self::parse_mapping(line, b"r-xp")
+    }
+
+    /// The mapping of a file with the rights `wanted` that a line describes.
+    pub(crate) fn parse_mapping(line: &'a [u8], wanted: &[u8]) -> Option<Self> {
+        let mut rest = line;
+        let start = number::<16>(field(&mut rest, b'-')?)?;
+        let end = number::<16>(field(&mut rest, b' ')?)?;
+        let flags = field(&mut rest, b' ')?;
+        let offset = number::<16>(field(&mut rest, b' ')?)?;
+        let major = number::<16>(field(&mut rest, b':')?)?;
+        let minor = number::<16>(field(&mut rest, b' ')?)?;
+        let inode = number::<10>(field(&mut rest, b' ')?)?;
+        while let Some((b' ', after)) = rest.split_first() {
+            rest = after;
+        }
+        let path = c_str(rest)?;
+        let is_file = inode != 0 && path.to_bytes().first() == Some(&b'/');
+        let (start, end) = (usize::try_from(start).ok()?, usize::try_from(end).ok()?);
+        (flags == wanted && is_file && start < end).then_some(Self {
+            start,
+            end,
+            offset,
+            device: (major, minor),
+            inode,
+            path,
+        })
+    }
+
+    /// Bytes mapped.
+    pub(crate) const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The whole naturally aligned blocks, `None` when there is none.
+    pub(crate) fn blocks(&self) -> Option<Blocks> {
+        let start = self.start.checked_add(BLOCK_BYTES - 1)? & !(BLOCK_BYTES - 1);
+        let end = self.end & !(BLOCK_BYTES - 1);
+        let into = u64::try_from(start.checked_sub(self.start)?).ok()?;
+        let offset = self.offset.checked_add(into)?;
+        (start < end).then(|| Blocks { start, len: end - start, offset })
+    }
+
+    /// The file's last path component.
+    pub(crate) fn name(&self) -> &'a [u8] {
+        self.path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or(b"")
+    }
+}
+
+impl Blocks {
+    /// Bytes by which the copy is shifted against the file, so that address and position in the
+    /// copy agree modulo [`BLOCK_BYTES`]: 0 where the linker aligned the segment to 2 MiB.
+    pub(crate) const fn shift(&self) -> u64 {
+        (BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64) % BLOCK_BYTES as u64
+    }
+}
+
+/// The bytes before the next `end`, which is removed with them.
+fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
+    let at = rest.iter().position(|byte| *byte == end)?;
+    let (field, after) = (rest.get(..at)?, rest.get(at + 1..)?);
+    *rest = after;
+    Some(field)
+}
+
+/// A number in base `BASE`, `None` when it is not one or too large.
+pub(crate) fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for &digit in digits {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        let digit = Some(u64::from(digit)).filter(|digit| *digit < BASE)?;
+        value = value.checked_mul(BASE)?.checked_add(digit)?;
+    }
+    (!digits.is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &[u8] =
+        b"00b72000-025fe000 r-xp 00772000 fe:0a 1234                       /usr/bin/node x\0";
+
+    #[test]
+    fn a_text_is_read_from_its_line() {
+        let text = Text::parse(LINE).unwrap();
+        assert_eq!((text.start, text.end, text.offset), (0xb7_2000, 0x25f_e000, 0x77_2000));
+        assert_eq!((text.device, text.inode), ((0xfe, 0xa), 1234));
+        assert_eq!(text.name(), b"node x");
+        let blocks = text.blocks().unwrap();
+        assert_eq!((blocks.start, blocks.len), (0xc0_0000, 0x180_0000));
+        assert_eq!((blocks.offset, blocks.shift()), (0x80_0000, 0));
+    }
+
+    #[test]
+    fn a_text_off_its_alignment_is_shifted() {
+        let line = b"7f0000001000-7f0000601000 r-xp 00000000 00:1b 7 /a\0";
+        let blocks = Text::parse(line).unwrap().blocks().unwrap();
+        assert_eq!((blocks.start, blocks.len), (0x7f00_0020_0000, 0x40_0000));
+        assert_eq!((blocks.offset, blocks.shift()), (0x1f_f000, 0x1000));
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_taken() {
+        for line in [
+            &b"7f0000000000-7f0000600000 rw-p 00000000 00:1b 7 /a\0"[..],
+            b"7f0000000000-7f0000600000 r-xs 00000000 00:1b 7 /a\0",
+            b"7f0000000000-7f0000600000 r-xp 00000000 00:00 0 [vdso]\0",
+            b"7f0000000000-7f0000600000 r-xp 00000000 00:00 0 \0",
+            b"7f0000600000-7f0000000000 r-xp 00000000 00:1b 7 /a\0",
+            b"fffffffffffffffff-7 r-xp 00000000 00:1b 7 /a\0",
+            b"7f0000000000 \0",
+            b"\0",
+            b"",
+        ] {
+            assert_eq!(Text::parse(line), None, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn less_than_a_block_is_none() {
+        let small = b"7f0000001000-7f00003ff000 r-xp 00000000 00:1b 7 /a\0";
+        assert_eq!(Text::parse(small).unwrap().blocks(), None);
+        let high = b"ffffffffffe01000-fffffffffffff000 r-xp 00000000 00:1b 7 /a\0";
+        assert_eq!(Text::parse(high).unwrap().blocks(), None);
+    }
+}

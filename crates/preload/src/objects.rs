@@ -1,0 +1,61 @@
+//! Whether there is anything to move, asked of the loader.
+//!
+//! Most processes of a build or a shell script have no text of 2 MiB: they are left after a look at
+//! the loader's own list, without a single system call.
+
+use core::ffi::{c_int, c_void};
+
+use crate::wire::BLOCK_BYTES;
+
+/// `PF_X`.
+const EXECUTABLE: u32 = 1;
+
+/// Whether an executable segment of a loaded object holds a whole aligned block.
+pub(crate) fn have_blocks() -> bool {
+    // SAFETY: `look` only reads what the loader passes; it takes no data.
+    unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) != 0 }
+}
+
+/// Ends the search with 1 at an object with a block.
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid description, which nobody changes meanwhile.
+    let info = unsafe { &*info };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the description names `dlpi_phnum` program headers of the mapped object.
+    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let has_block = |header: &libc::Elf64_Phdr| {
+        let is_text = header.p_type == libc::PT_LOAD && header.p_flags & EXECUTABLE != 0;
+        is_text && holds_block(info.dlpi_addr.wrapping_add(header.p_vaddr), header.p_memsz)
+    };
+    headers.iter().any(has_block).into()
+}
+
+/// Whether `start..start + len` holds an aligned block.
+fn holds_block(start: u64, len: u64) -> bool {
+    let block = BLOCK_BYTES as u64;
+    // The loader maps whole pages, the last one past the end.
+    let end = start.checked_add(len).and_then(|end| end.checked_add(4095));
+    let first = start.checked_next_multiple_of(block).and_then(|first| first.checked_add(block));
+    first.zip(end).is_some_and(|(first_end, end)| first_end <= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_must_be_whole_and_aligned() {
+        assert!(holds_block(0x20_0000, 0x20_0000));
+        assert!(!holds_block(0x20_1000, 0x3f_0000 - 0x20_1000));
+        assert!(holds_block(0x20_1000, 0x3f_f000));
+        // The last page is whole in memory.
+        assert!(holds_block(0x20_0000, 0x1f_f001));
+        assert!(!holds_block(u64::MAX - 5, 100));
+    }
+}

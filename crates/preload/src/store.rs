@@ -1,0 +1,203 @@
+//! The directory of shared copies.
+//!
+//! Owns finding a copy and the right to make one. A name in the directory is either a whole copy or
+//! does not exist: a copy is an unnamed file (`O_TMPFILE`) until it is complete.
+//!
+//! ```text
+//!   find --found--> map it
+//!     | missing
+//!   lock the directory (bounded wait), find again
+//!     | missing
+//!   unnamed file -> fill -> check the source once more -> link -> find
+//!     | SIGKILL anywhere: the unnamed file and the lock go with the process
+//! ```
+//!
+//! Invariants:
+//! - D1: the directory is a directory (no link), of the effective user, mode 0700, on tmpfs. That
+//!   is the trust boundary: who can write to it can also trace this process.
+//! - D2: a copy is used only if it is a regular file of that user on that file system, mode 0400,
+//!   with one name and the expected size.
+//! - D3: every path below the directory is opened relative to its descriptor, without following
+//!   links.
+
+use core::ffi::CStr;
+
+use crate::line::Line;
+use crate::maps::{Blocks, Text};
+use crate::sys::{self, Errno, Fd, Status};
+use crate::wire::{BLOCK_BYTES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+
+/// `TMPFS_MAGIC`: only there shared memory can be collapsed.
+const TMPFS: u64 = 0x0102_1994;
+/// Pause between tries for the lock.
+const PAUSE_NS: i64 = 1_000_000;
+/// Tries for the lock: half a second, the time of copying about 500 MiB.
+const TRIES: u32 = 500;
+/// Bytes of a program's name in the name of its copy: `NAME_MAX` is 255, the numbers take 110.
+const NAME_BYTES_MAX: usize = 96;
+
+/// Longest file name in bytes, with its zero.
+pub(crate) type Name = Line<256>;
+
+/// The directory.
+pub(crate) struct Store {
+    directory: Fd,
+    device: u64,
+    user: u32,
+}
+
+/// What finding a copy gave.
+pub(crate) enum Found {
+    /// A copy to be mapped.
+    Copy(Fd),
+    /// None.
+    Nothing,
+    /// The link that an earlier copy left.
+    Link,
+}
+
+impl Store {
+    /// Opens the directory and checks D1.
+    pub(crate) fn open(path: &CStr) -> Result<Self, Refusal> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let directory = Fd::open(path, flags).map_err(|error| match error {
+            Errno(libc::ENOENT | libc::EACCES) => Refusal::StoreMissing,
+            _ => Refusal::StoreUntrusted,
+        })?;
+        let status = directory.status().map_err(|_| Refusal::StoreMissing)?;
+        let user = sys::effective_user();
+        if status.user != user || status.mode & 0o7777 != 0o700 {
+            return Err(Refusal::StoreUntrusted);
+        }
+        let (magic, _) = directory.file_system().map_err(|_| Refusal::StoreMissing)?;
+        if magic != TMPFS {
+            return Err(Refusal::StoreMissing);
+        }
+        Ok(Self { directory, device: status.device, user })
+    }
+
+    /// Bytes free in the file system.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.directory.file_system().map_or(0, |(_, free)| free)
+    }
+
+    /// The file records are appended to. Where its size is past the limit, writing would kill.
+    pub(crate) fn report(&self, name: &CStr) -> Option<Fd> {
+        let is_plain = name.to_bytes().iter().all(|byte| *byte != b'/');
+        let is_allowed = is_plain && sys::file_size_limit() > 2 * REPORT_BYTES_MAX;
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
+        let file = is_allowed.then(|| self.directory.open_at(name, flags, 0).ok()).flatten()?;
+        let status = file.status().ok()?;
+        (self.is_ours(&status) && status.bytes < REPORT_BYTES_MAX).then_some(file)
+    }
+
+    /// The copy called `name`, checked (D2).
+    pub(crate) fn find(&self, name: &Name, bytes: u64) -> Result<Found, Refusal> {
+        let file = match self.directory.open_at(name.c_str(), libc::O_RDONLY | libc::O_NOFOLLOW, 0)
+        {
+            Ok(file) => file,
+            Err(Errno(libc::ENOENT)) => return Ok(Found::Nothing),
+            Err(Errno(libc::ELOOP)) => return Ok(Found::Link),
+            Err(Errno(libc::EACCES)) => return Err(Refusal::BadCopy),
+            Err(_) => return Err(Refusal::Os),
+        };
+        let status = file.status().map_err(|_| Refusal::Os)?;
+        let is_good =
+            self.is_ours(&status) && status.mode & 0o7777 == 0o400 && status.bytes == bytes;
+        if is_good { Ok(Found::Copy(file)) } else { Err(Refusal::BadCopy) }
+    }
+
+    fn is_ours(&self, status: &Status) -> bool {
+        let is_regular = status.mode & libc::S_IFMT == libc::S_IFREG;
+        is_regular
+            && status.user == self.user
+            && status.device == self.device
+            && status.has_one_name
+    }
+
+    /// Waits for the right to make copies, or for somebody to have made `name`. The lock goes with
+    /// the descriptor.
+    pub(crate) fn lock(&self, name: &Name, bytes: u64) -> Result<Lock, Refusal> {
+        let lock = self.directory.open_at(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let lock = lock.map_err(|_| Refusal::Os)?;
+        for _ in 0..TRIES {
+            if lock.try_lock() {
+                // Who had the lock before may have made it.
+                return Ok(match self.find(name, bytes)? {
+                    Found::Copy(copy) => Lock::Made(copy),
+                    Found::Nothing => Lock::Taken(lock),
+                    Found::Link => {
+                        self.directory.unlink(name.c_str()).map_err(|_| Refusal::Os)?;
+                        Lock::Taken(lock)
+                    }
+                });
+            }
+            sys::pause_ns(PAUSE_NS);
+            if let Found::Copy(copy) = self.find(name, bytes)? {
+                return Ok(Lock::Made(copy));
+            }
+        }
+        Err(Refusal::Busy)
+    }
+
+    /// An unnamed file that will be read-only to everybody once it has a name.
+    pub(crate) fn unnamed(&self) -> Result<Fd, Refusal> {
+        let flags = libc::O_RDWR | libc::O_TMPFILE;
+        self.directory.open_at(c".", flags, 0o400).map_err(|_| Refusal::Os)
+    }
+
+    /// Gives the finished `copy` its name. Beside it goes a link to the file, which takes its place
+    /// in the end: positions in both are the same when the shift is 0.
+    pub(crate) fn publish(
+        &self,
+        copy: &Fd,
+        name: &Name,
+        source: Option<&CStr>,
+    ) -> Result<(), Refusal> {
+        if let Some(source) = source {
+            let mut link = Name::new();
+            link.push(name.bytes()).push(LINK_SUFFIX);
+            let _ = self.directory.unlink(link.c_str());
+            // Without the link only symbols after the program's end are lost.
+            let _ = self.directory.symlink(source, link.c_str());
+        }
+        match copy.link(&self.directory, name.c_str()) {
+            Ok(()) | Err(Errno(libc::EEXIST)) => Ok(()),
+            Err(_) => Err(Refusal::Os),
+        }
+    }
+}
+
+/// What waiting for the lock gave.
+pub(crate) enum Lock {
+    /// The lock, held until the descriptor is closed.
+    Taken(Fd),
+    /// Somebody else made the copy.
+    Made(Fd),
+}
+
+/// Name of the copy of `blocks` of the file: everything its content depends on.
+pub(crate) fn name_of(text: &Text, source: &Status, blocks: &Blocks) -> Name {
+    let mut name = Name::new();
+    let own = text.name();
+    name.push_name(own.get(..own.len().min(NAME_BYTES_MAX)).unwrap_or(b""));
+    let numbers = [
+        source.device,
+        source.inode,
+        source.changed_ns,
+        source.bytes,
+        blocks.offset,
+        blocks.len as u64,
+        blocks.shift(),
+    ];
+    for number in numbers {
+        name.push(b".").push_hex(number);
+    }
+    name
+}
+
+/// Size of the copy: the file's, shifted, in whole blocks.
+pub(crate) fn copy_bytes(source: &Status, blocks: &Blocks) -> Option<u64> {
+    let bytes = source.bytes.checked_add(blocks.shift())?;
+    bytes.checked_next_multiple_of(BLOCK_BYTES as u64).filter(|bytes| i64::try_from(*bytes).is_ok())
+}

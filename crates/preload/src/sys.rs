@@ -1,0 +1,505 @@
+//! System calls, each behind a safe function where one can be safe.
+//!
+//! Owns every call to libc. Calls go through `syscall(2)`, not through the wrappers: a program or
+//! another preloaded library may have replaced `open` or `mmap` with functions that are not ready
+//! before `main`.
+//!
+//! Invariants:
+//! - S1: nothing here allocates, blocks without bound, raises a signal or changes a disposition.
+//! - S2: descriptors are close-on-exec and closed before the constructor returns.
+//! - S3: errno is changed; `start` in `lib.rs` puts the program's value back.
+
+use core::ffi::{CStr, c_char, c_int, c_long};
+use core::ptr;
+
+/// What the kernel answers.
+pub(crate) type Result<T> = core::result::Result<T, Errno>;
+
+/// An error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+/// The base directory of relative paths: the current one, which none of our paths is relative to.
+const AT_FDCWD: usize = i32_word(libc::AT_FDCWD);
+
+/// A number as an argument of a system call; words have 64 bits (asserted below).
+#[expect(clippy::cast_possible_truncation, reason = "words have 64 bits")]
+const fn word(value: u64) -> usize {
+    value as usize
+}
+
+/// As above, with its sign.
+const fn i32_word(value: c_int) -> usize {
+    (value as isize).cast_unsigned()
+}
+
+/// One system call.
+///
+/// # Safety
+/// The arguments are what the call wants; memory it writes to is ours to write.
+unsafe fn call(number: c_long, a: [usize; 6]) -> Result<usize> {
+    // SAFETY: by the caller's promise; unused arguments are ignored by the kernel.
+    let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
+    usize::try_from(result).map_err(|_| Errno(errno()))
+}
+
+/// The thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: libc returns the address of the thread's errno, which lives as long as the thread.
+    let slot = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *slot }
+}
+
+/// Sets the thread's errno.
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: libc returns the address of the thread's errno, which lives as long as the thread.
+    let slot = unsafe { libc::__errno_location() };
+    // SAFETY: as above; no other thread uses it.
+    unsafe { *slot = value };
+}
+
+/// A variable of the environment.
+pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: `name` is a C string. The value stays in place while the constructor runs: threads
+    // that an earlier constructor started may not change the environment before main either.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: a value that is not null is a C string of the environment.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// A word of the auxiliary vector, 0 when it is missing.
+pub(crate) fn auxiliary(kind: libc::c_ulong) -> usize {
+    // SAFETY: getauxval takes a number.
+    let value = unsafe { libc::getauxval(kind) };
+    usize::try_from(value).unwrap_or(0)
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since the epoch on the clock that stamps files.
+pub(crate) fn file_clock_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME_COARSE)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let clock = i32_word(clock);
+    // SAFETY: `now` is a timespec that outlives the call.
+    let result =
+        unsafe { call(libc::SYS_clock_gettime, [clock, (&raw mut now).addr(), 0, 0, 0, 0]) };
+    if result.is_ok() { nanoseconds(now.tv_sec, now.tv_nsec) } else { 0 }
+}
+
+/// Seconds and nanoseconds as nanoseconds; a time before the epoch is 0.
+const fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    if seconds < 0 || nanoseconds < 0 {
+        return 0;
+    }
+    (seconds.cast_unsigned()).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.cast_unsigned())
+}
+
+/// Waits a moment; a signal ends the wait early.
+pub(crate) fn pause_ns(nanoseconds: i64) {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: `pause` is a timespec that outlives the call.
+    let _ = unsafe { call(libc::SYS_nanosleep, [(&raw const pause).addr(), 0, 0, 0, 0, 0]) };
+}
+
+/// The effective user.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: geteuid takes nothing.
+    let user = unsafe { call(libc::SYS_geteuid, [0; 6]) };
+    user.ok().and_then(|user| u32::try_from(user).ok()).unwrap_or(u32::MAX)
+}
+
+/// This process.
+pub(crate) fn process() -> u64 {
+    // SAFETY: getpid takes nothing.
+    unsafe { call(libc::SYS_getpid, [0; 6]) }.map_or(0, |pid| pid as u64)
+}
+
+/// The soft limit on the size of files in bytes; going past it would raise SIGXFSZ.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let resource = libc::RLIMIT_FSIZE as usize;
+    // SAFETY: `limit` is an rlimit64 that outlives the call; no new limit is given.
+    let result =
+        unsafe { call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit).addr(), 0, 0]) };
+    if result.is_ok() { limit.rlim_cur } else { 0 }
+}
+
+/// What the kernel says of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) mode: u32,
+    pub(crate) user: u32,
+    pub(crate) has_one_name: bool,
+    pub(crate) bytes: u64,
+    pub(crate) changed_ns: u64,
+}
+
+/// An open descriptor.
+#[derive(Debug)]
+pub(crate) struct Fd(usize);
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor was opened by this type and is not used after this.
+        let _ = unsafe { call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+impl Fd {
+    /// Opens an absolute path.
+    pub(crate) fn open(path: &CStr, flags: c_int) -> Result<Self> {
+        Self::open_from(AT_FDCWD, path, flags, 0)
+    }
+
+    /// Opens `name` in this directory.
+    pub(crate) fn open_at(&self, name: &CStr, flags: c_int, mode: u32) -> Result<Self> {
+        Self::open_from(self.0, name, flags, mode)
+    }
+
+    fn open_from(directory: usize, path: &CStr, flags: c_int, mode: u32) -> Result<Self> {
+        // O_NONBLOCK: a file that was replaced by a pipe must not stop the program.
+        let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+        let flags = i32_word(flags);
+        let path = path.as_ptr().addr();
+        // SAFETY: `path` is a C string that outlives the call.
+        let fd = unsafe { call(libc::SYS_openat, [directory, path, flags, mode as usize, 0, 0]) };
+        fd.map(Self)
+    }
+
+    /// Its status.
+    pub(crate) fn status(&self) -> Result<Status> {
+        // SAFETY: an all-zero stat is valid.
+        let mut found: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: `found` is the kernel's struct stat on 64-bit systems and outlives the call.
+        unsafe { call(libc::SYS_fstat, [self.0, (&raw mut found).addr(), 0, 0, 0, 0]) }?;
+        Ok(Status {
+            device: found.st_dev,
+            inode: found.st_ino,
+            mode: found.st_mode,
+            user: found.st_uid,
+            has_one_name: found.st_nlink == 1,
+            bytes: u64::try_from(found.st_size).unwrap_or(0),
+            changed_ns: nanoseconds(found.st_ctime, found.st_ctime_nsec),
+        })
+    }
+
+    /// Magic number of its file system and the bytes free in it.
+    pub(crate) fn file_system(&self) -> Result<(u64, u64)> {
+        // SAFETY: an all-zero statfs is valid.
+        let mut found: libc::statfs = unsafe { core::mem::zeroed() };
+        // SAFETY: `found` is the kernel's struct statfs on 64-bit systems and outlives the call.
+        unsafe { call(libc::SYS_fstatfs, [self.0, (&raw mut found).addr(), 0, 0, 0, 0]) }?;
+        let block = u64::try_from(found.f_bsize).unwrap_or(0);
+        let magic = u64::try_from(found.f_type).unwrap_or(0);
+        Ok((magic, found.f_bavail.saturating_mul(block)))
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends; the bytes read.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        // SAFETY: the buffer is ours to write.
+        unsafe { self.read_to(buffer.as_mut_ptr().addr(), buffer.len(), offset) }
+    }
+
+    /// Reads `len` bytes at `offset` to `address`, fewer at the end of the file.
+    ///
+    /// # Safety
+    /// `len` bytes at `address` are ours to write.
+    pub(crate) unsafe fn read_to(&self, address: usize, len: usize, offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < len {
+            let at = [self.0, address + done, len - done, word(offset) + done, 0, 0];
+            // SAFETY: the rest of the caller's bytes.
+            match unsafe { call(libc::SYS_pread64, at) } {
+                Ok(0) => break,
+                Ok(nr) => done += nr,
+                Err(Errno(libc::EINTR)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads on until `buffer` is full or the file ends; the bytes read.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let at = [self.0, rest.as_mut_ptr().addr(), rest.len(), 0, 0, 0];
+            // SAFETY: `rest` is ours to write.
+            match unsafe { call(libc::SYS_read, at) } {
+                Ok(0) => break,
+                Ok(nr) => done += nr,
+                Err(Errno(libc::EINTR)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+            let at = [self.0, rest.as_ptr().addr(), rest.len(), word(offset) + done, 0, 0];
+            // SAFETY: the kernel reads `rest`, which outlives the call.
+            match unsafe { call(libc::SYS_pwrite64, at) } {
+                Ok(0) => return Err(Errno(libc::EIO)),
+                Ok(nr) => done += nr,
+                Err(Errno(libc::EINTR)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` by one call, so that records of several processes do not mix.
+    pub(crate) fn append(&self, bytes: &[u8]) {
+        write_to(self.0, bytes);
+    }
+
+    /// Sets the size.
+    pub(crate) fn resize(&self, bytes: u64) -> Result<()> {
+        // SAFETY: ftruncate takes numbers.
+        unsafe { call(libc::SYS_ftruncate, [self.0, word(bytes), 0, 0, 0, 0]) }.map(drop)
+    }
+
+    /// Takes the exclusive lock of the file, if nobody has it.
+    pub(crate) fn try_lock(&self) -> bool {
+        let operation = (libc::LOCK_EX | libc::LOCK_NB) as usize;
+        // SAFETY: flock takes numbers.
+        unsafe { call(libc::SYS_flock, [self.0, operation, 0, 0, 0, 0]) }.is_ok()
+    }
+
+    /// Gives this unnamed file the name `name` in `directory`.
+    pub(crate) fn link(&self, directory: &Self, name: &CStr) -> Result<()> {
+        let mut own = crate::line::Line::<40>::new();
+        own.push(b"/proc/self/fd/").push_decimal(self.0 as u64);
+        let (own, name) = (own.c_str().as_ptr().addr(), name.as_ptr().addr());
+        let flags = libc::AT_SYMLINK_FOLLOW as usize;
+        // SAFETY: both are C strings that outlive the call.
+        unsafe { call(libc::SYS_linkat, [AT_FDCWD, own, directory.0, name, flags, 0]) }.map(drop)
+    }
+
+    /// Makes `name` in this directory a link to `target`.
+    pub(crate) fn symlink(&self, target: &CStr, name: &CStr) -> Result<()> {
+        let (target, name) = (target.as_ptr().addr(), name.as_ptr().addr());
+        // SAFETY: both are C strings that outlive the call.
+        unsafe { call(libc::SYS_symlinkat, [target, self.0, name, 0, 0, 0]) }.map(drop)
+    }
+
+    /// Removes `name` from this directory.
+    pub(crate) fn unlink(&self, name: &CStr) -> Result<()> {
+        let name = name.as_ptr().addr();
+        // SAFETY: `name` is a C string that outlives the call.
+        unsafe { call(libc::SYS_unlinkat, [self.0, name, 0, 0, 0, 0]) }.map(drop)
+    }
+
+    /// Maps the file over `len` bytes at `address`: what was there goes, in one step.
+    ///
+    /// # Safety
+    /// `address..address + len` is ours to replace, or text whose bytes equal the file's.
+    pub(crate) unsafe fn map_over(&self, address: usize, at: Window, how: Mapping) -> Result<()> {
+        let (protection, flags) = how.numbers();
+        let flags = i32_word(flags | libc::MAP_FIXED);
+        let arguments = [address, at.len, protection, flags, self.0, word(at.offset)];
+        // SAFETY: by the caller's promise.
+        unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
+    }
+
+    /// Whether a mapping of the file as text is allowed: tried elsewhere and removed again.
+    pub(crate) fn try_map_text(&self, at: Window) -> Result<()> {
+        let flags = libc::MAP_PRIVATE as usize;
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let address = unsafe {
+            call(libc::SYS_mmap, [0, at.len, protection, flags, self.0, word(at.offset)])
+        }?;
+        // SAFETY: the mapping just made, which nobody uses.
+        unsafe { call(libc::SYS_munmap, [address, at.len, 0, 0, 0, 0]) }.map(drop)
+    }
+}
+
+/// Says `text` on stderr.
+pub(crate) fn complain(text: &[u8]) {
+    write_to(2, text);
+}
+
+fn write_to(fd: usize, bytes: &[u8]) {
+    // SAFETY: the kernel reads `bytes`, which outlive the call. What cannot be said stays unsaid.
+    let _ = unsafe { call(libc::SYS_write, [fd, bytes.as_ptr().addr(), bytes.len(), 0, 0, 0]) };
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Position in the file.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) len: usize,
+}
+
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mapping {
+    /// To fill a copy: shared, writable.
+    Fill,
+    /// To see what the kernel says of it.
+    Look,
+    /// To run: as the loader maps text, its pages mapped at once.
+    Text,
+}
+
+impl Mapping {
+    const fn numbers(self) -> (usize, c_int) {
+        match self {
+            Self::Fill => ((libc::PROT_READ | libc::PROT_WRITE) as usize, libc::MAP_SHARED),
+            Self::Look => (libc::PROT_READ as usize, libc::MAP_PRIVATE),
+            Self::Text => (
+                (libc::PROT_READ | libc::PROT_EXEC) as usize,
+                libc::MAP_PRIVATE | libc::MAP_POPULATE,
+            ),
+        }
+    }
+}
+
+/// Address space of our own, inaccessible until something is mapped over it or it is private
+/// memory.
+#[derive(Debug)]
+pub(crate) struct Area {
+    address: usize,
+    len: usize,
+}
+
+impl Area {
+    /// Reserves `len` bytes of address space.
+    pub(crate) fn reserve(len: usize) -> Result<Self> {
+        Self::map(len, libc::PROT_NONE)
+    }
+
+    /// `len` bytes of zeroed memory.
+    pub(crate) fn memory(len: usize) -> Result<Self> {
+        Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    fn map(len: usize, protection: c_int) -> Result<Self> {
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+        let arguments = [0, len, i32_word(protection), flags, usize::MAX, 0];
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let address = unsafe { call(libc::SYS_mmap, arguments) }?;
+        Ok(Self { address, len })
+    }
+
+    /// First address.
+    pub(crate) const fn address(&self) -> usize {
+        self.address
+    }
+
+    /// The bytes of an area made by [`Area::memory`].
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = ptr::with_exposed_provenance_mut::<u8>(self.address);
+        // SAFETY: the mapping is zeroed memory of `len` bytes that only this value refers to.
+        unsafe { core::slice::from_raw_parts_mut(start, self.len) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own and nothing refers to it any more.
+        let _ = unsafe { call(libc::SYS_munmap, [self.address, self.len, 0, 0, 0, 0]) };
+    }
+}
+
+/// Advice about `len` bytes of our address space at `address` that changes no content.
+pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
+    // SAFETY: neither advice changes what the memory holds.
+    unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Advice that changes no content.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Advice {
+    /// Map pages as a read would, with an error instead of a signal (Linux 5.14).
+    PopulateRead = 22,
+    /// Make large folios (Linux 6.1).
+    Collapse = 25,
+}
+
+/// Argument of the `PAGEMAP_SCAN` ioctl (Linux 6.7).
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    nr_regions: u64,
+    max_pages: u64,
+    inverted: u64,
+    mask: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+/// A run of pages that `PAGEMAP_SCAN` found.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: usize = 0xc060_6610;
+/// Mapped by a PMD entry.
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+impl Fd {
+    /// Bytes of `address..address + len` that PMD entries map; for a descriptor of
+    /// `/proc/self/pagemap`.
+    pub(crate) fn large_bytes(&self, address: usize, len: usize) -> Result<usize> {
+        let mut regions = [Region { start: 0, end: 0, categories: 0 }; 16];
+        let end = address as u64 + len as u64;
+        let mut start = address as u64;
+        let mut found = 0;
+        while start < end {
+            let mut scan = Scan {
+                size: size_of::<Scan>() as u64,
+                flags: 0,
+                start,
+                end,
+                walk_end: 0,
+                regions: regions.as_mut_ptr().addr() as u64,
+                nr_regions: regions.len() as u64,
+                max_pages: 0,
+                inverted: 0,
+                mask: PAGE_IS_HUGE,
+                any_of: 0,
+                returned: PAGE_IS_HUGE,
+            };
+            let arguments = [self.0, PAGEMAP_SCAN, (&raw mut scan).addr(), 0, 0, 0];
+            // SAFETY: `scan` is the ioctl's argument and names `regions`, which both outlive it.
+            let nr = unsafe { call(libc::SYS_ioctl, arguments) }?;
+            found +=
+                regions.iter().take(nr).fold(0, |sum, region| sum + (region.end - region.start));
+            if scan.walk_end <= start {
+                break;
+            }
+            start = scan.walk_end;
+        }
+        Ok(usize::try_from(found).unwrap_or(0))
+    }
+}
+
+const _: () = assert!(size_of::<c_char>() == 1 && size_of::<usize>() == 8);
