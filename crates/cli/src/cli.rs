@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::bench::BenchArgs;
+use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
@@ -55,6 +56,7 @@ enum Verb {
     Maps(MapsArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
+    Calibrate(CalibrateArgs),
     Crosscheck(CrosscheckArgs),
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
+        Verb::Calibrate(args) => args.plan()?.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),
     }
 }

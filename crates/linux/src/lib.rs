@@ -3,9 +3,11 @@
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model),
-//! [`setting`], [`measure`], [`mod@bench`] (the series' micro-benchmarks).
+//! [`setting`], [`measure`], [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this
+//! machine costs).
 
 pub mod bench;
+pub mod calibrate;
 pub mod crosscheck;
 pub mod elf;
 pub mod measure;

@@ -2,6 +2,7 @@
 
 mod anon;
 mod clear;
+mod exec;
 mod fault;
 mod measured;
 mod owners;
@@ -33,6 +34,7 @@ pub(crate) struct BenchArgs {
 enum What {
     Anon(anon::AnonArgs),
     Clear(clear::ClearArgs),
+    Exec(exec::ExecArgs),
     Fault(fault::FaultArgs),
     Owners(owners::OwnersArgs),
 }
@@ -43,6 +45,7 @@ impl BenchArgs {
         match &self.what {
             What::Anon(args) => args.plan()?.run(command_line, console),
             What::Clear(args) => args.run(command_line, console),
+            What::Exec(args) => args.plan()?.run(command_line, console),
             What::Fault(args) => args.plan()?.run(command_line, console),
             What::Owners(args) => args.run(command_line, console),
         }

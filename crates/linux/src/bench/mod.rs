@@ -2,8 +2,10 @@
 //!
 //! Each operation sets itself up, times its measured part and cleans up; [`crate::measure`]
 //! interleaves them. Reading order: [`anon`] (anonymous memory by folio size: first touch, fork,
-//! munmap, copy-on-write), [`fault`] (demand faults), [`clear`] (clearing and copying in user space).
+//! munmap, copy-on-write), [`fault`] (demand faults), [`clear`] (clearing and copying in user space),
+//! [`stubs`] (calls of one instruction a page).
 
 pub mod anon;
 pub mod clear;
 pub mod fault;
+pub mod stubs;

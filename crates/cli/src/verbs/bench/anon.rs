@@ -155,7 +155,7 @@ fn in_model(kernel: &Kernel, operation: Operation, bytes: u64, region: u64) -> R
     match operation {
         Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
         Operation::Munmap => bench.munmap()?,
-        Operation::Fork => {
+        Operation::Fork | Operation::ForkBeyond => {
             bench.fork()?;
         }
     }
