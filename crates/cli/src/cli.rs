@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::bench::BenchArgs;
+use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
@@ -61,6 +62,7 @@ enum Verb {
     Verify(VerifyArgs),
     Trace(TraceArgs),
     Bench(BenchArgs),
+    Calibrate(CalibrateArgs),
     Crosscheck(CrosscheckArgs),
 }
 
@@ -85,6 +87,7 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Verify(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
+        Verb::Calibrate(args) => args.plan()?.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),
     }
 }

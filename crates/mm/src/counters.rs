@@ -34,6 +34,10 @@ pub struct Counters {
     pub nr_cow_large: u64,
     /// PTEs and PMD entries that fork copied.
     pub nr_forked: u64,
+    /// Of these, PMD entries.
+    pub nr_pmds_forked: u64,
+    /// Batches in which fork copied PTEs: pages of one folio at a time (E.1.1).
+    pub nr_batches_forked: u64,
     /// Pinned pages that fork copied for the child at once (E.1.3).
     pub nr_fork_copied: u64,
     /// PMD folios that faults got.
@@ -66,6 +70,8 @@ pub struct Counters {
     pub nr_file_pmds: u64,
     /// PTEs that came to map a page of a folio, fork included.
     pub nr_ptes_set: u64,
+    /// Batches in which PTEs were set, fork included: pages of one folio at a time (B.5.7).
+    pub nr_batches_set: u64,
     /// PMD entries that came to map a folio, fork included.
     pub nr_pmds_set: u64,
     /// PTEs of folios that were taken away.
@@ -74,6 +80,8 @@ pub struct Counters {
     pub nr_pmds_cleared: u64,
     /// Batches in which PTEs were taken away: pages of one folio at a time (G.1.1).
     pub nr_batches_cleared: u64,
+    /// Of these, batches of large folios.
+    pub nr_large_batches_cleared: u64,
     /// Readahead windows issued.
     pub nr_windows: u64,
     /// Windows started by the marker (A.4).

@@ -138,6 +138,7 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
         }
         self.cache.add_ptes(id, self.child, pfn, nr);
         self.cache.counters.nr_forked += nr;
+        self.cache.counters.nr_batches_forked += 1;
         Ok(Copied::Shared)
     }
 
@@ -159,6 +160,7 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
         self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, 1);
         self.cache.add_pmd(id, self.child);
         self.cache.counters.nr_forked += 1;
+        self.cache.counters.nr_pmds_forked += 1;
         CopiedPmd::Shared
     }
 }

@@ -20,7 +20,7 @@ use crate::rmap::owners::MapcountOverflow;
 use crate::rmap::{Mapcount, MmOwnerId};
 use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::space::MmId;
-use crate::units::Pfn;
+use crate::units::{Order, Pfn};
 
 pub(crate) use crate::rmap::mapcount::Level;
 
@@ -54,7 +54,10 @@ impl<R: Ram> PageCache<R> {
             Level::Pmd => (shape.pmd_refs().into(), 1),
         };
         match level {
-            Level::Ptes => self.counters.nr_ptes_set += nr_pages,
+            Level::Ptes => {
+                self.counters.nr_ptes_set += nr_pages;
+                self.counters.nr_batches_set += 1;
+            }
             Level::Pmd => self.counters.nr_pmds_set += 1,
         }
         folio.refs += refs;
@@ -67,6 +70,7 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         self.counters.nr_ptes_set += nr;
+        self.counters.nr_batches_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += nr;
         let pages = pages_of(folio, pfn, nr);
@@ -88,6 +92,7 @@ impl<R: Ram> PageCache<R> {
         self.counters.nr_ptes_cleared += nr;
         self.counters.nr_batches_cleared += 1;
         let folio = self.folios.get_mut(id);
+        self.counters.nr_large_batches_cleared += u64::from(folio.order > Order::ZERO);
         let pages = pages_of(folio, pfn, nr);
         let change = folio.mapcount.remove_ptes(&shape, owner_id(mm), pages);
         self.after_removal(id, change);

@@ -3,6 +3,7 @@
 pub(super) mod anon;
 mod anon_cow;
 mod clear;
+mod exec;
 pub(super) mod fault;
 mod measured;
 mod owners;
@@ -35,6 +36,7 @@ enum What {
     Anon(anon::AnonArgs),
     AnonCow(anon_cow::AnonCowArgs),
     Clear(clear::ClearArgs),
+    Exec(exec::ExecArgs),
     Fault(fault::FaultArgs),
     Owners(owners::OwnersArgs),
 }
@@ -46,6 +48,7 @@ impl BenchArgs {
             What::Anon(args) => args.plan()?.run(command_line, console),
             What::AnonCow(args) => args.run(command_line, console),
             What::Clear(args) => args.run(command_line, console),
+            What::Exec(args) => args.plan()?.run(command_line, console),
             What::Fault(args) => args.plan()?.run(command_line, console),
             What::Owners(args) => args.run(command_line, console),
         }

@@ -18,6 +18,7 @@ use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
 use largefolio_trace::{Meta, Reader};
 
+use super::machines;
 use super::values::{self, Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -51,7 +52,7 @@ Examples:
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
 Edits may change rules no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
 data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of one filesystem.
-A machine is a name (altra) or a file. --list shows every kernel, machine and edit."
+A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
     /// Trace, from `folio record` or `folio trace gen`
@@ -186,7 +187,7 @@ impl PredictArgs {
         let kernels: Vec<Kernel> =
             kernel.into_iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
         let machines: Vec<Machine> =
-            machine.into_iter().map(|name| Machine::load(name)).collect::<Result<_, _>>()?;
+            machine.into_iter().map(|name| machines::load(name)).collect::<Result<_>>()?;
         let mut specs = Vec::new();
         for kernel in &kernels {
             for machine in &machines {

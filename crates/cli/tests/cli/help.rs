@@ -28,6 +28,7 @@ fn help_of_every_verb() {
         "bench anon",
         "bench anon-cow",
         "bench owners",
+        "calibrate",
         "crosscheck record",
         "crosscheck replay",
         "crosscheck workloads",
@@ -35,6 +36,7 @@ fn help_of_every_verb() {
         "bench anon",
         "bench anon-cow",
         "bench clear",
+        "bench exec",
         "bench fault",
         "bench owners",
     ];

@@ -5,6 +5,7 @@
     reason = "a test ends where it cannot go on, and says what it skips"
 )]
 
+mod calibrate;
 mod crosscheck;
 mod errors;
 mod help;

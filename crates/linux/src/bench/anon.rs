@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::setting::{Setting, SettingError};
 use crate::thp::{self, THP};
 
+/// Pairs of forks whose difference is one time: it is a small part of either.
+const NR_FORKS: u32 = 4;
 /// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
 pub(super) const BASE_BYTES: usize = 4096;
 
@@ -77,6 +79,9 @@ pub enum Operation {
     Touch,
     /// `fork` with the region populated.
     Fork,
+    /// The same, less `fork` with the region kept out of the child (`MADV_DONTFORK`), just before;
+    /// the mean of a few.
+    ForkBeyond,
     /// `munmap` of the populated region.
     Munmap,
     /// A store to every base page while a child shares the region: each is copied.
@@ -130,9 +135,18 @@ impl FolioSize {
                 let (taken, result) = timed(|| region.unmap());
                 result.map(|()| taken)
             }
-            Operation::Fork => {
-                let (taken, child) = timed(|| Child::fork(Life::EndsAtOnce));
-                child.map(|_| taken)
+            Operation::Fork => fork_time(),
+            Operation::ForkBeyond => {
+                // The first fork pays for what the process wrote since the last one.
+                fork_time()?;
+                let (mut with, mut without) = (Duration::ZERO, Duration::ZERO);
+                for _ in 0..NR_FORKS {
+                    region.inherit(Inherit::Never)?;
+                    without += fork_time()?;
+                    region.inherit(Inherit::Usual)?;
+                    with += fork_time()?;
+                }
+                Ok(with.saturating_sub(without) / NR_FORKS)
             }
             Operation::CowCopy => {
                 let _child = Child::fork(Life::Waits)?;
@@ -144,6 +158,12 @@ impl FolioSize {
             }
         }
     }
+}
+
+/// The time of a fork; its child ends at once, and is gone after.
+fn fork_time() -> Result<Duration, BenchError> {
+    let (taken, child) = timed(|| Child::fork(Life::EndsAtOnce));
+    child.map(|_| taken)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
@@ -208,6 +228,17 @@ impl Region {
         self.len_bytes
     }
 
+    /// Whether a child gets the region.
+    fn inherit(&self, inherit: Inherit) -> Result<(), BenchError> {
+        let advice = match inherit {
+            Inherit::Never => Advice::LinuxDontFork,
+            Inherit::Usual => Advice::LinuxDoFork,
+        };
+        let (first, mapped_bytes) = self.mapped;
+        // SAFETY: this advice changes no content, and the range is the mapping of this value.
+        unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))
+    }
+
     fn unmap(&self) -> Result<(), BenchError> {
         // SAFETY: the range lies inside the mapping, and nothing refers to it any more.
         unsafe { munmap(self.at.cast(), self.len_bytes) }.map_err(failed("munmap"))
@@ -220,6 +251,13 @@ impl Drop for Region {
         // SAFETY: unmaps what `new` mapped; unmapping parts of it twice is no error.
         let _ = unsafe { munmap(first.cast(), len) };
     }
+}
+
+/// What a child gets of a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inherit {
+    Never,
+    Usual,
 }
 
 /// How long a child lives.
@@ -274,11 +312,15 @@ mod tests {
         for operation in [
             Operation::Touch,
             Operation::Fork,
+            Operation::ForkBeyond,
             Operation::Munmap,
             Operation::CowCopy,
             Operation::CowReuse,
         ] {
-            assert!(size.time(operation, 1 << 20).unwrap() > Duration::ZERO, "{operation:?}");
+            // A region this small may cost fork nothing that is seen.
+            let taken = size.time(operation, 1 << 20).unwrap();
+            let is_difference = operation == Operation::ForkBeyond;
+            assert!(is_difference || taken > Duration::ZERO, "{operation:?}");
         }
     }
 

@@ -11,6 +11,7 @@ use largefolio_mm::space::MmId;
 use largefolio_mm::units::{PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
+use crate::cost::Mark;
 use crate::kernel::Kernel;
 
 /// Memory of a machine with bytes beyond the region.
@@ -59,6 +60,12 @@ impl AnonBench {
     pub fn new(kernel: &Kernel, folio_bytes: u64, len_bytes: u64) -> Result<Self, AnonBenchError> {
         let ram_bytes = 2 * len_bytes + (1 << 30);
         Self::build(kernel, (folio_bytes, len_bytes), ram_bytes, Counted::default())
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram }
     }
 }
 
@@ -184,6 +191,34 @@ impl<R: Ram> AnonBench<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_of_each_operation_are_counted_by_folio() {
+        let kernel = Kernel::parse("6.18+page=4K").unwrap();
+        for (size, nr_folios, nr_pmds) in [(4 << 10, 1024, 0), (64 << 10, 64, 0), (2 << 20, 2, 2)] {
+            let mut bench = AnonBench::new(&kernel, size, 4 << 20).unwrap();
+            let mut last = bench.mark();
+            let mut events = |bench: &AnonBench| {
+                let now = bench.mark();
+                let events = now.since(&std::mem::replace(&mut last, now), 4096);
+                (events.faults, events.folios_allocated, events.entries_mapped, events)
+            };
+            bench.store_all().unwrap();
+            let entries = if nr_pmds > 0 { nr_pmds } else { 1024 };
+            let (faults, allocated, mapped, touched) = events(&bench);
+            assert_eq!((faults, allocated, mapped), (nr_folios, nr_folios, entries), "{size}");
+            assert_eq!(touched.batches_mapped + nr_pmds, nr_folios, "{size}");
+            let child = bench.fork().unwrap();
+            let (faults, allocated, mapped, forked) = events(&bench);
+            assert_eq!((faults, allocated, mapped), (0, 0, 0), "{size}");
+            assert_eq!((forked.entries_forked, forked.pmds_forked), (entries, nr_pmds), "{size}");
+            assert_eq!(forked.batches_forked + nr_pmds, nr_folios, "{size}");
+            bench.store_all().unwrap();
+            let (faults, allocated, _, cow) = events(&bench);
+            assert_eq!((faults, allocated, cow.copied[&4096]), (1024, 1024, 4 << 20), "{size}");
+            bench.exit(child);
+        }
+    }
 
     #[test]
     fn one_store_a_folio_clears_the_whole_region_and_each_round_again() {

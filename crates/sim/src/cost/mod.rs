@@ -10,14 +10,16 @@
 //! ```
 //!
 //! Invariants:
-//! - I1: there is no factor beside those two. `docs/design/machines.md` lists every term.
+//! - I1: there is no factor beside those two. `docs/design/machines.md` lists every term, and which
+//!   coarser cost takes the place of a finer one that a machine file does not have.
 //! - I2: a term with events whose cost is not known has no time; neither has its cause nor the
 //!   total, and [`Estimate::not_known`] names the cost. It is never counted as 0.
 //! - I3: the total is the sum of the terms, to the nanosecond.
 //!
 //! Left out, because nothing is counted for them: the program's own instructions, cache misses,
-//! allocation of folios, system calls.
+//! system calls.
 
+mod count;
 mod device;
 mod price;
 mod terms;
@@ -31,6 +33,7 @@ use serde::Serialize;
 
 use crate::machine::{Costs, Unit};
 
+pub use count::Mark;
 pub use device::{Device, Read, Timing};
 
 /// Whether the machine translates for itself or for a virtual machine.
@@ -104,14 +107,26 @@ impl Cause {
 pub struct Events {
     /// Page faults.
     pub faults: u64,
+    /// Folios allocated: by faults, and for the page cache.
+    pub folios_allocated: u64,
     /// PTEs and PMD entries set by faults.
     pub entries_mapped: u64,
+    /// Batches in which faults set PTEs.
+    pub batches_mapped: u64,
     /// PTEs and PMD entries copied by fork.
     pub entries_forked: u64,
-    /// Batches of PTEs and single PMD entries taken away.
+    /// Of these, PMD entries.
+    pub pmds_forked: u64,
+    /// Batches in which fork copied the PTEs.
+    pub batches_forked: u64,
+    /// Batches of PTEs taken away.
     pub batches_unmapped: u64,
+    /// Of these, batches of large folios.
+    pub large_unmapped: u64,
     /// PTEs taken away.
     pub ptes_unmapped: u64,
+    /// PMD entries taken away.
+    pub pmds_unmapped: u64,
     /// Bytes zeroed, by the bytes of the unit they were zeroed in.
     pub cleared: BTreeMap<u64, u64>,
     /// Bytes copied, by the bytes of the unit.

@@ -29,18 +29,66 @@ impl<'a> Sum<'a> {
             self.single(cause, (name, cost.as_ref()), counted);
         };
         match cause {
-            Cause::Fault => one("fault", &costs.fault, (events.faults, "faults")),
-            Cause::Map => one("map_entry", &costs.map_entry, (events.entries_mapped, "entries")),
-            Cause::Fork => one("fork_entry", &costs.fork_entry, (events.entries_forked, "entries")),
-            Cause::Unmap => {
-                one("unmap_batch", &costs.unmap_batch, (events.batches_unmapped, "batches"));
-                one("unmap_pte", &costs.unmap_pte, (events.ptes_unmapped, "PTEs"));
+            Cause::Fault => {
+                one("fault", &costs.fault, (events.faults, "faults"));
+                if costs.folio_alloc.is_some() {
+                    let folios = (events.folios_allocated, "folios allocated");
+                    one("folio_alloc", &costs.folio_alloc, folios);
+                }
             }
+            Cause::Map => {
+                if costs.map_batch.is_some() {
+                    one("map_batch", &costs.map_batch, (events.batches_mapped, "batches"));
+                }
+                one("map_entry", &costs.map_entry, (events.entries_mapped, "entries"));
+            }
+            Cause::Fork => self.fork(events),
+            Cause::Unmap => self.unmap(events),
             Cause::Tlb => one("l2_hit", &costs.l2_hit, (events.l2_hits, "level-2 hits")),
             Cause::Clear => self.by_unit(cause, ("clear", &costs.clear), &events.cleared),
             Cause::Copy => self.by_unit(cause, ("copy", &costs.copy), &events.copied),
             Cause::Read => self.read(events),
             Cause::Walk => self.walk(events, walks),
+        }
+    }
+
+    /// Fork: PTEs, their batches, PMD entries; each as a PTE where nothing finer is known.
+    fn fork(&mut self, events: &Events) {
+        let costs = self.costs;
+        let mut one = |name, cost: &Option<Quantity>, counted| {
+            self.single(Cause::Fork, (name, cost.as_ref()), counted);
+        };
+        if costs.fork_batch.is_some() {
+            one("fork_batch", &costs.fork_batch, (events.batches_forked, "batches"));
+        }
+        if costs.fork_pmd.is_none() {
+            one("fork_entry", &costs.fork_entry, (events.entries_forked, "entries"));
+            return;
+        }
+        let nr_ptes = events.entries_forked.saturating_sub(events.pmds_forked);
+        one("fork_entry", &costs.fork_entry, (nr_ptes, "PTEs"));
+        one("fork_pmd", &costs.fork_pmd, (events.pmds_forked, "PMD entries"));
+    }
+
+    /// Unmapping: batches, PTEs, PMD entries; all but PTEs as batches where nothing finer is known.
+    fn unmap(&mut self, events: &Events) {
+        let costs = self.costs;
+        let mut one = |name, cost: &Option<Quantity>, counted| {
+            self.single(Cause::Unmap, (name, cost.as_ref()), counted);
+        };
+        let mut nr_batches = events.batches_unmapped;
+        if costs.unmap_large.is_some() {
+            nr_batches = nr_batches.saturating_sub(events.large_unmapped);
+            let batches = (events.large_unmapped, "batches of large folios");
+            one("unmap_large", &costs.unmap_large, batches);
+        }
+        if costs.unmap_pmd.is_none() {
+            nr_batches = nr_batches.saturating_add(events.pmds_unmapped);
+        }
+        one("unmap_batch", &costs.unmap_batch, (nr_batches, "batches"));
+        one("unmap_pte", &costs.unmap_pte, (events.ptes_unmapped, "PTEs"));
+        if costs.unmap_pmd.is_some() {
+            one("unmap_pmd", &costs.unmap_pmd, (events.pmds_unmapped, "PMD entries"));
         }
     }
 

@@ -42,6 +42,12 @@ fn events() -> Events {
         entries_forked: 3,
         batches_unmapped: 2,
         ptes_unmapped: 32,
+        pmds_unmapped: 0,
+        large_unmapped: 1,
+        folios_allocated: 9,
+        batches_mapped: 7,
+        pmds_forked: 1,
+        batches_forked: 2,
         cleared: BTreeMap::from([(4 << 10, 4_000), (1 << 20, 8_000), (2 << 20, 16_000)]),
         copied: BTreeMap::from([(4 << 10, 6_000)]),
         read: ReadEvents {
@@ -221,4 +227,31 @@ fn the_machines_with_every_cost_know_every_cause() {
     let estimate = Estimate::new(&events(), &milan, Walks::Native);
     assert_eq!(estimate.total_ns, None);
     assert!(estimate.not_known.contains("costs.fault"));
+}
+
+#[test]
+fn finer_costs_take_the_place_of_coarser_ones() {
+    let fine = Costs {
+        folio_alloc: Some(quantity(300.0, Unit::Ns)),
+        map_batch: Some(quantity(30.0, Unit::Ns)),
+        fork_batch: Some(quantity(20.0, Unit::Ns)),
+        fork_pmd: Some(quantity(2.0, Unit::Us)),
+        unmap_large: Some(quantity(700.0, Unit::Ns)),
+        unmap_pmd: Some(quantity(5.0, Unit::Us)),
+        ..costs()
+    };
+    let events = Events { pmds_unmapped: 3, ..events() };
+    let (fine, coarse) = (
+        Estimate::new(&events, &fine, Walks::Native),
+        Estimate::new(&events, &costs(), Walks::Native),
+    );
+    let of = |estimate: &Estimate, cause| estimate.causes[&cause].ns.unwrap();
+    assert_eq!(of(&fine, Cause::Fault), 10 * 900 + 9 * 300);
+    assert_eq!(of(&coarse, Cause::Fault), 10 * 900);
+    assert_eq!(of(&fine, Cause::Map), 100 * 25 + 7 * 30);
+    assert_eq!(of(&coarse, Cause::Map), 100 * 25);
+    assert_eq!(of(&fine, Cause::Fork), 2 * 64 + 2 * 20 + 2_000);
+    assert_eq!(of(&coarse, Cause::Fork), 3 * 64);
+    assert_eq!(of(&fine, Cause::Unmap), 154 + 700 + 32 * 45 + 3 * 5_000);
+    assert_eq!(of(&coarse, Cause::Unmap), (2 + 3) * 154 + 32 * 45);
 }

@@ -152,14 +152,29 @@ pub struct Costs {
     pub walk_nested_pmd: Option<Quantity>,
     /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
+    /// Allocation of a folio, whatever its size; where it is absent, `fault` has it in it.
+    pub folio_alloc: Option<Quantity>,
+    /// Setting PTEs of one folio in one go, whatever their number; where it is absent, `map_entry` has
+    /// it in it.
+    pub map_batch: Option<Quantity>,
     /// A PTE or PMD entry set by a fault.
     pub map_entry: Option<Quantity>,
-    /// A PTE or PMD entry copied by fork.
+    /// A PTE copied by fork; a PMD entry as well where `fork_pmd` is absent.
     pub fork_entry: Option<Quantity>,
-    /// Unmapping pages of one folio in one go, whatever their number.
+    /// Copying PTEs of one folio in one go, whatever their number; where it is absent, `fork_entry`
+    /// has it in it.
+    pub fork_batch: Option<Quantity>,
+    /// A PMD entry copied by fork.
+    pub fork_pmd: Option<Quantity>,
+    /// Unmapping PTEs of one folio in one go, whatever their number; a PMD entry as well where
+    /// `unmap_pmd` is absent.
     pub unmap_batch: Option<Quantity>,
+    /// The same for a large folio; where it is absent, `unmap_batch` is for both.
+    pub unmap_large: Option<Quantity>,
     /// Each PTE of such a batch.
     pub unmap_pte: Option<Quantity>,
+    /// Unmapping a folio that a PMD entry maps.
+    pub unmap_pmd: Option<Quantity>,
     /// Rates of clearing memory that is not in the cache, by the size that is cleared in one go;
     /// sizes ascend.
     pub clear: Vec<UnitRate>,
@@ -186,7 +201,7 @@ impl Costs {
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, Kind, Option<&Quantity>); 15] {
+    pub(super) fn quantities(&self) -> [(&'static str, Kind, Option<&Quantity>); 21] {
         use Kind::{Clock, Rate, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
@@ -198,10 +213,16 @@ impl Costs {
             ("walk_nested", Time, self.walk_nested.as_ref()),
             ("walk_nested_pmd", Time, self.walk_nested_pmd.as_ref()),
             ("fault", Time, self.fault.as_ref()),
+            ("folio_alloc", Time, self.folio_alloc.as_ref()),
+            ("map_batch", Time, self.map_batch.as_ref()),
             ("map_entry", Time, self.map_entry.as_ref()),
             ("fork_entry", Time, self.fork_entry.as_ref()),
+            ("fork_batch", Time, self.fork_batch.as_ref()),
+            ("fork_pmd", Time, self.fork_pmd.as_ref()),
             ("unmap_batch", Time, self.unmap_batch.as_ref()),
+            ("unmap_large", Time, self.unmap_large.as_ref()),
             ("unmap_pte", Time, self.unmap_pte.as_ref()),
+            ("unmap_pmd", Time, self.unmap_pmd.as_ref()),
             ("storage_latency", Time, self.storage_latency.as_ref()),
             ("storage_rate", Rate, self.storage_rate.as_ref()),
         ]
@@ -220,10 +241,16 @@ impl Costs {
             walk_nested: self.walk_nested.or(base.walk_nested),
             walk_nested_pmd: self.walk_nested_pmd.or(base.walk_nested_pmd),
             fault: self.fault.or(base.fault),
+            folio_alloc: self.folio_alloc.or(base.folio_alloc),
+            map_batch: self.map_batch.or(base.map_batch),
             map_entry: self.map_entry.or(base.map_entry),
             fork_entry: self.fork_entry.or(base.fork_entry),
+            fork_batch: self.fork_batch.or(base.fork_batch),
+            fork_pmd: self.fork_pmd.or(base.fork_pmd),
             unmap_batch: self.unmap_batch.or(base.unmap_batch),
+            unmap_large: self.unmap_large.or(base.unmap_large),
             unmap_pte: self.unmap_pte.or(base.unmap_pte),
+            unmap_pmd: self.unmap_pmd.or(base.unmap_pmd),
             clear: pick(self.clear, base.clear),
             copy: pick(self.copy, base.copy),
             elision: self.elision.or(base.elision),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tlb::TlbConfig;
 
@@ -22,7 +22,7 @@ use crate::names::nearest;
 pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// The file as written. What another machine is based on it may leave out.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     name: String,
@@ -93,6 +93,40 @@ impl Machine {
             let line = line_of(text, &error.place());
             MachineError::Contradiction { origin: origin.to_owned(), line, error: Box::new(error) }
         })
+    }
+}
+
+impl Machine {
+    /// The machine file of this machine, with `comment` line by line at its head.
+    ///
+    /// # Errors
+    /// As [`Machine::from_toml`]: what is written has been read back, so that a machine which is
+    /// none is not written at all.
+    pub fn to_toml(&self, comment: &str) -> Result<String, MachineError> {
+        let file = MachineFile {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            based_on: None,
+            arch: Some(self.arch),
+            page_sizes: Some(self.page_sizes.clone()),
+            default_page_size: Some(self.page_size),
+            tlb: Some(self.tlb.clone()),
+            costs: self.costs.clone(),
+        };
+        let origin = format!("the machine file of {}", self.name);
+        let body = toml::to_string(&file).map_err(|error| MachineError::Toml {
+            origin: origin.clone(),
+            line: 1,
+            message: error.to_string(),
+        })?;
+        let comment = comment.lines().map(|line| match line.trim_end() {
+            "" => "#\n".to_owned(),
+            // A comment holds no control character.
+            line => format!("# {}\n", line.replace(char::is_control, " ")),
+        });
+        let text = format!("{}\n{body}", comment.collect::<String>());
+        Self::from_toml(&text, &origin)?;
+        Ok(text)
     }
 }
 

@@ -176,8 +176,8 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
         message("[costs.walk_native]", "[costs.walk]"),
         "mine.toml:26: unknown field `walk`, expected one of `clock`, `reference`, `l2_hit`, \
          `walk_native`, `walk_native_pmd`, `walk_reference`, `walk_nested`, `walk_nested_pmd`, \
-         `fault`, `map_entry`, `fork_entry`, `unmap_batch`, `unmap_pte`, `clear`, `copy`, \
-         `elision`, `storage_latency`, `storage_rate`"
+         `fault`, `folio_alloc`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_pmd`, \
+         `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`"
     );
     assert_eq!(
         message("name = \"mine\"", "name = "),
@@ -251,4 +251,36 @@ fn every_assumption_gives_its_reason_and_every_cost_a_source() {
         assert!(machine.costs.known().all(|(_, cost)| cost.source.len() > 20), "{name}");
         assert!(machine.costs.clock.is_some() && machine.costs.storage_rate.is_some(), "{name}");
     }
+}
+
+#[test]
+fn every_machine_is_written_as_it_is_read() {
+    for (name, _) in MACHINES {
+        let machine = Machine::named(name).unwrap();
+        let text = machine.to_toml("line one\n\nline\u{7} two").unwrap();
+        assert!(text.starts_with("# line one\n#\n# line  two\n\n"), "{text}");
+        assert_eq!(Machine::from_toml(&text, "again").unwrap(), machine, "{name}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_none_is_not_written() {
+    type Spoil = fn(&mut Machine);
+    let spoils: [(&str, Spoil); 5] = [
+        ("costs.fault", |machine| set(&mut machine.costs.fault, f64::NAN)),
+        ("costs.fault", |machine| set(&mut machine.costs.fault, 0.0)),
+        ("costs.fork_pmd", |machine| set(&mut machine.costs.fork_pmd, -1.0)),
+        ("costs.unmap_pmd", |machine| set(&mut machine.costs.unmap_pmd, f64::INFINITY)),
+        ("tlb.l1_data", |machine| machine.tlb.l1_data[0].entries = 0),
+    ];
+    for (place, spoil) in spoils {
+        let mut machine = Machine::named("cascadelake").unwrap();
+        spoil(&mut machine);
+        let error = machine.to_toml("").unwrap_err().to_string();
+        assert!(error.contains(place), "{error}");
+    }
+}
+
+fn set(cost: &mut Option<Quantity>, value: f64) {
+    *cost = Some(Quantity { value, unit: Unit::Ns, source: "test".to_owned(), assumed: false });
 }

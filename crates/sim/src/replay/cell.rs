@@ -10,7 +10,6 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use largefolio_mm::buddy::Fragmentation;
-use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::fork::ForkError;
@@ -18,7 +17,6 @@ use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{AccessBits, Leaf, PteFlags};
-use largefolio_mm::ram::Counted;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
@@ -32,7 +30,7 @@ use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
 use super::reads::Reads;
 use super::touched::Touched;
-use crate::cost::{Timing, Walks};
+use crate::cost::{Mark, Timing, Walks};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, MachineError};
 use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
@@ -202,14 +200,7 @@ pub struct Cell {
     clock: Clock,
     is_warming: bool,
     /// Counters when the warming run ended.
-    pub(super) base: Base,
-}
-
-/// What had been counted before the run that is reported.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Base {
-    pub(super) counters: Counters,
-    pub(super) ram: Counted,
+    pub(super) base: Mark,
 }
 
 impl Cell {
@@ -262,7 +253,7 @@ impl Cell {
             finished_tlbs: tlb::Counters::default(),
             clock: Clock::new(spec.ns_per_reference),
             is_warming: spec.cache == CacheState::Warm,
-            base: Base::default(),
+            base: Mark::default(),
             spec: spec.clone(),
         })
     }
@@ -300,7 +291,7 @@ impl Cell {
     pub fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
         self.end_processes();
         self.is_warming = false;
-        self.base = Base { counters: *self.memory.counters(), ram: self.memory.cache().ram };
+        self.base = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
         self.hardware.clear();
         self.running.clear();
         self.finished_tlbs = tlb::Counters::default();

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
-use largefolio_mm::ram::Counted;
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
-use crate::cost::{Estimate, Events};
+use crate::cost::{Estimate, Events, Mark};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -107,23 +106,14 @@ impl Cell {
 
     /// What costs time, for the estimate.
     fn events(&self) -> Events {
-        let (faults, entries) = (self.faults(), self.entries());
-        let page_bytes = self.memory.rules.page.bytes();
-        let (ram, base) = (&self.memory.cache().ram, &self.base.ram);
-        let copied = (ram.nr_copied - base.nr_copied) * page_bytes;
+        let now = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
         Events {
-            faults: faults.total,
-            entries_mapped: entries.set_by_faults,
-            entries_forked: entries.set_by_fork,
-            batches_unmapped: entries.batches_cleared + entries.pmds_cleared,
-            ptes_unmapped: entries.ptes_cleared,
-            cleared: cleared(ram, base, page_bytes),
-            copied: BTreeMap::from([(page_bytes, copied)]),
             read: self.reads.counts(),
             l2_hits: self.finished_tlbs.l2_hits(),
             walks_pte: self.finished_tlbs.walks_pte,
             walks_pmd: self.finished_tlbs.walks_pmd,
             walk_references: self.finished_tlbs.walk_references(),
+            ..now.since(&self.base, self.memory.rules.page.bytes())
         }
     }
 
@@ -181,13 +171,6 @@ impl Cell {
             large_folio_fallback: now.large_folio_fallback - base.large_folio_fallback,
         }
     }
-}
-
-/// Bytes zeroed since `base` by the bytes of the unit, a power of two, they were zeroed in.
-fn cleared(now: &Counted, base: &Counted, page_bytes: u64) -> BTreeMap<u64, u64> {
-    let units = (0_u32..).zip(now.zeroed_by_unit.iter().zip(&base.zeroed_by_unit));
-    let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
-    bytes.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 /// A ratio for people: counts stay exact beside it.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use largefolio_mm::units::PageSize;
 use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
 use super::hierarchy::Side;
@@ -28,7 +28,7 @@ pub enum Ways {
 }
 
 /// One structure of a level.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StructureConfig {
     /// What the manual calls it.
@@ -58,7 +58,7 @@ impl StructureConfig {
 }
 
 /// The coalescing table of a machine file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoalescingConfig {
     /// Modes in force; an empty list is none.
@@ -71,7 +71,7 @@ pub struct CoalescingConfig {
 }
 
 /// All structures of the TLB of one hardware thread.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlbConfig {
     /// Level 1, instruction side.
@@ -314,6 +314,15 @@ impl ConfigError {
             Self::TwoAggregations | Self::ContpteTwice | Self::ZenPage { .. } => {
                 "tlb.coalescing.modes".to_owned()
             }
+        }
+    }
+}
+
+impl Serialize for Ways {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Full => serializer.serialize_str("full"),
+            Self::Number(ways) => serializer.serialize_u32(*ways),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use largefolio_mm::units::{Order, PageSize};
 use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Smallest size: the smallest base page. Largest: the contiguous PMD block of 64 KiB pages.
 const SHIFTS: std::ops::RangeInclusive<u32> = 12..=34;
@@ -94,6 +94,15 @@ impl EntrySizes {
                 .iter()
                 .filter_map(|size| size.order(page))
                 .fold(0, |orders, order| orders | 1 << order.get()),
+        }
+    }
+}
+
+impl Serialize for EntrySizes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Any => serializer.serialize_str("any"),
+            Self::Listed(sizes) => serializer.collect_seq(sizes.iter().map(ToString::to_string)),
         }
     }
 }

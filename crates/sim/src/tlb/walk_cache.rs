@@ -43,7 +43,7 @@ pub enum TableLevel {
 }
 
 /// One cache of a machine file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WalkCacheConfig {
     /// What the manual calls it.

@@ -160,7 +160,7 @@ pub(in crate::verbs) fn in_model(
     match operation {
         Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
         Operation::Munmap => bench.munmap()?,
-        Operation::Fork => {
+        Operation::Fork | Operation::ForkBeyond => {
             bench.fork()?;
         }
     }

@@ -8,6 +8,7 @@ use largefolio_sim::machine::{self, Machine};
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::machines::THIS;
 
 /// Writes kernels, machines, edits and filesystems with a line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
@@ -21,7 +22,9 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
     let machines =
         machine::names().map(|name| Ok((name.to_owned(), Machine::named(name)?.description)));
-    add(&mut text, "Machines (--machine)", &machines.collect::<Result<Vec<_>>>()?);
+    let mut machines = machines.collect::<Result<Vec<_>>>()?;
+    machines.push((THIS.to_owned(), "the machine that folio calibrate measured".to_owned()));
+    add(&mut text, "Machines (--machine)", &machines);
     text.push_str("Filesystems (--fs)\n  ");
     text.push_str(&filesystems().into_iter().collect::<Vec<_>>().join(", "));
     text.push('\n');

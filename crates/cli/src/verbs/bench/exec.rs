@@ -1,0 +1,196 @@
+//! `folio bench exec`: RET stubs by backing, cold and at random (series 000, 002, 003).
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use largefolio_linux::bench::stubs::{Backing, Cache, Stubs, StubsError, default_dir};
+use largefolio_linux::measure::interleave;
+
+use super::measured::{self, Report, Row, Scale, short};
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::values::{FormArgs, size};
+
+/// What series 002 says (BEHAVIOUR.md J.3).
+const PUBLISHED: [&str; 1] =
+    ["series 002, Neoverse V2, 64K base pages, 512 MB on ext4: cold 83.4 \
+     -> 41.3 ms (-50%), random 76.0 -> 58.3 ms (-23%)"];
+/// Regions below this are noise, above it they may not fit.
+const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
+
+/// Takes one round's time.
+type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
+
+/// What backs the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BackingArg {
+    /// Page cache of a file on disk, base pages
+    #[value(name = "file-4K")]
+    FileBase,
+    /// The same in large folios: `MADV_HUGEPAGE` before the first touch
+    FileLarge,
+    /// File of memory, base pages
+    #[value(name = "memfd-4K")]
+    MemfdBase,
+    /// The same after `MADV_COLLAPSE`
+    MemfdCollapse,
+    /// File of memory on reserved pages of 2 MiB
+    Hugetlb,
+}
+
+impl From<BackingArg> for Backing {
+    fn from(arg: BackingArg) -> Self {
+        match arg {
+            BackingArg::FileBase => Self::CacheBase,
+            BackingArg::FileLarge => Self::CacheLarge,
+            BackingArg::MemfdBase => Self::Memfd,
+            BackingArg::MemfdCollapse => Self::MemfdCollapsed,
+            BackingArg::Hugetlb => Self::Hugetlb,
+        }
+    }
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Phase {
+    /// Sweep of a fresh mapping in order, the file on disk out of the page cache: faults that read
+    Cold,
+    /// The same with a warm page cache: faults that only map
+    Mapped,
+    /// Calls at random after a sweep: no faults, translations only
+    Random,
+}
+
+impl Phase {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold sweep (page cache dropped where the file is on disk)",
+            Self::Mapped => "sweep of a fresh mapping (page cache warm)",
+            Self::Random => "random calls after a warm sweep",
+        }
+    }
+}
+
+/// Calls of one RET instruction a page, by what backs the text
+///
+/// Every page of a file holds one return instruction, on another cache line from page to page. What
+/// a call takes is mostly the fault (cold, mapped) or the translation (random). The file has no
+/// name, so that nothing is left behind; only instructions this command wrote are executed.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio bench exec
+  folio bench exec --phase random --backing file-4K,memfd-collapse --rounds 15
+  folio bench exec --region 64M --dir /var/tmp --json
+
+Reading: nanoseconds a call, not less anything: the list of addresses, the call and the cache miss of
+the stub are in it. The first backing is the reference. A note says how much PMD entries map.")]
+pub(crate) struct ExecArgs {
+    /// What is timed
+    #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]
+    phase: Vec<Phase>,
+    /// What backs the text [default: all that this machine has]
+    #[arg(long, value_delimiter = ',', value_enum)]
+    backing: Vec<BackingArg>,
+    /// Bytes of the text
+    #[arg(long, default_value = "512M", value_parser = size)]
+    region: u64,
+    /// Calls of a random round
+    #[arg(long, default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..))]
+    calls: u32,
+    /// Rounds
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Directory of the file on disk [default: the user's cache directory, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// A benchmark that can be run.
+pub(super) struct ExecPlan<'a> {
+    args: &'a ExecArgs,
+    backings: Vec<Backing>,
+    dir: PathBuf,
+    len_bytes: usize,
+}
+
+impl ExecArgs {
+    /// Checks the region.
+    pub(super) fn plan(&self) -> Result<ExecPlan<'_>> {
+        if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
+            bail!("--region: expected a multiple of 2M from 4M to 16G");
+        }
+        let mut backings: Vec<Backing> = self.backing.iter().map(|&arg| arg.into()).collect();
+        if backings.is_empty() {
+            backings = Backing::ALL.to_vec();
+        }
+        let len_bytes = usize::try_from(self.region).context("--region")?;
+        let dir = self.dir.clone().unwrap_or_else(default_dir);
+        Ok(ExecPlan { args: self, backings, dir, len_bytes })
+    }
+}
+
+impl ExecPlan<'_> {
+    /// Measures and writes the table.
+    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        let line = console::status();
+        let (mut texts, mut notes) = (Vec::new(), Vec::new());
+        for &backing in &self.backings {
+            line.set_message(format!("making {}", backing.name()));
+            match Stubs::new(backing, self.len_bytes, &self.dir) {
+                Ok(stubs) => texts.push((backing, RefCell::new(stubs))),
+                // Asked for by name, it is an error.
+                Err(error @ StubsError::NotReserved { .. }) if self.args.backing.is_empty() => {
+                    notes.push(format!("{} is left out: {error}", backing.name()));
+                }
+                Err(error) => bail!("{}: {error}", backing.name()),
+            }
+        }
+        let mut rows = Vec::new();
+        for &phase in &self.args.phase {
+            line.set_message(phase.name());
+            rows.extend(self.measure(phase, &texts)?);
+        }
+        for (backing, stubs) in &texts {
+            let mapped = stubs.borrow().pmd_mapped_bytes() >> 20;
+            let all = self.len_bytes >> 20;
+            notes.push(format!("{}: PMD entries map {mapped} of {all} MiB", backing.name()));
+        }
+        line.finish_and_clear();
+        let report = Report::new(command_line, &PUBLISHED, rows).with_notes(notes);
+        report.write(self.args.form.form(), console)?;
+        Ok(Exit::Done)
+    }
+
+    fn measure(&self, phase: Phase, texts: &[(Backing, RefCell<Stubs>)]) -> Result<Vec<Row>> {
+        let nr_calls = usize::try_from(self.args.calls).unwrap_or(usize::MAX);
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        for (_, stubs) in texts {
+            let mut round = 0;
+            subjects.push(Box::new(move || {
+                round += 1;
+                Ok(match phase {
+                    Phase::Cold => stubs.borrow_mut().sweep(Cache::Dropped)?,
+                    Phase::Mapped => stubs.borrow_mut().sweep(Cache::Warm)?,
+                    Phase::Random => stubs.borrow().random(nr_calls, round),
+                })
+            }));
+        }
+        let rounds = usize::try_from(self.args.rounds).unwrap_or(usize::MAX);
+        let series = interleave(rounds, &mut subjects, &mut |_| {})?;
+        let names = texts.iter().map(|(backing, _)| backing.name().to_owned());
+        let pairs: Vec<_> = names.zip(series).collect();
+        let nr = match phase {
+            Phase::Random => nr_calls,
+            Phase::Cold | Phase::Mapped => self.len_bytes / 4096,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "at most 2^32 calls")]
+        let scale = Scale::NsEach(nr as f64, "ns a call");
+        Ok(measured::rows(phase.name(), &short(self.args.region), scale, &pairs))
+    }
+}

@@ -1,0 +1,150 @@
+//! `folio calibrate`: what this machine costs, as a machine file; and how good that is.
+//!
+//! Reading order: the arguments, `machine` (figures become a machine), `report` (what is printed),
+//! `check` (predicted beside measured).
+
+mod check;
+mod machine;
+mod report;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use largefolio_linux::bench::stubs::default_dir;
+use largefolio_linux::calibrate::{Calibration, Effort};
+
+use super::machines::{THIS, this_path};
+use super::values::FormArgs;
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// Measure this machine into a machine file
+///
+/// TLB reach and the cost of hits and walks, for data and instructions; faults, fork, unmapping,
+/// clearing, copying, reads. Takes one to three minutes on a machine that does little else. The file
+/// is what `folio predict --machine this` uses; each number says how it was measured, and what could
+/// not be is marked as assumed, with the reason. Folio sizes between 4K and 2M need root: their
+/// settings are changed while it runs and put back on every exit.
+///
+/// With --check nothing is written: operations are predicted with the file, run, and compared.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio calibrate
+  folio calibrate --quick -o /tmp/this.toml
+  folio calibrate --json > curves.json
+  folio calibrate --check
+  folio predict cc1.folio --machine this --time
+
+Exit status of --check: 0 when every prediction is within its bound, 1 when one is not.")]
+pub(crate) struct CalibrateArgs {
+    /// File to write [default: ~/.config/largefolio/machines/this.toml]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
+    output: Option<PathBuf>,
+    /// Some seconds: wide brackets, few rounds, smaller regions
+    #[arg(long)]
+    quick: bool,
+    /// Compare predictions with measurements
+    #[arg(long)]
+    check: bool,
+    /// Machine to predict with
+    #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check")]
+    machine: String,
+    /// Directory for files that are read and executed; they have no name there
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// What is to be done.
+pub(crate) enum CalibratePlan {
+    /// Measure and write.
+    Write(WritePlan),
+    /// Predict, measure, compare.
+    Check(Box<check::CheckPlan>),
+}
+
+/// A calibration whose result has a place.
+pub(crate) struct WritePlan {
+    effort: Effort,
+    dir: PathBuf,
+    output: PathBuf,
+    form: super::values::Form,
+}
+
+impl CalibrateArgs {
+    /// Checks that the result can be written, or that there is a machine to predict with.
+    pub(crate) fn plan(&self) -> Result<CalibratePlan> {
+        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let dir = self.dir.clone().unwrap_or_else(default_dir);
+        let form = self.form.form();
+        if self.check {
+            let plan = check::CheckPlan::new(&self.machine, effort, dir, form)?;
+            return Ok(CalibratePlan::Check(Box::new(plan)));
+        }
+        let output = match &self.output {
+            Some(output) => output.clone(),
+            None => this_path()?,
+        };
+        // Before minutes of measuring: whether there is a place.
+        let parent = parent(&output);
+        if self.output.is_none() {
+            fs::create_dir_all(parent).with_context(|| not_written(&output))?;
+        }
+        tempfile::tempfile_in(parent).with_context(|| not_written(&output))?;
+        Ok(CalibratePlan::Write(WritePlan { effort, dir, output, form }))
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn not_written(output: &Path) -> String {
+    format!("cannot write {}; choose another place with --output", output.display())
+}
+
+impl CalibratePlan {
+    /// Does it.
+    pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        match self {
+            Self::Write(plan) => plan.run(command_line, console),
+            Self::Check(plan) => plan.run(command_line, console),
+        }
+    }
+}
+
+impl WritePlan {
+    fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+        let line = console::status();
+        let found = Calibration::run(self.effort, &self.dir, &mut |what| {
+            line.set_message(format!("measuring {what}"));
+        })?;
+        line.finish_and_clear();
+        let made = machine::machine(&found)?;
+        let text = made.machine.to_toml(&made.comment(self.effort))?;
+        write_whole(&self.output, &text)?;
+        report::write(
+            &report::Report::new(command_line, &found, &made, &self.output),
+            self.form,
+            console,
+        )?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The old file stays until the new one is whole.
+fn write_whole(output: &Path, text: &str) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(parent(output))?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(output)?;
+        Ok(())
+    };
+    write().with_context(|| not_written(output))
+}

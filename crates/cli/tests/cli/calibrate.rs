@@ -1,0 +1,128 @@
+//! `folio calibrate`: the file it writes, who finds it, and what a check says about a wrong one.
+//! Nothing here asserts a time.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use crate::support::{Place, text};
+
+/// Costs that no machine has.
+const ABSURD: &str = r#"
+name = "absurd"
+description = "every entry costs a second"
+based-on = "cascadelake"
+
+[costs.map_entry]
+value = 1000000
+unit = "us"
+source = "made up"
+assumed = true
+
+[costs.fork_pmd]
+value = 1000000
+unit = "us"
+source = "made up"
+assumed = true
+"#;
+
+#[test]
+fn the_file_is_written_whole_and_found_as_this_machine() {
+    let place = Place::with_trace();
+    let said = place.fails("predict mix.folio --machine this");
+    // The home directory of who runs the tests may have one.
+    let mut command = place.command("predict mix.folio --machine this");
+    let output = command.env("XDG_CONFIG_HOME", place.path("empty")).output().unwrap();
+    let missing = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}{missing}");
+    assert!(missing.contains("no calibration of this machine"), "{missing}");
+    assert!(missing.contains("run folio calibrate"), "{missing}");
+
+    let in_config = |words: &str| {
+        let mut command = place.command(words);
+        let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = in_config("calibrate --quick --dir .");
+    assert!(said.contains("TLB reach") && said.contains("written:"), "{said}");
+    let dir = place.path("config/largefolio/machines");
+    let file = fs::read_to_string(dir.join("this.toml")).unwrap();
+    assert!(file.contains("source = \"measured: "), "{file}");
+    // The file it was written to first is gone.
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    let json = in_config("predict mix.folio --machine this --json");
+    assert!(json.contains("\"machine\": \"this\""), "{json}");
+}
+
+#[test]
+fn curves_are_exported() {
+    let place = Place::new();
+    let csv = place.done("calibrate --quick --dir . --csv -o quick.toml");
+    assert!(csv.starts_with("side,folios,pages,what,ns,min,max,n\n"), "{csv}");
+    assert!(csv.contains("\ndata,4K,64,spread,"), "{csv}");
+    assert!(place.path("quick.toml").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let place = Place::new();
+    fs::write(place.path("old.toml"), "old").unwrap();
+    for words in ["calibrate -o nowhere/this.toml", "calibrate -o old.toml/this.toml"] {
+        let said = place.fails(words);
+        assert!(said.contains("cannot write") && said.contains("--output"), "{said}");
+    }
+    let said = place.fails("calibrate --check --machine nowhere.toml");
+    assert!(said.contains("nowhere.toml"), "{said}");
+    assert_eq!(fs::read_to_string(place.path("old.toml")).unwrap(), "old");
+}
+
+#[test]
+fn a_machine_with_absurd_costs_is_caught() {
+    let place = Place::new();
+    fs::write(place.path("absurd.toml"), ABSURD).unwrap();
+    let output = place.run("calibrate --check --quick --dir . --machine absurd.toml");
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(said.contains("MISS, bound"), "{said}");
+    assert!(said.contains("ratios are within their bounds"), "{said}");
+}
+
+#[test]
+fn without_rights_the_rest_is_measured_and_the_missing_named() {
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can become somebody without rights");
+        return;
+    }
+    let place = Place::new();
+    // Where a workplace is closed to others, the program cannot be run by them from there.
+    let program = place.path("folio");
+    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), &program).unwrap();
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = std::process::Command::new(&program);
+    command.current_dir(place.0.path()).uid(NOBODY).gid(NOBODY);
+    command.args("calibrate --quick --dir . -o this.toml".split(' '));
+    let output = command.output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    assert!(said.contains("Not measured: folios of 32 KiB"), "{said}");
+    assert!(said.contains("needs root; run: sudo folio calibrate"), "{said}");
+    assert!(place.path("this.toml").exists());
+}
+
+#[test]
+fn stubs_are_called_from_every_backing_and_the_table_is_whole() {
+    let place = Place::new();
+    let words = "bench exec --region 4M --calls 1000 --rounds 2 --dir .";
+    let said = place.done(&format!("{words} --phase cold,mapped,random"));
+    for expected in ["file-4K", "file-large", "memfd-collapse", "PMD entries map", "series 002"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let csv = place.done(&format!("{words} --csv --backing file-4K,memfd-4K"));
+    assert_eq!(csv.lines().count(), 1 + 2 * 2, "{csv}");
+    let said = place.fails("bench exec --region 5M");
+    assert!(said.contains("multiple of 2M"), "{said}");
+    let said = place.fails("bench exec --region 4M --dir nowhere");
+    assert!(said.contains("--dir"), "{said}");
+}

@@ -1,0 +1,193 @@
+//! Calls of stubs, and chains of loads: timed loops of a few instructions.
+//!
+//! The loops are assembly, so that a build without optimisation measures the same. A loop reads the
+//! addresses it calls from a list, in order: eight addresses are one cache line, which the CPU
+//! fetches ahead. Nothing is subtracted for that.
+//!
+//! ```text
+//!   list: [a3][a0][a7]..      x86-64  call [list]   arm64  ldr, blr       a stub: ret
+//! ```
+
+use std::time::{Duration, Instant};
+
+use largefolio_trace::generate::Rng;
+
+/// The instruction that returns.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const RET: &[u8] = &[0xc3];
+/// The instruction that returns.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const RET: &[u8] = &[0xc0, 0x03, 0x5f, 0xd6];
+/// The instruction that returns is not known for this architecture.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) const RET: &[u8] = &[];
+
+/// Bytes of the lines that stubs and links stand on; a power of two.
+pub(crate) const LINE_BYTES: usize = 64;
+/// Lines of a page that are used in turn.
+const NR_LINES: usize = 4096 / LINE_BYTES;
+
+/// Where in its page the stub of page `nr` stands: each page another line, so that the sets of the
+/// caches share the stubs evenly, however few bits of the address choose a set.
+#[must_use]
+pub(crate) const fn line_of(nr: usize) -> usize {
+    (nr.wrapping_mul(37) % NR_LINES) * LINE_BYTES
+}
+
+/// `nr` numbers below `end` in no order, each drawn anew.
+pub(crate) fn draws(nr: usize, end: usize, seed: u64) -> impl Iterator<Item = usize> {
+    let (mut rng, end) = (Rng::new(seed), end.max(1) as u64);
+    (0..nr).map(move |_| usize::try_from(rng.below(end)).unwrap_or(0))
+}
+
+/// Numbers below `end`, each once, in no order.
+pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
+    let numbers = u32::try_from(end).unwrap_or(u32::MAX);
+    let mut order: Vec<u32> = (0..numbers).collect();
+    Rng::new(seed).shuffle(&mut order);
+    order.into_iter().map(|nr| nr as usize).collect()
+}
+
+/// Calls every address of `list` in order, `nr_passes` times, and says how long that took.
+///
+/// # Safety
+/// Each address must be that of a [`RET`] in memory that may be executed.
+pub(crate) unsafe fn call_all(list: &[usize], nr_passes: usize) -> Duration {
+    let start = Instant::now();
+    for _ in 0..nr_passes {
+        if !list.is_empty() {
+            // SAFETY: the caller answers for the addresses, and the list is not empty.
+            unsafe { pass(list) };
+        }
+    }
+    start.elapsed()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn pass(list: &[usize]) {
+    // SAFETY: reads the list from start to end; each call returns at once and changes no register.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "call qword ptr [{at}]",
+            "add {at}, 8",
+            "cmp {at}, {end}",
+            "jne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+unsafe fn pass(list: &[usize]) {
+    // SAFETY: reads the list from start to end; a call changes no register but the link register.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "ldr {to}, [{at}], #8",
+            "blr {to}",
+            "cmp {at}, {end}",
+            "b.ne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+            to = out(reg) _,
+            out("x30") _,
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn pass(_list: &[usize]) {}
+
+/// Follows `nr_steps` links from `first`: each load needs the one before it.
+///
+/// # Safety
+/// Every word on the way must hold the address of a word.
+pub(crate) unsafe fn follow(first: *const usize, nr_steps: usize) -> Duration {
+    let start = Instant::now();
+    if nr_steps > 0 {
+        // SAFETY: the caller answers for the links.
+        unsafe { steps(first, nr_steps) };
+    }
+    start.elapsed()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn steps(first: *const usize, nr_steps: usize) {
+    // SAFETY: loads only, from words that the caller answers for.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov {at}, qword ptr [{at}]",
+            "sub {nr}, 1",
+            "jnz 2b",
+            at = inout(reg) first => _,
+            nr = inout(reg) nr_steps => _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+unsafe fn steps(first: *const usize, nr_steps: usize) {
+    // SAFETY: loads only, from words that the caller answers for.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "ldr {at}, [{at}]",
+            "subs {nr}, {nr}, #1",
+            "b.ne 2b",
+            at = inout(reg) first => _,
+            nr = inout(reg) nr_steps => _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn steps(first: *const usize, nr_steps: usize) {
+    let mut at = first;
+    for _ in 0..nr_steps {
+        // SAFETY: the caller answers for the links.
+        at = unsafe { at.read_volatile() } as *const usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stubs_of_neighbouring_pages_use_every_line() {
+        let mut lines: Vec<usize> = (0..NR_LINES).map(line_of).collect();
+        lines.sort_unstable();
+        assert!(lines.into_iter().eq((0..NR_LINES).map(|nr| nr * LINE_BYTES)));
+    }
+
+    #[test]
+    fn orders_are_complete_and_the_same_for_a_seed() {
+        let mut order = shuffled(1000, 7);
+        assert_eq!(order, shuffled(1000, 7));
+        assert_ne!(order, (0..1000).collect::<Vec<_>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..1000).collect::<Vec<_>>());
+        assert!(draws(1000, 10, 7).all(|nr| nr < 10));
+        assert_eq!(draws(9, 0, 7).max(), Some(0));
+    }
+
+    #[test]
+    fn a_chain_is_followed() {
+        let mut words = [0_usize; 3];
+        for nr in 0..3 {
+            words[nr] = words.as_ptr().wrapping_add((nr + 1) % 3) as usize;
+        }
+        // SAFETY: every word holds the address of the next, the last that of the first.
+        let taken = unsafe { follow(words.as_ptr(), 1000) };
+        assert!(taken > Duration::ZERO);
+    }
+}

@@ -1,0 +1,72 @@
+//! Files without a name: whatever ends the process removes them.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, MemfdFlags, fadvise, fsync, memfd_create};
+
+use super::StubsError;
+
+/// Bytes of a read or write: a multiple of every base page.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A file of `dir` that has no name.
+pub(crate) fn on_disk(dir: &Path) -> Result<File, StubsError> {
+    tempfile::tempfile_in(dir)
+        .map_err(|source| StubsError::Directory { dir: dir.to_owned(), source })
+}
+
+/// A file of memory; with pages of 2 MiB that were reserved, or base pages.
+pub(super) fn in_memory(is_hugetlb: bool) -> Result<File, StubsError> {
+    let flags =
+        if is_hugetlb { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
+    let file = memfd_create("folio-stubs", flags | MemfdFlags::CLOEXEC);
+    file.map(File::from).map_err(|error| failed("memfd_create", error))
+}
+
+/// Writes `len_bytes`, of which `make` fills each chunk from its position.
+pub(crate) fn write(
+    file: &mut File,
+    len_bytes: usize,
+    make: &mut dyn FnMut(usize, &mut [u8]),
+) -> Result<(), StubsError> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    for at in (0..len_bytes).step_by(CHUNK_BYTES) {
+        let part = &mut chunk[..CHUNK_BYTES.min(len_bytes - at)];
+        make(at, part);
+        file.write_all(part).map_err(|error| failed("write", error))?;
+    }
+    Ok(())
+}
+
+/// Takes the file out of the page cache: its pages must not be mapped.
+pub(crate) fn drop_cache(file: &File) -> Result<(), StubsError> {
+    fsync(file).map_err(|error| failed("fsync", error))?;
+    fadvise(file.as_fd(), 0, None, Advice::DontNeed).map_err(|error| failed("posix_fadvise", error))
+}
+
+/// Fills the page cache with base pages: reads of a file with `FADV_RANDOM` look no further than
+/// they must and never ask for a large folio.
+pub(super) fn read_in_base_pages(file: &mut File) -> Result<(), StubsError> {
+    fadvise(file.as_fd(), 0, None, Advice::Random)
+        .map_err(|error| failed("posix_fadvise", error))?;
+    file.seek(SeekFrom::Start(0)).map_err(|error| failed("lseek", error))?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while file.read(&mut chunk).map_err(|error| failed("read", error))? > 0 {}
+    fadvise(file.as_fd(), 0, None, Advice::Normal).map_err(|error| failed("posix_fadvise", error))
+}
+
+pub(crate) fn failed(call: &'static str, error: impl Into<io::Error>) -> StubsError {
+    StubsError::Call { call, source: error.into() }
+}
+
+/// Where files of benchmarks go unless the user says: the cache directory, else that of temporary
+/// files.
+#[must_use]
+pub fn default_dir() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.filter(|dir| dir.is_dir()).unwrap_or_else(|| PathBuf::from("/var/tmp"))
+}

@@ -1,0 +1,146 @@
+//! A mapping that begins on a multiple of 2 MiB, and how much of it PMD entries map.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::ptr;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use super::StubsError;
+use super::file::failed;
+
+/// Bytes a PMD entry maps where the base page has 4 KiB.
+pub(crate) const PMD_BYTES: usize = 2 << 20;
+
+/// What is mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// Fresh memory of this process.
+    Anonymous,
+    /// A file from its start, privately; stores copy.
+    Private(&'a File),
+    /// A file from its start, shared.
+    Shared(&'a File),
+}
+
+/// A mapping of this process.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    at: *mut u8,
+    len_bytes: usize,
+    /// Address space that was reserved, from which `at` is aligned.
+    reserved: (*mut u8, usize),
+}
+
+impl Mapping {
+    /// Maps `len_bytes` at a multiple of 2 MiB.
+    pub(crate) fn new(
+        source: Source<'_>,
+        len_bytes: usize,
+        prot: ProtFlags,
+    ) -> Result<Self, StubsError> {
+        let whole = len_bytes + PMD_BYTES;
+        let none = ProtFlags::empty();
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), whole, none, flags) }
+            .map_err(|error| failed("mmap", error))?
+            .cast::<u8>();
+        let at = base.wrapping_add(base.align_offset(PMD_BYTES));
+        let mapping = Self { at, len_bytes, reserved: (base, whole) };
+        mapping.map(source, prot)?;
+        Ok(mapping)
+    }
+
+    fn map(&self, source: Source<'_>, prot: ProtFlags) -> Result<(), StubsError> {
+        let (at, len) = (self.at.cast(), self.len_bytes);
+        let (file, flags) = match source {
+            Source::Anonymous => (None, MapFlags::PRIVATE),
+            Source::Private(file) => (Some(file), MapFlags::PRIVATE),
+            Source::Shared(file) => (Some(file), MapFlags::SHARED),
+        };
+        let flags = flags | MapFlags::FIXED;
+        let mapped = match file {
+            // SAFETY: replaces a part of the address space that `new` reserved.
+            None => unsafe { mmap_anonymous(at, len, prot, flags) },
+            // SAFETY: as above.
+            Some(file) => unsafe { mmap(at, len, prot, flags, file, 0) },
+        };
+        match mapped {
+            Err(rustix::io::Errno::PERM) if prot.contains(ProtFlags::EXEC) => {
+                Err(StubsError::NoExec)
+            }
+            mapped => mapped.map(drop).map_err(|error| failed("mmap", error)),
+        }
+    }
+
+    pub(crate) fn advise(&self, advice: Advice) -> Result<(), StubsError> {
+        // SAFETY: the range is a mapping of this value; the advices used change no content.
+        unsafe { madvise(self.at.cast(), self.len_bytes, advice) }
+            .map_err(|error| failed("madvise", error))
+    }
+
+    /// Collapses the pages into folios of 2 MiB.
+    pub(crate) fn collapse(&self) -> Result<(), StubsError> {
+        // SAFETY: the advice changes no content, and the range is a mapping of this value.
+        let result = unsafe { libc::madvise(self.at.cast(), self.len_bytes, libc::MADV_COLLAPSE) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(failed("MADV_COLLAPSE", std::io::Error::last_os_error()))
+        }
+    }
+
+    /// The first byte.
+    pub(crate) const fn at(&self) -> *mut u8 {
+        self.at
+    }
+
+    pub(crate) const fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Loads a byte at every multiple of `step_bytes`.
+    pub(crate) fn load_each(&self, step_bytes: usize) {
+        for offset in (0..self.len_bytes).step_by(step_bytes) {
+            // SAFETY: inside the mapping, which may be read.
+            unsafe { self.at.wrapping_add(offset).read_volatile() };
+        }
+    }
+
+    /// Stores `byte` at every multiple of `step_bytes`.
+    pub(crate) fn store_each(&self, step_bytes: usize, byte: u8) {
+        for offset in (0..self.len_bytes).step_by(step_bytes) {
+            // SAFETY: inside the mapping, which may be written and which nothing else refers to.
+            unsafe { self.at.wrapping_add(offset).write_volatile(byte) };
+        }
+    }
+
+    /// Bytes that PMD entries map, as smaps says; 0 where it cannot be read.
+    pub(crate) fn pmd_mapped_bytes(&self) -> u64 {
+        const NAMES: [&str; 3] = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"];
+        let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
+        let first = self.at as usize;
+        let range = first..first + self.len_bytes;
+        let (mut is_inside, mut kib) = (false, 0);
+        for line in BufReader::new(file).lines().map_while(Result::ok) {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(name), second) = (words.next(), words.next()) else { continue };
+            if let Some((start, _)) = name.split_once('-') {
+                is_inside =
+                    usize::from_str_radix(start, 16).is_ok_and(|start| range.contains(&start));
+            } else if is_inside && NAMES.contains(&name) {
+                kib += second.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0);
+            }
+        }
+        kib << 10
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let (base, len) = self.reserved;
+        // SAFETY: unmaps what `new` mapped, which nothing refers to any more.
+        let _ = unsafe { munmap(base.cast(), len) };
+    }
+}

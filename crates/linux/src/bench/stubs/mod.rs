@@ -1,0 +1,392 @@
+//! RET stubs: one return instruction a page, called in order and at random (series 000, 002, 003).
+//!
+//! Owns the file of stubs, how its pages are backed, and the two phases. A call costs little but
+//! its translation, so that what large folios do for a program's text shows undiluted. Reading
+//! order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`, `mapping`.
+//!
+//! ```text
+//!   page 0     page 1     page 2              cold    fresh mapping, one call a page in order
+//!   |..C3.....|......C3..|.C3......|          random  all mapped, calls of pages drawn at random
+//! ```
+//!
+//! Invariants:
+//! - I1: nothing is executed but stubs that [`Stubs`] wrote.
+//! - I2: no file has a name: nothing is left behind, whatever ends the process.
+
+pub(crate) mod call;
+pub(crate) mod file;
+pub(crate) mod mapping;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::mm::{Advice, ProtFlags};
+
+use mapping::{Mapping, PMD_BYTES, Source};
+
+pub use file::default_dir;
+
+/// Base pages of this benchmark.
+const PAGE_BYTES: usize = 4096;
+/// Reserved pages of 2 MiB that nobody uses.
+const FREE_HUGETLB: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+/// Why stubs could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StubsError {
+    /// The directory takes no file.
+    #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = .dir.display())]
+    Directory {
+        /// Where.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The filesystem forbids execution.
+    #[error(
+        "files there may not be executed (mounted noexec); choose another directory with --dir"
+    )]
+    NoExec,
+    /// No return instruction is known.
+    #[error(
+        "stubs are known for x86-64 and arm64 with base pages of 4 KiB; this machine is another"
+    )]
+    Architecture,
+    /// Too few pages are reserved.
+    #[error(
+        "{needed} pages of 2 MiB are needed and {free} are reserved and free; \
+         reserve them: echo {needed} > /proc/sys/vm/nr_hugepages"
+    )]
+    NotReserved {
+        /// Pages needed.
+        needed: usize,
+        /// Pages there.
+        free: usize,
+    },
+    /// A system call failed.
+    #[error("{call} failed: {source}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What backs the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// The page cache of a file on disk, in base pages.
+    CacheBase,
+    /// The same in large folios: `MADV_HUGEPAGE` before the first touch.
+    CacheLarge,
+    /// A file of memory, in base pages.
+    Memfd,
+    /// The same, collapsed into folios of 2 MiB.
+    MemfdCollapsed,
+    /// A file of memory on reserved pages of 2 MiB.
+    Hugetlb,
+}
+
+impl Backing {
+    /// All, the reference first.
+    pub const ALL: [Self; 5] =
+        [Self::CacheBase, Self::CacheLarge, Self::Memfd, Self::MemfdCollapsed, Self::Hugetlb];
+
+    /// Name in tables and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CacheBase => "file-4K",
+            Self::CacheLarge => "file-large",
+            Self::Memfd => "memfd-4K",
+            Self::MemfdCollapsed => "memfd-collapse",
+            Self::Hugetlb => "hugetlb",
+        }
+    }
+
+    /// Whether its pages can be read from a disk again.
+    #[must_use]
+    pub const fn is_on_disk(self) -> bool {
+        matches!(self, Self::CacheBase | Self::CacheLarge)
+    }
+}
+
+/// Page cache before a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// As it was: faults only map.
+    Warm,
+    /// Without the file, where it is on disk: faults read.
+    Dropped,
+}
+
+/// Where stubs stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One a page, each page on another line: translations decide.
+    OnePerPage,
+    /// One a cache line: the same lines, calls and predictions, on a 64th of the pages. What is left
+    /// is the program's own time.
+    Packed,
+}
+
+impl Layout {
+    /// Bytes from stub to stub.
+    const fn stride(self) -> usize {
+        match self {
+            Self::OnePerPage => PAGE_BYTES,
+            Self::Packed => call::LINE_BYTES,
+        }
+    }
+
+    /// Where stub `nr` begins.
+    const fn offset(self, nr: usize) -> usize {
+        match self {
+            Self::OnePerPage => nr * PAGE_BYTES + call::line_of(nr),
+            Self::Packed => nr * call::LINE_BYTES,
+        }
+    }
+}
+
+/// A file of stubs.
+#[derive(Debug)]
+pub struct Stubs {
+    backing: Backing,
+    layout: Layout,
+    file: File,
+    len_bytes: usize,
+    /// `None` only while it is replaced.
+    mapping: Option<Mapping>,
+}
+
+impl Stubs {
+    /// Stubs in `len_bytes`, a multiple of 2 MiB, all mapped; a file on disk is made in `dir`.
+    ///
+    /// # Errors
+    /// A directory that takes no executable file, too few reserved pages, or a failed call.
+    pub fn new(backing: Backing, len_bytes: usize, dir: &Path) -> Result<Self, StubsError> {
+        Self::with_layout(backing, Layout::OnePerPage, len_bytes, dir)
+    }
+
+    /// The same with stubs in another place.
+    ///
+    /// # Errors
+    /// As [`Stubs::new`].
+    pub fn with_layout(
+        backing: Backing,
+        layout: Layout,
+        len_bytes: usize,
+        dir: &Path,
+    ) -> Result<Self, StubsError> {
+        if call::RET.is_empty() || rustix::param::page_size() != PAGE_BYTES {
+            return Err(StubsError::Architecture);
+        }
+        let file = new_file(backing, len_bytes, dir)?;
+        let mut stubs = Self { backing, layout, file, len_bytes, mapping: None };
+        stubs.write()?;
+        stubs.refill()?;
+        Ok(stubs)
+    }
+
+    /// Writes the stubs into the file.
+    fn write(&mut self) -> Result<(), StubsError> {
+        let layout = self.layout;
+        let mut fill = |at: usize, bytes: &mut [u8]| {
+            bytes.fill(0);
+            let (first, nr) = (at / layout.stride(), bytes.len() / layout.stride());
+            for stub in first..first + nr {
+                let from = layout.offset(stub) - at;
+                bytes[from..from + call::RET.len()].copy_from_slice(call::RET);
+            }
+        };
+        if self.backing != Backing::Hugetlb {
+            return file::write(&mut self.file, self.len_bytes, &mut fill);
+        }
+        // No file of hugetlb can be written but through a mapping.
+        rustix::fs::ftruncate(&self.file, self.len_bytes as u64)
+            .map_err(|error| file::failed("ftruncate", error))?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = Mapping::new(Source::Shared(&self.file), self.len_bytes, prot)?;
+        for nr in 0..self.nr_stubs() {
+            for (by, &byte) in call::RET.iter().enumerate() {
+                let at = self.layout.offset(nr) + by;
+                // SAFETY: inside the mapping made above.
+                unsafe { mapping.at().wrapping_add(at).write_volatile(byte) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the pages into memory as the backing says, and maps them all.
+    fn refill(&mut self) -> Result<(), StubsError> {
+        self.mapping = None;
+        if self.backing.is_on_disk() {
+            file::drop_cache(&self.file)?;
+        }
+        if self.backing == Backing::CacheBase {
+            file::read_in_base_pages(&mut self.file)?;
+        }
+        let mapping = self.map()?;
+        mapping.load_each(PAGE_BYTES);
+        if self.backing == Backing::MemfdCollapsed {
+            mapping.collapse()?;
+            mapping.load_each(PAGE_BYTES);
+        }
+        self.mapping = Some(mapping);
+        Ok(())
+    }
+
+    fn map(&self) -> Result<Mapping, StubsError> {
+        let prot = ProtFlags::READ | ProtFlags::EXEC;
+        let source = match self.backing {
+            Backing::Hugetlb => Source::Shared(&self.file),
+            _ => Source::Private(&self.file),
+        };
+        let mapping = Mapping::new(source, self.len_bytes, prot)?;
+        if self.backing == Backing::CacheLarge {
+            mapping.advise(Advice::LinuxHugepage)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Maps the file afresh and calls each stub once, in order; how long the calls took, their
+    /// faults included.
+    ///
+    /// # Errors
+    /// A system call that failed.
+    pub fn sweep(&mut self, cache: Cache) -> Result<Duration, StubsError> {
+        self.mapping = None;
+        if cache == Cache::Dropped && self.backing.is_on_disk() {
+            file::drop_cache(&self.file)?;
+        }
+        let mapping = self.map()?;
+        let list: Vec<usize> = (0..self.nr_stubs()).map(|nr| self.address(&mapping, nr)).collect();
+        // SAFETY: I1: `write` put a stub at each of these places of the file.
+        let taken = unsafe { call::call_all(&list, 1) };
+        self.mapping = Some(mapping);
+        if cache == Cache::Dropped {
+            // The next phase finds the file backed as it was.
+            self.refill()?;
+        }
+        Ok(taken)
+    }
+
+    /// `nr_calls` calls of stubs drawn at random, after one of each in order.
+    #[must_use]
+    pub fn random(&self, nr_calls: usize, seed: u64) -> Duration {
+        let Some(mapping) = &self.mapping else { return Duration::ZERO };
+        let sweep: Vec<usize> = (0..self.nr_stubs()).map(|nr| self.address(mapping, nr)).collect();
+        let draws = call::draws(nr_calls, self.nr_stubs(), seed);
+        let list: Vec<usize> = draws.map(|nr| sweep[nr]).collect();
+        // SAFETY: I1: `write` put a stub at each of these places of the file.
+        unsafe { call::call_all(&sweep, 1) };
+        // SAFETY: as above.
+        unsafe { call::call_all(&list, 1) }
+    }
+
+    /// `nr_passes` passes over the first `nr_stubs` stubs, in one order that is no order, after one
+    /// pass that is not timed.
+    #[must_use]
+    pub fn cycle(&self, nr_stubs: usize, nr_passes: usize, seed: u64) -> Duration {
+        let Some(mapping) = &self.mapping else { return Duration::ZERO };
+        let order = call::shuffled(nr_stubs.min(self.nr_stubs()), seed);
+        let list: Vec<usize> = order.into_iter().map(|nr| self.address(mapping, nr)).collect();
+        // SAFETY: I1: `write` put a stub at each of these places of the file.
+        unsafe { call::call_all(&list, 1) };
+        // SAFETY: as above.
+        unsafe { call::call_all(&list, nr_passes) }
+    }
+
+    /// Stubs in the file.
+    #[must_use]
+    pub const fn nr_stubs(&self) -> usize {
+        self.len_bytes / self.layout.stride()
+    }
+
+    fn address(&self, mapping: &Mapping, nr: usize) -> usize {
+        mapping.at() as usize + self.layout.offset(nr)
+    }
+
+    /// Bytes that PMD entries map now.
+    #[must_use]
+    pub fn pmd_mapped_bytes(&self) -> u64 {
+        match (&self.mapping, self.backing) {
+            // smaps counts them elsewhere; there is nothing else they could be mapped by.
+            (Some(_), Backing::Hugetlb) => self.len_bytes as u64,
+            (Some(mapping), _) => mapping.pmd_mapped_bytes(),
+            (None, _) => 0,
+        }
+    }
+}
+
+fn new_file(backing: Backing, len_bytes: usize, dir: &Path) -> Result<File, StubsError> {
+    match backing {
+        Backing::CacheBase | Backing::CacheLarge => file::on_disk(dir),
+        Backing::Memfd | Backing::MemfdCollapsed => file::in_memory(false),
+        Backing::Hugetlb => {
+            let text = fs::read_to_string(FREE_HUGETLB).unwrap_or_default();
+            let (needed, free) = (len_bytes.div_ceil(PMD_BYTES), text.trim().parse().unwrap_or(0));
+            if needed > free {
+                return Err(StubsError::NotReserved { needed, free });
+            }
+            file::in_memory(true)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 8 << 20;
+
+    #[test]
+    fn every_backing_is_called_in_both_phases() {
+        let dir = default_dir();
+        for backing in Backing::ALL {
+            let mut stubs = match Stubs::new(backing, LEN, &dir) {
+                Ok(stubs) => stubs,
+                Err(error @ (StubsError::NotReserved { .. } | StubsError::Architecture)) => {
+                    eprintln!("SKIPPED: {}: {error}", backing.name());
+                    continue;
+                }
+                Err(error) => panic!("{}: {error}", backing.name()),
+            };
+            assert_eq!(stubs.nr_stubs(), 2048);
+            let is_large = !matches!(backing, Backing::CacheBase | Backing::Memfd);
+            for cache in [Cache::Warm, Cache::Dropped, Cache::Warm] {
+                assert!(stubs.sweep(cache).unwrap() > Duration::ZERO, "{}", backing.name());
+                // All but the last 2 MiB: a folio that reaches the end of a file is no PMD folio.
+                let is_mapped = stubs.pmd_mapped_bytes() >= 6 << 20;
+                assert_eq!(is_mapped, is_large, "{} {cache:?}", backing.name());
+            }
+            assert!(stubs.random(1000, 1) > Duration::ZERO);
+            assert!(stubs.cycle(64, 2, 1) > Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn packed_stubs_stand_on_every_line() {
+        let stubs =
+            Stubs::with_layout(Backing::MemfdCollapsed, Layout::Packed, LEN, &default_dir())
+                .unwrap();
+        assert_eq!(stubs.nr_stubs(), LEN / 64);
+        assert!(stubs.random(1000, 1) > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_directory_that_is_none_is_named_with_the_remedy() {
+        let error = Stubs::new(Backing::CacheBase, LEN, Path::new("/proc/self/fd")).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("/proc/self/fd") && text.contains("--dir"), "{text}");
+    }
+
+    #[test]
+    fn pages_that_are_not_reserved_are_refused() {
+        let error = new_file(Backing::Hugetlb, 1 << 50, Path::new("/")).unwrap_err();
+        assert!(error.to_string().contains("nr_hugepages"), "{error}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What the CPU says of itself: name, TLB structures, whether it is virtual; and its clock.
+//!
+//! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD); user space may read them. On
+//! other architectures nothing is said: measured reach has to do.
+
+use std::time::Instant;
+
+/// Additions of which each needs the one before it: a cycle each, on any core of the last twenty
+/// years.
+const NR_ADDITIONS: u64 = 20_000_000;
+
+/// Level and side of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Level 1, instructions.
+    L1Instruction,
+    /// Level 1, data.
+    L1Data,
+    /// Level 2, shared.
+    L2,
+    /// Level 2, instructions.
+    L2Instruction,
+    /// Level 2, data.
+    L2Data,
+}
+
+/// A structure as the CPU describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Structure {
+    /// Where it stands.
+    pub place: Place,
+    /// Entries.
+    pub entries: u32,
+    /// Ways; `None`: fully associative.
+    pub ways: Option<u32>,
+    /// Bytes of the pages it holds, ascending.
+    pub page_bytes: Vec<u64>,
+    /// The leaf.
+    pub leaf: String,
+}
+
+/// What the CPU says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// As `/proc/cpuinfo` names it.
+    pub name: String,
+    /// Whether a hypervisor shows itself; `None` where that cannot be asked.
+    pub is_virtual: Option<bool>,
+    /// TLB structures; none where the CPU does not say.
+    pub structures: Vec<Structure>,
+}
+
+impl Cpu {
+    /// Asks.
+    #[must_use]
+    pub fn ask() -> Self {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            matches!(key.trim(), "model name" | "CPU part").then(|| value.trim().to_owned())
+        });
+        let name = line.unwrap_or_else(|| "unknown CPU".to_owned());
+        let name = name.chars().filter(|c| !c.is_control()).take(100).collect();
+        let (is_virtual, structures) = leaves::ask();
+        Self { name, is_virtual, structures }
+    }
+}
+
+/// Gigahertz of the core, from a chain of additions.
+#[must_use]
+pub fn clock_ghz() -> f64 {
+    let start = Instant::now();
+    add_in_a_chain(NR_ADDITIONS);
+    #[expect(clippy::cast_precision_loss, reason = "a small constant")]
+    let nr = NR_ADDITIONS as f64;
+    nr / (start.elapsed().as_secs_f64() * 1e9)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn add_in_a_chain(nr: u64) {
+    // SAFETY: arithmetic of registers only.
+    unsafe {
+        std::arch::asm!("2:", "sub {nr}, 1", "jnz 2b", nr = inout(reg) nr => _,
+            options(nostack, nomem));
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+fn add_in_a_chain(nr: u64) {
+    // SAFETY: arithmetic of registers only.
+    unsafe {
+        std::arch::asm!("2:", "subs {nr}, {nr}, #1", "b.ne 2b", nr = inout(reg) nr => _,
+            options(nostack, nomem));
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn add_in_a_chain(nr: u64) {
+    (0..nr).for_each(|nr| {
+        std::hint::black_box(nr);
+    });
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod leaves {
+    pub(super) fn ask() -> (Option<bool>, Vec<super::Structure>) {
+        (None, Vec::new())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod leaves {
+    //! CPUID.
+
+    use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
+
+    use super::{Place, Structure};
+
+    pub(super) fn ask() -> (Option<bool>, Vec<Structure>) {
+        let is_virtual = __cpuid(1).ecx >> 31 & 1 == 1;
+        let mut structures = Vec::new();
+        if __cpuid(0).eax >= 0x18 {
+            let last = __cpuid_count(0x18, 0).eax.min(31);
+            structures.extend((0..=last).filter_map(|nr| parameters(__cpuid_count(0x18, nr))));
+        }
+        if structures.is_empty() && __cpuid(0x8000_0000).eax >= 0x8000_0006 {
+            structures = amd(__cpuid(0x8000_0005), __cpuid(0x8000_0006));
+        }
+        (Some(is_virtual), structures)
+    }
+
+    /// A sub-leaf of 18h: type and level in EDX, ways and page sizes in EBX, sets in ECX.
+    pub(super) fn parameters(leaf: CpuidResult) -> Option<Structure> {
+        let place = match (leaf.edx & 0x1f, leaf.edx >> 5 & 7) {
+            // Stores have a structure of their own in some cores (type 5): loads decide.
+            (1 | 4, 1) => Place::L1Data,
+            (2, 1) => Place::L1Instruction,
+            (1, 2) => Place::L2Data,
+            (2, 2) => Place::L2Instruction,
+            (3, 2) => Place::L2,
+            _ => return None,
+        };
+        let (ways, sets) = (leaf.ebx >> 16, leaf.ecx);
+        let entries = ways.checked_mul(sets).filter(|&entries| entries > 0)?;
+        let sizes = [4 << 10, 2 << 20, 4 << 20, 1 << 30];
+        let holds = |nr: usize| leaf.ebx >> nr & 1 == 1;
+        let page_bytes = sizes.into_iter().enumerate().filter(|(nr, _)| holds(*nr));
+        Some(Structure {
+            place,
+            entries,
+            ways: (leaf.edx >> 8 & 1 == 0).then_some(ways),
+            page_bytes: page_bytes.map(|(_, bytes)| bytes).collect(),
+            leaf: "CPUID 18h".to_owned(),
+        })
+    }
+
+    /// Leaves of level 1 and 2: EAX for 2M and 4M, EBX for 4K; instructions in the low half.
+    pub(super) fn amd(l1: CpuidResult, l2: CpuidResult) -> Vec<Structure> {
+        let mut structures = Vec::new();
+        for (page_bytes, [l1, l2]) in [(4 << 10, [l1.ebx, l2.ebx]), (2 << 20, [l1.eax, l2.eax])] {
+            let mut add = |place, entries: u32, ways: Option<u32>, leaf: &str| {
+                if entries > 0 {
+                    let (page_bytes, leaf) = (vec![page_bytes], leaf.to_owned());
+                    structures.push(Structure { place, entries, ways, page_bytes, leaf });
+                }
+            };
+            let ways = |code: u32| (code != 0xff).then_some(code);
+            let leaf = "CPUID 8000_0005h";
+            add(Place::L1Instruction, l1 & 0xff, ways(l1 >> 8 & 0xff), leaf);
+            add(Place::L1Data, l1 >> 16 & 0xff, ways(l1 >> 24), leaf);
+            let leaf = "CPUID 8000_0006h";
+            add(Place::L2Instruction, l2 & 0xfff, coded(l2 >> 12 & 0xf), leaf);
+            add(Place::L2Data, l2 >> 16 & 0xfff, coded(l2 >> 28), leaf);
+        }
+        structures
+    }
+
+    /// Ways by the code of leaf `8000_0006h`.
+    fn coded(code: u32) -> Option<u32> {
+        const WAYS: [u32; 16] = [0, 1, 2, 3, 4, 6, 8, 0, 16, 0, 32, 48, 64, 96, 128, 0];
+        WAYS.get(code as usize).copied().filter(|&ways| ways > 0)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn leaves_of_a_zen_4_are_read() {
+            let leaf = |eax, ebx| CpuidResult { eax, ebx, ecx: 0, edx: 0 };
+            let found = amd(leaf(0xff48_ff40, 0xff48_ff40), leaf(0x5c00_2200, 0x6c00_4200));
+            let of = |place, bytes| {
+                let fits = |s: &&Structure| s.place == place && s.page_bytes == [bytes];
+                found.iter().find(fits).map(|s| (s.entries, s.ways))
+            };
+            assert_eq!(of(Place::L1Data, 4 << 10), Some((72, None)));
+            assert_eq!(of(Place::L1Instruction, 2 << 20), Some((64, None)));
+            assert_eq!(of(Place::L2Data, 4 << 10), Some((3072, Some(8))));
+            assert_eq!(of(Place::L2Data, 2 << 20), Some((3072, Some(6))));
+            assert_eq!(of(Place::L2Instruction, 4 << 10), Some((512, Some(4))));
+        }
+
+        #[test]
+        fn a_sub_leaf_of_an_intel_core_is_read() {
+            // Unified, level 2, 8 ways of 128 sets, 4K and 2M/4M.
+            let leaf = CpuidResult { eax: 0, ebx: 8 << 16 | 7, ecx: 128, edx: 3 | 2 << 5 };
+            let found = parameters(leaf).unwrap();
+            assert_eq!((found.place, found.entries, found.ways), (Place::L2, 1024, Some(8)));
+            assert_eq!(found.page_bytes, [4 << 10, 2 << 20, 4 << 20]);
+            assert_eq!(parameters(CpuidResult { edx: 0, ..leaf }), None);
+            assert_eq!(parameters(CpuidResult { ecx: 0, ..leaf }), None);
+            assert_eq!(parameters(CpuidResult { ecx: u32::MAX, ..leaf }), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_cpu_has_a_name_and_a_clock() {
+        let cpu = Cpu::ask();
+        assert!(!cpu.name.is_empty());
+        assert!(clock_ghz() > 0.01);
+    }
+}

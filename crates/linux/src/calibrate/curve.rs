@@ -1,0 +1,239 @@
+//! Time of a reference over the working set, for data and for instructions.
+//!
+//! Owns the memory of the curves and the order of runs. A working set of `n` is `n` cache lines in
+//! no order, once on `n` pages of 4 KiB (folios of 4 KiB, or of 2 MiB below them), once packed into
+//! `n / 64` pages. Lines, caches and predictions are the same; what the first takes beyond the
+//! second is translation.
+//!
+//! ```text
+//!   spread   |..#.....|.....#..|#.......|  n pages        extra = spread - packed, round by round
+//!   packed   |###.....|                    n lines
+//! ```
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mm::{Advice, ProtFlags};
+
+use super::step::Point;
+use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, shuffled};
+use crate::bench::stubs::mapping::{Mapping, Source};
+use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
+use crate::measure::{Series, interleave};
+
+const PAGE_BYTES: usize = 4096;
+/// References of a sample: some milliseconds.
+const NR_REFERENCES: usize = 200_000;
+
+/// What refers to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Loads, each at an address the one before it gave.
+    Data,
+    /// Calls of RET stubs.
+    Instruction,
+}
+
+/// What the pages of the spread working set are parts of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Folios of 4 KiB, mapped by PTEs.
+    Base,
+    /// Folios of 2 MiB, mapped by PMD entries.
+    Pmd,
+}
+
+/// The curve of one side on one kind of page.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Who refers.
+    pub side: Side,
+    /// To what.
+    pub pages: Pages,
+    /// Spread, by working set.
+    pub spread: Vec<Point>,
+    /// Packed, by working set.
+    pub packed: Vec<Point>,
+    /// The first less the second, within a round.
+    pub extra: Vec<Point>,
+}
+
+impl Curve {
+    /// The median of the medians of `extra` over working sets in `within`.
+    #[must_use]
+    pub fn extra_over(&self, within: std::ops::RangeInclusive<usize>) -> Option<f64> {
+        let points = self.extra.iter().filter(|point| within.contains(&point.nr));
+        let values: Vec<f64> = points.map(|point| point.ns.median).collect();
+        crate::measure::Spread::of(&values).map(|spread| spread.median)
+    }
+}
+
+/// One kind of memory in which lines are referred to.
+enum Field {
+    Data { mapping: Mapping, layout: Layout },
+    Stubs(Stubs),
+}
+
+impl Field {
+    fn data(pages: Pages, layout: Layout, len_bytes: usize) -> Result<Self, StubsError> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = Mapping::new(Source::Anonymous, len_bytes, prot)?;
+        let advice = match pages {
+            Pages::Base => Advice::LinuxNoHugepage,
+            Pages::Pmd => Advice::LinuxHugepage,
+        };
+        mapping.advise(advice)?;
+        mapping.store_each(PAGE_BYTES, 1);
+        Ok(Self::Data { mapping, layout })
+    }
+
+    fn stubs(pages: Pages, layout: Layout, len: usize, dir: &Path) -> Result<Self, StubsError> {
+        let backing = match pages {
+            Pages::Base => Backing::Memfd,
+            Pages::Pmd => Backing::MemfdCollapsed,
+        };
+        Stubs::with_layout(backing, layout, len, dir).map(Self::Stubs)
+    }
+
+    fn pmd_mapped_bytes(&self) -> u64 {
+        match self {
+            Self::Data { mapping, .. } => mapping.pmd_mapped_bytes(),
+            Self::Stubs(stubs) => stubs.pmd_mapped_bytes(),
+        }
+    }
+
+    /// The time of passes over `nr` lines, and how many references it was.
+    fn cycle(&self, nr: usize, seed: u64) -> (Duration, usize) {
+        let nr_passes = NR_REFERENCES.div_ceil(nr).max(1);
+        let taken = match self {
+            Self::Stubs(stubs) => stubs.cycle(nr, nr_passes, seed),
+            Self::Data { mapping, layout } => {
+                let at = |nr: usize| match layout {
+                    Layout::OnePerPage => nr * PAGE_BYTES + line_of(nr),
+                    Layout::Packed => nr * LINE_BYTES,
+                };
+                let order = shuffled(nr, seed);
+                #[expect(clippy::cast_ptr_alignment, reason = "each is the first word of a line")]
+                let word = |nr: usize| mapping.at().wrapping_add(at(nr)).cast::<usize>();
+                for (nr, &line) in order.iter().enumerate() {
+                    let next = order[(nr + 1) % order.len()];
+                    // SAFETY: a whole line inside the mapping, which nothing else refers to.
+                    unsafe { word(line).write(word(next) as usize) };
+                }
+                // SAFETY: the words form one circle.
+                unsafe { follow(word(order[0]), nr) };
+                // SAFETY: as above.
+                unsafe { follow(word(order[0]), nr * nr_passes) }
+            }
+        };
+        (taken, nr * nr_passes)
+    }
+}
+
+/// The curves of one side over `sets`, working sets in pages, on both kinds of page; and why one is
+/// missing.
+///
+/// # Errors
+/// Memory that is not to be had.
+pub(super) fn measure(
+    side: Side,
+    sets: &[usize],
+    nr_rounds: usize,
+    dir: &Path,
+) -> Result<(Vec<Curve>, Option<String>), StubsError> {
+    let nr_max = sets.iter().copied().max().unwrap_or(0);
+    let bytes = |stride: usize| (nr_max * stride).next_multiple_of(2 << 20).max(4 << 20);
+    let (len, packed_len) = (bytes(PAGE_BYTES), bytes(LINE_BYTES));
+    let field = |pages, layout, len| match side {
+        Side::Data => Field::data(pages, layout, len),
+        Side::Instruction => Field::stubs(pages, layout, len, dir),
+    };
+    let large = field(Pages::Pmd, Layout::OnePerPage, len);
+    let mut fields = vec![field(Pages::Base, Layout::OnePerPage, len)?];
+    let mut missing = None;
+    match large {
+        // All but the last 2 MiB, which end the file, and what fragmentation costs.
+        Ok(large) if large.pmd_mapped_bytes() >= len as u64 / 8 * 7 => fields.push(large),
+        Ok(large) => {
+            let mapped = large.pmd_mapped_bytes() >> 20;
+            missing = Some(format!("only {mapped} of {} MiB got folios of 2 MiB", len >> 20));
+        }
+        Err(error) => missing = Some(error.to_string()),
+    }
+    let kind = if fields.len() > 1 { Pages::Pmd } else { Pages::Base };
+    fields.push(field(kind, Layout::Packed, packed_len)?);
+    let (packed, spread) = fields.split_last().unwrap_or_else(|| unreachable!("just pushed"));
+    let mut curves: Vec<Curve> = [Pages::Base, Pages::Pmd]
+        .into_iter()
+        .zip(spread)
+        .map(|(pages, _)| Curve {
+            side,
+            pages,
+            spread: Vec::new(),
+            packed: Vec::new(),
+            extra: Vec::new(),
+        })
+        .collect();
+    for &nr in sets {
+        let series = at_point(nr, spread, packed, nr_rounds);
+        for (curve, of) in curves.iter_mut().zip(&series) {
+            let base = &series[series.len() - 1];
+            curve.spread.extend(point(nr, of));
+            curve.packed.extend(point(nr, base));
+            curve.extra.extend(point(nr, &less(of, base)));
+        }
+    }
+    Ok((curves, missing))
+}
+
+/// Nanoseconds a reference of each field, the packed one last.
+fn at_point(nr: usize, spread: &[Field], packed: &Field, nr_rounds: usize) -> Vec<Series> {
+    type Run<'a> = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible> + 'a>;
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for field in spread.iter().chain([packed]) {
+        let mut round = 0;
+        runs.push(Box::new(move || {
+            round += 1;
+            // Another order each round: an unlucky one counts once.
+            let (taken, nr_references) = field.cycle(nr, round);
+            // A thousand references, so that a Duration keeps their fractions of a nanosecond.
+            let scale = 1000.0 / super::count(nr_references);
+            Ok(taken.mul_f64(scale))
+        }));
+    }
+    let Ok(mut series) = interleave(nr_rounds, &mut runs, &mut |_| {});
+    for ns in series.iter_mut().flat_map(|series| &mut series.rounds_ns) {
+        *ns /= 1000.0;
+    }
+    series
+}
+
+fn point(nr: usize, series: &Series) -> Option<Point> {
+    series.spread().map(|ns| Point { nr, ns })
+}
+
+fn less(series: &Series, base: &Series) -> Series {
+    let pairs = series.rounds_ns.iter().zip(&base.rounds_ns);
+    Series { rounds_ns: pairs.map(|(value, base)| value - base).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_have_a_point_for_each_working_set() {
+        for side in [Side::Data, Side::Instruction] {
+            let (curves, missing) =
+                measure(side, &[8, 256], 2, &crate::bench::stubs::default_dir()).unwrap();
+            assert!(curves.len() == 2 || missing.is_some(), "{missing:?}");
+            for curve in &curves {
+                let sets: Vec<usize> = curve.extra.iter().map(|point| point.nr).collect();
+                assert_eq!(sets, [8, 256]);
+                assert!(curve.spread.iter().all(|point| point.ns.n == 2 && point.ns.min > 0.0));
+                assert!(curve.extra_over(8..=256).unwrap().is_finite());
+                assert_eq!(curve.extra_over(9..=10), None);
+            }
+        }
+    }
+}

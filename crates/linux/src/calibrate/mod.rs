@@ -1,0 +1,238 @@
+//! What the running machine costs: measurements for a machine file.
+//!
+//! Owns the measuring and the arithmetic that makes a cost of it. Does not own the machine file or
+//! the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation), `step` (where
+//! a curve has its steps), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
+//!
+//! Everything is measured in interleaved rounds; a [`Figure`] is the median of rounds with its
+//! spread. `docs/design/calibration.md` says what each means and what it is worth.
+
+mod cpu;
+mod curve;
+mod kernel;
+mod step;
+mod storage;
+
+use std::path::Path;
+
+use largefolio_bulk::{Primitive, Tuning};
+
+pub use cpu::{Cpu, Place, Structure, clock_ghz};
+pub use curve::{Curve, Pages, Side};
+pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
+pub use step::{Bracket, Point, solve, step_within};
+pub use storage::Storage;
+
+use crate::bench::anon::BenchError;
+use crate::bench::clear::{Arena, Cell, PAGEWISE, Subject, Work};
+use crate::bench::stubs::StubsError;
+use crate::measure::Spread;
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// Files and mappings.
+    #[error(transparent)]
+    Stubs(#[from] StubsError),
+    /// Operations of the kernel.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+}
+
+/// A measured cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Nanoseconds.
+    pub ns: Spread,
+    /// What was measured.
+    pub how: String,
+}
+
+impl Figure {
+    /// Of rounds that took `rounds_ns` for `nr` of it each; `None` unless the median is a cost:
+    /// finite and above 0.
+    #[must_use]
+    pub fn of(rounds_ns: &[f64], nr: usize, how: &str) -> Option<Self> {
+        let each: Vec<f64> = rounds_ns.iter().map(|ns| ns / count(nr.max(1))).collect();
+        let ns = Spread::of(&each).filter(|ns| ns.median.is_finite() && ns.median > 0.0)?;
+        Some(Self { ns, how: how.to_owned() })
+    }
+}
+
+/// A number of things in a quotient.
+#[expect(clippy::cast_precision_loss, reason = "counts of this module are below 2^40")]
+pub(crate) const fn count(nr: usize) -> f64 {
+    nr as f64
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Some seconds: wide brackets, few rounds.
+    Quick,
+    /// A minute or two.
+    Full,
+}
+
+impl Effort {
+    const fn nr_rounds(self) -> usize {
+        match self {
+            Self::Quick => 3,
+            Self::Full => 9,
+        }
+    }
+
+    /// Of faults, fork and unmapping, whose costs are differences of times.
+    const fn nr_kernel_rounds(self) -> usize {
+        match self {
+            Self::Quick => 3,
+            Self::Full => 15,
+        }
+    }
+
+    /// Regions are divided by this.
+    const fn part(self) -> usize {
+        match self {
+            Self::Quick => 8,
+            Self::Full => 1,
+        }
+    }
+
+    /// Working sets of the curves, in pages. The last gives the cost of a walk: random references
+    /// over 384 MiB, where the page table itself is larger than a level-2 cache; the check's region
+    /// is 512 MiB.
+    fn working_sets(self) -> Vec<usize> {
+        const QUICK: [usize; 12] = [8, 32, 48, 64, 80, 128, 512, 1024, 2048, 3072, 4096, 16384];
+        const FULL: [usize; 42] = [
+            8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384,
+            448, 512, 576, 640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072,
+            3584, 4096, 6144, 8192, 16384, 49152, 98304,
+        ];
+        match self {
+            Self::Quick => QUICK.to_vec(),
+            Self::Full => FULL.to_vec(),
+        }
+    }
+}
+
+/// A rate of moving memory that is not in the cache, in one go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Bytes in one go.
+    pub unit_bytes: usize,
+    /// Nanoseconds of a unit.
+    pub figure: Figure,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Calibration {
+    /// What the CPU says of itself.
+    pub cpu: Cpu,
+    /// Cycles in a nanosecond.
+    pub clock_ghz: Option<Spread>,
+    /// Curves of both sides.
+    pub curves: Vec<Curve>,
+    /// Faults, fork, unmapping.
+    pub kernel: KernelCosts,
+    /// Clearing in user space by what the kernel uses.
+    pub clear: Vec<Rate>,
+    /// Copying in user space by what the kernel uses.
+    pub copy: Vec<Rate>,
+    /// Reads.
+    pub storage: Storage,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+}
+
+impl Calibration {
+    /// Measures; files on disk are made in `dir`. `progress` hears what is next.
+    ///
+    /// # Errors
+    /// When not even base pages can be measured. What else fails is in `missing`.
+    pub fn run(
+        effort: Effort,
+        dir: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, CalibrateError> {
+        let mut found = Self { cpu: Cpu::ask(), ..Self::default() };
+        let clocks: Vec<f64> = (0..effort.nr_rounds()).map(|_| clock_ghz()).collect();
+        found.clock_ghz = Spread::of(&clocks);
+        progress("faults, fork and unmapping");
+        found.kernel = kernel::measure(effort.nr_kernel_rounds(), effort.part())?;
+        found.missing.append(&mut found.kernel.missing);
+        progress("clearing and copying");
+        (found.clear, found.copy) = rates(effort)?;
+        progress("reads");
+        match storage::measure(dir, (64 << 20) / effort.part(), effort.nr_rounds()) {
+            Ok(storage) => found.storage = storage,
+            Err(error) => found.missing.push(format!("storage: {error}")),
+        }
+        for (side, name) in [(Side::Data, "data"), (Side::Instruction, "instruction")] {
+            progress(&format!("{name} translation"));
+            found.add_curves(effort, side, name, dir);
+        }
+        Ok(found)
+    }
+
+    fn add_curves(&mut self, effort: Effort, side: Side, name: &str, dir: &Path) {
+        match curve::measure(side, &effort.working_sets(), effort.nr_rounds(), dir) {
+            Ok((curves, missing)) => {
+                self.curves.extend(curves);
+                let of = |why| format!("{name} translation of 2M folios: {why}");
+                self.missing.extend(missing.map(of));
+            }
+            Err(error) => self.missing.push(format!("{name} translation: {error}")),
+        }
+    }
+
+    /// The curve of a side on a kind of page.
+    #[must_use]
+    pub fn curve(&self, side: Side, pages: Pages) -> Option<&Curve> {
+        self.curves.iter().find(|curve| curve.side == side && curve.pages == pages)
+    }
+}
+
+/// Rates of clearing and of copying in user space, on memory that is not in the cache.
+fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
+    let units: &[usize] = match effort {
+        Effort::Quick => &[4 << 10],
+        Effort::Full => &[4 << 10, 64 << 10, 2 << 20],
+    };
+    let arena_bytes = (256 << 20) / effort.part();
+    let mut arena = Arena::new(arena_bytes, arena_bytes)?;
+    let nr_rounds = effort.nr_rounds().min(5);
+    let mut of = |work, what: &str| {
+        let mut rates = Vec::new();
+        for &unit_bytes in units {
+            let cell = Cell { work, len_bytes: unit_bytes, is_hot: false };
+            let found = cell.measure(&mut arena, Tuning::host(), nr_rounds);
+            let by = |which: Primitive| {
+                found.iter().find(|(subject, _)| *subject == Subject::Whole(which))
+            };
+            let Some((_, series)) = by(PAGEWISE).or_else(|| by(Primitive::Portable)) else {
+                continue;
+            };
+            let how = format!("{what} in user space, cold, by what the kernel uses");
+            let figure = Figure::of(&series.rounds_ns, cell.moved_bytes() / unit_bytes, &how);
+            rates.extend(figure.map(|figure| Rate { unit_bytes, figure }));
+        }
+        rates
+    };
+    Ok((of(Work::Clear, "clearing"), of(Work::Copy, "copying")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_cost_is_no_figure() {
+        for bad in [f64::NAN, f64::INFINITY, 0.0, -3.0] {
+            assert_eq!(Figure::of(&[bad, bad], 1, "x"), None, "{bad}");
+        }
+        assert_eq!(Figure::of(&[], 1, "x"), None);
+        let figure = Figure::of(&[20.0, 40.0, 30.0], 10, "x").unwrap();
+        assert!((figure.ns.median - 3.0).abs() < 1e-12 && figure.ns.n == 3);
+    }
+}

@@ -1,0 +1,140 @@
+//! Reads of a file that is not in the page cache.
+//!
+//! Owns a file without a name. What a virtual machine's host keeps in its own cache is as fast as
+//! that cache: the figure is of what this kernel sees.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::mm::ProtFlags;
+
+use super::{Figure, count};
+use crate::bench::stubs::StubsError;
+use crate::bench::stubs::call::draws;
+use crate::bench::stubs::file::{drop_cache, failed, on_disk, write};
+use crate::bench::stubs::mapping::{Mapping, Source};
+use crate::measure::{Series, interleave};
+
+/// A read of a page.
+const PAGE_BYTES: usize = 4096;
+/// A read in sequence.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Random reads of a round.
+const NR_READS: usize = 64;
+
+/// Takes one round's time.
+type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
+
+/// What reads cost.
+#[derive(Clone, Debug, Default)]
+pub struct Storage {
+    /// Nanoseconds of a random read of 4 KiB that the page cache did not have.
+    pub random: Option<Figure>,
+    /// The same past the page cache (`O_DIRECT`).
+    pub random_direct: Option<Figure>,
+    /// Nanoseconds of 1 MiB in sequence, with readahead.
+    pub sequential: Option<Figure>,
+    /// Nanoseconds of 1 MiB from the page cache.
+    pub cached: Option<Figure>,
+}
+
+/// Measures reads of a file of `len_bytes` in `dir`.
+///
+/// # Errors
+/// A directory that takes no file.
+pub(super) fn measure(
+    dir: &Path,
+    len_bytes: usize,
+    nr_rounds: usize,
+) -> Result<Storage, StubsError> {
+    let mut file = on_disk(dir)?;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    write(&mut file, len_bytes, &mut |_, bytes| {
+        for word in bytes.chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_ne_bytes()[..word.len()]);
+        }
+    })?;
+    let file = &file;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // Aligned, as O_DIRECT wants it.
+    let buffer = &Mapping::new(Source::Anonymous, 2 * CHUNK_BYTES, prot)?;
+    let mut seed = 0;
+    let mut runs: Vec<Run<'_>> = vec![
+        Box::new(|| {
+            seed += 1;
+            advised(file, Advice::Random, || random(file, buffer, len_bytes, seed))
+        }),
+        Box::new(|| advised(file, Advice::Normal, || sequential(file, buffer, len_bytes))),
+        Box::new(|| sequential(file, buffer, len_bytes)),
+    ];
+    let series = interleave(nr_rounds, &mut runs, &mut |_| {})?;
+    drop(runs);
+    let direct = direct(file, buffer, len_bytes, nr_rounds);
+    let chunks = len_bytes / CHUNK_BYTES;
+    let each = |series: &Series, nr: usize, what: &str| Figure::of(&series.rounds_ns, nr, what);
+    Ok(Storage {
+        random: each(&series[0], NR_READS, "random reads of 4 KiB after POSIX_FADV_DONTNEED"),
+        random_direct: each(&direct.unwrap_or_default(), NR_READS, "the same with O_DIRECT"),
+        sequential: each(&series[1], chunks, "1 MiB in sequence after POSIX_FADV_DONTNEED"),
+        cached: each(&series[2], chunks, "1 MiB from the page cache"),
+    })
+}
+
+/// Runs `work` on a file that is not in the page cache.
+fn advised(
+    file: &File,
+    advice: Advice,
+    work: impl FnOnce() -> Result<Duration, StubsError>,
+) -> Result<Duration, StubsError> {
+    drop_cache(file)?;
+    fadvise(file, 0, None, advice).map_err(|error| failed("posix_fadvise", error))?;
+    let taken = work();
+    fadvise(file, 0, None, Advice::Normal).map_err(|error| failed("posix_fadvise", error))?;
+    taken
+}
+
+/// One read into the buffer.
+fn read(file: &File, buffer: &Mapping, at: usize, len: usize) -> Result<(), StubsError> {
+    debug_assert!(len <= buffer.len_bytes());
+    // SAFETY: mapped, written by nobody else, and read by nobody before the next read.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.at(), len) };
+    file.read_exact_at(bytes, at as u64).map_err(|error| failed("pread", error))
+}
+
+fn random(
+    file: &File,
+    buffer: &Mapping,
+    len_bytes: usize,
+    seed: u64,
+) -> Result<Duration, StubsError> {
+    let start = Instant::now();
+    for page in draws(NR_READS, len_bytes / PAGE_BYTES, seed) {
+        read(file, buffer, page * PAGE_BYTES, PAGE_BYTES)?;
+    }
+    Ok(start.elapsed())
+}
+
+fn sequential(file: &File, buffer: &Mapping, len_bytes: usize) -> Result<Duration, StubsError> {
+    let start = Instant::now();
+    for at in (0..len_bytes).step_by(CHUNK_BYTES) {
+        read(file, buffer, at, CHUNK_BYTES)?;
+    }
+    Ok(start.elapsed())
+}
+
+/// `None` where the filesystem has no direct reads.
+fn direct(file: &File, buffer: &Mapping, len_bytes: usize, nr_rounds: usize) -> Option<Series> {
+    let flags = rustix::fs::fcntl_getfl(file).ok()?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
+    let rounds = (0..nr_rounds).map(|round| random(file, buffer, len_bytes, 1000 + round as u64));
+    let taken: Result<Vec<Duration>, _> = rounds.collect();
+    let _ = rustix::fs::fcntl_setfl(file, flags);
+    let ns = |taken: Duration| count(usize::try_from(taken.as_nanos()).unwrap_or(usize::MAX));
+    Some(Series { rounds_ns: taken.ok()?.into_iter().map(ns).collect() })
+}

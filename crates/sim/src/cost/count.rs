@@ -1,0 +1,60 @@
+//! What a stretch of the memory manager's work comes to in events.
+//!
+//! Owns the translation of its counters. Does not own what is not memory: TLBs and reads are
+//! [`crate::replay`]'s.
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::counters::Counters;
+use largefolio_mm::ram::Counted;
+
+use super::Events;
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    /// Events.
+    pub counters: Counters,
+    /// Bytes moved.
+    pub ram: Counted,
+}
+
+impl Mark {
+    /// What happened from `base` to here, with base pages of `page_bytes`; translation and reads
+    /// are left at none.
+    #[must_use]
+    pub fn since(&self, base: &Self, page_bytes: u64) -> Events {
+        let (now, then) = (&self.counters, &base.counters);
+        let set = now.nr_ptes_set + now.nr_pmds_set - then.nr_ptes_set - then.nr_pmds_set;
+        let entries_forked = now.nr_forked - then.nr_forked;
+        let allocated = |counters: &Counters| {
+            let cached: u64 = counters.nr_inserted.iter().sum();
+            counters.nr_anon_faults + counters.nr_cow + cached
+        };
+        let copied = (self.ram.nr_copied - base.ram.nr_copied) * page_bytes;
+        Events {
+            faults: now.pgfault - then.pgfault,
+            folios_allocated: allocated(now) - allocated(then),
+            entries_mapped: set.saturating_sub(entries_forked),
+            batches_mapped: (now.nr_batches_set - then.nr_batches_set)
+                .saturating_sub(now.nr_batches_forked - then.nr_batches_forked),
+            entries_forked,
+            pmds_forked: now.nr_pmds_forked - then.nr_pmds_forked,
+            batches_forked: now.nr_batches_forked - then.nr_batches_forked,
+            batches_unmapped: now.nr_batches_cleared - then.nr_batches_cleared,
+            large_unmapped: now.nr_large_batches_cleared - then.nr_large_batches_cleared,
+            ptes_unmapped: now.nr_ptes_cleared - then.nr_ptes_cleared,
+            pmds_unmapped: now.nr_pmds_cleared - then.nr_pmds_cleared,
+            cleared: cleared(&self.ram, &base.ram, page_bytes),
+            copied: BTreeMap::from([(page_bytes, copied)]),
+            ..Events::default()
+        }
+    }
+}
+
+/// Bytes zeroed since `base` by the bytes of the unit, a power of two, they were zeroed in.
+fn cleared(now: &Counted, base: &Counted, page_bytes: u64) -> BTreeMap<u64, u64> {
+    let units = (0_u32..).zip(now.zeroed_by_unit.iter().zip(&base.zeroed_by_unit));
+    let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
+    bytes.filter(|(_, bytes)| *bytes > 0).collect()
+}
