@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use largefolio_linux::measure::bootstrap::Interval;
-use largefolio_sim::cost::Estimate;
+use largefolio_sim::cost::{Estimate, Walks};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
