@@ -6,10 +6,12 @@
 )]
 
 mod crosscheck;
+mod effect;
 mod errors;
 mod help;
 mod maps;
 mod predict;
 mod record;
+mod run;
 mod support;
 mod trace;
