@@ -7,16 +7,20 @@ use clap::{Parser, Subcommand};
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::align::AlignArgs;
 use crate::verbs::bench::BenchArgs;
 use crate::verbs::calibrate::CalibrateArgs;
+use crate::verbs::collapse::CollapseArgs;
 use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
+use crate::verbs::run::RunArgs;
 use crate::verbs::study::StudyArgs;
 use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
+use crate::verbs::warm::WarmArgs;
 
 /// Version with the facts of the build.
 const VERSION: &str = concat!(
@@ -43,9 +47,10 @@ const VERSION: &str = concat!(
 Examples:
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
   folio predict cc1.folio --kernel 6.12,7.2 --machine altra
+  folio run -- cc1 -quiet big.i -o /dev/null
 
-Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` ends as the recorded program
-did. The result goes to standard output, everything else to standard error."
+Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` end as the
+program did. The result goes to standard output, everything else to standard error."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -58,6 +63,10 @@ enum Verb {
     Predict(PredictArgs),
     Study(StudyArgs),
     Maps(MapsArgs),
+    Run(RunArgs),
+    Warm(WarmArgs),
+    Align(AlignArgs),
+    Collapse(CollapseArgs),
     Tune(TuneArgs),
     Verify(VerifyArgs),
     Trace(TraceArgs),
@@ -83,6 +92,10 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Study(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
+        Verb::Run(args) => args.plan().run(),
+        Verb::Warm(args) => args.plan(command_line(&words)).run(&mut console),
+        Verb::Align(args) => args.run(),
+        Verb::Collapse(args) => args.plan(command_line(&words)).run(&mut console),
         Verb::Tune(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Verify(args) => args.plan(command_line(&words))?.run(&mut console),
         Verb::Trace(args) => args.run(&mut console),

@@ -1,15 +1,19 @@
 //! The verbs: each has `Args` (what was typed), `Plan` (checked, nothing done yet) and `run`.
 
+pub(crate) mod align;
 pub(crate) mod bench;
 pub(crate) mod calibrate;
+pub(crate) mod collapse;
 pub(crate) mod crosscheck;
 mod machines;
 pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;
+pub(crate) mod run;
 mod running;
 pub(crate) mod study;
 pub(crate) mod trace;
 pub(crate) mod tune;
 mod values;
 pub(crate) mod verify;
+pub(crate) mod warm;

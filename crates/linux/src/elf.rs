@@ -7,6 +7,8 @@
 //! - E1: whatever the file holds, reading it neither panics nor takes more memory than its headers
 //!   and one mebibyte for each part.
 
+pub mod dynamic;
+
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};

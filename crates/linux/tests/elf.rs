@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
 use largefolio_linux::elf::{Class, ElfError, ElfFile, Kind};
 use proptest::prelude::*;
 
@@ -33,6 +34,13 @@ fn this_program_is_what_it_is() {
     assert!(elf.interpreter.is_some());
     assert_eq!(elf.loads.iter().filter(|load| load.prot & 4 != 0).count(), 1);
     assert_eq!(read(&own()).unwrap(), elf);
+}
+
+#[test]
+fn this_program_needs_the_c_library() {
+    let dynamic = Dynamic::read(Path::new("/proc/self/exe"), Symbols::Scan).unwrap();
+    assert!(dynamic.needed.iter().any(|name| name == "libc.so.6"), "{dynamic:?}");
+    assert!(!dynamic.is_sanitized);
 }
 
 #[test]
@@ -71,6 +79,9 @@ proptest! {
         // The magic stays, else nothing below it is reached.
         bytes[..4].copy_from_slice(b"\x7fELF");
         bytes.truncate(len);
+        if let Ok(dynamic) = Dynamic::parse(Path::new("file"), Symbols::Scan, &*bytes) {
+            prop_assert!(dynamic.needed.iter().all(|name| name.len() <= bytes.len()));
+        }
         if let Err(error) = read(&bytes) {
             prop_assert!(error.to_string().starts_with("file "));
         }

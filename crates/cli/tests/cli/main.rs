@@ -7,11 +7,13 @@
 
 mod calibrate;
 mod crosscheck;
+mod effect;
 mod errors;
 mod help;
 mod maps;
 mod predict;
 mod record;
+mod run;
 mod study;
 mod support;
 mod trace;

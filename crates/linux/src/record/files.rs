@@ -16,39 +16,7 @@ use largefolio_trace::{FileId, FileInfo};
 
 use super::elf::Elf;
 use super::qemu::wire;
-
-/// Magic numbers of statfs(2), from `linux/magic.h`.
-const FILESYSTEMS: [(i64, &str); 16] = [
-    (0xef53, "ext4"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (0x0102_1994, "tmpfs"),
-    (0x794c_7630, "overlayfs"),
-    (0x6969, "nfs"),
-    (0xf2f5_2010, "f2fs"),
-    (0x2fc1_2fc1, "zfs"),
-    (0xca45_1a4e, "bcachefs"),
-    (0x7371_7368, "squashfs"),
-    (0xe0f5_e1e2, "erofs"),
-    (0x0102_1997, "9p"),
-    (0x6573_5546, "fuse"),
-    (0x8584_58f6, "ramfs"),
-    (0x9584_58f6, "hugetlbfs"),
-    (0x4d44, "vfat"),
-];
-
-/// Filesystems whose files are not in the page cache.
-const WITHOUT_CACHE: [i64; 9] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x0027_e0eb, // cgroup
-    0x6367_7270, // cgroup2
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x7363_6673, // securityfs
-    0xf97c_ff8c, // selinuxfs
-    0xcafe_4a11, // bpf
-];
+use crate::filesystem;
 
 /// Files seen so far.
 #[derive(Debug, Default)]
@@ -110,17 +78,10 @@ fn describe(path: &Path, size_bytes: u64) -> Option<FileInfo> {
         });
     }
     let magic = rustix::fs::statfs(path).ok().map(|found| found.f_type);
-    if magic.is_some_and(|magic| WITHOUT_CACHE.contains(&magic)) {
+    if magic.is_some_and(filesystem::is_without_files) {
         return None;
     }
-    let filesystem = magic.map_or_else(String::new, filesystem_name);
+    let filesystem = magic.map_or_else(String::new, filesystem::name);
     let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
     Some(FileInfo { path: text.into_owned(), size_bytes, build_id, filesystem })
-}
-
-fn filesystem_name(magic: i64) -> String {
-    FILESYSTEMS
-        .iter()
-        .find(|(known, _)| *known == magic)
-        .map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
 }

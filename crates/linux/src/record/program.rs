@@ -106,7 +106,7 @@ fn through_env(
 }
 
 /// Interpreter and optional argument of a `#!` line.
-fn shebang(head: &[u8]) -> Option<(OsString, Option<OsString>)> {
+pub(crate) fn shebang(head: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.get(..SHEBANG_BYTES_MAX).unwrap_or(line);
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();

@@ -58,8 +58,12 @@ impl Prediction {
         }
         let changed = Kernel::parse(&name)?;
         let machine = Machine::load(machine)?;
-        let spec =
-            |kernel| CellSpec { cache: CacheState::Warm, ..CellSpec::new(kernel, machine.clone()) };
+        let is_nested = machine.costs.walk_nested.is_some();
+        let spec = |kernel| CellSpec {
+            cache: CacheState::Warm,
+            walks: if is_nested { Walks::Nested } else { Walks::Native },
+            ..CellSpec::new(kernel, machine.clone())
+        };
         Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
     }
 

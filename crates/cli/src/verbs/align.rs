@@ -1,0 +1,102 @@
+//! `folio align`.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use largefolio_linux::align::{self, Copied};
+use largefolio_report::figures::{self, printable};
+
+use super::values;
+use crate::console::say;
+use crate::errors::Exit;
+
+/// Copy a program so that its text can be mapped by large folios
+///
+/// Position-independent programs that were linked for 4K pages are loaded at random multiples of
+/// 4K, where no PMD entry fits. The copy asks for multiples of 2M, and its segments stand in the
+/// file where that needs them; no address in it changes. Symbols, debug information and build id
+/// stay. What can be linked anew needs no copy: -Wl,-z,max-page-size=2097152.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio align server -o server.2m && folio run -- ./server.2m
+  folio align libbig.so -o /opt/lib/libbig.so
+  folio align server -o server.2m --validate -- --version
+
+The copy is compared with the original segment by segment; --validate runs it as well. Refused:
+packed and signed files, files with data behind their sections, 32-bit files, object files. A copy
+has no set-id bits and no capabilities. Programs take the alignment from Linux 5.10 on, libraries
+with glibc 2.35.
+
+Exit status: 0 done, 1 the copy did not run, 2 error.")]
+pub(crate) struct AlignArgs {
+    /// Program or shared object
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The copy; a file of that name is replaced
+    #[arg(short, long, value_name = "COPY")]
+    output: PathBuf,
+    /// Alignment
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::folio_size)]
+    align: u64,
+    /// Run the copy, with these arguments, to see whether it starts
+    #[arg(long)]
+    validate: bool,
+    /// Arguments for --validate
+    #[arg(last = true, value_name = "ARGS", requires = "validate")]
+    args: Vec<OsString>,
+}
+
+impl AlignArgs {
+    /// Copies, and says what came of it.
+    pub(crate) fn run(&self) -> Result<Exit> {
+        let copied = align::copy(&self.file, &self.output, self.align)?;
+        self.tell(&copied);
+        if self.validate { self.try_out() } else { Ok(Exit::Done) }
+    }
+
+    fn tell(&self, copied: &Copied) {
+        let Copied { file_bytes, copy_bytes, stored_bytes, text_bytes, nr_compared, lost } = copied;
+        let (name, size) = (display(&self.output), figures::size(self.align));
+        let [text, old, new, stored] =
+            [text_bytes, file_bytes, copy_bytes, stored_bytes].map(|bytes| figures::bytes(*bytes));
+        say(&format!(
+            "folio: {name}: {text} of text in whole blocks of {size}; {old} -> {new}, {stored} on \
+             disk; {nr_compared} segments and sections compared: equal"
+        ));
+        for lost in lost {
+            say(&format!("folio: {name}: without {lost} of the original"));
+        }
+        if !self.validate {
+            say("folio: to see it run: the same command with --validate -- ARGS");
+        }
+    }
+
+    fn try_out(&self) -> Result<Exit> {
+        let path = std::path::absolute(&self.output)?;
+        let name = display(&self.output);
+        let status = Command::new(&path)
+            .args(&self.args)
+            .status()
+            .with_context(|| format!("cannot run {name}; is it a program, for this machine?"))?;
+        Ok(match (status.code(), status.signal()) {
+            (_, Some(signal)) => {
+                say(&format!("folio: {name} died by signal {signal}: does the original?"));
+                Exit::No
+            }
+            (code, None) => {
+                let code = code.unwrap_or(0);
+                say(&format!("folio: {name} ran and ended with exit code {code}"));
+                Exit::Done
+            }
+        })
+    }
+}
+
+fn display(path: &Path) -> String {
+    printable(&path.display().to_string())
+}

@@ -1,0 +1,256 @@
+//! `folio run`.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use largefolio_linux::run::{self, Ended, Plan, Request, RunError, Samples, Sampling, Watched};
+use largefolio_report::figures::{self, printable};
+
+use super::values;
+use crate::console::{say, warn};
+use crate::errors::Exit;
+
+/// Exit code for a program that does not exist, as shells have it.
+const NOT_FOUND: u8 = 127;
+/// Exit code for one that cannot be executed.
+const NOT_EXECUTED: u8 = 126;
+
+/// Start a program with its text, and its heap, on large folios
+///
+/// --text large refills the page cache of the program and its libraries with folios of 2M before it
+/// starts, as far as their addresses allow them to be mapped by one TLB entry. It only changes the
+/// cache: memory stays shared, perf, gdb and core dumps see what they always saw. --heap SIZE lets
+/// malloc of glibc have folios of that size while the program runs (root, system-wide for memory
+/// that asks for it, put back at the end). Whatever cannot be done is told in one line, and the
+/// program runs as it would have.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio run -- cc1 -quiet big.i -o /dev/null
+  folio run --quiet -- node server.js               nothing of folio stays in memory
+  sudo folio run --heap 64K -- ./solver             heap on 64K folios as well
+
+The summary says what was in 2M folios in the cache before and after, and how much text was mapped
+by PMD entries, by reading smaps of the program and its children from time to time. A program that
+is position-independent and aligned to 4K cannot be mapped so: folio align makes a copy that can.
+
+Exit status: that of the program (it dies by the same signal); 126 or 127 if it cannot be started,
+2 for other errors.")]
+pub(crate) struct RunArgs {
+    /// What to do with the program's text
+    #[arg(long, value_enum, default_value_t = TextMode::Auto)]
+    text: TextMode,
+    /// Folio size of the heap: off, or a size such as 64K or 2M
+    #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
+    heap: HeapSize,
+    /// Tell each file and each reason
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Summary on standard error at the end, also where nothing was done [default: where it was]
+    #[arg(long, conflicts_with = "quiet")]
+    summary: bool,
+    /// No word; without --heap the program takes folio's place
+    #[arg(short, long)]
+    quiet: bool,
+    /// Program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TextMode {
+    /// Leave it as it is
+    Off,
+    /// Large where it can be; remap where not and where that is built in
+    Auto,
+    /// Refill the page cache with large folios
+    Large,
+    /// Copy it into shared memory of large folios
+    Remap,
+}
+
+impl From<TextMode> for run::Text {
+    fn from(mode: TextMode) -> Self {
+        match mode {
+            TextMode::Off => Self::Off,
+            TextMode::Auto => Self::Auto,
+            TextMode::Large => Self::Large,
+            TextMode::Remap => Self::Remap,
+        }
+    }
+}
+
+/// Folio size of the heap in bytes, where one is wanted.
+#[derive(Clone, Copy, Debug)]
+struct HeapSize(Option<u64>);
+
+fn heap_size(text: &str) -> Result<HeapSize, String> {
+    match text {
+        "off" => Ok(HeapSize(None)),
+        size => values::folio_size(size).map(|bytes| HeapSize(Some(bytes))),
+    }
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Telling {
+    Nothing,
+    /// A summary where something was done.
+    Default,
+    Summary,
+    All,
+}
+
+/// A program that is to be started.
+pub(crate) struct RunPlan {
+    request: Request,
+    telling: Telling,
+}
+
+impl RunArgs {
+    /// Takes what was typed; nothing is looked at yet.
+    pub(crate) fn plan(self) -> RunPlan {
+        let telling = if self.quiet {
+            Telling::Nothing
+        } else if self.verbose {
+            Telling::All
+        } else if self.summary {
+            Telling::Summary
+        } else {
+            Telling::Default
+        };
+        let request =
+            Request { text: self.text.into(), heap_bytes: self.heap.0, command: self.command };
+        RunPlan { request, telling }
+    }
+}
+
+impl RunPlan {
+    /// Prepares, starts, and ends as the program does. Standard output is the program's.
+    pub(crate) fn run(self) -> Result<Exit> {
+        let plan = match Plan::new(&self.request) {
+            Ok(plan) => plan,
+            Err(error) => return not_started(error),
+        };
+        self.tell_before(&plan);
+        if !self.is_watched(&plan) {
+            return not_started(plan.exec());
+        }
+        let is_sampled =
+            if self.telling == Telling::Nothing { Sampling::Off } else { Sampling::On };
+        let watched = match plan.watch(is_sampled) {
+            Ok(watched) => watched,
+            Err(error) => return not_started(error),
+        };
+        if self.telling != Telling::Nothing {
+            summary(&plan, &watched);
+        }
+        // Settings are put back before this process ends by a signal.
+        drop(plan);
+        match watched.ended {
+            Ended::Code(code) => Ok(Exit::Program(code)),
+            Ended::Signal(signal) => {
+                run::die_of(signal);
+                Ok(Exit::Program(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
+            }
+        }
+    }
+
+    /// Whether folio stays while the program runs: to put settings back, or to tell what came of it.
+    fn is_watched(&self, plan: &Plan) -> bool {
+        let is_told = match self.telling {
+            Telling::Nothing => false,
+            Telling::Default => !plan.warmed.is_empty(),
+            Telling::Summary | Telling::All => true,
+        };
+        is_told || plan.holds_settings()
+    }
+
+    fn tell_before(&self, plan: &Plan) {
+        match self.telling {
+            Telling::Nothing => {}
+            Telling::Default | Telling::Summary => {
+                let more = plan.fallbacks.len().saturating_sub(1);
+                let more =
+                    if more > 0 { format!(" ({more} more: --verbose)") } else { String::new() };
+                if let Some(first) = plan.fallbacks.first() {
+                    warn(&format!("{}{more}", printable(&first.to_string())));
+                }
+            }
+            Telling::All => {
+                plan.fallbacks.iter().for_each(|each| warn(&printable(&each.to_string())));
+                plan.notes.iter().for_each(|note| say(&format!("folio: {}", printable(note))));
+                for file in &plan.warmed {
+                    let (path, ms) =
+                        (file.path.display().to_string(), file.elapsed.as_secs_f64() * 1e3);
+                    let state = in_cache(file.before_bytes, file.after_bytes, file.possible_bytes);
+                    say(&format!("folio: {}: {state}, {ms:.1} ms", printable(&path)));
+                }
+            }
+        }
+    }
+}
+
+/// What is told of a program that did not start; the exit code says which way.
+fn not_started(error: RunError) -> Result<Exit> {
+    let code = match &error {
+        RunError::NotFound(_) => NOT_FOUND,
+        RunError::NotExecutable(_) => NOT_EXECUTED,
+        RunError::Start { .. } => return Err(error.into()),
+    };
+    say(&format!("folio: error: {}", printable(&error.to_string())));
+    Ok(Exit::Program(code))
+}
+
+fn in_cache(before: Option<u64>, after: Option<u64>, possible: u64) -> String {
+    let large = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), figures::bytes);
+    let (before, after, possible) = (large(before), large(after), figures::bytes(possible));
+    format!("in 2M folios of the cache {before} -> {after} of {possible}")
+}
+
+/// What was done and what was seen, in three lines at most.
+fn summary(plan: &Plan, watched: &Watched) {
+    let ms = plan.elapsed.as_secs_f64() * 1e3;
+    if !plan.warmed.is_empty() {
+        let sum = |of: &dyn Fn(&largefolio_linux::warm::Warmed) -> Option<u64>| {
+            plan.warmed.iter().map(of).sum::<Option<u64>>()
+        };
+        let state = in_cache(
+            sum(&|file| file.before_bytes),
+            sum(&|file| file.after_bytes),
+            sum(&|file| Some(file.possible_bytes)).unwrap_or(0),
+        );
+        let nr = plan.warmed.len();
+        let files = if nr == 1 { "1 file".to_owned() } else { format!("{nr} files") };
+        say(&format!("folio: text and constants of {files}: {state}; start delayed by {ms:.1} ms"));
+    }
+    say(&format!("folio: {}", seen(&watched.samples, watched.elapsed.as_secs_f64())));
+    if let Some(heap) = &plan.heap {
+        let (size, given) = (figures::size(heap.folio_bytes), figures::bytes(heap.given_bytes()));
+        let huge = figures::bytes(watched.samples.anon_huge_bytes);
+        say(&format!(
+            "folio: heap: {given} in folios of {size} given out while it ran (all processes), up to \
+             {huge} of the program's mapped by PMD"
+        ));
+    }
+}
+
+fn seen(samples: &Samples, seconds: f64) -> String {
+    if samples.nr == 0 {
+        return format!("ended after {seconds:.2} s, before its areas were looked at");
+    }
+    let Samples { nr, nr_processes, text_bytes, text_huge_bytes, .. } = *samples;
+    let who =
+        if nr_processes == 1 { String::new() } else { format!(" of {nr_processes} processes") };
+    format!(
+        "text{who} mapped by PMD {} of {} resident (the largest of n = {nr} looks in {seconds:.2} s)",
+        figures::bytes(text_huge_bytes),
+        figures::bytes(text_bytes),
+    )
+}

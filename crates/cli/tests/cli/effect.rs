@@ -1,0 +1,143 @@
+//! `folio warm`, `folio align`, `folio collapse` from outside: forms, exit codes, reasons.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::run::{compile, has_large_folios};
+use crate::support::{Place, text};
+
+#[test]
+fn warm_tells_each_file_in_every_form() {
+    let place = Place::new();
+    if !has_large_folios(&place) || !compile(&place, "-no-pie") {
+        return;
+    }
+    let looked: Value = serde_json::from_str(&place.done("warm --check --json p")).unwrap();
+    assert_eq!((&looked["schema_version"], &looked["is_check"]), (&1.into(), &true.into()));
+    let row = &looked["rows"][0];
+    assert_eq!((&row["before_bytes"], &row["possible_bytes"]), (&0.into(), &(8 << 20).into()));
+    let table = place.done("warm p");
+    assert!(table.contains("0 B -> 8 MiB"), "{table}");
+    let csv = place.done("warm --csv p");
+    assert!(csv.starts_with("path,filesystem,file_bytes,possible_bytes,before_bytes,"), "{csv}");
+    assert!(csv.contains(",8388608,8388608,8388608,"), "{csv}");
+    fs::create_dir(place.path("below")).unwrap();
+    fs::rename(place.path("p"), place.path("below/p")).unwrap();
+    fs::write(place.path("below/text"), "no program").unwrap();
+    let found: Value = serde_json::from_str(&place.done("warm -r --json below")).unwrap();
+    assert_eq!(found["rows"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn warm_says_no_and_why() {
+    let place = Place::new();
+    fs::write(place.path("short"), "x").unwrap();
+    let output = place.run("warm short");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("shorter than 2M"));
+    let shm = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = shm.path().join("file");
+    fs::write(&file, vec![1; 4 << 20]).unwrap();
+    let output = place.run(&format!("warm {}", file.display()));
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stdout);
+    assert!(told.contains("on tmpfs") && told.contains("folio collapse PID"), "{told}");
+    let output = place.run("warm nothing . short");
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot read nothing: No such file"), "{said}");
+    assert!(said.contains(".: is a folder: --recursive"), "{said}");
+}
+
+#[test]
+fn warm_finds_the_libraries_of_a_program() {
+    let place = Place::new();
+    let output = place.run("warm --libs --check --json /bin/sh");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = found["rows"].as_array().unwrap();
+    let has = |name: &str| rows.iter().any(|row| row["path"].as_str().unwrap().contains(name));
+    assert!(has("/libc") && has("/ld"), "{rows:?}");
+}
+
+#[test]
+fn align_validates_by_running() {
+    let place = Place::new();
+    if !compile(&place, "-pie -fPIE") {
+        return;
+    }
+    let output = place.run("align p -o copy --validate -- a b");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("of text in whole blocks of 2M"), "{said}");
+    assert!(said.contains("copy ran and ended with exit code 2"), "{said}");
+    let again = place.fails("align copy -o copy2");
+    assert!(again.contains("aligned already"), "{again}");
+    assert!(place.fails("align p -o p").contains("another file than the original"));
+    assert!(place.fails("align p.c -o q").contains("not an ELF file"));
+    assert!(place.fails("align p -o no/where").contains("No such file"));
+    assert!(!place.path("q").exists());
+}
+
+#[test]
+fn collapse_reports_by_kind_and_names_what_is_refused() {
+    let place = Place::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: collapse of another process needs root");
+        return;
+    }
+    if !compile(&place, "-no-pie") {
+        return;
+    }
+    let mut sleeper = Command::new("python3")
+        .args([
+            "-c",
+            "import sys;x=bytearray(b'x')*(16<<20);print('ready',flush=True);sys.stdin.read()",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sleeper.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", sleeper.id()));
+    let pid = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+    let pid: u32 = pid.unwrap_or(sleeper.id());
+    let output = place.run(&format!("collapse {pid} --kind anon --json"));
+    drop(sleeper.stdin.take());
+    sleeper.wait().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &told["rows"][0];
+    assert_eq!((&row["kind"], &told["schema_version"]), (&"anon".into(), &1.into()));
+    assert!(row["after_bytes"].as_u64() > row["before_bytes"].as_u64(), "{row}");
+    let gone = place.fails(&format!("collapse {pid}"));
+    assert!(gone.contains(&format!("no process {pid}")), "{gone}");
+    let own = place.fails("collapse 4194304000");
+    assert!(own.contains("no process 4194304000"), "{own}");
+}
+
+#[test]
+fn collapse_of_a_process_of_root_names_the_command() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: needs root to become another user");
+        return;
+    }
+    let place = Place::new();
+    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio")).unwrap();
+    fs::set_permissions(place.0.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let output = Command::new("setpriv")
+        .current_dir(place.0.path())
+        .args("--reuid 65534 --regid 65534 --clear-groups ./folio collapse 1".split(' '))
+        .output();
+    let Ok(output) = output else {
+        eprintln!("SKIPPED: setpriv is not installed");
+        return;
+    };
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("needs root, as in\n  sudo folio collapse 1"), "{said}");
+}

@@ -1,0 +1,312 @@
+//! `folio run`: what the program sees, how it ends, what is told, and what is left behind.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{Place, text};
+
+/// 8 MiB of text, all of it called; says how much of it is mapped by PMD entries.
+pub(crate) const PROGRAM: &str = r#"
+#include <stdio.h>
+__asm__(".text\n.balign 4096\n.globl stubs\nstubs:\n.fill 8388608,1,0xc3\n");
+extern char stubs[];
+int main(int argc, char **argv) {
+    char line[512];
+    long sum = 0, value;
+    for (long at = 0; at < 8388608; at += 64) ((void (*)(void))(stubs + at))();
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, smaps))
+        if (sscanf(line, "FilePmdMapped: %ld", &value) == 1) sum += value;
+    printf("%ld\n", sum);
+    return argc - 1;
+}
+"#;
+
+/// Compiles `p`; false, and the reason, where that does not work.
+pub(crate) fn compile(place: &Place, flags: &str) -> bool {
+    fs::write(place.path("p.c"), PROGRAM).unwrap();
+    let words = flags.split_whitespace().chain(["p.c", "-o", "linked"]);
+    let output = Command::new("gcc").current_dir(place.0.path()).args(words).output();
+    if !output.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: gcc {flags} does not work here (scripts/setup.sh installs it)");
+        return false;
+    }
+    // Copied in pieces of a page, as a file that came in small folios.
+    let mut file = fs::File::create(place.path("p")).unwrap();
+    let bytes = fs::read(place.path("linked")).unwrap();
+    bytes.chunks(4096).for_each(|piece| file.write_all(piece).unwrap());
+    file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
+    true
+}
+
+/// KiB that the program found mapped by PMD entries.
+fn mapped_kib(stdout: &[u8]) -> u64 {
+    text(stdout).trim().parse().unwrap()
+}
+
+/// Whether files here can be in folios of 2M.
+pub(crate) fn has_large_folios(place: &Place) -> bool {
+    fs::write(place.path("try"), vec![1; 4 << 20]).unwrap();
+    let output = place.run("warm try");
+    if output.status.code() == Some(0) {
+        return true;
+    }
+    eprintln!("SKIPPED: {}", text(&output.stdout).lines().last().unwrap_or_default());
+    false
+}
+
+#[test]
+fn text_is_mapped_large_and_the_summary_says_how_much() {
+    let place = Place::new();
+    if !has_large_folios(&place) || !compile(&place, "-no-pie") {
+        return;
+    }
+    let plain = place.command("run --text off -- ./p").output().unwrap();
+    assert_eq!(mapped_kib(&plain.stdout), 0);
+    let output = place.run("run --text large --verbose -- ./p a b c");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
+    assert!(said.contains("in 2M folios of the cache 0 B -> 8 MiB of 8 MiB"), "{said}");
+    assert!(said.contains("start delayed by"), "{said}");
+    // The next one finds it so, whoever starts it.
+    let next = Command::new(place.path("p")).output().unwrap();
+    assert!(mapped_kib(&next.stdout) >= 6 << 10);
+    let quiet = place.run("run --quiet -- ./p");
+    assert_eq!((quiet.status.code(), text(&quiet.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() {
+    let place = Place::new();
+    if !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
+        return;
+    }
+    let output = place.run("run -- ./p");
+    let said = text(&output.stderr);
+    assert_eq!(mapped_kib(&output.stdout), 0, "{said}");
+    assert!(said.contains("loaded at a random multiple of 4K; folio align "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    place.done("align p -o copy");
+    let output = place.run("run -- ./copy");
+    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{}", text(&output.stderr));
+}
+
+#[test]
+fn exit_codes_and_signals_are_the_programs() {
+    let place = Place::new();
+    for how in ["--quiet", "--summary", "--text off", "--verbose"] {
+        let code = |script: &str| {
+            let mut command = place.command(&format!("run {how} -- sh -c"));
+            command.arg(script).stderr(Stdio::null()).status().unwrap()
+        };
+        assert_eq!(code("exit 7").code(), Some(7), "{how}");
+        assert_eq!(code("kill -TERM $$").signal(), Some(15), "{how}");
+        assert_eq!(code("kill -KILL $$").signal(), Some(9), "{how}");
+        assert_eq!(code("ulimit -c 0; kill -SEGV $$").signal(), Some(11), "{how}");
+    }
+    let output = place.run("run -- nosuchprogram");
+    assert_eq!(output.status.code(), Some(127));
+    assert!(text(&output.stderr).contains("nosuchprogram: not found"));
+    fs::write(place.path("plain"), "x").unwrap();
+    let output = place.run("run -- ./plain");
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).contains("chmod +x ./plain"));
+    assert_eq!(place.run("run").status.code(), Some(2));
+}
+
+#[test]
+fn streams_arguments_and_environment_are_the_programs() {
+    let place = Place::new();
+    let script = "read line; echo \"$line|$0|$1|$2|$GLIBC_TUNABLES\"; ps -o pgid= -p $$ >&2";
+    let mut child = place
+        .command("run --summary --text off -- sh -c")
+        .args([script, "zero", "a b", "--json"])
+        .env_remove("GLIBC_TUNABLES")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"in\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "in|zero|a b|--json|\n");
+    let own = rustix::process::getpgrp().as_raw_nonzero();
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().next().unwrap().trim(), own.to_string(), "{said}");
+}
+
+/// A program that says `ready` and does `then` at SIGTERM.
+fn waiting(place: &Place, how: &str, then: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let script = format!("trap '{then}' TERM; echo $$; while :; do sleep 0.02; done");
+    let mut child = place
+        .command(&format!("run {how} -- sh -c"))
+        .arg(script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    (child, stdout)
+}
+
+fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn a_signal_sent_to_folio_alone_reaches_the_program() {
+    let place = Place::new();
+    let (mut child, mut stdout) = waiting(&place, "--summary --text off", "exit 42");
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+}
+
+fn setting() -> PathBuf {
+    PathBuf::from("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
+}
+
+/// Polls until `is_so`.
+fn becomes(is_so: impl Fn() -> bool) -> bool {
+    (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        is_so()
+    })
+}
+
+#[test]
+fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
+    let read = || fs::read_to_string(setting()).unwrap_or_default();
+    let before = read();
+    if before.is_empty() || !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: needs root and Linux 6.8 for {}", setting().display());
+        return;
+    }
+    let place = Place::new();
+    let how = "--text off --heap 64K";
+    let script =
+        "echo $GLIBC_TUNABLES; cat /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let output = place
+        .command(&format!("run {how} -- sh -c"))
+        .arg(script)
+        .env("GLIBC_TUNABLES", "glibc.malloc.check=0")
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    let seen = text(&output.stdout);
+    assert!(seen.starts_with("glibc.malloc.check=0:glibc.malloc.hugetlb=1\n"), "{seen}{said}");
+    assert!(seen.contains("[madvise]") || before.contains("[always]"), "{seen}{said}");
+    assert!(said.contains("heap: "), "{said}");
+    assert_eq!(read(), before);
+
+    let (mut child, mut stdout) = waiting(&place, how, "");
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let program = PathBuf::from(format!("/proc/{}", line.trim()));
+    assert!(program.exists());
+    // A second one is told, and runs without.
+    let second = place.run(&format!("run {how} -- true"));
+    let told = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(0), "{told}");
+    assert!(told.contains("another folio run --heap is running"), "{told}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
+    // The program goes with it: nothing runs on under settings that are gone.
+    let has_ended = || {
+        let state = fs::read_to_string(program.join("stat")).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    assert!(becomes(has_ended), "the program still runs");
+}
+
+#[test]
+fn programs_that_are_left_alone_are_named_with_the_reason() {
+    let place = Place::new();
+    let told = |words: &str| {
+        let output = place.run(&format!("run {words}"));
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = told("-- true");
+    assert!(
+        said.contains("no whole block of 2M lies in the text of the program and its libraries"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(told("--text remap -- true").contains("remap is not built in"));
+    assert_eq!(told("--text off -- true"), "");
+    if !compile(&place, "-no-pie") {
+        return;
+    }
+    let mode =
+        |mode| fs::set_permissions(place.path("p"), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o4755);
+    let said = told("-- ./p");
+    assert!(said.contains("runs with rights of its own (set-id or capabilities)"), "{said}");
+    mode(0o755);
+    fs::write(place.path("script"), "#!/usr/bin/env -S sh -e\nexit 0\n").unwrap();
+    fs::set_permissions(place.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = told("--verbose -- ./script");
+    assert!(said.contains("./script runs "), "{said}");
+    if compile(&place, "-static") {
+        let said = told("--text off --heap 2M -- ./p");
+        assert!(said.contains("the program is static: the heap stays as it is"), "{said}");
+    }
+    if compile(&place, "-fsanitize=address") {
+        let said = told("-- ./p");
+        assert!(said.contains("built with a sanitizer"), "{said}");
+    }
+}
+
+#[test]
+fn another_user_may_run_what_is_readable() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
+        eprintln!("SKIPPED: needs root and setpriv to become another user");
+        return;
+    }
+    let place = Place::new();
+    if !has_large_folios(&place) || !compile(&place, "-no-pie") {
+        return;
+    }
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio")).unwrap();
+    let words =
+        "--reuid 65534 --regid 65534 --clear-groups ./folio run --verbose --heap 64K -- ./p";
+    let output = Command::new("setpriv")
+        .current_dir(place.0.path())
+        .args(words.split(' '))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // Reading is enough to fill the cache; what was in it before is not told to strangers.
+    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
+    assert!(said.contains("of the cache ? -> 8 MiB"), "{said}");
+    assert!(said.contains("changing it needs root"), "{said}");
+}
+
+#[test]
+fn a_closed_standard_error_is_no_error() {
+    let place = Place::new();
+    let mut child = place
+        .command("run --summary -- sh -c")
+        .arg("cat >/dev/null; exit 3")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_exact(&mut [0; 1]).unwrap();
+    drop(stderr);
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}

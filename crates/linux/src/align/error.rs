@@ -1,0 +1,89 @@
+//! Why a file is not aligned: cause and remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::elf::ElfError;
+
+/// A refusal, or a failure of the system. No copy exists then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlignError {
+    /// Not an ELF file that could be loaded.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// 32-bit addresses.
+    #[error("{}: a 32-bit file; only 64-bit files can be aligned: re-link it with \
+        -Wl,-z,max-page-size={align}", path.display())]
+    Bits32 {
+        /// The file.
+        path: PathBuf,
+        /// Alignment wanted.
+        align: u64,
+    },
+    /// Nothing to do.
+    #[error("{}: aligned already; folio warm fills its page cache", .0.display())]
+    Already(PathBuf),
+    /// Nothing to gain.
+    #[error("{}: no whole block of {align} bytes lies in its text of {text_bytes} bytes: nothing \
+        would be gained", path.display())]
+    NoGain {
+        /// The file.
+        path: PathBuf,
+        /// Alignment wanted.
+        align: u64,
+        /// Bytes of executable segments.
+        text_bytes: u64,
+    },
+    /// A packer's.
+    #[error("{}: packed (UPX): its text is unpacked to other places; unpack it first (upx -d)",
+        .0.display())]
+    Packed(PathBuf),
+    /// Bytes behind all parts that the headers know.
+    #[error("{}: {bytes} bytes stand behind its last section (an appended archive, a signature): \
+        who reads them expects them at their place; align the program before they are appended",
+        path.display())]
+    Appended {
+        /// The file.
+        path: PathBuf,
+        /// How many.
+        bytes: u64,
+    },
+    /// A signature in an extended attribute.
+    #[error("{}: signed (security.ima); a copy would not be: align it before it is signed",
+        .0.display())]
+    Signed(PathBuf),
+    /// A layout that cannot be moved apart.
+    #[error("{}: {what}: cannot be moved; re-link it with -Wl,-z,max-page-size={align}",
+        path.display())]
+    Tangled {
+        /// The file.
+        path: PathBuf,
+        /// What is tangled.
+        what: String,
+        /// Alignment wanted.
+        align: u64,
+    },
+    /// The copy would replace the file.
+    #[error("{}: the copy must be another file than the original; choose another -o", .0.display())]
+    Same(PathBuf),
+    /// The copy is not what it should be.
+    #[error("{}: the copy differs from the original in {what}: please report this; nothing was \
+        written", path.display())]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Which part.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,153 @@
+//! The dynamic section: which libraries a file needs, and where it says to look for them.
+//!
+//! Owns the reading, with the bounds of [`super`] (E1). Does not look for the libraries.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+use object::elf::{
+    DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, FileHeader32, FileHeader64,
+    PT_DYNAMIC, PT_LOAD,
+};
+use object::read::StringTable;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
+
+use super::{ElfError, PART_BYTES_MAX};
+
+/// Libraries a file may name; more is no program.
+const NR_NEEDED_MAX: usize = 4096;
+/// Largest table of names read: a browser has 2 MiB.
+const STRINGS_BYTES_MAX: u64 = 64 << 20;
+
+/// What a file says to its loader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dynamic {
+    /// Names of libraries, in order (`DT_NEEDED`).
+    pub needed: Vec<OsString>,
+    /// `DT_RPATH`: for it and what it loads, before `LD_LIBRARY_PATH`.
+    pub rpath: Option<OsString>,
+    /// `DT_RUNPATH`: for it alone, after `LD_LIBRARY_PATH`.
+    pub runpath: Option<OsString>,
+    /// Whether a sanitizer's run time is linked in or needed; false where it was not asked for
+    /// ([`Symbols::Skip`]).
+    pub is_sanitized: bool,
+}
+
+/// Whether the names of all symbols are looked through: a large program has megabytes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbols {
+    /// For a sanitizer's.
+    Scan,
+    /// Not at all.
+    Skip,
+}
+
+/// Symbols by which the run time of a sanitizer is known, linked in or not.
+const SANITIZERS: [&[u8]; 5] =
+    [b"__asan_init\0", b"__tsan_init\0", b"__msan_init\0", b"__hwasan_init\0", b"__lsan_init\0"];
+
+impl Dynamic {
+    /// Reads the dynamic section of `path`; empty for a file without one.
+    ///
+    /// # Errors
+    /// When it is no ELF file, or a damaged one.
+    pub fn read(path: &Path, symbols: Symbols) -> Result<Self, ElfError> {
+        let io = |source| ElfError::Io { path: path.to_owned(), source };
+        if !fs::metadata(path).map_err(io)?.is_file() {
+            return Err(ElfError::NotAFile(path.to_owned()));
+        }
+        Self::parse(path, symbols, &ReadCache::new(File::open(path).map_err(io)?))
+    }
+
+    /// Reads the dynamic section in `data`, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`Dynamic::read`].
+    pub fn parse<'data, R: ReadRef<'data>>(
+        path: &Path,
+        symbols: Symbols,
+        data: R,
+    ) -> Result<Self, ElfError> {
+        let damaged = |error: object::read::Error| ElfError::Damaged {
+            path: path.to_owned(),
+            what: error.to_string(),
+        };
+        match FileKind::parse(data) {
+            Ok(FileKind::Elf32) => {
+                parse::<FileHeader32<Endianness>, R>(data, symbols).map_err(damaged)
+            }
+            Ok(FileKind::Elf64) => {
+                parse::<FileHeader64<Endianness>, R>(data, symbols).map_err(damaged)
+            }
+            _ => Err(ElfError::NotElf(path.to_owned())),
+        }
+    }
+}
+
+fn parse<'data, H, R>(data: R, symbols: Symbols) -> object::read::Result<Dynamic>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = H::parse(data)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, data)?;
+    let mut dynamic = Dynamic::default();
+    let is_dynamic = |segment: &&H::ProgramHeader| {
+        segment.p_type(endian) == PT_DYNAMIC && segment.p_filesz(endian).into() <= PART_BYTES_MAX
+    };
+    let Some(segment) = segments.iter().find(is_dynamic) else { return Ok(dynamic) };
+    let entries: Vec<_> = segment
+        .dynamic(endian, data)?
+        .unwrap_or_default()
+        .iter()
+        .map(|entry| (entry.tag(endian), entry.d_val(endian).into()))
+        .take_while(|(tag, _)| *tag != DT_NULL)
+        .collect();
+    let value = |tag| entries.iter().find(|(found, _)| *found == tag).map(|(_, value)| *value);
+    let table = value(DT_STRTAB)
+        .and_then(|address| offset_of::<H>(segments, endian, address))
+        .zip(value(DT_STRSZ).filter(|&bytes| bytes <= STRINGS_BYTES_MAX))
+        .and_then(|(start, len): (u64, u64)| Some((start, start.checked_add(len)?)));
+    let Some((start, end)) = table else { return Ok(dynamic) };
+    let strings = StringTable::new(data, start, end);
+    let text = |offset: u64| {
+        let offset = u32::try_from(offset).ok()?;
+        Some(OsString::from_vec(strings.get(offset).ok()?.to_vec()))
+    };
+    let needed = entries.iter().filter(|(tag, _)| *tag == DT_NEEDED).take(NR_NEEDED_MAX);
+    dynamic.needed = needed.filter_map(|(_, offset)| text(*offset)).collect();
+    if symbols == Symbols::Scan {
+        let names = data.read_bytes_at(start, end - start).unwrap_or_default();
+        dynamic.is_sanitized = is_sanitized(names);
+    }
+    dynamic.rpath = value(DT_RPATH).and_then(text);
+    dynamic.runpath = value(DT_RUNPATH).and_then(text);
+    Ok(dynamic)
+}
+
+/// Whether names of symbols are those of a sanitizer's run time.
+fn is_sanitized(names: &[u8]) -> bool {
+    let starts = |at: &usize| names[*at..].starts_with(b"__");
+    let places =
+        (0..names.len()).filter(|&at| names[at] == b'_' && (at == 0 || names[at - 1] == 0));
+    places.filter(starts).any(|at| SANITIZERS.iter().any(|name| names[at..].starts_with(name)))
+}
+
+/// Where in the file an address of its image is.
+fn offset_of<H: FileHeader>(
+    segments: &[H::ProgramHeader],
+    endian: H::Endian,
+    address: u64,
+) -> Option<u64> {
+    let of = |segment: &H::ProgramHeader| {
+        let into = address.checked_sub(segment.p_vaddr(endian).into())?;
+        let is_inside = into < segment.p_filesz(endian).into();
+        is_inside.then(|| segment.p_offset(endian).into().checked_add(into))?
+    };
+    let mut loads = segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
+    loads.find_map(of)
+}

@@ -1,0 +1,221 @@
+//! Which blocks of a file the page cache holds in folios that one PMD entry can map.
+//!
+//! Owns mappings of a file in this process and what the kernel says about them. A block is one PMD
+//! range of the file, naturally aligned. It is mapped here at an address alike and one page of it is
+//! touched: the kernel maps a PMD folio whole, and says so in `smaps`. Needs no root.
+//!
+//! ```text
+//!   file       | block 0 | block 1 | block 2 |
+//!   addresses  | block 0 |  (gap)  | block 1 |  (gap)  | ..      gaps keep one vma a block
+//! ```
+//!
+//! Invariants:
+//! - R1: looking reads nothing from storage: only blocks wholly in the cache are touched.
+//! - R2: no mapping outlives its value, so that none of ours keeps pages from eviction.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::ptr;
+
+use rustix::fs::Access;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::smaps;
+use crate::thp;
+
+/// Blocks looked at in one go: a process may have 65,530 vmas, and gaps cost addresses only.
+const NR_BLOCKS_AT_ONCE: u64 = 1024;
+
+/// How much of a block is in the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// No page.
+    Absent,
+    /// Some pages, or all in smaller folios.
+    Small,
+    /// One PMD folio.
+    Huge,
+    /// The kernel does not tell: the file is neither ours nor ours to write.
+    Unknown,
+}
+
+/// A file looked at in blocks.
+#[derive(Debug)]
+pub(crate) struct Cached<'f> {
+    file: &'f File,
+    file_bytes: u64,
+    /// Bytes of a block.
+    pub(crate) pmd_bytes: u64,
+    /// Whether the kernel tells us which pages are cached.
+    pub(crate) is_told: bool,
+    /// Whether all of what is asked about was filled: to look reads nothing then, told or not.
+    pub(crate) is_filled: bool,
+}
+
+impl<'f> Cached<'f> {
+    /// Of `file`, which `path` names.
+    pub(crate) fn new(file: &'f File, path: &Path) -> io::Result<Self> {
+        let found = file.metadata()?;
+        let euid = rustix::process::geteuid();
+        let is_owner = euid.is_root() || euid.as_raw() == found.uid();
+        let is_told = is_owner || rustix::fs::access(path, Access::WRITE_OK).is_ok();
+        Ok(Self {
+            file,
+            file_bytes: found.len(),
+            pmd_bytes: thp::pmd_bytes(),
+            is_told,
+            is_filled: false,
+        })
+    }
+
+    /// Blocks that lie wholly in the file: the last, shorter one is never a PMD folio's.
+    pub(crate) fn nr_whole(&self) -> u64 {
+        self.file_bytes / self.pmd_bytes
+    }
+
+    /// The state of whole blocks.
+    pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+        let mut states = Vec::new();
+        let end = wanted.end.min(self.nr_whole());
+        let mut at = wanted.start;
+        while at < end {
+            let next = end.min(at + NR_BLOCKS_AT_ONCE);
+            states.extend(self.blocks_at_once(at..next)?);
+            at = next;
+        }
+        Ok(states)
+    }
+
+    fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+        if !self.is_told && !self.is_filled {
+            return Ok(wanted.map(|_| Block::Unknown).collect());
+        }
+        let nr = usize::try_from(wanted.end - wanted.start).map_err(io::Error::other)?;
+        let pmd = usize::try_from(self.pmd_bytes).map_err(io::Error::other)?;
+        let area = Area::reserve(nr.saturating_mul(2 * pmd), pmd)?;
+        let mut states = Vec::with_capacity(nr);
+        for (nr, block) in wanted.enumerate() {
+            let at = nr * 2 * pmd;
+            area.map(self.file, at, block * self.pmd_bytes, pmd)?;
+            let cached = area.resident(at, pmd)?;
+            let is_whole = cached.iter().all(|&is_cached| is_cached);
+            if is_whole {
+                area.populate(at, rustix::param::page_size())?;
+            }
+            let is_absent = !cached.contains(&true);
+            states.push(if is_absent { Block::Absent } else { Block::Small });
+        }
+        for vma in smaps::read(Path::new("/proc/self/smaps"))? {
+            let is_huge = vma.file_huge_bytes >= self.pmd_bytes;
+            if let Some(at) = area.offset_of(vma.start).filter(|_| is_huge) {
+                states[at / (2 * pmd)] = Block::Huge;
+            }
+        }
+        Ok(states)
+    }
+
+    /// Whether some page of the range is cached; `None` where the kernel does not tell.
+    pub(crate) fn is_cached(&self, range: Range<u64>) -> io::Result<Option<bool>> {
+        if !self.is_told || range.is_empty() {
+            return Ok(None);
+        }
+        let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+        let area = Area::reserve(len, rustix::param::page_size())?;
+        area.map(self.file, 0, range.start, len)?;
+        Ok(Some(area.resident(0, len)?.contains(&true)))
+    }
+
+    /// Reads what is absent of a range that starts with a block, in the largest folios there are.
+    pub(crate) fn fill(&self, range: Range<u64>) -> io::Result<()> {
+        let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+        let pmd = usize::try_from(self.pmd_bytes).map_err(io::Error::other)?;
+        let area = Area::reserve(len, pmd)?;
+        area.map(self.file, 0, range.start, len)?;
+        area.advise(0, len, Advice::LinuxHugepage)?;
+        area.populate(0, len)
+    }
+}
+
+/// Addresses of this process, given back at the end.
+struct Area {
+    mapped: *mut u8,
+    mapped_bytes: usize,
+    /// First aligned byte.
+    at: *mut u8,
+    len_bytes: usize,
+}
+
+impl Area {
+    /// Addresses with nothing behind them, from a multiple of `align` on.
+    fn reserve(len_bytes: usize, align: usize) -> io::Result<Self> {
+        let mapped_bytes = len_bytes.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        let mapped =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, ProtFlags::empty(), flags) }?;
+        let mapped = mapped.cast::<u8>();
+        let at = mapped.wrapping_add(mapped.align_offset(align));
+        Ok(Self { mapped, mapped_bytes, at, len_bytes })
+    }
+
+    /// Maps `len` bytes of the file, to be read, `at` bytes into the area.
+    fn map(&self, file: &File, at: usize, pos: u64, len: usize) -> io::Result<()> {
+        self.check(at, len)?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let to = self.at.wrapping_add(at).cast();
+        // SAFETY: replaces a part of our own reservation, to which nothing refers.
+        unsafe { mmap(to, len, ProtFlags::READ, flags, file, pos) }?;
+        Ok(())
+    }
+
+    fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
+        self.check(at, len)?;
+        // SAFETY: this advice changes no content, and the range is inside our own mapping.
+        Ok(unsafe { madvise(self.at.wrapping_add(at).cast(), len, advice) }?)
+    }
+
+    /// Faults a range in. What cannot be read is an error and no signal.
+    fn populate(&self, at: usize, len: usize) -> io::Result<()> {
+        self.advise(at, len, Advice::LinuxPopulateRead)
+    }
+
+    /// For each page of the range whether it is cached.
+    fn resident(&self, at: usize, len: usize) -> io::Result<Vec<bool>> {
+        self.check(at, len)?;
+        let mut cached = vec![0_u8; len.div_ceil(rustix::param::page_size())];
+        let from = self.at.wrapping_add(at).cast();
+        // SAFETY: the kernel writes one byte for each page of the range, which is our own mapping.
+        let result = unsafe { libc::mincore(from, len, cached.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(cached.iter().map(|byte| byte & 1 != 0).collect())
+    }
+
+    fn offset_of(&self, address: u64) -> Option<usize> {
+        let offset = usize::try_from(address).ok()?.checked_sub(self.at.addr())?;
+        (offset < self.len_bytes).then_some(offset)
+    }
+
+    fn check(&self, at: usize, len: usize) -> io::Result<()> {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len_bytes);
+        if is_inside { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `reserve` mapped, to which nothing refers any more.
+        let _ = unsafe { munmap(self.mapped.cast(), self.mapped_bytes) };
+    }
+}
+
+/// Bytes that can be had without pressing other memory out, where the kernel says.
+pub(crate) fn available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

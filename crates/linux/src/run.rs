@@ -1,0 +1,35 @@
+//! `folio run`: a program started with its text, and its heap, on large folios.
+//!
+//! ```text
+//!   Program    which ELF file runs, and with whose rights          (program)
+//!   Plan       for each of its files: can its text be mapped large (placement), is the cache
+//!              filled so (crate::warm); the heap's size and the loader's variable (heap)
+//!   Plan::exec   the program takes this process's place: nothing of ours is left
+//!   Plan::watch  the program as a child: signals passed on, areas counted from time to time
+//! ```
+//!
+//! Owns the choice and the run. Whatever cannot be done is a [`Fallback`], and the program is
+//! started as it would have been without us.
+//!
+//! Invariants:
+//! - N1: the program's arguments, streams, directory, process group and terminal are those it would
+//!   have; its environment too, but for `GLIBC_TUNABLES` where a heap was asked for.
+//! - N2: it ends as it would: exit code, or death by the same signal.
+//! - N3: a setting of the system is held by a keeper ([`crate::setting`]) and put back whatever
+//!   ends this process; there are no temporary files.
+
+mod child;
+mod choice;
+mod fallback;
+mod heap;
+mod placement;
+mod program;
+mod remap;
+mod sample;
+
+pub use child::{Ended, die_of};
+pub use choice::{Plan, Request, RunError, Text, Watched};
+pub use fallback::Fallback;
+pub use heap::Heap;
+pub use placement::{Obstacle, Placed};
+pub use sample::{Samples, Sampling};

@@ -1,0 +1,178 @@
+//! The program as a child: signals passed on, its end waited for.
+//!
+//! Owns the signal mask of this process while the child runs. Signals are taken one by one with
+//! sigtimedwait(2). One of the terminal went to the child too (same process group, which it never
+//! leaves by our doing) and is only taken; one that somebody sent to us alone is sent on. Stopping
+//! by the terminal (SIGTSTP and its kin) is not touched: both stop, the shell gets the terminal,
+//! both go on.
+//!
+//! Invariants:
+//! - C1: the child begins with the signal mask and the dispositions that we were given.
+//! - C2: when this process is killed, so is the child: a setting is never put back under it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+use std::ptr;
+use std::time::Duration;
+
+use super::sample::{Sampler, Samples, Sampling};
+
+/// Signals that are taken and passed on. SIGCHLD is taken and kept.
+const PASSED: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+];
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With an exit code.
+    Code(u8),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Ended {
+    fn of(status: ExitStatus) -> Self {
+        match status.signal() {
+            Some(signal) => Self::Signal(signal),
+            // Exit codes have 8 bits.
+            None => Self::Code(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(0)),
+        }
+    }
+}
+
+/// Runs `command` to its end.
+pub(super) fn run(command: &mut Command, sampling: Sampling) -> io::Result<(Ended, Samples)> {
+    let is_sampled = sampling == Sampling::On;
+    let mask = Mask::block()?;
+    let parent = std::process::id();
+    let earlier = mask.earlier;
+    // SAFETY: the closure calls only sigprocmask, prctl and getppid, which are async-signal-safe.
+    unsafe { command.pre_exec(move || prepare(&earlier, parent)) };
+    let mut child = command.spawn()?;
+    let mut sampler = Sampler::new(child.id());
+    loop {
+        let rest = if is_sampled { sampler.rest() } else { Duration::from_secs(1) };
+        let signal = mask.next(rest)?;
+        if let Some(status) = child.try_wait()? {
+            return Ok((Ended::of(status), sampler.samples));
+        }
+        if let Some(signal) = signal {
+            pass_on(&child, signal);
+        }
+        if is_sampled {
+            sampler.look();
+        }
+    }
+}
+
+/// In the child: the mask as it was, and an end with its parent.
+fn prepare(earlier: &libc::sigset_t, parent: u32) -> io::Result<()> {
+    // SAFETY: the set was written by the kernel.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, earlier, ptr::null_mut()) };
+    // SAFETY: sets an attribute of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // SAFETY: asks for a number.
+    let now = unsafe { libc::getppid() };
+    if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+}
+
+fn pass_on(child: &Child, signal: i32) {
+    let Ok(pid) = i32::try_from(child.id()) else { return };
+    // SAFETY: our own child, not reaped yet: the number is its own.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Blocked signals; unblocked when dropped.
+struct Mask {
+    earlier: libc::sigset_t,
+    taken: libc::sigset_t,
+}
+
+impl Mask {
+    fn block() -> io::Result<Self> {
+        // A child of somebody who ignores SIGCHLD could not be waited for.
+        default(libc::SIGCHLD)?;
+        let signals: Vec<i32> = PASSED.into_iter().chain([libc::SIGCHLD]).collect();
+        let taken = set_of(&signals);
+        let mut earlier = set_of(&[]);
+        // SAFETY: both point to whole sets.
+        let result =
+            unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const taken, &raw mut earlier) };
+        if result == 0 { Ok(Self { earlier, taken }) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The next signal to pass on; `None` after `rest`, or for one that is not to be passed on.
+    fn next(&self, rest: Duration) -> io::Result<Option<i32>> {
+        let rest = libc::timespec {
+            tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(rest.subsec_nanos()),
+        };
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the set and the time are whole, and the kernel writes one siginfo.
+        let signal = unsafe {
+            libc::sigtimedwait(&raw const self.taken, info.as_mut_ptr(), &raw const rest)
+        };
+        if signal < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+                _ => Err(error),
+            };
+        }
+        // SAFETY: zeroed before the call, and all its fields are plain numbers.
+        let info = unsafe { info.assume_init() };
+        // SI_USER and below: kill, tgkill, sigqueue. The terminal's signals are SI_KERNEL.
+        let is_sent = signal != libc::SIGCHLD && info.si_code <= libc::SI_USER;
+        Ok(is_sent.then_some(signal))
+    }
+}
+
+impl Drop for Mask {
+    fn drop(&mut self) {
+        // SAFETY: the set was written by the kernel.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.earlier, ptr::null_mut()) };
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the set is written whole.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for &signal in signals {
+        // SAFETY: the set was made by sigemptyset.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: made by sigemptyset.
+    unsafe { set.assume_init() }
+}
+
+fn default(signal: i32) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
+    let action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the action is whole, and the earlier one is not asked for.
+    let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends this process by `signal`, as the program ended; returns for a signal that does not end it.
+pub fn die_of(signal: i32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // The program has written its core dump; ours would overwrite it.
+    // SAFETY: the limit is whole.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    let _ = default(signal);
+    let set = set_of(&[signal]);
+    // SAFETY: the set is whole.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) };
+    // SAFETY: a signal to this process, which is to end by it.
+    unsafe { libc::raise(signal) };
+}

@@ -1,0 +1,273 @@
+//! What is done for a program, and the doing.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::child::{self, Ended};
+use super::fallback::Fallback;
+use super::heap::Heap;
+use super::placement::{self, Obstacle, Placed, Placing};
+use super::program::{Program, Unknown};
+use super::remap;
+use super::sample::{Samples, Sampling};
+use crate::elf::ElfFile;
+use crate::warm::{Part, Refusal, Warm, Warmed, libraries};
+use crate::{filesystem, thp};
+
+/// Filesystems that place large mappings at addresses alike their offset.
+const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// What to do with text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// Nothing.
+    Off,
+    /// Large where files and addresses allow it, else remap.
+    Auto,
+    /// The page cache of program and libraries refilled with large folios.
+    Large,
+    /// A copy in shared memory.
+    Remap,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Text.
+    pub text: Text,
+    /// Folio size of the heap in bytes.
+    pub heap_bytes: Option<u64>,
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No such program.
+    #[error("{}: not found; check the name, or give its path", .0.display())]
+    NotFound(PathBuf),
+    /// No right to execute it.
+    #[error("{path}: not an executable file; make it one with `chmod +x {path}`", path = .0.display())]
+    NotExecutable(PathBuf),
+    /// The kernel refused.
+    #[error("cannot start {}: {source}", program.display())]
+    Start {
+        /// Program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A program that is ready to be started; settings are changed already.
+#[derive(Debug)]
+pub struct Plan {
+    command: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    /// Files with large folios in the cache now.
+    pub warmed: Vec<Warmed>,
+    /// Bytes of text that PMD entries can map, over those files.
+    pub text_bytes: u64,
+    /// What all this took.
+    pub elapsed: Duration,
+    /// What was not done, the most telling first.
+    pub fallbacks: Vec<Fallback>,
+    /// What was done, in words.
+    pub notes: Vec<String>,
+    /// Folios for the heap.
+    pub heap: Option<Heap>,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Watched {
+    /// How.
+    pub ended: Ended,
+    /// What was seen of it.
+    pub samples: Samples,
+    /// How long it ran.
+    pub elapsed: Duration,
+}
+
+impl Plan {
+    /// Prepares a program's start.
+    ///
+    /// # Errors
+    /// When there is no such program. All else is a [`Fallback`].
+    pub fn new(request: &Request) -> Result<Self, RunError> {
+        let started = Instant::now();
+        let name = request.command.first().cloned().unwrap_or_default();
+        let program = Program::of(&name).map_err(|unknown| match unknown {
+            Unknown::NotFound => RunError::NotFound(PathBuf::from(&name)),
+            Unknown::NotExecutable => RunError::NotExecutable(PathBuf::from(&name)),
+        })?;
+        let mut plan = Self {
+            command: request.command.clone(),
+            variables: Vec::new(),
+            warmed: Vec::new(),
+            text_bytes: 0,
+            elapsed: Duration::ZERO,
+            fallbacks: Vec::new(),
+            notes: Vec::new(),
+            heap: None,
+        };
+        plan.prepare(request, &program);
+        plan.elapsed = started.elapsed();
+        Ok(plan)
+    }
+
+    fn prepare(&mut self, request: &Request, program: &Program) {
+        let is_asked = request.text != Text::Off || request.heap_bytes.is_some();
+        let Some((file, elf)) = program.elf.as_ref().filter(|_| is_asked) else {
+            if is_asked {
+                let what = format!("{} is no ELF program we can read", program.path.display());
+                self.fallbacks.push(Fallback::Unreadable(what));
+            }
+            return;
+        };
+        if *file != program.path {
+            self.notes.push(format!("{} runs {}", program.path.display(), file.display()));
+        }
+        if program.has_rights {
+            self.fallbacks.push(Fallback::OtherRights(file.clone()));
+            return;
+        }
+        if program.dynamic.is_sanitized {
+            self.fallbacks.push(Fallback::Sanitizer(file.clone()));
+            return;
+        }
+        let libraries = libraries::of(file).unwrap_or_default();
+        self.text(request.text, program, (file, elf), &libraries);
+        if let Some(bytes) = request.heap_bytes {
+            match Heap::new(bytes, program, &libraries) {
+                Ok(heap) => {
+                    self.variables.push(heap.variable.clone());
+                    self.heap = Some(heap);
+                }
+                Err(fallback) => self.fallbacks.push(fallback),
+            }
+        }
+    }
+
+    fn text(&mut self, text: Text, program: &Program, own: (&Path, &ElfFile), more: &[PathBuf]) {
+        match text {
+            Text::Off => {}
+            Text::Large => self.large(own, more),
+            Text::Remap => self.remap(program),
+            Text::Auto => {
+                self.large(own, more);
+                let is_lost = |fallback: &Fallback| {
+                    matches!(fallback,
+                        Fallback::Placement { file, .. }
+                        | Fallback::Cache { file, refusal: Refusal::NoFolios { .. } | Refusal::NotCached { .. } }
+                        if file == own.0)
+                };
+                if self.fallbacks.iter().any(is_lost)
+                    && let Ok(variables) = remap::prepare(program)
+                {
+                    self.variables.extend(variables);
+                    self.fallbacks.retain(|fallback| !is_lost(fallback));
+                    self.notes.push("its text is remapped".to_owned());
+                }
+            }
+        }
+    }
+
+    fn remap(&mut self, program: &Program) {
+        match remap::prepare(program) {
+            Ok(variables) => self.variables.extend(variables),
+            Err(fallback) => self.fallbacks.push(fallback),
+        }
+    }
+
+    /// Fills the cache of the program and of its libraries, as far as their text can be mapped so.
+    fn large(&mut self, own: (&Path, &ElfFile), libraries: &[PathBuf]) {
+        self.file(own.0, own.1);
+        for library in libraries {
+            if let Ok(elf) = ElfFile::read(library)
+                && elf.check(library).is_ok()
+            {
+                self.file(library, &elf);
+            }
+        }
+        if self.warmed.is_empty() && self.fallbacks.is_empty() {
+            self.fallbacks.push(Fallback::TinyText);
+        }
+    }
+
+    fn file(&mut self, path: &Path, elf: &ElfFile) {
+        let ground = File::open(path).and_then(filesystem::of).ok();
+        let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
+        let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
+        let file = path.to_owned();
+        match placement::judge(elf, thp::pmd_bytes(), placing) {
+            Placed::Badly(Obstacle::TooSmall) => {
+                self.notes.push(format!("{}: {}", path.display(), Obstacle::TooSmall));
+            }
+            Placed::Badly(obstacle) => {
+                self.fallbacks.push(Fallback::Placement { file, obstacle });
+            }
+            Placed::Well { text_bytes, file: bytes } => {
+                match Warm::new(path, Part::Bytes(bytes)).and_then(|warm| warm.run()) {
+                    Ok(warmed) => {
+                        let refusal = warmed.refusal.clone();
+                        let refused = refusal.map(|refusal| Fallback::Cache { file, refusal });
+                        self.fallbacks.extend(refused);
+                        if warmed.after_bytes.is_some_and(|bytes| bytes > 0) {
+                            self.text_bytes += text_bytes;
+                            self.warmed.push(warmed);
+                        }
+                    }
+                    Err(error) => self.fallbacks.push(Fallback::Unreadable(error.to_string())),
+                }
+            }
+        }
+    }
+
+    /// Whether something of ours must stay while the program runs.
+    #[must_use]
+    pub fn holds_settings(&self) -> bool {
+        self.heap.is_some()
+    }
+
+    fn command(&self) -> Command {
+        let mut words = self.command.iter();
+        let mut command = Command::new(words.next().cloned().unwrap_or_default());
+        command.args(words).envs(self.variables.iter().cloned());
+        command
+    }
+
+    fn failed(&self, source: io::Error) -> RunError {
+        let program = PathBuf::from(self.command.first().cloned().unwrap_or_default());
+        match source.kind() {
+            io::ErrorKind::NotFound => RunError::NotFound(program),
+            io::ErrorKind::PermissionDenied => RunError::NotExecutable(program),
+            _ => RunError::Start { program, source },
+        }
+    }
+
+    /// Puts the program in this process's place. Settings are put back: see
+    /// [`Plan::holds_settings`].
+    #[must_use]
+    pub fn exec(self) -> RunError {
+        let mut command = self.command();
+        self.failed(command.exec())
+    }
+
+    /// Runs the program as a child to its end; `sampling` says whether it is looked at its areas meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn watch(&self, sampling: Sampling) -> Result<Watched, RunError> {
+        let started = Instant::now();
+        let (ended, samples) =
+            child::run(&mut self.command(), sampling).map_err(|source| self.failed(source))?;
+        Ok(Watched { ended, samples, elapsed: started.elapsed() })
+    }
+}

@@ -1,0 +1,103 @@
+//! Why a program, or a part of it, runs as it would have without us.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::placement::Obstacle;
+use crate::warm;
+
+/// Cause; each names its remedy where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Set-user-id, set-group-id or file capabilities.
+    OtherRights(PathBuf),
+    /// Built with a sanitizer, which lays out the address space itself.
+    Sanitizer(PathBuf),
+    /// No text of program and libraries holds a whole block.
+    TinyText,
+    /// The text could be larger and is at addresses where it cannot be mapped so.
+    Placement {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with its addresses.
+        obstacle: Obstacle,
+    },
+    /// The cache of a file was not, or not wholly, filled.
+    Cache {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        refusal: warm::Refusal,
+    },
+    /// A file could not be looked at.
+    Unreadable(String),
+    /// The remapper is not in this build.
+    NoRemap,
+    /// The heap's allocator is not glibc's, or is linked in.
+    NotGlibc(String),
+    /// A glibc before 2.35.
+    OldGlibc(PathBuf),
+    /// The environment has another wish already.
+    Tuned,
+    /// The size of anonymous folios could not be set.
+    Setting(String),
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherRights(file) => write!(
+                out,
+                "{} runs with rights of its own (set-id or capabilities) and is left alone",
+                file.display()
+            ),
+            Self::Sanitizer(file) => write!(
+                out,
+                "{} is built with a sanitizer, which owns the address space: left alone",
+                file.display()
+            ),
+            Self::TinyText => {
+                out.write_str(
+                "no whole block of 2M lies in the text of the program and its libraries: plain start",
+            )
+            }
+            Self::Placement { file, obstacle } => {
+                write!(out, "the text of {} stays in small pages: {obstacle}", file.display())?;
+                match obstacle.remedy() {
+                    Some(remedy) => write!(out, "; {}", remedy.replace("FILE", &quoted(file))),
+                    None => Ok(()),
+                }
+            }
+            Self::Cache { file, refusal } => {
+                write!(out, "{}: {refusal}; {}", file.display(), refusal.remedy())
+            }
+            Self::Unreadable(what) => write!(out, "{what}: plain start"),
+            Self::NoRemap => out.write_str("remap is not built in; use --text large"),
+            Self::NotGlibc(what) => write!(
+                out,
+                "--heap needs malloc of a shared glibc, and {what}: the heap stays as it is"
+            ),
+            Self::OldGlibc(libc) => write!(
+                out,
+                "--heap needs glibc 2.35 or later, and {} is older: the heap stays as it is",
+                libc.display()
+            ),
+            Self::Tuned => {
+                out.write_str("GLIBC_TUNABLES sets glibc.malloc.hugetlb already: left as it is")
+            }
+            Self::Setting(what) => {
+                write!(out, "{what}: the heap stays as it is")?;
+                let is_root = rustix::process::geteuid().is_root();
+                if is_root { Ok(()) } else { out.write_str("; sudo folio run --heap .. can") }
+            }
+        }
+    }
+}
+
+/// A path as a shell takes it, in a remedy.
+fn quoted(path: &std::path::Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

@@ -1,0 +1,161 @@
+//! Large folios for malloc: the size in sysfs for the time of the run, and glibc's tunable.
+//!
+//! glibc from 2.35 on advises its memory with `MADV_HUGEPAGE` when told
+//! `glibc.malloc.hugetlb=1` and the global setting is `madvise`. Which sizes advised memory gets,
+//! the per-size settings say - for all processes: while the program runs, sizes above the one asked
+//! for are off, so that its folios have that size.
+//!
+//! Owns these settings and the variable. Other allocators are not reached.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::fallback::Fallback;
+use super::program::Program;
+use crate::setting::{Setting, SettingError};
+use crate::thp;
+
+/// The variable.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+/// The tunable.
+const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
+/// A symbol version that glibc 2.35 and later define.
+const VERSION: &[u8] = b"GLIBC_2.35\0";
+/// Largest C library read; with debug information it has 20 MiB.
+const LIBC_BYTES_MAX: u64 = 64 << 20;
+
+/// Folios for the heap, until dropped.
+#[derive(Debug)]
+pub struct Heap {
+    /// Bytes of a folio.
+    pub folio_bytes: u64,
+    /// Value of the variable.
+    pub(super) variable: (OsString, OsString),
+    /// Folios of this size that the system had given out when it began.
+    nr_before: u64,
+    // In this order they end.
+    _settings: Vec<Setting>,
+    _lock: File,
+}
+
+impl Heap {
+    pub(super) fn new(
+        folio_bytes: u64,
+        program: &Program,
+        libraries: &[PathBuf],
+    ) -> Result<Self, Fallback> {
+        check_libc(program, libraries)?;
+        let variable = merged(std::env::var_os(TUNABLES).as_deref()).ok_or(Fallback::Tuned)?;
+        let lock = lock().map_err(Fallback::Setting)?;
+        let settings = settings(folio_bytes >> 10)
+            .map_err(|error: SettingError| Fallback::Setting(error.to_string()))?;
+        Ok(Self {
+            folio_bytes,
+            variable: (TUNABLES.into(), variable),
+            nr_before: nr_given(folio_bytes >> 10),
+            _settings: settings,
+            _lock: lock,
+        })
+    }
+
+    /// Bytes of folios of this size that page faults got since the beginning, of all processes.
+    #[must_use]
+    pub fn given_bytes(&self) -> u64 {
+        let nr = nr_given(self.folio_bytes >> 10).saturating_sub(self.nr_before);
+        nr.saturating_mul(self.folio_bytes)
+    }
+}
+
+/// One run at a time changes sizes: what the second found would be what the first had set, and the
+/// system would be left with it.
+fn lock() -> Result<File, String> {
+    let path = thp::setting("enabled");
+    let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(_) => Err("another folio run --heap is running and has set the sizes".to_owned()),
+    }
+}
+
+/// Counter of the kernel; 0 where it has none.
+fn nr_given(kib: u64) -> u64 {
+    let path = thp::setting(&format!("hugepages-{kib}kB/stats/anon_fault_alloc"));
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> {
+    let not = |what: &str| Err(Fallback::NotGlibc(what.to_owned()));
+    let Some((_, elf)) = &program.elf else { return not("the program cannot be read") };
+    let Some(interpreter) = &elf.interpreter else { return not("the program is static") };
+    let name = interpreter.file_name().unwrap_or_default().as_bytes();
+    if !name.starts_with(b"ld-linux") && !name.starts_with(b"ld64.so") {
+        return not("the program has another C library");
+    }
+    let is_libc = |path: &&PathBuf| path.file_name() == Some(OsStr::new("libc.so.6"));
+    let Some(libc) = libraries.iter().find(is_libc) else {
+        return not("its C library was not found");
+    };
+    let has_version = |libc: &Path| {
+        let is_small = fs::metadata(libc).is_ok_and(|found| found.len() <= LIBC_BYTES_MAX);
+        let bytes = if is_small { fs::read(libc).unwrap_or_default() } else { Vec::new() };
+        bytes.windows(VERSION.len()).any(|window| window == VERSION)
+    };
+    if has_version(libc) { Ok(()) } else { Err(Fallback::OldGlibc(libc.clone())) }
+}
+
+/// The variable with the tunable; `None` where it has it already.
+fn merged(value: Option<&OsStr>) -> Option<OsString> {
+    let value = value.map_or(&b""[..], OsStr::as_bytes);
+    let is_ours = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(TUNABLE);
+    if value.split(|&byte| byte == b':').any(is_ours) {
+        return None;
+    }
+    let mut merged = value.to_vec();
+    if !merged.is_empty() {
+        merged.push(b':');
+    }
+    merged.extend(TUNABLE);
+    merged.extend(b"=1");
+    Some(OsString::from_vec(merged))
+}
+
+/// Advised memory gets folios of `kib` and no larger ones.
+fn settings(kib: u64) -> Result<Vec<Setting>, SettingError> {
+    let global = thp::setting("enabled");
+    let mut settings = Vec::new();
+    // glibc advises under this value alone.
+    let was = Setting::read(&global)?;
+    let control = thp::control(kib);
+    let own = Setting::read(&control)?;
+    let is_on = own == "madvise" || own == "always" || (own == "inherit" && was != "never");
+    if !is_on {
+        settings.push(Setting::change(&control, "madvise")?);
+    }
+    for size in thp::sizes_kib()?.into_iter().filter(|&size| size > kib) {
+        settings.push(Setting::change(&thp::control(size), "never")?);
+    }
+    if was != "madvise" {
+        settings.push(Setting::change(&global, "madvise")?);
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tunable_joins_those_of_the_user() {
+        let merged = |text: &str| merged(Some(OsStr::new(text)));
+        assert_eq!(merged("").unwrap(), "glibc.malloc.hugetlb=1");
+        let both = "glibc.malloc.check=3:glibc.malloc.hugetlb=1";
+        assert_eq!(merged("glibc.malloc.check=3").unwrap(), both);
+        assert_eq!(merged("glibc.malloc.hugetlb=2"), None);
+        assert_eq!(merged("a=b:glibc.malloc.hugetlb=0:c=d"), None);
+        assert!(merged("glibc.malloc.hugetlb_x=2").is_some());
+    }
+}

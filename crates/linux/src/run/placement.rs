@@ -1,0 +1,179 @@
+//! Whether a file's text can be mapped by PMD entries at the addresses it is loaded to.
+//!
+//! A PMD folio begins at a multiple of its size in the file, and a PMD entry at a multiple of it in
+//! memory. So load bias + vaddr and offset must agree mod that size, and a whole block must lie
+//! inside the segment. The linker decides vaddr, offset and `p_align`, the loader the bias:
+//! docs/design/alignment.md has the rules and how they were checked.
+//!
+//! Owns the judgement of one file for one size.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::elf::{Class, ElfFile, Kind, Load};
+
+const WRITE: u32 = 2;
+const EXECUTE: u32 = 4;
+
+/// How a file's text lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// PMD entries can map so much of it.
+    Well {
+        /// Bytes of whole blocks inside executable segments.
+        text_bytes: u64,
+        /// Bytes of the file that should be in large folios: text and other read-only segments.
+        file: Range<u64>,
+    },
+    /// They cannot.
+    Badly(Obstacle),
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Less than a block of text, or none that lies between its ends.
+    TooSmall,
+    /// Address and offset disagree, wherever it is loaded.
+    Incongruent,
+    /// Loaded at a random multiple of the alignment in bytes.
+    Random(u64),
+}
+
+impl Obstacle {
+    /// What helps; `FILE` stands for the file.
+    #[must_use]
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::TooSmall => None,
+            Self::Incongruent | Self::Random(_) => {
+                Some("folio align FILE -o COPY makes a copy that is placed well")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall => out.write_str("no whole block of 2M lies in its text"),
+            Self::Incongruent => out.write_str("its address and file offset differ mod 2M"),
+            Self::Random(step) => {
+                let kib = step >> 10;
+                write!(
+                    out,
+                    "its alignment is {kib}K, so it is loaded at a random multiple of {kib}K"
+                )
+            }
+        }
+    }
+}
+
+/// How a filesystem places large mappings without a wish for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// At addresses that agree with their offset mod the PMD size (ext4, XFS, btrfs).
+    Alike,
+    /// Anywhere.
+    Anywhere,
+}
+
+/// Judges `elf`, of a filesystem that is so `placing`, for blocks of `pmd_bytes`.
+pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
+    let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
+    let is_long = |load: &&&Load| load.file_bytes >= pmd_bytes;
+    if !texts.iter().any(|load| is_long(&load)) {
+        return Placed::Badly(Obstacle::TooSmall);
+    }
+    let align = elf.loads.iter().map(|load| load.align).max().unwrap_or(0);
+    let span = span(elf);
+    let is_placed = elf.kind == Kind::Shared
+        && elf.class == Class::Bits64
+        && placing == Placing::Alike
+        && align <= rustix::param::page_size() as u64
+        && span >= pmd_bytes;
+    let shift = if elf.kind == Kind::Fixed || align >= pmd_bytes {
+        0
+    } else if is_placed {
+        // The whole image is one mapping at first, placed by the offset of its first segment.
+        elf.loads.first().map_or(0, |first| first.vaddr.wrapping_sub(first.offset))
+    } else {
+        return Placed::Badly(Obstacle::Random(align));
+    };
+    let blocks = |load: &Load| blocks(load, shift, pmd_bytes);
+    let text_bytes = texts.iter().filter_map(|load| blocks(load)).sum();
+    if text_bytes > 0 {
+        let read_only = elf.loads.iter().filter(|load| load.prot & WRITE == 0);
+        let ends = |load: &Load| load.offset..load.offset.saturating_add(load.file_bytes);
+        let file = read_only.map(ends).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        return Placed::Well { text_bytes, file: file.unwrap_or_default() };
+    }
+    let is_congruent = texts.iter().any(|load| is_long(&load) && blocks(load).is_some());
+    Placed::Badly(if is_congruent { Obstacle::TooSmall } else { Obstacle::Incongruent })
+}
+
+/// Bytes of whole blocks inside a segment; `None` where address and offset disagree.
+fn blocks(load: &Load, shift: u64, pmd_bytes: u64) -> Option<u64> {
+    let bias = load.vaddr.wrapping_sub(load.offset).wrapping_sub(shift);
+    if !bias.is_multiple_of(pmd_bytes) {
+        return None;
+    }
+    let start = load.offset.checked_next_multiple_of(pmd_bytes).unwrap_or(u64::MAX);
+    let end = load.offset.saturating_add(load.file_bytes) / pmd_bytes * pmd_bytes;
+    Some(end.saturating_sub(start))
+}
+
+/// Bytes from the first to the last address.
+fn span(elf: &ElfFile) -> u64 {
+    let start = elf.loads.iter().map(|load| load.vaddr).min().unwrap_or(0);
+    let ends = elf.loads.iter().map(|load| load.vaddr.saturating_add(load.mem_bytes));
+    ends.max().unwrap_or(0).saturating_sub(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M2: u64 = 2 << 20;
+
+    fn elf(kind: Kind, align: u64, vaddr: u64, offset: u64, file_bytes: u64) -> ElfFile {
+        let head =
+            Load { prot: 1, align, file_bytes: 0x1000, mem_bytes: 0x1000, ..Load::default() };
+        let text = Load { prot: 5, offset, vaddr, file_bytes, mem_bytes: file_bytes, align };
+        ElfFile { kind, loads: vec![head, text], ..ElfFile::default() }
+    }
+
+    #[test]
+    fn a_fixed_program_is_judged_by_its_addresses() {
+        let text = |vaddr, offset| {
+            judge(&elf(Kind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike)
+        };
+        let well = Placed::Well { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
+        assert_eq!(text(0x40_1000, 0x1000), well);
+        assert_eq!(text(0x40_2000, 0x1000), Placed::Badly(Obstacle::Incongruent));
+    }
+
+    #[test]
+    fn a_pie_needs_the_alignment_and_a_library_the_filesystem() {
+        let of = |kind, align, places| judge(&elf(kind, align, 0x1000, 0x1000, 5 * M2), M2, places);
+        assert_eq!(of(Kind::Program, 4096, Placing::Alike), Placed::Badly(Obstacle::Random(4096)));
+        assert!(matches!(of(Kind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
+        assert!(matches!(of(Kind::Shared, 4096, Placing::Alike), Placed::Well { .. }));
+        assert_eq!(
+            of(Kind::Shared, 4096, Placing::Anywhere),
+            Placed::Badly(Obstacle::Random(4096))
+        );
+        assert_eq!(
+            of(Kind::Shared, 0x1_0000, Placing::Alike),
+            Placed::Badly(Obstacle::Random(0x1_0000))
+        );
+    }
+
+    #[test]
+    fn text_without_a_whole_block_is_too_small() {
+        let small = elf(Kind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
+        assert_eq!(judge(&small, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
+        let none = ElfFile { kind: Kind::Fixed, ..ElfFile::default() };
+        assert_eq!(judge(&none, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
+    }
+}

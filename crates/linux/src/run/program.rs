@@ -1,0 +1,81 @@
+//! Which ELF file a command runs, and with whose rights.
+//!
+//! Owns the lookup through `PATH` and `#!` lines. Nothing is executed. What cannot be told - a file
+//! we may execute and not read, another format that the kernel knows - is left to the kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::elf::ElfFile;
+use crate::elf::dynamic::{Dynamic, Symbols};
+use crate::record::program::shebang;
+use crate::record::system::{Host, Node, System as _, find_in_path};
+
+/// Interpreters of interpreters that are followed; Linux follows as many.
+const INTERPRETERS_MAX: usize = 5;
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
+/// What a command runs.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// The file of the command.
+    pub(super) path: PathBuf,
+    /// The ELF file that runs, links followed: the program, or the interpreter of a script.
+    pub(super) elf: Option<(PathBuf, ElfFile)>,
+    /// What it says to its loader.
+    pub(super) dynamic: Dynamic,
+    /// Whether it runs with other rights than ours.
+    pub(super) has_rights: bool,
+}
+
+/// Why a command names no program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    NotFound,
+    NotExecutable,
+}
+
+impl Program {
+    pub(super) fn of(command: &OsStr) -> Result<Self, Unknown> {
+        let path = find_in_path(&Host, command).ok_or(Unknown::NotFound)?;
+        match Host.node(&path) {
+            Node::Missing => return Err(Unknown::NotFound),
+            Node::Directory | Node::Plain => return Err(Unknown::NotExecutable),
+            Node::Executable => {}
+        }
+        let elf = follow(&path, INTERPRETERS_MAX).and_then(|file| {
+            let elf = ElfFile::read(&file).ok()?;
+            elf.check(&file).ok()?;
+            Some((file, elf))
+        });
+        let file = elf.as_ref().map_or(path.as_path(), |(file, _)| file);
+        let dynamic = Dynamic::read(file, Symbols::Scan).unwrap_or_default();
+        let has_rights = has_rights(file);
+        Ok(Self { path, elf, dynamic, has_rights })
+    }
+}
+
+/// The file that runs in the end.
+fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
+    let head = Host.head(path).ok()?;
+    if head.starts_with(b"\x7fELF") {
+        return path.canonicalize().ok();
+    }
+    let (interpreter, argument) = shebang(&head).filter(|_| nr_left > 0)?;
+    let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
+    let is_name = |word: &&OsString| !word.as_encoded_bytes().iter().any(|b| b"-= \t".contains(b));
+    let named = argument.as_ref().filter(is_name).filter(|_| is_env);
+    let next = match named {
+        Some(name) => find_in_path(&Host, name)?,
+        None => PathBuf::from(interpreter),
+    };
+    follow(&next, nr_left - 1)
+}
+
+fn has_rights(file: &Path) -> bool {
+    let mode = file.metadata().map_or(0, |found| found.permissions().mode());
+    let capabilities = rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64][..]);
+    mode & SET_ID != 0 || capabilities.is_ok()
+}

@@ -1,0 +1,32 @@
+//! `folio warm`: the page cache of a file refilled with the largest folios its filesystem has.
+//!
+//! Folios are chosen when pages come into the cache, and stay as they are. A file that was copied
+//! or read in small pieces is in small folios until its pages leave. So: out with what is small
+//! (only clean, unmapped pages go), and in again through a mapping advised `MADV_HUGEPAGE`.
+//! Afterwards every plain mapping at an address alike is mapped by PMD entries (`BEHAVIOUR.md`
+//! B.4.6, B.6.3), shared by all processes as before.
+//!
+//! ```text
+//!   look     which blocks are in one PMD folio already                    (residency)
+//!   evict    sync, then POSIX_FADV_DONTNEED of the other blocks
+//!   try      one block: does this filesystem, does this memory give a folio?
+//!   fill     MADV_HUGEPAGE + MADV_POPULATE_READ; the end by the next largest sizes
+//!   look
+//! ```
+//!
+//! Owns the order of these and what is told of them. Does not own finding files: [`libraries`]
+//! names those of a program.
+//!
+//! Invariants:
+//! - W1: no byte of the file changes, nor its times of change: dirty pages are written, not dropped.
+//! - W2: blocks in a PMD folio are left alone; where the first block tried gets none, so is the rest.
+//! - W3: the file is opened to be read and never executed.
+
+pub mod libraries;
+
+mod file;
+mod refusal;
+mod users;
+
+pub use file::{Part, Warm, WarmError, Warmed};
+pub use refusal::Refusal;

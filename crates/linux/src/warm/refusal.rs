@@ -1,0 +1,149 @@
+//! Why a file, or a part of it, is not in PMD folios.
+
+use std::fmt;
+
+/// Cause, in the manner of the kernel's scan results: counted and reported, no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Shorter than one PMD folio.
+    TooSmall {
+        /// Bytes of such a folio.
+        pmd_bytes: u64,
+    },
+    /// The filesystem keeps its files in base pages.
+    NoFolios {
+        /// Its name.
+        filesystem: String,
+    },
+    /// Memory of its own, not a cache of storage.
+    NotCached {
+        /// Its name.
+        filesystem: String,
+    },
+    /// Mapped pages are not evicted.
+    InUse {
+        /// Bytes that stay as they are.
+        bytes: u64,
+        /// Who maps the file, as far as we may see.
+        pids: Vec<u32>,
+    },
+    /// Nobody maps them and still they stay.
+    Busy {
+        /// Bytes that stay as they are.
+        bytes: u64,
+    },
+    /// The filesystem has such folios and memory gave none.
+    Fragmented {
+        /// Bytes that got smaller folios.
+        bytes: u64,
+    },
+    /// Filling the cache would press other memory out.
+    LowMemory {
+        /// Bytes to read.
+        need_bytes: u64,
+        /// Bytes available.
+        have_bytes: u64,
+    },
+    /// `MADV_HUGEPAGE` is not known to this kernel.
+    NoThp,
+    /// `MADV_POPULATE_READ` is not known to this kernel (Linux 5.14).
+    OldKernel,
+}
+
+impl Refusal {
+    /// A word for tables.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TooSmall { .. } => "too_small",
+            Self::NoFolios { .. } => "no_folios",
+            Self::NotCached { .. } => "not_cached",
+            Self::InUse { .. } => "in_use",
+            Self::Busy { .. } => "busy",
+            Self::Fragmented { .. } => "fragmented",
+            Self::LowMemory { .. } => "low_memory",
+            Self::NoThp => "no_thp",
+            Self::OldKernel => "old_kernel",
+        }
+    }
+
+    /// What helps.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::TooSmall { .. } => "nothing to do: its text is too short to gain".to_owned(),
+            Self::NoFolios { .. } => "copy the file to ext4 (Linux 6.16), XFS or btrfs \
+                 (Linux 6.17), and use the copy"
+                .to_owned(),
+            Self::NotCached { .. } => {
+                "copy the file to a disk filesystem, or collapse the memory of the process that \
+                 maps it: folio collapse PID"
+                    .to_owned()
+            }
+            Self::InUse { pids, .. } => {
+                let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
+                let who =
+                    if who.is_empty() { String::new() } else { format!(" {}", who.join(" ")) };
+                format!(
+                    "stop the processes{who} and repeat, or replace the file by a copy of itself \
+                     (cp FILE FILE.new; mv FILE.new FILE) and warm that"
+                )
+            }
+            Self::Busy { .. } => {
+                "wait until nobody writes or reads the file (fuser -v FILE), and repeat".to_owned()
+            }
+            Self::Fragmented { .. } => "compact memory and repeat: echo 1 | sudo tee \
+                 /proc/sys/vm/compact_memory"
+                .to_owned(),
+            Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
+            Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
+            Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: &u64| bytes.div_ceil(1 << 20);
+        match self {
+            Self::TooSmall { pmd_bytes } => {
+                write!(out, "shorter than one folio of {} KiB", pmd_bytes >> 10)
+            }
+            Self::NoFolios { filesystem } => write!(
+                out,
+                "{filesystem} gave no folio of this size: this filesystem, or this kernel's, has none"
+            ),
+            Self::NotCached { filesystem } => {
+                write!(out, "on {filesystem}, whose files are memory and not a cache")
+            }
+            Self::InUse { bytes, pids } => {
+                let mib = mib(bytes);
+                match pids.as_slice() {
+                    [] => write!(out, "{mib} MiB are mapped by running processes"),
+                    [pid] => write!(out, "{mib} MiB are mapped by process {pid}"),
+                    [first, ..] => {
+                        let nr = pids.len();
+                        write!(out, "{mib} MiB are mapped by {nr} processes, the first {first}")
+                    }
+                }
+            }
+            Self::Busy { bytes } => write!(
+                out,
+                "{} MiB cannot be evicted: being written, read or locked by somebody",
+                mib(bytes)
+            ),
+            Self::Fragmented { bytes } => {
+                write!(out, "{} MiB got smaller folios: memory is fragmented or short", mib(bytes))
+            }
+            Self::LowMemory { need_bytes, have_bytes } => write!(
+                out,
+                "it takes {} MiB of memory and {} MiB are available",
+                mib(need_bytes),
+                mib(have_bytes)
+            ),
+            Self::NoThp => out.write_str("this kernel has no transparent huge pages"),
+            Self::OldKernel => out.write_str("this kernel cannot populate a mapping"),
+        }
+    }
+}
