@@ -9,6 +9,7 @@ mod crosscheck;
 mod errors;
 mod help;
 mod maps;
+mod maps_live;
 mod predict;
 mod record;
 mod support;
