@@ -6,11 +6,13 @@
 //! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (large folios put into
 //! effect), [`setting`] (settings changed for a while) and [`tune`] (until it is undone); [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
-//! command with and without a change); [`signals`] (Ctrl-C).
+//! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
+//! [`signals`] (Ctrl-C).
 
 pub mod align;
 pub mod bench;
 pub mod calibrate;
+pub mod census;
 pub mod collapse;
 pub mod crosscheck;
 pub mod elf;
@@ -20,9 +22,11 @@ pub mod remap;
 pub mod run;
 pub mod setting;
 pub mod signals;
+pub mod system;
 pub mod tune;
 pub mod verify;
 pub mod warm;
+pub mod watch;
 
 mod filesystem;
 mod library;

@@ -1,76 +1,170 @@
-//! `folio maps`: which folio sizes map a program, and why not larger ones.
+//! `folio maps`: which folio sizes back processes and files, and why not larger ones.
 //!
-//! Today of files (`--elf`, [`elf`]); what `maps` will show of processes becomes a second view
-//! beside it.
+//! Three views: of the running system ([`live`]: census in `largefolio-linux`, limits of filesystems
+//! from the model), of the page cache of files ([`cache`]), and of programs on disk (`--elf`,
+//! [`elf`]), of which no process need run.
 
+mod cache;
 mod elf;
+mod group;
+mod live;
+mod plain;
+mod table;
 mod text;
+mod view;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use largefolio_sim::kernel::Kernel;
 
 use super::values::{Form, FormArgs};
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// Show which folio sizes can map a program's segments, and why not larger ones
+/// Show which folio sizes back processes, files and the page cache, and why not larger ones
 ///
-/// A folio can be mapped by one TLB entry only where it is aligned in memory as it is in the file.
-/// For each LOAD segment: how much of it folios of a size can map so, on filesystems that have such
-/// folios, and what stands in the way of more, with the linker option that removes it.
+/// Of running processes: folio bytes by size and kind, the largest mappings with their shares, and for
+/// each that could be larger the reason and what removes it. A page that several processes share
+/// counts once in the totals and in each process that maps it. All sizes need root; without it the
+/// view shows what smaps tells.
+///
+/// Of programs on disk (--elf): for each LOAD segment how much of it folios of a size can map, and
+/// what stands in the way of more, with the linker option that removes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  folio maps --elf /usr/bin/python3
+  sudo folio maps 4242                          one process
+  sudo folio maps --all --sort small            the system, most base pages first
+  sudo folio maps --cgroup /sys/fs/cgroup/web.slice
+  sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
+  sudo folio maps --all --csv > folios.csv      a row a (pid, mapping, kind, size)
+  folio maps 4242 --watch=5
   folio maps --elf build/server --kernel 6.12+page=16K
-  folio maps --elf /usr/bin /usr/lib --json | jq .summary
 
-Words of the table: a percentage is the part of the segment under naturally aligned folios of that
+Words: a folio is `aligned` where it is mapped whole at an address aligned as its place in the file
+or in memory, `unaligned` where it is mapped whole elsewhere, `partial` where only a part of it is
+mapped. `contpte`: naturally aligned blocks (64K with 4K pages) mapped whole from one folio, which
+arm64 can hold in one TLB entry. `PMD`: mapped by one entry of 2M.
+
+Words of --elf: a percentage is the part of the segment under naturally aligned folios of that
 size, wherever it is loaded; `small` has fewer bytes; `ends` holds no whole block; `offset` address
 and file offset disagree; `random` the load address is random in smaller steps; `no folio` no
 filesystem has them under this kernel. Sizes: 16K for machines whose TLB merges pages, a contpte
 block of arm64, a PMD entry. What a kernel then really reads and maps: folio predict.")]
 pub(crate) struct MapsArgs {
-    /// Programs and shared objects; of a directory all below it
+    /// Processes
+    #[arg(value_name = "PID")]
+    pids: Vec<u32>,
+    /// All processes
+    #[arg(long, short = 'a', conflicts_with_all = ["pids", "cgroup"])]
+    all: bool,
+    /// Processes of a control group and the groups below it
+    #[arg(long, value_name = "DIR")]
+    cgroup: Option<PathBuf>,
+    /// Page cache of these files, mapped or not
     #[arg(long, value_name = "FILE", num_args = 1..)]
+    file: Vec<PathBuf>,
+    /// Page cache of all files below a directory
+    #[arg(long, value_name = "DIR")]
+    page_cache: Option<PathBuf>,
+    /// Rows of each table
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Order of the rows
+    #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
+    sort: Sort,
+    /// Show again every SECONDS (2) until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
+    /// Programs and shared objects on disk; of a directory all below it
+    #[arg(long, value_name = "FILE", num_args = 1..,
+        conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
-    /// Kernel whose rules decide, with edits such as +page=16K
+    /// With --elf: kernel whose rules decide, with edits such as +page=16K
     #[arg(long, value_name = "KERNEL", default_value = "7.2")]
     kernel: String,
     #[command(flatten)]
     form: FormArgs,
 }
 
+/// What rows are ordered by, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// Mapped bytes
+    Size,
+    /// Bytes in base pages
+    Small,
+    /// Executable mappings of files
+    Text,
+    /// Other mappings of files
+    File,
+    /// Private memory
+    Anon,
+    /// Shared memory
+    Shmem,
+    /// Bytes mapped by PMD entries
+    Pmd,
+}
+
 /// A view that can be made.
-pub(crate) struct MapsPlan {
-    files: Vec<PathBuf>,
-    kernel: Kernel,
-    form: Form,
-    command_line: Vec<String>,
+pub(crate) enum MapsPlan {
+    Elf { files: Vec<PathBuf>, kernel: Box<Kernel>, form: Form, command_line: Vec<String> },
+    Live(live::LivePlan),
 }
 
 impl MapsArgs {
     /// Checks what is asked for.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
+        let form = self.form.form();
         let kernel = Kernel::parse(&self.kernel)?;
-        if self.elf.is_empty() {
+        if !self.elf.is_empty() {
+            let kernel = Box::new(kernel);
+            return Ok(MapsPlan::Elf { files: self.elf, kernel, form, command_line });
+        }
+        let whom = match (self.all, self.cgroup) {
+            (true, _) => live::Whom::All,
+            (false, Some(_)) if !self.pids.is_empty() => {
+                bail!("name processes or a control group, not both")
+            }
+            (false, Some(dir)) => live::Whom::Cgroup(dir),
+            (false, None) => live::Whom::Processes(self.pids),
+        };
+        let (files, page_cache) = (self.file, self.page_cache);
+        if whom.is_nobody() && files.is_empty() && page_cache.is_none() {
             bail!(
-                "say what to show: --elf FILE.. shows programs and shared objects, such as \
-                 folio maps --elf /bin/true; processes cannot be shown yet"
+                "say what to show: processes (folio maps 4242, or --all), the page cache of files \
+                 (--file FILE.., --page-cache DIR); --elf FILE.. shows programs and shared objects, \
+                 such as folio maps --elf /bin/true"
             );
         }
-        Ok(MapsPlan { files: self.elf, kernel, form: self.form.form(), command_line })
+        if self.watch.is_some() && form == Form::Csv {
+            bail!("--watch repeats a table or JSON, a line a round; CSV would repeat its header");
+        }
+        Ok(MapsPlan::Live(live::LivePlan {
+            whom,
+            files,
+            page_cache,
+            show: table::Show { nr_rows: self.top, sort: self.sort },
+            watch: self.watch.map(Duration::from_secs),
+            form,
+            command_line,
+        }))
     }
 }
 
 impl MapsPlan {
-    /// Reads the files and writes the view.
+    /// Reads and writes the view.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let view = elf::View::of(&self.kernel, &self.files, self.command_line);
-        let result = match self.form {
+        let (files, kernel, form, command_line) = match self {
+            Self::Live(plan) => return plan.run(console),
+            Self::Elf { files, kernel, form, command_line } => (files, kernel, form, command_line),
+        };
+        let view = elf::View::of(&kernel, &files, command_line);
+        let result = match form {
             Form::Json => serde_json::to_string_pretty(&view)? + "\n",
             Form::Csv => view.csv()?,
             Form::Text => text::of(&view),

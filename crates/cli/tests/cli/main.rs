@@ -11,6 +11,7 @@ mod effect;
 mod errors;
 mod help;
 mod maps;
+mod maps_live;
 mod predict;
 mod record;
 mod run;

@@ -1,0 +1,206 @@
+//! `folio maps` of processes and the page cache: forms, errors, users, signals.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Place, text};
+
+/// A process to look at, ended and reaped when dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        Self(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether PFNs can be seen; says why not.
+fn is_root() -> bool {
+    let is_root = fs::File::open("/proc/kpageflags").is_ok();
+    if !is_root {
+        eprintln!("SKIPPED: PFNs need root");
+    }
+    is_root
+}
+
+#[test]
+fn a_process_is_shown_in_every_form() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let pid = sleeper.pid();
+    let shown = place.done(&format!("maps {pid}"));
+    assert!(shown.starts_with(&format!("process {pid} (")), "{shown}");
+    assert!(shown.contains("libc.so.6") && shown.contains("shares by folio size"), "{shown}");
+    let json: Value = serde_json::from_str(&place.done(&format!("maps {pid} --json"))).unwrap();
+    assert_eq!((&json["schema_version"], &json["page_bytes"]), (&1.into(), &4096.into()));
+    assert_eq!(
+        json["command_line"],
+        serde_json::json!(["folio", "maps", pid.to_string(), "--json"])
+    );
+    let mappings = json["processes"][0]["mappings"].as_array().unwrap();
+    let folios = mappings.iter().flat_map(|mapping| mapping["folios"].as_array().unwrap());
+    let of_json: u64 = folios.map(|cell| cell["mapped_bytes"].as_u64().unwrap()).sum();
+    let csv = place.done(&format!("maps {pid} --csv"));
+    assert!(csv.starts_with("pid,process,start,end,permissions,offset,path,kind,folio_bytes,"));
+    let rows = csv.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
+    let of_csv: u64 = rows.map(|row| row[9].parse::<u64>().unwrap()).sum();
+    assert!(of_json > 0 && of_json == of_csv, "{of_json} {of_csv}");
+}
+
+#[test]
+fn reasons_come_with_remedies() {
+    if !is_root() {
+        return;
+    }
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let json: Value =
+        serde_json::from_str(&place.done(&format!("maps {} --json", sleeper.pid()))).unwrap();
+    let mappings = json["processes"][0]["mappings"].as_array().unwrap();
+    let reasons: Vec<&Value> = mappings
+        .iter()
+        .filter_map(|mapping| mapping["target"]["reasons"].as_array())
+        .flatten()
+        .collect();
+    assert!(!reasons.is_empty(), "a small program has small folios somewhere");
+    for reason in reasons {
+        assert!(
+            reason["refusal"].is_string() && reason["remedy"]["action"].is_string(),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn processes_that_are_not_there_are_errors_beside_those_that_are() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let output = place.run(&format!("maps {} 4194304", sleeper.pid()));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no process 4194304"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with(&format!("process {}", sleeper.pid())));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let place = Place::new();
+    assert!(place.fails("maps").contains("folio maps 4242, or --all"));
+    assert!(place.fails("maps 1 --all").contains("cannot be used with"));
+    assert!(place.fails("maps --elf x --all").contains("cannot be used with"));
+    assert!(place.fails("maps --all --watch=1 --csv").contains("CSV would repeat its header"));
+    assert!(place.fails("maps --cgroup nowhere").contains("nowhere/cgroup.procs"));
+    assert!(place.fails("maps x").contains("invalid value 'x'"));
+}
+
+#[test]
+fn a_control_group_is_its_processes() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    fs::write(place.path("cgroup.procs"), format!("{}\n", sleeper.pid())).unwrap();
+    let shown = place.done("maps --cgroup .");
+    assert!(shown.starts_with(&format!("process {}", sleeper.pid())), "{shown}");
+}
+
+#[test]
+fn the_page_cache_is_shown_for_files_and_directories() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    fs::write(place.path("d/one"), vec![1; 1 << 20]).unwrap();
+    fs::write(place.path("d/none"), "").unwrap();
+    let shown = place.done("maps --file d/one");
+    assert!(shown.contains("d/one") && shown.contains("1 MiB   100%"), "{shown}");
+    let shown = place.done("maps --page-cache d");
+    assert!(shown.contains("and 1 file of which nothing is cached"), "{shown}");
+    let output = place.run("maps --file d/one d nothing --json");
+    assert_eq!(output.status.code(), Some(2));
+    let json: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!(json["files"][0]["cached_bytes"], 1 << 20);
+    assert_eq!(json["failed"].as_array().unwrap().len(), 2);
+    assert!(text(&output.stderr).contains("for a directory use --page-cache"));
+}
+
+/// Runs as the user nobody; `None` where that cannot be done.
+fn as_nobody(place: &Place, words: &str) -> Option<Output> {
+    let folio = place.command(words);
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(folio.get_program())
+        .args(folio.get_args())
+        .output();
+    let is_started = |output: &Output| !matches!(output.status.code(), Some(126 | 127) | None);
+    let output = output.ok().filter(is_started);
+    if output.is_none() || !is_root() {
+        eprintln!("SKIPPED: cannot run as another user (setpriv, root, a binary all may run)");
+        return None;
+    }
+    output
+}
+
+#[test]
+fn another_users_process_is_refused_with_the_command_that_works() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let words = format!("maps {}", sleeper.pid());
+    let Some(output) = as_nobody(&place, &words) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(&format!("run: sudo folio {words}")));
+    let Some(output) = as_nobody(&place, "maps --all") else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(shown.contains("folios of unknown size"), "{shown}");
+    assert!(said.contains("sudo folio maps --all"), "{said}");
+    let Some(output) = as_nobody(&place, "maps --file /bin/sh") else { return };
+    assert!(text(&output.stderr).contains("run: sudo folio maps --file /bin/sh"));
+}
+
+/// Starts `folio maps PID --watch=1` and waits for its first line.
+fn watch(place: &Place, pid: u32) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = place.command(&format!("maps {pid} --watch=1"));
+    let mut folio = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(folio.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.starts_with(&format!("process {pid}")), "{line}");
+    (folio, output)
+}
+
+#[test]
+fn watching_ends_with_the_process() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let (mut folio, mut output) = watch(&place, sleeper.pid());
+    drop(sleeper);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(folio.wait().unwrap().code(), Some(0));
+    assert!(rest.contains("0 processes"), "{rest}");
+}
+
+#[test]
+fn watching_ends_with_an_interrupt() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let (mut folio, mut output) = watch(&place, sleeper.pid());
+    let pid = folio.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    output.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(folio.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let (mut folio, output) = watch(&place, sleeper.pid());
+    drop(output);
+    assert_eq!(folio.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,346 @@
+//! Folio sizes of files in the page cache, mapped by anyone or not.
+//!
+//! ```text
+//!   cachestat   how many pages of a range are cached; halves of empty ranges are left alone
+//!   mmap        the range, MADV_RANDOM
+//!   mincore     which pages
+//!   populate    maps those: they are there, nothing is read
+//!   pagemap     their PFNs; munmap
+//! ```
+//!
+//! Owns the way to PFNs of pages that no process maps: there is none but to map them. What that
+//! disturbs: mappings of this process for a moment, so that the pages are not reclaimed meanwhile;
+//! a page evicted between `mincore` and `populate` is read again, alone. What it does not: with
+//! `MADV_RANDOM` nothing is read ahead and no readahead state changes - that belongs to the open
+//! file, and ours is closed again - and pages are not marked as used when they are unmapped. The
+//! access time stays where the owner or root asks (`O_NOATIME`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use super::folios::{Cell, Counter, Kind, Tally};
+use super::kpageflags::{Backing, Book};
+use super::pagemap::{Extents, Reader, Span};
+use super::process::Geometry;
+use crate::system::{Entries, Live, System as _};
+
+/// Mapped at once: page tables of 2 MiB at most.
+const WINDOW_BYTES: u64 = 1 << 30;
+/// cachestat(2), Linux 6.5; the same number on every architecture but alpha and mips.
+const SYS_CACHESTAT: libc::c_long = 451;
+/// Files below a directory: more are not looked at.
+const FILES_MAX: usize = 1 << 22;
+
+/// Why a file's pages cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be opened.
+    #[error("cannot open {path}: {source}")]
+    Open {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// It is a directory, a device or the like.
+    #[error("{0} is not a regular file; for a directory use --page-cache")]
+    NotRegular(PathBuf),
+    /// A system call failed.
+    #[error("{call} of {path} failed: {source}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// No PFNs.
+    #[error("folio sizes of the page cache need PFNs, which only root sees")]
+    NoPfns,
+}
+
+/// A file with what is cached of it.
+#[derive(Clone, Debug)]
+pub struct CachedFile {
+    /// Name as it was given or found.
+    pub path: PathBuf,
+    /// Bytes of the file.
+    pub len_bytes: u64,
+    /// Cached memory by folio size, all of it counted as aligned: alignment is a mapping's.
+    pub tally: Tally,
+}
+
+/// Files and what could not be opened among them.
+#[derive(Debug, Default)]
+pub struct CachedFiles {
+    /// Files, in the order they were given.
+    pub files: Vec<CachedFile>,
+    /// The others.
+    pub failed: Vec<FileError>,
+    /// Files of which nothing is cached.
+    pub nr_empty: usize,
+}
+
+/// What is done with files of which nothing is cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// They are shown.
+    Keep,
+    /// They are counted.
+    Count,
+}
+
+/// Counts the cached folios of `paths`.
+///
+/// # Errors
+/// [`FileError::NoPfns`] without the right to see PFNs; of single files the errors are in the
+/// result.
+pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError> {
+    let geometry = Geometry::of(Live.page_bytes());
+    let call = |call: &'static str| {
+        move |source: io::Error| match source.kind() {
+            io::ErrorKind::PermissionDenied => FileError::NoPfns,
+            _ => FileError::Call { call, path: "/proc".into(), source },
+        }
+    };
+    let flags = Live.kpageflags().map_err(call("opening kpageflags"))?;
+    let pagemap = Live.pagemap(std::process::id()).map_err(call("opening pagemap"))?;
+    let mut book =
+        Book::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
+    let mut result = CachedFiles::default();
+    let mut found = Vec::new();
+    let looker = Looker { entries: &*pagemap, geometry };
+    for path in paths {
+        match looker.look(path) {
+            Ok((_, extents)) if extents.nr_hidden > 0 => return Err(FileError::NoPfns),
+            Ok((_, extents)) if extents.list.is_empty() && empty == Empty::Count => {
+                result.nr_empty += 1;
+            }
+            Ok((len_bytes, extents)) => {
+                extents.list.iter().for_each(|extent| book.want(extent));
+                found.push((path.clone(), len_bytes, extents));
+            }
+            Err(error) => result.failed.push(error),
+        }
+    }
+    book.read(&*flags).map_err(call("reading kpageflags"))?;
+    result.files = found
+        .into_iter()
+        .map(|(path, len_bytes, extents)| {
+            let tally = tally(&book, &extents, geometry);
+            CachedFile { path, len_bytes, tally }
+        })
+        .collect();
+    Ok(result)
+}
+
+/// Regular files below `dir` on its filesystem; links are not followed.
+///
+/// # Errors
+/// When `dir` itself cannot be listed.
+pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let device = fs::metadata(dir)?.dev();
+    let mut files = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    fs::read_dir(dir)?;
+    while let Some(dir) = dirs.pop() {
+        let Ok(entries) = fs::read_dir(dir) else { continue };
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_file() && files.len() < FILES_MAX {
+                files.push(entry.path());
+            } else if kind.is_dir() && entry.metadata().is_ok_and(|found| found.dev() == device) {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn tally(book: &Book, extents: &Extents, geometry: Geometry) -> Tally {
+    let mut counter = Counter::new();
+    for extent in &extents.list {
+        let mut done = 0;
+        while done < u64::from(extent.nr) {
+            let (page, same) = book.at(extent.pfn + done, u64::from(extent.nr) - done);
+            let kind = match page.backing() {
+                Backing::File => Kind::File,
+                Backing::Shmem => Kind::Shmem,
+                Backing::Hugetlb => Kind::Hugetlb,
+                Backing::Anon | Backing::Zero | Backing::Unknown => Kind::Other,
+            };
+            let aligned_bytes = same * geometry.page_bytes;
+            counter.cell(kind, page.order()).add(&Cell { aligned_bytes, ..Cell::default() });
+            done += same;
+        }
+    }
+    counter.tally()
+}
+
+struct Looker<'a> {
+    entries: &'a dyn Entries,
+    geometry: Geometry,
+}
+
+impl Looker<'_> {
+    /// Length of a file and its cached pages.
+    fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
+        let opened = |source| FileError::Open { path: path.to_owned(), source };
+        // Opening a device or a FIFO may do something; only what is regular is opened.
+        let found = fs::metadata(path).map_err(opened)?;
+        if !found.is_file() {
+            return Err(FileError::NotRegular(path.to_owned()));
+        }
+        let file = open(path).map_err(opened)?;
+        let len = file.metadata().map_err(opened)?.len();
+        let mut extents = Extents::new();
+        let failed = |(call, source)| FileError::Call { call, path: path.to_owned(), source };
+        self.range(&file, 0..len, &mut extents).map_err(failed)?;
+        Ok((len, extents))
+    }
+
+    /// Looks at the halves of a range that have cached pages, down to windows.
+    fn range(&self, file: &File, range: Range<u64>, extents: &mut Extents) -> Result<(), Failed> {
+        if range.is_empty() || nr_cached(file, &range).map_err(|e| ("cachestat", e))? == 0 {
+            return Ok(());
+        }
+        let len = range.end - range.start;
+        if len <= WINDOW_BYTES {
+            return self.window(file, range, extents);
+        }
+        let middle = range.start + (len / 2).next_multiple_of(WINDOW_BYTES);
+        let middle = middle.min(range.end);
+        self.range(file, range.start..middle, extents)?;
+        self.range(file, middle..range.end, extents)
+    }
+
+    fn window(&self, file: &File, range: Range<u64>, extents: &mut Extents) -> Result<(), Failed> {
+        let page_bytes = self.geometry.page_bytes;
+        let window = Window::map(file, &range).map_err(|error| ("mmap", error))?;
+        let resident = window.resident(page_bytes).map_err(|error| ("mincore", error))?;
+        for pages in &resident {
+            // What was evicted meanwhile and cannot be read any more is passed over.
+            let _ = window.populate(pages, page_bytes);
+        }
+        let first = window.at as u64 / page_bytes;
+        for pages in resident {
+            let span = Span { pages: first + pages.start..first + pages.end, vmas: 0..0 };
+            let pmd_pages = 1 << self.geometry.pmd_order;
+            let reader = Reader { entries: self.entries, page_bytes, pmd_pages };
+            let read = reader.read_span(&span).map_err(|error| ("reading pagemap", error))?;
+            extents.append(&read);
+        }
+        Ok(())
+    }
+}
+
+/// A call that failed.
+type Failed = (&'static str, io::Error);
+
+/// Opens for reading, if possible without a new access time.
+fn open(path: &Path) -> io::Result<File> {
+    let with = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    with(libc::O_NOATIME | libc::O_NONBLOCK).or_else(|_| with(libc::O_NONBLOCK))
+}
+
+/// `struct cachestat` of the kernel's interface.
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    nr_cache: u64,
+    /// Dirty, under writeback, evicted, recently evicted.
+    others: [u64; 4],
+}
+
+/// Cached pages of a range; all it may have where the kernel cannot tell (before Linux 6.5).
+fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
+    let offset_and_len = [range.start, range.end - range.start];
+    let mut stat = CacheStat::default();
+    // SAFETY: the call takes a descriptor, two u64 (`struct cachestat_range`) and the result, which
+    // all live past it.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            offset_and_len.as_ptr(),
+            &raw mut stat,
+            0_u32,
+        )
+    };
+    if result == 0 {
+        return Ok(stat.nr_cache);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM) => Ok(u64::MAX),
+        _ => Err(error),
+    }
+}
+
+/// A range of a file, mapped.
+struct Window {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Window {
+    fn map(file: &File, range: &Range<u64>) -> io::Result<Self> {
+        let len = usize::try_from(range.end - range.start)
+            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use; it is
+        // never read, so that a file that shrinks cannot raise SIGBUS.
+        let at = unsafe {
+            mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, range.start)
+        }?;
+        let window = Self { at: at.cast(), len };
+        // SAFETY: the advice changes no content, and the range is the mapping made above.
+        unsafe { madvise(window.at.cast(), len, Advice::Random) }?;
+        Ok(window)
+    }
+
+    /// Cached pages, in runs.
+    fn resident(&self, page_bytes: u64) -> io::Result<Vec<Range<u64>>> {
+        let page = usize::try_from(page_bytes).unwrap_or(4096);
+        let mut states = vec![0_u8; self.len.div_ceil(page)];
+        // SAFETY: the range is this mapping, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(self.at.cast(), self.len, states.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (page, state) in (0..).zip(states) {
+            match runs.last_mut() {
+                _ if state & 1 == 0 => {}
+                Some(last) if last.end == page => last.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Maps pages that are cached.
+    fn populate(&self, pages: &Range<u64>, page_bytes: u64) -> io::Result<()> {
+        let bytes = |pages: u64| usize::try_from(pages * page_bytes).unwrap_or(usize::MAX);
+        let start = bytes(pages.start).min(self.len);
+        let len = bytes(pages.end - pages.start).min(self.len - start);
+        // SAFETY: the range is inside this mapping; populating changes no content.
+        unsafe { madvise(self.at.wrapping_add(start).cast(), len, Advice::LinuxPopulateRead) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped; nothing refers to it any more.
+        let _ = unsafe { munmap(self.at.cast(), self.len) };
+    }
+}

@@ -1,0 +1,205 @@
+//! Bytes by folio size and kind.
+//!
+//! Owns the [`Tally`] of a mapping, a process or the system, and the words for it, which are those
+//! of predictions: a folio is *aligned* where it is mapped whole at an address aligned as its place
+//! in the file or in memory, *unaligned* where it is mapped whole elsewhere, *partial* where only a
+//! part of it is mapped.
+//!
+//! ```text
+//!   mapped = aligned + unaligned + partial;   pmd and contpte are parts of it
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::kpageflags::NR_ORDERS;
+
+/// What the memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Pages of files that are mapped for execution, of tmpfs and memfd too.
+    Text,
+    /// Other pages of files.
+    File,
+    /// Private memory.
+    Anon,
+    /// tmpfs, memfd and shared anonymous memory, not executable.
+    Shmem,
+    /// hugetlb pages: reserved, no folios of this census.
+    Hugetlb,
+    /// Device memory, the page of zeros, and what changed while it was read.
+    Other,
+}
+
+impl Kind {
+    /// All, in the order of a table.
+    pub const ALL: [Self; 6] =
+        [Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Hugetlb, Self::Other];
+
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::File => "file",
+            Self::Anon => "anon",
+            Self::Shmem => "shmem",
+            Self::Hugetlb => "hugetlb",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Size of a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Size {
+    /// Not to be had: reading it needs PFNs.
+    Unknown,
+    /// `2^order` base pages.
+    Order(u32),
+}
+
+impl Size {
+    /// Bytes of such a folio.
+    #[must_use]
+    pub const fn bytes(self, page_bytes: u64) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Order(order) => page_bytes.checked_shl(order),
+        }
+    }
+}
+
+/// Memory in folios of one kind and size, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// In folios mapped whole and naturally aligned; of base pages all.
+    pub aligned_bytes: u64,
+    /// In folios mapped whole, elsewhere.
+    pub unaligned_bytes: u64,
+    /// In folios mapped in part.
+    pub partial_bytes: u64,
+    /// In contpte blocks: naturally aligned, mapped whole from one folio.
+    pub contpte_bytes: u64,
+    /// Mapped by PMD entries.
+    pub pmd_bytes: u64,
+}
+
+impl Cell {
+    /// All of it.
+    #[must_use]
+    pub const fn mapped_bytes(&self) -> u64 {
+        self.aligned_bytes + self.unaligned_bytes + self.partial_bytes
+    }
+
+    /// Adds other memory.
+    pub const fn add(&mut self, other: &Self) {
+        self.aligned_bytes += other.aligned_bytes;
+        self.unaligned_bytes += other.unaligned_bytes;
+        self.partial_bytes += other.partial_bytes;
+        self.contpte_bytes += other.contpte_bytes;
+        self.pmd_bytes += other.pmd_bytes;
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.mapped_bytes() == 0 && self.pmd_bytes == 0
+    }
+}
+
+/// Memory by kind and folio size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    cells: BTreeMap<(Kind, Size), Cell>,
+}
+
+impl Tally {
+    /// Adds memory.
+    pub fn add(&mut self, kind: Kind, size: Size, cell: &Cell) {
+        if !cell.is_empty() {
+            self.cells.entry((kind, size)).or_default().add(cell);
+        }
+    }
+
+    /// Adds all of another tally.
+    pub fn add_all(&mut self, other: &Self) {
+        for ((kind, size), cell) in &other.cells {
+            self.add(*kind, *size, cell);
+        }
+    }
+
+    /// Each kind and size with memory in it, ascending.
+    pub fn cells(&self) -> impl Iterator<Item = (Kind, Size, &Cell)> {
+        self.cells.iter().map(|((kind, size), cell)| (*kind, *size, cell))
+    }
+
+    /// The sum over the kinds and sizes that `is_in` says.
+    #[must_use]
+    pub fn sum(&self, mut is_in: impl FnMut(Kind, Size) -> bool) -> Cell {
+        let mut sum = Cell::default();
+        let inside = self.cells().filter(|(kind, size, _)| is_in(*kind, *size));
+        inside.for_each(|(_, _, cell)| sum.add(cell));
+        sum
+    }
+
+    /// Everything that is mapped, folios or not.
+    #[must_use]
+    pub fn all(&self) -> Cell {
+        self.sum(|_, _| true)
+    }
+
+    /// Memory of one kind.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Cell {
+        self.sum(|other, _| other == kind)
+    }
+
+    pub(super) fn cell_mut(&mut self, kind: Kind, size: Size) -> &mut Cell {
+        self.cells.entry((kind, size)).or_default()
+    }
+}
+
+/// A tally in the making, without searches: a mapping has thousands of pieces.
+pub(super) struct Counter {
+    cells: [[Cell; NR_ORDERS]; Kind::ALL.len()],
+}
+
+impl Counter {
+    pub(super) fn new() -> Self {
+        Self { cells: [[Cell::default(); NR_ORDERS]; Kind::ALL.len()] }
+    }
+
+    pub(super) fn cell(&mut self, kind: Kind, order: u32) -> &mut Cell {
+        &mut self.cells[kind as usize][(order as usize).min(NR_ORDERS - 1)]
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for (kind, cells) in Kind::ALL.into_iter().zip(&self.cells) {
+            for (order, cell) in (0..).zip(cells) {
+                tally.add(kind, Size::Order(order), cell);
+            }
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_over_kinds_and_sizes() {
+        let mut tally = Tally::default();
+        let cell = |bytes| Cell { aligned_bytes: bytes, ..Cell::default() };
+        tally.add(Kind::Text, Size::Order(0), &cell(4096));
+        tally.add(Kind::Text, Size::Order(4), &cell(65536));
+        tally.add(Kind::Anon, Size::Unknown, &Cell { partial_bytes: 4096, ..cell(0) });
+        tally.add(Kind::Shmem, Size::Order(1), &cell(0));
+        assert_eq!(tally.cells().count(), 3);
+        assert_eq!(tally.of(Kind::Text).mapped_bytes(), 69632);
+        assert_eq!(tally.all().mapped_bytes(), 73728);
+        assert_eq!(Size::Order(4).bytes(4096), Some(65536));
+    }
+}

@@ -1,0 +1,324 @@
+//! Folio sizes of processes, files and the page cache of the running system, and why they are not
+//! larger.
+//!
+//! ```text
+//!   maps     which mappings                 maps.rs            every process, one thread each
+//!   pagemap  which pages, which PFNs        pagemap.rs         spans of 256 MiB, all threads
+//!   flags    which folio is at a PFN        kpageflags.rs      each wanted page once, all threads
+//!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
+//!   totals   each page once                 folios.rs
+//!   why      reasons and remedies           why.rs, remedy.rs  of the mappings that are shown
+//! ```
+//!
+//! Owns the reading and the counting. Does not judge a kernel's rules: which folios a filesystem may
+//! have is told by the caller, who knows the model.
+//!
+//! A census is not a snapshot: processes run on while they are read. What changed between two steps
+//! is counted as [`folios::Kind::Other`], a process that ended is skipped and counted.
+//!
+//! Invariants:
+//! - C1: nothing of the system is changed, but the mappings of this process for
+//!   [`file::cached`]; a file that is judged is held by a read lease for some microseconds.
+//! - C2: memory is bounded by the page tables that are read and by the machine's memory (P2, K1).
+
+pub mod cgroup;
+pub mod file;
+pub mod folios;
+mod kpageflags;
+pub mod maps;
+mod pagemap;
+pub mod process;
+pub mod remedy;
+pub mod settings;
+pub mod smaps;
+pub mod why;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
+use serde::Serialize;
+
+use self::folios::{Cell, Size, Tally};
+use self::kpageflags::{Book, seen};
+use self::maps::Vma;
+use self::pagemap::{Extents, Reader, Span};
+use self::process::{Geometry, Mapping, Process, Walk};
+use self::smaps::Smap;
+use crate::system::{Entries, System};
+
+/// Why there is no census.
+#[derive(Debug, thiserror::Error)]
+pub enum CensusError {
+    /// The list of processes.
+    #[error("cannot list the processes in /proc: {0}")]
+    Processes(io::Error),
+    /// The flags of pages.
+    #[error("cannot read /proc/kpageflags: {0}")]
+    Flags(io::Error),
+    /// A control group.
+    #[error("cannot read {path}: {source}; is it the directory of a control group?")]
+    Cgroup {
+        /// Directory or file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
+/// How much the kernel tells this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// PFNs and flags: all folio sizes.
+    Full,
+    /// No PFNs: of smaps only what is mapped by PMD entries.
+    Smaps,
+}
+
+/// Processes that are not in the census.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// They ended, or never were.
+    pub gone: Vec<u32>,
+    /// The kernel refuses to show them to this user.
+    pub refused: Vec<u32>,
+    /// They have no memory of their own: kernel threads and zombies.
+    pub nr_empty: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Census {
+    /// Sizes of the machine.
+    pub geometry: Geometry,
+    /// What could be read.
+    pub access: Access,
+    /// All memory of the processes, each page once; with [`Access::Smaps`] a plain sum.
+    pub totals: Tally,
+    /// The processes, ascending by id.
+    pub processes: Vec<Process>,
+    /// The others.
+    pub skipped: Skipped,
+    /// Pages whose PFN lies past the end of kpageflags: not counted by size.
+    pub nr_beyond: u64,
+}
+
+/// Takes the census of some processes.
+///
+/// # Errors
+/// Only what concerns all of them; a process that cannot be read is in [`Census::skipped`].
+pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
+    let geometry = Geometry::of(system.page_bytes());
+    let (subjects, skipped) = open(system, pids, geometry);
+    let flags = match system.kpageflags() {
+        Ok(flags) => Some(flags),
+        Err(error) if is_refusal(&error) => None,
+        Err(error) => return Err(CensusError::Flags(error)),
+    };
+    let taking = Taking { system, geometry, subjects, skipped };
+    match flags {
+        Some(flags) => taking.full(&*flags),
+        None => Ok(taking.of_smaps()),
+    }
+}
+
+/// All processes of the system.
+///
+/// # Errors
+/// When they cannot be listed.
+pub fn all(system: &dyn System) -> Result<Vec<u32>, CensusError> {
+    system.pids().map_err(CensusError::Processes)
+}
+
+/// A process that could be opened.
+struct Subject {
+    pid: u32,
+    name: String,
+    vmas: Vec<Vma>,
+    nr_bad_lines: usize,
+    smaps: OnceLock<Vec<Smap>>,
+}
+
+impl Subject {
+    fn smaps(&self, system: &dyn System) -> &[Smap] {
+        self.smaps.get_or_init(|| smaps_of(system, self.pid))
+    }
+
+    fn process(&self, mappings: Vec<Mapping>) -> Process {
+        let mut tally = Tally::default();
+        for mapping in &mappings {
+            tally.add_all(&mapping.tally);
+        }
+        let (pid, name, nr_bad_lines) = (self.pid, self.name.clone(), self.nr_bad_lines);
+        Process { pid, name, mappings, tally, nr_bad_lines }
+    }
+}
+
+fn smaps_of(system: &dyn System, pid: u32) -> Vec<Smap> {
+    let text = system.text(Path::new(&format!("/proc/{pid}/smaps")));
+    smaps::parse(&text.unwrap_or_default())
+}
+
+/// Reads the maps of each process.
+fn open(system: &dyn System, pids: &[u32], geometry: Geometry) -> (Vec<Subject>, Skipped) {
+    let opened: Vec<_> =
+        pids.par_iter().map(|&pid| (pid, subject(system, pid, geometry))).collect();
+    let (mut subjects, mut skipped) = (Vec::new(), Skipped::default());
+    for (pid, subject) in opened {
+        match subject {
+            Ok(subject) if subject.vmas.is_empty() => skipped.nr_empty += 1,
+            Ok(subject) => subjects.push(subject),
+            Err(error) => skipped.add(pid, &error),
+        }
+    }
+    (subjects, skipped)
+}
+
+fn subject(system: &dyn System, pid: u32, geometry: Geometry) -> io::Result<Subject> {
+    let text = system.text(Path::new(&format!("/proc/{pid}/maps")))?;
+    let (vmas, nr_bad_lines) = maps::parse(&text, geometry.page_bytes);
+    let name = system.text(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
+    let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+    Ok(Subject { pid, name, vmas, nr_bad_lines, smaps: OnceLock::new() })
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+impl Skipped {
+    fn add(&mut self, pid: u32, error: &io::Error) {
+        if is_refusal(error) {
+            self.refused.push(pid);
+        } else {
+            self.gone.push(pid);
+        }
+    }
+}
+
+/// A census in the making.
+struct Taking<'a> {
+    system: &'a dyn System,
+    geometry: Geometry,
+    subjects: Vec<Subject>,
+    skipped: Skipped,
+}
+
+impl Taking<'_> {
+    fn full(mut self, flags: &dyn Entries) -> Result<Census, CensusError> {
+        let read = self.pagemaps();
+        let is_hidden = |all: &Extents| all.nr_hidden > 0 && all.list.is_empty();
+        if read.iter().flatten().any(is_hidden) {
+            return Ok(self.of_smaps());
+        }
+        let mut book =
+            Book::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
+        let extents = read.iter().flatten().flat_map(|all| &all.list);
+        extents.for_each(|extent| book.want(extent));
+        book.read(flags).map_err(CensusError::Flags)?;
+        let walk = Walk { book: &book, geometry: self.geometry };
+        let pairs: Vec<_> = self.subjects.iter().zip(&read).collect();
+        let processes = pairs.into_par_iter().filter_map(|(subject, read)| {
+            let read = read.as_ref()?;
+            let mut mappings = walk.mappings(subject.vmas.clone(), &read.list);
+            if !read.knows_pmd {
+                let smaps = subject.smaps(self.system);
+                process::add_pmd_of_smaps(&mut mappings, smaps, self.geometry);
+            }
+            Some(subject.process(mappings))
+        });
+        let processes: Vec<Process> = processes.collect();
+        let totals = totals(&book, self.geometry);
+        let skipped = std::mem::take(&mut self.skipped);
+        let (geometry, nr_beyond) = (self.geometry, book.nr_beyond);
+        Ok(Census { geometry, access: Access::Full, totals, processes, skipped, nr_beyond })
+    }
+
+    /// The present pages of each process; none of one that cannot be read any more.
+    fn pagemaps(&mut self) -> Vec<Option<Extents>> {
+        let pmd_pages = 1 << self.geometry.pmd_order;
+        let page_bytes = self.geometry.page_bytes;
+        let mut opened = Vec::new();
+        let mut works: Vec<(usize, Span)> = Vec::new();
+        for (nr, subject) in self.subjects.iter().enumerate() {
+            let entries = self.system.pagemap(subject.pid);
+            if entries.is_ok() {
+                let spans = pagemap::spans(&subject.vmas, page_bytes, pmd_pages);
+                works.extend(spans.into_iter().map(|span| (nr, span)));
+            }
+            opened.push(entries);
+        }
+        let read = works.par_iter().map(|(nr, span)| {
+            let subject = &self.subjects[*nr];
+            let entries: &dyn Entries = &**opened[*nr].as_ref().ok()?;
+            let smaps = || subject.smaps(self.system);
+            let reader = Reader { entries, page_bytes, pmd_pages };
+            reader.read(span, &subject.vmas, &smaps).ok()
+        });
+        let read: Vec<Option<Extents>> = read.collect();
+        let mut all: Vec<Option<Extents>> =
+            opened.iter().map(|entries| entries.as_ref().ok().map(|_| Extents::new())).collect();
+        for ((nr, _), part) in works.iter().zip(read) {
+            match part {
+                Some(part) => all[*nr].iter_mut().for_each(|all| all.append(&part)),
+                None => all[*nr] = None,
+            }
+        }
+        for ((subject, entries), all) in self.subjects.iter().zip(&opened).zip(&all) {
+            match (entries, all) {
+                (Err(error), _) => self.skipped.add(subject.pid, error),
+                (Ok(_), None) => self.skipped.gone.push(subject.pid),
+                (Ok(_), Some(_)) => {}
+            }
+        }
+        all
+    }
+
+    fn of_smaps(mut self) -> Census {
+        let read = self.subjects.par_iter().map(|subject| {
+            let smaps = subject.smaps(self.system);
+            let mappings = subject.vmas.iter().filter_map(|vma| {
+                let smap = smaps::find(smaps, vma.range.start)?;
+                let tally = process::of_smaps(vma, smap, self.geometry);
+                Some(Mapping { vma: vma.clone(), tally })
+            });
+            let mappings: Vec<_> = mappings.collect();
+            if mappings.is_empty() { None } else { Some(subject.process(mappings)) }
+        });
+        let read: Vec<Option<Process>> = read.collect();
+        let missing = self.subjects.iter().zip(&read).filter(|(_, process)| process.is_none());
+        self.skipped.refused.extend(missing.map(|(subject, _)| subject.pid));
+        let processes: Vec<Process> = read.into_iter().flatten().collect();
+        let mut totals = Tally::default();
+        for process in &processes {
+            totals.add_all(&process.tally);
+        }
+        let (geometry, skipped) = (self.geometry, self.skipped);
+        Census { geometry, access: Access::Smaps, totals, processes, skipped, nr_beyond: 0 }
+    }
+}
+
+/// Memory of all processes, each page once.
+fn totals(book: &Book, geometry: Geometry) -> Tally {
+    let mut totals = Tally::default();
+    book.each_seen(&mut |page, bits, nr| {
+        let bytes = nr * geometry.page_bytes;
+        let where_seen = |bit: u8| if bits & bit == 0 { 0 } else { bytes };
+        let is_whole = bits & seen::WHOLE != 0;
+        let aligned_bytes = where_seen(seen::ALIGNED);
+        let cell = Cell {
+            aligned_bytes,
+            unaligned_bytes: where_seen(seen::WHOLE) - aligned_bytes,
+            partial_bytes: if is_whole { 0 } else { bytes },
+            contpte_bytes: where_seen(seen::CONTPTE),
+            pmd_bytes: where_seen(seen::PMD),
+        };
+        totals.add(process::kind_of_seen(page.backing(), bits), Size::Order(page.order()), &cell);
+    });
+    totals
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! Which pages of a process are present, and their PFNs.
+//!
+//! ```text
+//!   VMAs      |----|  |------------------------------|      joined or cut into spans
+//!   scan        ##       ####   PPPPPPPP   ##               PAGEMAP_SCAN: present, P by PMD entries
+//!   read        ..       ....   .               ..          one entry for a PMD range of one folio
+//!   extents     aa       bcdd   P               ee          consecutive pages with consecutive PFNs
+//! ```
+//!
+//! Owns what is read: empty ranges are not, and of memory mapped by PMD entries one entry in 512 is.
+//! Without the scan (before Linux 6.7) whole mappings are read, and it is not known which pages PMD
+//! entries map.
+//!
+//! Invariants:
+//! - P1: extents ascend by virtual page and do not overlap.
+//! - P2: an extent takes less memory than the page tables of what it stands for times four; a
+//!   reservation of 128 TiB costs nothing but its scan.
+
+use std::io;
+use std::ops::Range;
+
+use super::maps::Vma;
+use super::smaps::{self, Smap};
+use crate::system::{Entries, Present};
+
+/// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
+/// it; in at most [`CUTS_MAX`] parts.
+const SPAN_PAGES: u64 = 1 << 16;
+/// Parts of one mapping: a reservation of 128 TiB must not make half a million calls.
+const CUTS_MAX: u64 = 64;
+/// Entries read in one call: 256 KiB, which stay in a core's own cache.
+const BUFFER_ENTRIES: usize = 1 << 15;
+/// Present ranges with smaller gaps are read at once: a call costs as much as some 30 entries.
+const GAP_PAGES: u64 = 32;
+/// Entries read of one mapping without a scan: 4 TiB of address space, some 30 seconds.
+const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
+/// Pages of a mapping that is read without scan and smaps: 1 GiB.
+const UNKNOWN_PAGES_MAX: u64 = 1 << 18;
+/// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
+const PRESENT: u64 = 1 << 63;
+const PFN_MASK: u64 = (1 << 55) - 1;
+
+/// Consecutive virtual pages on consecutive PFNs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// First virtual page.
+    pub(super) page: u64,
+    /// First PFN.
+    pub(super) pfn: u64,
+    pub(super) nr: u32,
+    /// Mapped by PMD entries.
+    pub(super) is_pmd: bool,
+}
+
+/// What is read in one go: virtual pages, with the mappings they belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) pages: Range<u64>,
+    pub(super) vmas: Range<usize>,
+}
+
+/// Cuts and joins mappings into spans of [`SPAN_PAGES`]. The kernel's vsyscall page is left out.
+pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> {
+    /// User addresses end at 2^56 with five-level page tables.
+    const USER_END: u64 = 1 << 56;
+    let mut spans: Vec<Span> = Vec::new();
+    let mut nr_pages = 0;
+    for (nr, vma) in vmas.iter().enumerate().take_while(|(_, vma)| vma.range.end <= USER_END) {
+        let pages = vma.range.start / page_bytes..vma.range.end / page_bytes;
+        let len = pages.end - pages.start;
+        if let Some(last) = spans.last_mut().filter(|_| nr_pages + len <= SPAN_PAGES) {
+            last.pages.end = pages.end;
+            last.vmas.end = nr + 1;
+            nr_pages += len;
+            continue;
+        }
+        let step = SPAN_PAGES.max(len.div_ceil(CUTS_MAX)).next_multiple_of(pmd_pages);
+        let mut start = pages.start;
+        while start < pages.end {
+            // Cuts at multiples of the step keep PMD ranges whole.
+            let end = (start - start % step).saturating_add(step).min(pages.end);
+            spans.push(Span { pages: start..end, vmas: nr..nr + 1 });
+            nr_pages = end - start;
+            start = end;
+        }
+    }
+    spans
+}
+
+/// How a process's pages are read.
+pub(super) struct Reader<'a> {
+    pub(super) entries: &'a dyn Entries,
+    pub(super) page_bytes: u64,
+    /// Pages that a PMD entry maps.
+    pub(super) pmd_pages: u64,
+}
+
+/// What was read of a span.
+#[derive(Debug, Default)]
+pub(super) struct Extents {
+    pub(super) list: Vec<Extent>,
+    /// Present pages whose PFN the kernel does not tell this process.
+    pub(super) nr_hidden: u64,
+    /// Pages that PMD entries map are marked.
+    pub(super) knows_pmd: bool,
+}
+
+impl Reader<'_> {
+    /// Reads a span; `smaps` bounds what is read without a scan, and is asked only then.
+    pub(super) fn read<'s>(
+        &self,
+        span: &Span,
+        vmas: &[Vma],
+        smaps: &dyn Fn() -> &'s [Smap],
+    ) -> io::Result<Extents> {
+        let mut result = Extents::default();
+        let mut present = Vec::new();
+        match self.entries.scan(span.pages.clone(), &mut present) {
+            Ok(()) => result.knows_pmd = true,
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                present = self.unscanned(span, vmas, smaps());
+            }
+            Err(error) => return Err(error),
+        }
+        let longest = present.iter().map(|found| found.pages.end - found.pages.start).max();
+        let nr = usize::try_from(longest.unwrap_or(0).saturating_add(GAP_PAGES * 8));
+        let mut buffer = vec![0; nr.unwrap_or(BUFFER_ENTRIES).min(BUFFER_ENTRIES)];
+        let mut at = 0;
+        while at < present.len() {
+            let first = &present[at];
+            if first.is_pmd {
+                self.read_pmds(first.pages.clone(), &mut result)?;
+                at += 1;
+                continue;
+            }
+            let joined = joined(&present[at..], buffer.len() as u64);
+            let pages = first.pages.start..present[at + joined - 1].pages.end;
+            self.read_pages(pages, &mut buffer, &mut result)?;
+            at += joined;
+        }
+        Ok(result)
+    }
+
+    /// Reads pages of which all are present.
+    pub(super) fn read_span(&self, span: &Span) -> io::Result<Extents> {
+        let mut result = Extents::new();
+        let nr = usize::try_from(span.pages.end - span.pages.start).unwrap_or(BUFFER_ENTRIES);
+        let mut buffer = vec![0; nr.min(BUFFER_ENTRIES)];
+        self.read_pages(span.pages.clone(), &mut buffer, &mut result)?;
+        Ok(result)
+    }
+
+    /// One entry of every PMD range; the rest of the range follows from it.
+    fn read_pmds(&self, pages: Range<u64>, result: &mut Extents) -> io::Result<()> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let end = (page - page % self.pmd_pages).saturating_add(self.pmd_pages);
+            let end = end.min(pages.end);
+            let mut entry = [0];
+            if self.entries.read(page, &mut entry)? == 0 {
+                break;
+            }
+            if entry[0] & PRESENT != 0 {
+                let nr = u32::try_from(end - page).unwrap_or(u32::MAX);
+                result.add(Extent { page, pfn: entry[0] & PFN_MASK, nr, is_pmd: true });
+            }
+            page = end;
+        }
+        Ok(())
+    }
+
+    fn read_pages(
+        &self,
+        pages: Range<u64>,
+        buffer: &mut [u64],
+        result: &mut Extents,
+    ) -> io::Result<()> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let left = usize::try_from(pages.end - page).unwrap_or(usize::MAX);
+            let wanted = left.min(buffer.len());
+            let nr = self.entries.read(page, &mut buffer[..wanted])?;
+            for (page, entry) in (page..).zip(&buffer[..nr]) {
+                if entry & PRESENT != 0 {
+                    result.add(Extent { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false });
+                }
+            }
+            if nr < wanted {
+                break;
+            }
+            page += nr as u64;
+        }
+        Ok(())
+    }
+
+    /// The mappings of a span of which smaps says that something is resident; without smaps all.
+    fn unscanned(&self, span: &Span, vmas: &[Vma], smaps: &[Smap]) -> Vec<Present> {
+        let is_read = |vma: &&Vma| match smaps::find(smaps, vma.range.start) {
+            Some(smap) => smap.rss_bytes > 0,
+            None => vma.len_bytes() / self.page_bytes <= UNKNOWN_PAGES_MAX,
+        };
+        let inside = vmas[span.vmas.clone()].iter().filter(is_read);
+        let pages = inside.map(|vma| {
+            let start = (vma.range.start / self.page_bytes).max(span.pages.start);
+            let end = (vma.range.end / self.page_bytes).min(span.pages.end);
+            start..end.min(start.saturating_add(UNSCANNED_PAGES_MAX / CUTS_MAX))
+        });
+        pages
+            .filter(|pages| !pages.is_empty())
+            .map(|pages| Present { pages, is_pmd: false })
+            .collect()
+    }
+}
+
+/// How many of the ranges are read at once: small gaps, none of PMD entries, fitting the buffer.
+fn joined(present: &[Present], nr_max: u64) -> usize {
+    let start = present[0].pages.start;
+    let pairs = present.windows(2);
+    1 + pairs
+        .take_while(|pair| {
+            !pair[1].is_pmd
+                && pair[1].pages.start.saturating_sub(pair[0].pages.end) <= GAP_PAGES
+                && pair[1].pages.end.saturating_sub(start) <= nr_max
+        })
+        .count()
+}
+
+impl Extents {
+    /// Nothing read yet.
+    pub(super) fn new() -> Self {
+        Self { knows_pmd: true, ..Self::default() }
+    }
+
+    /// Adds what was read of a later span.
+    pub(super) fn append(&mut self, later: &Self) {
+        // A folio may be mapped across the cut between two spans.
+        if let Some((first, rest)) = later.list.split_first() {
+            self.add(*first);
+            self.list.extend_from_slice(rest);
+        }
+        self.nr_hidden += later.nr_hidden;
+        self.knows_pmd &= later.knows_pmd;
+    }
+
+    fn add(&mut self, next: Extent) {
+        if next.pfn == 0 {
+            self.nr_hidden += u64::from(next.nr);
+            return;
+        }
+        if let Some(last) = self.list.last_mut()
+            && last.page + u64::from(last.nr) == next.page
+            && last.pfn + u64::from(last.nr) == next.pfn
+            && last.is_pmd == next.is_pmd
+            && let Some(nr) = last.nr.checked_add(next.nr)
+        {
+            last.nr = nr;
+            return;
+        }
+        self.list.push(next);
+    }
+}

@@ -1,0 +1,277 @@
+//! One process: its mappings, and the folios behind them.
+//!
+//! ```text
+//!   addresses   |.....AAAA|AAAA BBBB.|....        extents of pagemap, cut at mappings
+//!   folios            [A  . A]  [B   . . ]        A whole in two mappings: partial in each
+//! ```
+//!
+//! Owns the walk of extents along mappings. Invariant R1: the cells of a mapping sum to its present
+//! pages.
+
+use std::ops::Range;
+
+use super::folios::{Cell, Counter, Kind, Size, Tally};
+use super::kpageflags::{Backing, Book, Page, seen};
+use super::maps::Vma;
+use super::pagemap::Extent;
+use super::smaps::{self, Smap};
+
+/// A process as it was found.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Name, as `/proc/PID/comm` has it.
+    pub name: String,
+    /// Its mappings with something in them, ascending.
+    pub mappings: Vec<Mapping>,
+    /// Sum over them: shared memory counts in each process.
+    pub tally: Tally,
+    /// Lines of its maps that were none.
+    pub nr_bad_lines: usize,
+}
+
+/// A mapping with its folios.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Addresses, file, permissions.
+    pub vma: Vma,
+    /// What is present of it.
+    pub tally: Tally,
+}
+
+/// Sizes of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Base page in bytes.
+    pub page_bytes: u64,
+    /// Order of what a PMD entry maps.
+    pub pmd_order: u32,
+    /// Order of a contpte block of arm64 with this base page; of other machines a yardstick.
+    pub contpte_order: u32,
+}
+
+impl Geometry {
+    /// Of a machine with base pages of `page_bytes`: 4K, 16K or 64K.
+    #[must_use]
+    pub const fn of(page_bytes: u64) -> Self {
+        // A page table holds page / 8 entries. BEHAVIOUR.md C.1: 16, 128 and 32 pages.
+        let pmd_order = if page_bytes < 16 { 0 } else { page_bytes.ilog2() - 3 };
+        let contpte_order = match page_bytes {
+            16384 => 7,
+            65536 => 5,
+            _ => 4,
+        };
+        Self { page_bytes, pmd_order, contpte_order }
+    }
+
+    /// Bytes that a PMD entry maps.
+    #[must_use]
+    pub const fn pmd_bytes(&self) -> u64 {
+        self.page_bytes << self.pmd_order
+    }
+
+    /// Bytes of a contpte block.
+    #[must_use]
+    pub const fn contpte_bytes(&self) -> u64 {
+        self.page_bytes << self.contpte_order
+    }
+}
+
+/// The walk of a process.
+pub(super) struct Walk<'a> {
+    pub(super) book: &'a Book,
+    pub(super) geometry: Geometry,
+}
+
+impl Walk<'_> {
+    /// The mappings of a process with what is present of them.
+    pub(super) fn mappings(&self, vmas: Vec<Vma>, extents: &[Extent]) -> Vec<Mapping> {
+        let mut rest = extents;
+        let mut mappings = Vec::with_capacity(vmas.len());
+        for vma in vmas {
+            let pages = vma.range.start / self.geometry.page_bytes
+                ..vma.range.end / self.geometry.page_bytes;
+            let mut counter = None;
+            while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
+                let counter = counter.get_or_insert_with(Counter::new);
+                self.extent(&vma, clip(extent, &pages), counter);
+                if extent.page + u64::from(extent.nr) > pages.end {
+                    break;
+                }
+                rest = &rest[1..];
+            }
+            let tally = counter.map(|counter| counter.tally()).unwrap_or_default();
+            mappings.push(Mapping { vma, tally });
+        }
+        mappings
+    }
+
+    fn extent(&self, vma: &Vma, extent: Extent, counter: &mut Counter) {
+        let (mut done, nr) = (0, u64::from(extent.nr));
+        while done < nr {
+            let pfn = extent.pfn + done;
+            let (page, same) = self.book.at(pfn, nr - done);
+            let kind = kind(vma, page.backing());
+            let found = Found { page, kind, is_pmd: extent.is_pmd };
+            let first = extent.page + done;
+            let mut left = same;
+            while left > 0 {
+                let at = same - left;
+                let piece = self.piece(page, (first + at, pfn + at), left);
+                self.count(&found, &piece, counter);
+                left -= piece.nr;
+            }
+            done += same;
+        }
+    }
+
+    /// What of `left` pages, all in folios like `page`, is counted at once: whole folios together.
+    fn piece(&self, page: Page, (at, pfn): (u64, u64), left: u64) -> Piece {
+        let size = 1_u64 << page.order();
+        let inside = pfn & (size - 1);
+        let is_whole = inside == 0 && left >= size;
+        let nr = if is_whole { left & !(size - 1) } else { left.min(size - inside) };
+        let is_aligned = (at ^ pfn) & (size - 1) == 0;
+        let block = 1_u64 << self.geometry.contpte_order;
+        let blocks = if size >= block && (at ^ pfn) & (block - 1) == 0 {
+            pfn.next_multiple_of(block)..(pfn + nr) & !(block - 1)
+        } else {
+            0..0
+        };
+        Piece { pfn, nr, is_whole, is_aligned, blocks }
+    }
+
+    fn count(&self, found: &Found, piece: &Piece, counter: &mut Counter) {
+        let page_bytes = self.geometry.page_bytes;
+        let bytes = piece.nr * page_bytes;
+        let cell = counter.cell(found.kind, found.page.order());
+        let mut bits = seen::MAPPED | if found.kind == Kind::Text { seen::TEXT } else { 0 };
+        match (piece.is_whole, piece.is_aligned) {
+            (true, true) => {
+                cell.aligned_bytes += bytes;
+                bits |= seen::ALIGNED | seen::WHOLE;
+            }
+            (true, false) => {
+                cell.unaligned_bytes += bytes;
+                bits |= seen::WHOLE;
+            }
+            (false, _) => cell.partial_bytes += bytes,
+        }
+        if found.is_pmd {
+            cell.pmd_bytes += bytes;
+            bits |= seen::PMD;
+        }
+        let pages = piece.pfn..piece.pfn + piece.nr;
+        let blocks = piece.blocks.clone();
+        if blocks.is_empty() {
+            return self.book.see(pages, bits);
+        }
+        cell.contpte_bytes += (blocks.end - blocks.start) * page_bytes;
+        self.book.see(pages.start..blocks.start, bits);
+        self.book.see(blocks.clone(), bits | seen::CONTPTE);
+        self.book.see(blocks.end..pages.end, bits);
+    }
+}
+
+/// What pages are.
+struct Found {
+    page: Page,
+    kind: Kind,
+    is_pmd: bool,
+}
+
+/// Consecutive pages that are counted alike.
+struct Piece {
+    pfn: u64,
+    nr: u64,
+    is_whole: bool,
+    is_aligned: bool,
+    /// PFNs of the contpte blocks inside.
+    blocks: Range<u64>,
+}
+
+/// The part of an extent that lies in `pages`.
+fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
+    let before = pages.start.saturating_sub(extent.page);
+    let end = (extent.page + u64::from(extent.nr)).min(pages.end);
+    let start = extent.page + before;
+    let nr = u32::try_from(end.saturating_sub(start)).unwrap_or(0);
+    Extent { page: start, pfn: extent.pfn + before, nr, ..*extent }
+}
+
+fn kind(vma: &Vma, backing: Backing) -> Kind {
+    match backing {
+        Backing::Anon => Kind::Anon,
+        Backing::File | Backing::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
+        Backing::File if vma.has_file() => Kind::File,
+        Backing::Shmem => Kind::Shmem,
+        Backing::Hugetlb => Kind::Hugetlb,
+        Backing::File | Backing::Zero | Backing::Unknown => Kind::Other,
+    }
+}
+
+/// Kind of a page in totals, over all its mappings.
+pub(super) fn kind_of_seen(backing: Backing, bits: u8) -> Kind {
+    match backing {
+        Backing::File | Backing::Shmem if bits & seen::TEXT != 0 => Kind::Text,
+        Backing::File => Kind::File,
+        Backing::Shmem => Kind::Shmem,
+        Backing::Anon => Kind::Anon,
+        Backing::Hugetlb => Kind::Hugetlb,
+        Backing::Zero | Backing::Unknown => Kind::Other,
+    }
+}
+
+/// A mapping as smaps alone shows it: PMD-mapped memory by kind, of the rest no sizes.
+pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
+    let mut tally = Tally::default();
+    let file_kind = if vma.is_exec() { Kind::Text } else { Kind::File };
+    let shmem_kind = if vma.is_exec() { Kind::Text } else { Kind::Shmem };
+    let pmd = Size::Order(geometry.pmd_order);
+    for (kind, bytes) in [
+        (Kind::Anon, smap.anon_pmd_bytes),
+        (shmem_kind, smap.shmem_pmd_bytes),
+        (file_kind, smap.file_pmd_bytes),
+    ] {
+        let cell = Cell {
+            aligned_bytes: bytes,
+            pmd_bytes: bytes,
+            contpte_bytes: bytes,
+            ..Cell::default()
+        };
+        tally.add(kind, pmd, &cell);
+    }
+    // Whether a shared mapping is of tmpfs is not said where nothing of it is huge.
+    let rest =
+        |all: u64, pmd: u64| Cell { aligned_bytes: all.saturating_sub(pmd), ..Cell::default() };
+    tally.add(Kind::Anon, Size::Unknown, &rest(smap.anon_bytes, smap.anon_pmd_bytes));
+    let shared = smap.rss_bytes.saturating_sub(smap.anon_bytes);
+    let shared_pmd = smap.shmem_pmd_bytes.saturating_add(smap.file_pmd_bytes);
+    let kind = if vma.has_file() { file_kind } else { Kind::Other };
+    tally.add(kind, Size::Unknown, &rest(shared, shared_pmd));
+    tally.add(
+        Kind::Hugetlb,
+        Size::Unknown,
+        &Cell { aligned_bytes: smap.hugetlb_bytes, ..Cell::default() },
+    );
+    tally
+}
+
+/// Gives mappings the PMD-mapped bytes that smaps says, where pagemap could not tell.
+pub(super) fn add_pmd_of_smaps(mappings: &mut [Mapping], smaps: &[Smap], geometry: Geometry) {
+    for mapping in mappings {
+        let Some(smap) = smaps::find(smaps, mapping.vma.range.start) else { continue };
+        let is_exec = mapping.vma.is_exec();
+        for (kind, bytes) in [
+            (Kind::Anon, smap.anon_pmd_bytes),
+            (if is_exec { Kind::Text } else { Kind::Shmem }, smap.shmem_pmd_bytes),
+            (if is_exec { Kind::Text } else { Kind::File }, smap.file_pmd_bytes),
+        ] {
+            if bytes > 0 {
+                let cell = mapping.tally.cell_mut(kind, Size::Order(geometry.pmd_order));
+                cell.pmd_bytes = cell.mapped_bytes().min(cell.pmd_bytes.saturating_add(bytes));
+            }
+        }
+    }
+}

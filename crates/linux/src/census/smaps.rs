@@ -1,0 +1,126 @@
+//! What `/proc/PID/smaps` adds to the mappings: advice, and sizes where PFNs are not to be had.
+//!
+//! Owns the parser. The kernel walks every page of the process to write it, so the census asks only
+//! when it must: without the right to read PFNs, or for the reasons of a mapping.
+
+use super::maps::{self, Vma};
+
+/// What smaps says of one mapping, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Smap {
+    /// First address.
+    pub start: u64,
+    /// Resident.
+    pub rss_bytes: u64,
+    /// Of it anonymous.
+    pub anon_bytes: u64,
+    /// Mapped by PMD entries, by kind.
+    pub anon_pmd_bytes: u64,
+    /// Shared memory likewise.
+    pub shmem_pmd_bytes: u64,
+    /// File pages likewise.
+    pub file_pmd_bytes: u64,
+    /// Of hugetlb.
+    pub hugetlb_bytes: u64,
+    /// `MADV_NOHUGEPAGE` (`nh`).
+    pub is_no_huge: bool,
+    /// `MADV_HUGEPAGE` (`hg`).
+    pub is_huge: bool,
+    /// `THPeligible`: anonymous memory here may get some large folio.
+    pub is_eligible: bool,
+}
+
+impl Smap {
+    /// Mapped by PMD entries, of any kind.
+    #[must_use]
+    pub const fn pmd_bytes(&self) -> u64 {
+        self.anon_pmd_bytes.saturating_add(self.shmem_pmd_bytes).saturating_add(self.file_pmd_bytes)
+    }
+}
+
+/// The mappings of a smaps file, in its order; what cannot be read is passed over.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Smap> {
+    let mut smaps: Vec<Smap> = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Some((key, value)) = field(line) {
+            if let Some(smap) = smaps.last_mut() {
+                set(smap, key, value);
+            }
+        } else if let Some(Vma { range, .. }) = maps::parse_line(line) {
+            smaps.push(Smap { start: range.start, ..Smap::default() });
+        }
+    }
+    smaps
+}
+
+/// The smap that starts at an address; `smaps` ascends.
+#[must_use]
+pub fn find(smaps: &[Smap], start: u64) -> Option<&Smap> {
+    smaps.binary_search_by_key(&start, |smap| smap.start).ok().map(|at| &smaps[at])
+}
+
+/// `Name:  value`; a mapping's own line has its first colon later, in the device number.
+fn field(line: &[u8]) -> Option<(&str, &str)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let key = std::str::from_utf8(&line[..colon]).ok()?;
+    let is_name = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let value = std::str::from_utf8(&line[colon + 1..]).ok()?;
+    is_name.then_some((key, value.trim()))
+}
+
+fn set(smap: &mut Smap, key: &str, value: &str) {
+    let bytes = || {
+        let kib: Option<u64> = value.strip_suffix(" kB").and_then(|kib| kib.parse().ok());
+        kib.unwrap_or(0).saturating_mul(1 << 10)
+    };
+    match key {
+        "Rss" => smap.rss_bytes = bytes(),
+        "Anonymous" => smap.anon_bytes = bytes(),
+        "AnonHugePages" => smap.anon_pmd_bytes = bytes(),
+        "ShmemPmdMapped" => smap.shmem_pmd_bytes = bytes(),
+        "FilePmdMapped" => smap.file_pmd_bytes = bytes(),
+        "Shared_Hugetlb" | "Private_Hugetlb" => {
+            smap.hugetlb_bytes = smap.hugetlb_bytes.saturating_add(bytes());
+        }
+        "THPeligible" => smap.is_eligible = value == "1",
+        "VmFlags" => {
+            smap.is_no_huge = value.split(' ').any(|flag| flag == "nh");
+            smap.is_huge = value.split(' ').any(|flag| flag == "hg");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_belong_to_the_line_before_them() {
+        let text = b"1000-3000 rw-p 00000000 00:00 0   [anon:a: b]\n\
+            Rss:                   8 kB\nAnonHugePages:      2048 kB\nPrivate_Hugetlb: 4 kB\n\
+            THPeligible:           1\nVmFlags: rd wr mr hg \n\
+            5000-6000 r-xp 00000000 fe:00 7   /x\nRss: 99999999999999999999 kB\nVmFlags: rd ex nh\n";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2);
+        let first = find(&smaps, 0x1000).unwrap();
+        assert_eq!(
+            (first.rss_bytes, first.pmd_bytes(), first.hugetlb_bytes),
+            (8192, 2 << 20, 4096)
+        );
+        assert!(first.is_huge && first.is_eligible && !first.is_no_huge);
+        let second = find(&smaps, 0x5000).unwrap();
+        assert!(second.is_no_huge && second.rss_bytes == 0 && find(&smaps, 0x3000).is_none());
+    }
+
+    #[test]
+    fn sums_of_absurd_sizes_do_not_overflow() {
+        let kib = u64::MAX;
+        let text = format!(
+            "1000-3000 rw-p 0 0:0 0\nPrivate_Hugetlb: {kib} kB\nShared_Hugetlb: {kib} kB\n\
+             AnonHugePages: {kib} kB\nFilePmdMapped: {kib} kB\n"
+        );
+        assert_eq!(parse(text.as_bytes())[0].pmd_bytes(), u64::MAX);
+    }
+}

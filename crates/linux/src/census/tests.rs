@@ -1,0 +1,229 @@
+//! The census of machines that are directories.
+
+mod random;
+
+use std::path::PathBuf;
+
+use super::folios::{Kind, Size};
+use super::remedy::Remedy;
+use super::why::{Finding, Question, Refusal, findings};
+use super::*;
+use crate::system::MemSystem;
+
+const K: u64 = 1 << 10;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/proc").join(name)
+}
+
+/// A copy of a fixture in which files are replaced.
+fn edited(name: &str, edit: impl Fn(&Path)) -> (tempfile::TempDir, MemSystem) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        std::fs::create_dir_all(dir.path().join(&folder)).unwrap();
+        for entry in std::fs::read_dir(fixture(name).join(&folder)).unwrap().flatten() {
+            let inside = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(inside);
+            } else {
+                std::fs::copy(entry.path(), dir.path().join(&inside)).unwrap();
+            }
+        }
+    }
+    edit(dir.path());
+    let system = MemSystem::from_dir(dir.path());
+    (dir, system)
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{from} in {}", path.display());
+    std::fs::write(path, text.replace(from, to)).unwrap();
+}
+
+fn cell(tally: &Tally, kind: Kind, order: u32) -> Cell {
+    tally.sum(|k, size| (k, size) == (kind, Size::Order(order)))
+}
+
+#[test]
+fn folios_of_a_mapping_are_aligned_unaligned_or_partial() {
+    let system = MemSystem::from_dir(fixture("6.18"));
+    let census = take(&system, &[100]).unwrap();
+    assert_eq!(census.access, Access::Full);
+    let mappings = &census.processes[0].mappings;
+    let text = cell(&mappings[0].tally, Kind::Text, 4);
+    assert_eq!((text.aligned_bytes, text.contpte_bytes, text.pmd_bytes), (128 * K, 128 * K, 0));
+    assert_eq!(cell(&mappings[0].tally, Kind::Text, 0).aligned_bytes, 64 * K);
+    let anon = cell(&mappings[2].tally, Kind::Anon, 9);
+    assert_eq!((anon.aligned_bytes, anon.pmd_bytes), (2048 * K, 2048 * K));
+    let heap = cell(&mappings[3].tally, Kind::Anon, 2);
+    assert_eq!((heap.unaligned_bytes, heap.aligned_bytes, heap.contpte_bytes), (16 * K, 0, 0));
+    assert_eq!(mappings[3].tally.of(Kind::Other).mapped_bytes(), 4 * K, "the page of zeros");
+    let pool = cell(&mappings[4].tally, Kind::Shmem, 4);
+    assert_eq!((pool.partial_bytes, pool.aligned_bytes, pool.contpte_bytes), (32 * K, 0, 0));
+}
+
+#[test]
+fn a_page_of_several_processes_counts_once_in_the_totals() {
+    let system = MemSystem::from_dir(fixture("6.18"));
+    let census = take(&system, &[100, 200]).unwrap();
+    let [server, worker] = census.processes.as_slice() else { panic!("two processes") };
+    assert_eq!(cell(&server.tally, Kind::Anon, 9).pmd_bytes, 2048 * K);
+    assert_eq!(cell(&worker.tally, Kind::Anon, 9).pmd_bytes, 2048 * K);
+    assert_eq!(cell(&census.totals, Kind::Anon, 9).mapped_bytes(), 2048 * K);
+    assert_eq!(cell(&worker.tally, Kind::Text, 4).partial_bytes, 32 * K);
+    let text = cell(&census.totals, Kind::Text, 4);
+    assert_eq!((text.aligned_bytes, text.partial_bytes), (128 * K, 0), "whole somewhere");
+}
+
+#[test]
+fn what_cannot_be_read_is_skipped_and_counted() {
+    let system = MemSystem::from_dir(fixture("6.18"));
+    let census = take(&system, &[1, 100, 300]).unwrap();
+    assert_eq!(census.processes.len(), 1);
+    assert_eq!(
+        (census.skipped.gone.as_slice(), census.skipped.refused.as_slice()),
+        (&[1][..], &[300][..])
+    );
+    assert_eq!(all(&system).unwrap(), [100, 200, 300]);
+}
+
+#[test]
+fn without_a_scan_the_folios_are_the_same() {
+    let with = take(&MemSystem::from_dir(fixture("6.18")), &[100, 200]).unwrap();
+    let (_dir, system) = edited("6.18", |dir| {
+        for pid in ["100", "200"] {
+            replace(&dir.join(pid).join("pagemap"), "scan\n", "");
+        }
+    });
+    let without = take(&system, &[100, 200]).unwrap();
+    for (one, other) in with.processes.iter().zip(&without.processes) {
+        assert_eq!(one.tally, other.tally);
+    }
+}
+
+#[test]
+fn without_pfns_smaps_tells_what_it_can() {
+    for hide in ["kpageflags", "100/pagemap"] {
+        let (_dir, system) = edited("6.18", |dir| {
+            if hide == "kpageflags" {
+                std::fs::remove_file(dir.join(hide)).unwrap();
+            } else {
+                // Present, and no PFN: what the kernel shows without CAP_SYS_ADMIN.
+                std::fs::write(dir.join(hide), "scan\n400 30 8000000000000000\n").unwrap();
+            }
+        });
+        let census = take(&system, &[100]).unwrap();
+        assert_eq!(census.access, Access::Smaps, "{hide}");
+        assert_eq!(cell(&census.totals, Kind::Anon, 9).pmd_bytes, 2048 * K);
+        let unknown = census.totals.sum(|_, size| size == Size::Unknown).mapped_bytes();
+        assert_eq!(unknown, (192 + 1024 + 16 + 32) * K);
+    }
+}
+
+#[test]
+fn hostile_processes_cost_nothing_and_break_nothing() {
+    let system = MemSystem::from_dir(fixture("hostile"));
+    let census = take(&system, &[1, 2, 3]).unwrap();
+    let [everything, named, last] = census.processes.as_slice() else { panic!("three") };
+    assert_eq!(everything.nr_bad_lines, 3);
+    // One page of a file's folio, and two of a folio of eight whose others are not mapped.
+    assert_eq!(everything.tally.sum(|_, size| size == Size::Order(3)).partial_bytes, 8 * K);
+    // Read to the end of a pagemap that is cut: tails that have no head.
+    assert_eq!(named.tally.of(Kind::Other).mapped_bytes(), 32 * K);
+    assert_eq!(named.mappings[0].vma.path, Path::new("/tmp/a\nb"));
+    assert!(census.nr_beyond > 0 && last.tally.of(Kind::Other).mapped_bytes() == 4 * K);
+}
+
+fn judged(system: &MemSystem, pid: u32) -> (Census, Vec<Finding>) {
+    let census = take(system, &[pid]).unwrap();
+    let limit = |name: &str| match name {
+        "ext4" => Some(2048 * K),
+        "squashfs" => Some(0),
+        _ => None,
+    };
+    let found = findings(&census, &Question { system, limit: &limit, nr_max: 100 });
+    (census, found)
+}
+
+/// Reasons of the mapping that starts at an address.
+fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64, Remedy)> {
+    let (census, found) = judged(system, pid);
+    let at =
+        |finding: &&Finding| census.processes[0].mappings[finding.mapping].vma.range.start == start;
+    let found = found.iter().find(at);
+    let reasons = found.map(|finding| finding.reasons.clone()).unwrap_or_default();
+    reasons.into_iter().map(|reason| (reason.refusal, reason.bytes, reason.remedy)).collect()
+}
+
+#[test]
+fn each_mapping_has_its_reasons() {
+    let system = MemSystem::from_dir(fixture("6.18"));
+    let path = PathBuf::from("/usr/bin/server");
+    let cached = (Refusal::CachedSmall, 64 * K, Remedy::Warm { path });
+    assert_eq!(reasons(&system, 100, 0x40_0000), [cached]);
+    let path = PathBuf::from("/data/table");
+    assert_eq!(
+        reasons(&system, 100, 0x80_0000),
+        [
+            (Refusal::Incongruent, 1024 * K, Remedy::MapAligned { bytes: 2048 * K }),
+            (Refusal::Filesystem, 1024 * K, Remedy::Copy { path }),
+            (Refusal::NotTouched, 1024 * K, Remedy::Nothing),
+        ]
+    );
+    assert_eq!(reasons(&system, 100, 0x4000_0000), [], "mapped by a PMD entry");
+    assert_eq!(reasons(&system, 100, 0x5000_1000), [(Refusal::TooSmall, 20 * K, Remedy::Nothing)]);
+}
+
+#[test]
+fn a_setting_or_advice_that_is_missing_is_named_with_its_file() {
+    let small = |dir: &Path| {
+        replace(
+            &dir.join("100/pagemap"),
+            "40000 200 8000000000002000 1 pmd",
+            "40000 200 8000000000008000 1",
+        );
+        replace(&dir.join("kpageflags"), "8000 100 828", "8000 200 5828");
+        replace(&dir.join("100/smaps"), "AnonHugePages:      2048", "AnonHugePages:         0");
+    };
+    let thp = "sys/kernel/mm/transparent_hugepage";
+    let path = PathBuf::from(format!("/{thp}/enabled"));
+    let of = |edit: &dyn Fn(&Path)| {
+        let (_dir, system) = edited("6.18", |dir| {
+            small(dir);
+            edit(dir);
+        });
+        let (refusal, bytes, remedy) = reasons(&system, 100, 0x4000_0000).swap_remove(0);
+        assert_eq!(bytes, 2048 * K);
+        (refusal, remedy)
+    };
+    let drop_advice = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac ");
+    let set = |dir: &Path, text: &str| std::fs::write(dir.join(thp).join("enabled"), text).unwrap();
+    assert_eq!(of(&|_| ()), (Refusal::FilledSmall, Remedy::Collapse { pid: 100 }));
+    let remedy = Remedy::SetOrAdvise { value: "always", path: path.clone() };
+    assert_eq!(of(&drop_advice), (Refusal::NotAdvised, remedy));
+    let never = |dir: &Path| set(dir, "always madvise [never]");
+    let remedy = Remedy::Set { value: "madvise", path: path.clone() };
+    assert_eq!(of(&never), (Refusal::SettingOff, remedy));
+    let both = |dir: &Path| {
+        never(dir);
+        drop_advice(dir);
+    };
+    assert_eq!(of(&both), (Refusal::SettingOff, Remedy::Set { value: "always", path }));
+    let disabled =
+        |dir: &Path| std::fs::write(dir.join("100/status"), "THP_enabled:\t0\n").unwrap();
+    assert_eq!(of(&disabled), (Refusal::NoHugeAdvice, Remedy::DropAdvice));
+    let advised_against = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac nh ");
+    assert_eq!(of(&advised_against), (Refusal::NoHugeAdvice, Remedy::DropAdvice));
+}
+
+#[test]
+fn a_writer_is_named() {
+    let (_dir, system) = edited("6.18", |dir| {
+        replace(&dir.join("100/maps"), "/usr/bin/server", "/data/open");
+    });
+    let reasons = reasons(&system, 100, 0x40_0000);
+    let open = (Refusal::OpenForWrite, 64 * K, Remedy::CloseWriters { pids: vec![4242] });
+    assert!(reasons.contains(&open), "{reasons:?}");
+}

@@ -1,0 +1,226 @@
+//! `/proc` of the running machine.
+//!
+//! Owns the system calls. A file is asked for writers by a read lease that is given back at once: the
+//! kernel refuses it exactly while somebody has the file open for writing. It needs the file's owner
+//! or `CAP_LEASE`; elsewhere the answer is "not known". The lease is held for microseconds; an open
+//! for writing in that time waits for its end, nothing else notices. Who the writer is takes reading
+//! every `/proc/PID/fdinfo`, so it is asked only then.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::{Entries, FileFacts, FileRef, Present, System, TEXT_BYTES_MAX, mounts};
+
+/// Bytes of an entry of pagemap and kpageflags.
+const ENTRY_BYTES: usize = 8;
+/// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)` of 96 bytes (include/uapi/linux/fs.h).
+const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610_u32 as libc::Ioctl;
+/// Categories of a scanned page.
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_HUGE: u64 = 1 << 6;
+/// Regions asked for in one call: 12 KiB.
+const REGIONS: usize = 512;
+
+/// The running machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Live;
+
+impl System for Live {
+    fn page_bytes(&self) -> u64 {
+        rustix::param::page_size() as u64
+    }
+
+    fn pids(&self) -> io::Result<Vec<u32>> {
+        let numbers = fs::read_dir("/proc")?.flatten();
+        let mut pids: Vec<u32> =
+            numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > TEXT_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(text)
+    }
+
+    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
+        let file = File::open(format!("/proc/{pid}/pagemap"))?;
+        Ok(Box::new(EntryFile { file, page_bytes: self.page_bytes() }))
+    }
+
+    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
+        let file = File::open("/proc/kpageflags")?;
+        Ok(Box::new(EntryFile { file, page_bytes: self.page_bytes() }))
+    }
+
+    fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {
+        let process = file.mapped.as_ref().map_or("self".to_owned(), |(pid, _)| pid.to_string());
+        let mountinfo = self.text(Path::new(&format!("/proc/{process}/mountinfo")))?;
+        let filesystem = mounts::filesystem(&mountinfo, file.device, &file.path);
+        let filesystem = filesystem.unwrap_or_default();
+        if !mounts::is_local(&filesystem) {
+            return Ok(FileFacts { filesystem, is_open_for_write: None });
+        }
+        let path = reach(file)?;
+        let is_file = fs::metadata(&path)?.is_file();
+        let is_open_for_write = if is_file { is_open_for_write(&path) } else { None };
+        Ok(FileFacts { filesystem, is_open_for_write })
+    }
+
+    fn writers(&self, file: &FileRef) -> Vec<u32> {
+        let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
+        let id = (found.dev(), found.ino());
+        let pids = self.pids().unwrap_or_default();
+        pids.into_iter().filter(|pid| has_open_for_write(*pid, &file.path, id)).collect()
+    }
+}
+
+/// A path that names exactly the file of a mapping.
+fn reach(file: &FileRef) -> io::Result<PathBuf> {
+    if let Some((pid, range)) = &file.mapped {
+        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
+        if fs::metadata(&link).is_ok() {
+            return Ok(link.into());
+        }
+    }
+    let found = fs::metadata(&file.path)?;
+    // Another file may have the name now, or this path be one of another root directory.
+    if file.inode != 0 && found.ino() != file.inode {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(file.path.clone())
+}
+
+/// Whether somebody has the regular file `path` open for writing.
+fn is_open_for_write(path: &Path) -> Option<bool> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    // SAFETY: asks for a lease on an open descriptor; no memory is passed.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
+    if result == 0 {
+        // SAFETY: as above; gives it back. Closing would, too.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        return Some(false);
+    }
+    (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true)
+}
+
+/// Whether a process has a descriptor of the file (path, device, inode) that may write. Only what
+/// has its name is asked: a descriptor may be of a filesystem whose server does not answer.
+fn has_open_for_write(pid: u32, path: &Path, id: (u64, u64)) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let is_writer = |fd: &std::ffi::OsStr| {
+        let info = format!("/proc/{pid}/fdinfo/{}", fd.to_string_lossy());
+        let text = fs::read_to_string(info).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    };
+    entries.flatten().any(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|name| name == path)
+            && fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == id)
+            && is_writer(&entry.file_name())
+    })
+}
+
+/// pagemap or kpageflags.
+struct EntryFile {
+    file: File,
+    page_bytes: u64,
+}
+
+/// `struct page_region` of the kernel's interface.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `struct pm_scan_arg` of the kernel's interface.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+const _: () = assert!(size_of::<ScanArg>() == 96 && size_of::<Region>() == 24);
+
+impl Entries for EntryFile {
+    fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
+        let Some(pos) = first.checked_mul(ENTRY_BYTES as u64) else { return Ok(0) };
+        let len = size_of_val(entries);
+        // SAFETY: the same memory as bytes: any value is valid for both types, and bytes need no
+        // alignment.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(entries.as_mut_ptr().cast(), len) };
+        let mut filled = 0;
+        while filled < len {
+            match self.file.read_at(&mut bytes[filled..], pos + filled as u64) {
+                Ok(0) => break,
+                Ok(taken) => filled += taken,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled / ENTRY_BYTES)
+    }
+
+    fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+        let bytes = |page: u64| {
+            page.checked_mul(self.page_bytes).ok_or(io::Error::from(io::ErrorKind::InvalidInput))
+        };
+        let (mut start, end) = (bytes(pages.start)?, bytes(pages.end)?);
+        let mut regions = [Region::default(); REGIONS];
+        while start < end {
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                start,
+                end,
+                vec: regions.as_mut_ptr() as u64,
+                vec_len: REGIONS as u64,
+                category_mask: PAGE_IS_PRESENT,
+                return_mask: PAGE_IS_HUGE | PAGE_IS_PRESENT,
+                ..ScanArg::default()
+            };
+            // SAFETY: `arg` is the structure this call takes, and `vec` points to `vec_len` regions
+            // that live past the call.
+            let nr = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+            let Ok(nr) = usize::try_from(nr) else { return Err(scan_error()) };
+            found.extend(regions[..nr.min(REGIONS)].iter().map(|region| Present {
+                pages: region.start / self.page_bytes..region.end / self.page_bytes,
+                is_pmd: region.categories & PAGE_IS_HUGE != 0,
+            }));
+            if arg.walk_end <= start {
+                break;
+            }
+            start = arg.walk_end;
+        }
+        Ok(())
+    }
+}
+
+fn scan_error() -> io::Error {
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOTTY | libc::EINVAL | libc::ENOSYS) => io::ErrorKind::Unsupported.into(),
+        _ => error,
+    }
+}

@@ -1,0 +1,174 @@
+//! A machine in a directory of small text files.
+//!
+//! ```text
+//!   DIR/page_bytes           4096 (may be missing)
+//!   DIR/42/{maps,smaps,comm} as the kernel writes them
+//!   DIR/42/pagemap           runs of entries; no such file: reading is refused
+//!   DIR/kpageflags           runs of entries; no such file: reading is refused
+//!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
+//!   DIR/files                PATH FILESYSTEM [WRITER-PID..]
+//! ```
+//!
+//! A run of entries is `FIRST COUNT VALUE [STEP] [pmd]` in hexadecimal: entries `FIRST ..
+//! FIRST + COUNT` have the values `VALUE, VALUE + STEP, ..`. `end FIRST` says where the file ends.
+//! A run may be as long as it likes: entries are computed when they are read.
+//! `scan` in a pagemap says that the kernel has `PAGEMAP_SCAN`.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::{Entries, FileFacts, FileRef, Present, System};
+
+/// Bit of a pagemap entry: the page is present.
+const PRESENT: u64 = 1 << 63;
+
+/// The machine that a directory describes.
+#[derive(Clone, Debug)]
+pub struct MemSystem {
+    dir: PathBuf,
+}
+
+impl MemSystem {
+    /// The machine below `dir`.
+    #[must_use]
+    pub fn from_dir(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    fn entries(&self, name: &str) -> io::Result<Box<dyn Entries>> {
+        match fs::read_to_string(self.dir.join(name)) {
+            Ok(text) => Ok(Box::new(Runs::parse(&text))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The words of the line of `path` in `files`.
+    fn facts(&self, path: &Path) -> io::Result<Vec<String>> {
+        let text = fs::read_to_string(self.dir.join("files"))?;
+        let lines = text.lines().map(|line| line.split_whitespace().map(str::to_owned));
+        let mut lines = lines.map(Iterator::collect::<Vec<_>>);
+        lines
+            .find(|words| words.len() > 1 && Path::new(&words[0]) == path)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl System for MemSystem {
+    fn page_bytes(&self) -> u64 {
+        let text = fs::read_to_string(self.dir.join("page_bytes")).unwrap_or_default();
+        text.trim().parse().unwrap_or(4096)
+    }
+
+    fn pids(&self) -> io::Result<Vec<u32>> {
+        let names = fs::read_dir(&self.dir)?.flatten();
+        let mut pids: Vec<u32> =
+            names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
+        fs::read(self.dir.join(inside.unwrap_or(path)))
+    }
+
+    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
+        self.entries(&format!("{pid}/pagemap"))
+    }
+
+    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
+        self.entries("kpageflags")
+    }
+
+    fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {
+        let words = self.facts(&file.path)?;
+        let is_open_for_write = Some(words.len() > 2);
+        Ok(FileFacts { filesystem: words[1].clone(), is_open_for_write })
+    }
+
+    fn writers(&self, file: &FileRef) -> Vec<u32> {
+        let words = self.facts(&file.path).unwrap_or_default();
+        words.iter().skip(2).filter_map(|word| word.parse().ok()).collect()
+    }
+}
+
+/// Entries by run.
+#[derive(Debug, Default)]
+struct Runs {
+    list: Vec<Run>,
+    end: Option<u64>,
+    has_scan: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    first: u64,
+    nr: u64,
+    value: u64,
+    step: u64,
+    is_pmd: bool,
+}
+
+impl Runs {
+    /// Reads the lines; one that says nothing is passed over.
+    fn parse(text: &str) -> Self {
+        let mut runs = Self::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number =
+                |at: usize| words.get(at).and_then(|word| u64::from_str_radix(word, 16).ok());
+            match words.first() {
+                Some(&"scan") => runs.has_scan = true,
+                Some(&"end") => runs.end = number(1),
+                _ => runs.list.extend(number(0).zip(number(1)).zip(number(2)).map(
+                    |((first, nr), value)| Run {
+                        first,
+                        nr,
+                        value,
+                        step: number(3).unwrap_or(0),
+                        is_pmd: words.last() == Some(&"pmd"),
+                    },
+                )),
+            }
+        }
+        runs.list.sort_by_key(|run| run.first);
+        runs
+    }
+
+    fn entry(&self, number: u64) -> u64 {
+        // Runs are sorted and do not overlap.
+        let at = self.list.partition_point(|run| run.first <= number);
+        let run = self.list[..at].last().filter(|run| number - run.first < run.nr);
+        run.map_or(0, |run| run.value.wrapping_add((number - run.first).wrapping_mul(run.step)))
+    }
+}
+
+impl Entries for Runs {
+    fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
+        let before_end = self.end.map_or(u64::MAX, |end| end.saturating_sub(first));
+        let nr = usize::try_from(before_end).unwrap_or(usize::MAX).min(entries.len());
+        for (number, entry) in (first..).zip(&mut entries[..nr]) {
+            *entry = self.entry(number);
+        }
+        Ok(nr)
+    }
+
+    fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+        if !self.has_scan {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        for run in self.list.iter().filter(|run| run.value & PRESENT != 0) {
+            let end = run.first.saturating_add(run.nr).min(pages.end);
+            let inside = run.first.max(pages.start)..end;
+            if !inside.is_empty() {
+                found.push(Present { pages: inside, is_pmd: run.is_pmd });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! The filesystem of a mapped file, from `/proc/PID/mountinfo`.
+//!
+//! Owns the answer without touching the file: a `stat` of a file on a FUSE or network filesystem waits
+//! for its server, and the census of a system must not hang because one user's server does.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// Name of the filesystem with the device number `device`. Files of btrfs have numbers of their
+/// subvolume, which no mount has: there the mount of `path` decides.
+pub(super) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> Option<String> {
+    let mounts = || mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let name = |mount: Mount<'_>| mount.filesystem.to_owned();
+    if let Some(mount) = mounts().find(|mount| mount.device == device) {
+        return Some(name(mount));
+    }
+    let path = path.as_os_str().as_bytes();
+    let below = mounts().filter(|mount| path.starts_with(mount.point));
+    below.max_by_key(|mount| mount.point.len()).filter(|m| m.filesystem == "btrfs").map(name)
+}
+
+/// Whether asking about a file of the filesystem asks nobody but this kernel.
+pub(super) fn is_local(filesystem: &str) -> bool {
+    const LOCAL: [&str; 12] = [
+        "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "squashfs",
+        "erofs", "overlay",
+    ];
+    LOCAL.contains(&filesystem)
+}
+
+/// A line of mountinfo.
+struct Mount<'a> {
+    device: (u32, u32),
+    point: &'a [u8],
+    filesystem: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELD..] - FILESYSTEM SOURCE OPTIONS`.
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut words = line.split(|byte| *byte == b' ');
+        let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        let point = words.nth(1)?;
+        words.find(|word| *word == b"-")?;
+        let filesystem = std::str::from_utf8(words.next()?).ok()?;
+        Some(Self { device, point, filesystem })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_decides_and_for_btrfs_the_path() {
+        let text = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            30 22 0:44 / /net rw,relatime shared:5 master:1 - nfs4 server:/x rw\n\
+            31 22 0:50 / /data rw - btrfs /dev/vdb rw\n\
+            rubbish 1:2\n";
+        let of = |device, path: &str| filesystem(text, device, Path::new(path));
+        assert_eq!(of((254, 0), "/net/x").as_deref(), Some("ext4"));
+        assert_eq!(of((0, 44), "/x").as_deref(), Some("nfs4"));
+        assert_eq!(of((0, 99), "/data/sub/x").as_deref(), Some("btrfs"));
+        assert_eq!(of((0, 1), "/memfd:x"), None);
+        assert!(is_local("xfs") && !is_local("nfs4") && !is_local("fuse.sshfs"));
+    }
+}
