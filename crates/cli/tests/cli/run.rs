@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::support::{Place, text};
@@ -182,8 +183,12 @@ fn becomes(is_so: impl Fn() -> bool) -> bool {
     })
 }
 
+/// Held by tests that change folio sizes: folio lets one run at a time do so.
+static SIZES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
+    let _sizes = SIZES.lock().unwrap_or_else(PoisonError::into_inner);
     let read = || fs::read_to_string(setting()).unwrap_or_default();
     let before = read();
     if before.is_empty() || !rustix::process::geteuid().is_root() {
@@ -201,6 +206,10 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
         .output()
         .unwrap();
     let said = text(&output.stderr);
+    if said.contains("has set the sizes") {
+        eprintln!("SKIPPED: another folio on this machine has changed the folio sizes just now");
+        return;
+    }
     let seen = text(&output.stdout);
     assert!(seen.starts_with("glibc.malloc.check=0:glibc.malloc.hugetlb=1\n"), "{seen}{said}");
     assert!(seen.contains("[madvise]") || before.contains("[always]"), "{seen}{said}");
@@ -269,6 +278,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
 
 #[test]
 fn another_user_may_run_what_is_readable() {
+    let _sizes = SIZES.lock().unwrap_or_else(PoisonError::into_inner);
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         eprintln!("SKIPPED: needs root and setpriv to become another user");
         return;
@@ -291,7 +301,7 @@ fn another_user_may_run_what_is_readable() {
     // Reading is enough to fill the cache; what was in it before is not told to strangers.
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
     assert!(said.contains("of the cache ? -> 8 MiB"), "{said}");
-    assert!(said.contains("changing it needs root"), "{said}");
+    assert!(said.contains("the heap stays as it is"), "{said}");
 }
 
 #[test]

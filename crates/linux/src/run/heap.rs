@@ -76,9 +76,20 @@ fn lock() -> Result<File, String> {
     let path = thp::setting("enabled");
     let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) if !is_kept() => Ok(file),
+        Ok(()) => Err("another folio (bench, crosscheck) has set the sizes".to_owned()),
         Err(_) => Err("another folio run --heap is running and has set the sizes".to_owned()),
     }
+}
+
+/// Whether a keeper of another folio waits to put a size back: what is there now is not the user's.
+fn is_kept() -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let holds = |line: &[u8], words: &[u8]| line.windows(words.len()).any(|found| found == words);
+    lines
+        .into_iter()
+        .any(|line| holds(&line, b"\0folio-keeper\0") && holds(&line, thp::THP.as_bytes()))
 }
 
 /// Counter of the kernel; 0 where it has none.
