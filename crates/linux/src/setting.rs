@@ -6,18 +6,31 @@
 //! ```
 //!
 //! Owns one changed file below `/sys` or `/proc`. The old value is held by a child process (the
-//! keeper) in a session of its own, so that it is restored also when this process is killed.
+//! keeper) in a group of its own, so that it is restored also when this process is killed. Process
+//! and keeper hold a lock on the file (`flock`): what another folio found meanwhile would not be
+//! the system's value but ours, and the system would be left with it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::tune::catalog::Current;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
 const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; printf %s \"$1\" >\"$2\"";
+
+/// How long a change waits for another folio that has changed the setting: the longest benchmark of
+/// one size takes less.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Pause between two tries for the lock.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a setting could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +53,12 @@ pub enum SettingError {
         /// Cause.
         source: io::Error,
     },
+    /// Another process has changed it for a while.
+    #[error("{path}: another folio has changed it for a while; try again when that has ended")]
+    Busy {
+        /// File.
+        path: PathBuf,
+    },
     /// No process could be started that puts the old value back.
     #[error("cannot start the process that restores {path}: {source}")]
     Keeper {
@@ -57,6 +76,14 @@ pub struct Setting {
     old: String,
     /// `None` when the value was right already.
     keeper: Option<(Child, Option<ChildStdin>)>,
+    lock: File,
+}
+
+/// What is done about a setting that another process has changed for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busy {
+    Wait,
+    Refuse,
 }
 
 impl Setting {
@@ -70,13 +97,27 @@ impl Setting {
         Ok(Current::parse(&text).value)
     }
 
-    /// Sets `path` to `value` until the result is dropped or this process ends.
+    /// Sets `path` to `value` until the result is dropped or this process ends. Where another folio
+    /// has changed it for a while, waits for that to end, two minutes at most.
     ///
     /// # Errors
     /// Nothing is changed then.
     pub fn change(path: &Path, value: &str) -> Result<Self, SettingError> {
+        Self::changed(path, value, Busy::Wait)
+    }
+
+    /// As [`Setting::change`], and waits for nobody.
+    ///
+    /// # Errors
+    /// [`SettingError::Busy`] where another folio has changed it; nothing is changed by any error.
+    pub fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
+        Self::changed(path, value, Busy::Refuse)
+    }
+
+    fn changed(path: &Path, value: &str, busy: Busy) -> Result<Self, SettingError> {
+        let lock = lock(path, busy)?;
         let old = Self::read(path)?;
-        let mut setting = Self { path: path.to_owned(), old, keeper: None };
+        let mut setting = Self { path: path.to_owned(), old, keeper: None, lock };
         setting.set(value)?;
         Ok(setting)
     }
@@ -106,17 +147,44 @@ impl Setting {
     }
 
     fn start_keeper(&self) -> Result<(Child, Option<ChildStdin>), SettingError> {
+        let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
         let mut keeper = Command::new("/bin/sh")
             .args(["-c", KEEPER, "folio-keeper", &self.old])
             .arg(&self.path)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            // The lock is held until both of us have closed it.
+            .stdout(Stdio::from(self.lock.try_clone().map_err(failed)?))
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .map_err(|source| SettingError::Keeper { path: self.path.clone(), source })?;
+            .map_err(failed)?;
         let pipe = keeper.stdin.take();
         Ok((keeper, pipe))
+    }
+}
+
+/// A lock on the setting `path` for a change that stays.
+///
+/// # Errors
+/// [`SettingError::Busy`] where another folio has changed it for a while.
+pub(crate) fn try_lock(path: &Path) -> Result<File, SettingError> {
+    lock(path, Busy::Refuse)
+}
+
+fn lock(path: &Path, busy: Busy) -> Result<File, SettingError> {
+    let read = |source| SettingError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(read)?;
+    let start = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(read(error.into())),
+        }
+        if busy == Busy::Refuse || start.elapsed() > PATIENCE {
+            return Err(SettingError::Busy { path: path.to_owned() });
+        }
+        thread::sleep(PAUSE);
     }
 }
 
@@ -150,7 +218,7 @@ mod tests {
     fn hold() {
         let path = std::env::var_os("LARGEFOLIO_TEST_SETTING").unwrap();
         let _setting = Setting::change(Path::new(&path), "never").unwrap();
-        std::thread::sleep(std::time::Duration::from_mins(1));
+        thread::sleep(Duration::from_mins(1));
     }
 
     #[test]
@@ -166,7 +234,7 @@ mod tests {
             .unwrap();
         let waits_for = |value: &str| {
             (0..2000).any(|_| {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                thread::sleep(Duration::from_millis(5));
                 fs::read_to_string(file.path()).unwrap() == value
             })
         };
@@ -174,6 +242,23 @@ mod tests {
         holder.kill().unwrap();
         holder.wait().unwrap();
         assert!(waits_for("madvise"), "the setting was not restored");
+    }
+
+    #[test]
+    fn a_second_change_waits_for_the_first_and_finds_the_systems_value() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "128").unwrap();
+        let first = Setting::change(file.path(), "512").unwrap();
+        let refused = Setting::try_change(file.path(), "1024").unwrap_err();
+        assert!(refused.to_string().contains("another folio"), "{refused}");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "512");
+        let path = file.path().to_owned();
+        let second = thread::spawn(move || Setting::change(&path, "2048").unwrap());
+        drop(first);
+        let second = second.join().unwrap();
+        assert_eq!(second.old(), "128");
+        drop(second);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
     }
 
     #[test]

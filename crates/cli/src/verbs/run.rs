@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{self, Ended, Plan, Request, RunError, Samples, Sampling, Watched};
 use largefolio_report::figures::{self, printable};
 
@@ -20,7 +21,9 @@ const NOT_EXECUTED: u8 = 126;
 ///
 /// --text large refills the page cache of the program and its libraries with folios of 2M before it
 /// starts, as far as their addresses allow them to be mapped by one TLB entry. It only changes the
-/// cache: memory stays shared, perf, gdb and core dumps see what they always saw. --heap SIZE lets
+/// cache: memory stays shared, perf, gdb and core dumps see what they always saw. --text remap moves
+/// text onto shared memory of large folios before the program begins, one copy for all processes of a
+/// file; --text auto does so where the page cache cannot help. --heap SIZE lets
 /// malloc of glibc have folios of that size while the program runs (root, system-wide for memory
 /// that asks for it, put back at the end). Whatever cannot be done is told in one line, and the
 /// program runs as it would have.
@@ -67,7 +70,7 @@ pub(crate) struct RunArgs {
 enum TextMode {
     /// Leave it as it is
     Off,
-    /// Large where it can be; remap where not and where that is built in
+    /// Large where it can be, else remap
     Auto,
     /// Refill the page cache with large folios
     Large,
@@ -125,8 +128,9 @@ impl RunArgs {
         } else {
             Telling::Default
         };
-        let request =
-            Request { text: self.text.into(), heap_bytes: self.heap.0, command: self.command };
+        let voice = if telling == Telling::All { Voice::Verbose } else { Voice::Silent };
+        let (text, heap_bytes) = (self.text.into(), self.heap.0);
+        let request = Request { text, heap_bytes, voice, command: self.command };
         RunPlan { request, telling }
     }
 }
@@ -166,7 +170,7 @@ impl RunPlan {
     fn is_watched(&self, plan: &Plan) -> bool {
         let is_told = match self.telling {
             Telling::Nothing => false,
-            Telling::Default => !plan.warmed.is_empty(),
+            Telling::Default => !plan.warmed.is_empty() || plan.moved.is_some(),
             Telling::Summary | Telling::All => true,
         };
         is_told || plan.holds_settings()
@@ -231,6 +235,10 @@ fn summary(plan: &Plan, watched: &Watched) {
         say(&format!("folio: text and constants of {files}: {state}; start delayed by {ms:.1} ms"));
     }
     say(&format!("folio: {}", seen(&watched.samples, watched.elapsed.as_secs_f64())));
+    let moved = plan.moved.as_ref().and_then(|moved| moved.summary().ok());
+    if let Some(moved) = moved {
+        moved.to_string().lines().for_each(|line| say(&format!("folio: {}", printable(line))));
+    }
     if let Some(heap) = &plan.heap {
         let (size, given) = (figures::size(heap.folio_bytes), figures::bytes(heap.given_bytes()));
         let huge = figures::bytes(watched.samples.anon_huge_bytes);

@@ -88,13 +88,13 @@ fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() 
     if !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;
     }
-    let output = place.run("run -- ./p");
+    let output = place.run("run --text large -- ./p");
     let said = text(&output.stderr);
     assert_eq!(mapped_kib(&output.stdout), 0, "{said}");
     assert!(said.contains("loaded at a random multiple of 4K; folio align "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     place.done("align p -o copy");
-    let output = place.run("run -- ./copy");
+    let output = place.run("run --text large -- ./copy");
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{}", text(&output.stderr));
 }
 
@@ -142,8 +142,22 @@ fn streams_arguments_and_environment_are_the_programs() {
     assert_eq!(said.lines().next().unwrap().trim(), own.to_string(), "{said}");
 }
 
-/// A program that says `ready` and does `then` at SIGTERM.
-fn waiting(place: &Place, how: &str, then: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+/// A folio that ends with its test, also where that fails.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that says its number and does `then` at SIGTERM.
+fn waiting(
+    place: &Place,
+    how: &str,
+    then: &str,
+) -> (Started, BufReader<std::process::ChildStdout>) {
     let script = format!("trap '{then}' TERM; echo $$; while :; do sleep 0.02; done");
     let mut child = place
         .command(&format!("run {how} -- sh -c"))
@@ -153,7 +167,7 @@ fn waiting(place: &Place, how: &str, then: &str) -> (Child, BufReader<std::proce
         .spawn()
         .unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
-    (child, stdout)
+    (Started(child), stdout)
 }
 
 fn signal(pid: u32, name: &str) {
@@ -167,8 +181,8 @@ fn a_signal_sent_to_folio_alone_reaches_the_program() {
     let (mut child, mut stdout) = waiting(&place, "--summary --text off", "exit 42");
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    signal(child.id(), "TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(42));
+    signal(child.0.id(), "TERM");
+    assert_eq!(child.0.wait().unwrap().code(), Some(42));
 }
 
 fn setting() -> PathBuf {
@@ -206,10 +220,6 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
         .output()
         .unwrap();
     let said = text(&output.stderr);
-    if said.contains("has set the sizes") {
-        eprintln!("SKIPPED: another folio on this machine has changed the folio sizes just now");
-        return;
-    }
     let seen = text(&output.stdout);
     assert!(seen.starts_with("glibc.malloc.check=0:glibc.malloc.hugetlb=1\n"), "{seen}{said}");
     assert!(seen.contains("[madvise]") || before.contains("[always]"), "{seen}{said}");
@@ -225,9 +235,9 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     let second = place.run(&format!("run {how} -- true"));
     let told = text(&second.stderr);
     assert_eq!(second.status.code(), Some(0), "{told}");
-    assert!(told.contains("another folio run --heap is running"), "{told}");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert!(told.contains("another folio has changed it for a while"), "{told}");
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
     assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
     // The program goes with it: nothing runs on under settings that are gone.
     let has_ended = || {
@@ -251,7 +261,6 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(told("--text remap -- true").contains("remap is not built in"));
     assert_eq!(told("--text off -- true"), "");
     if !compile(&place, "-no-pie") {
         return;
@@ -319,4 +328,57 @@ fn a_closed_standard_error_is_no_error() {
     drop(stderr);
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+/// Whether the library that moves text stands beside the command.
+fn has_remapper() -> bool {
+    let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
+    let is_there = library.exists();
+    if !is_there {
+        eprintln!("SKIPPED: {} is missing: cargo build -p largefolio-preload", library.display());
+    }
+    is_there
+}
+
+/// Runs again while the program was written within the last tick of the clock.
+fn old_enough(place: &Place, words: &str) -> std::process::Output {
+    loop {
+        let output = place.run(words);
+        if !text(&output.stderr).contains("within the last clock tick") {
+            return output;
+        }
+    }
+}
+
+#[test]
+fn remapped_text_is_told_and_shared_where_the_address_is_fixed() {
+    let place = Place::new();
+    if !has_remapper() || !compile(&place, "-no-pie") {
+        return;
+    }
+    let output = old_enough(&place, "run --text remap -- ./p a b c");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("folio: p: 6.0 of 8.0 MiB") && said.contains("1 made a copy"), "{said}");
+    assert!(said.contains("folio: start-up: "), "{said}");
+    let quiet = place.run("run --text remap --quiet -- ./p");
+    assert_eq!(text(&quiet.stderr), "");
+    let none = text(&place.run("run --text remap -- true").stderr);
+    assert!(none.contains("in every process, "), "{none}");
+}
+
+#[test]
+fn auto_moves_the_text_that_the_page_cache_cannot_help() {
+    let place = Place::new();
+    if !has_remapper() || !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
+        return;
+    }
+    let said = text(&old_enough(&place, "run -- ./p").stderr);
+    assert!(said.contains("not shared") && said.contains("folio align"), "{said}");
+    let large = text(&place.run("run --text large -- ./p").stderr);
+    assert!(large.contains("stays in small pages"), "{large}");
+    let off =
+        place.command("run -- ./p").env("LARGEFOLIO_PRELOAD", "/no/library").output().unwrap();
+    let said = text(&off.stderr);
+    assert!(said.contains("stays in small pages"), "the loss is told where nothing helps: {said}");
 }

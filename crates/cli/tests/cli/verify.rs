@@ -54,13 +54,13 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
 #[test]
 fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     let place = Place::with_trace();
-    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled";
     let Ok(text) = fs::read_to_string(size) else {
         eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
         return;
     };
     let now = text.split(['[', ']']).nth(1).unwrap();
-    let words = format!("verify --tune thp.64K={now} --trace mix.folio --machine zen4 --runs 3");
+    let words = format!("verify --tune thp.32K={now} --trace mix.folio --machine zen4 --runs 3");
     let output = place.run(&format!("{words} --json -- true"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // The change is none, so the model sees none.

@@ -161,7 +161,8 @@ impl fmt::Display for TextSum {
             let private = nr(How::Private);
             write!(
                 f,
-                ", {private} not shared: the load address differs (link with -z max-page-size=2m)"
+                ", {private} not shared: loaded at a random multiple of 4K (folio align makes a copy \
+                 that is not)"
             )?;
         }
         for (refusal, nr) in &self.refused {

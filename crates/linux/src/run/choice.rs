@@ -16,6 +16,7 @@ use super::program::{Program, Unknown};
 use super::remap;
 use super::sample::{Samples, Sampling};
 use crate::elf::ElfFile;
+use crate::remap::{Remap, Voice};
 use crate::warm::{Part, Refusal, Warm, Warmed, libraries};
 use crate::{filesystem, thp};
 
@@ -42,6 +43,8 @@ pub struct Request {
     pub text: Text,
     /// Folio size of the heap in bytes.
     pub heap_bytes: Option<u64>,
+    /// What processes with moved text say.
+    pub voice: Voice,
     /// Program and arguments.
     pub command: Vec<OsString>,
 }
@@ -82,6 +85,8 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Folios for the heap.
     pub heap: Option<Heap>,
+    /// What moves text, and hears of it.
+    pub moved: Option<Remap>,
 }
 
 /// A program that has ended.
@@ -116,6 +121,7 @@ impl Plan {
             fallbacks: Vec::new(),
             notes: Vec::new(),
             heap: None,
+            moved: None,
         };
         plan.prepare(request, &program);
         plan.elapsed = started.elapsed();
@@ -143,7 +149,7 @@ impl Plan {
             return;
         }
         let libraries = libraries::of(file).unwrap_or_default();
-        self.text(request.text, program, (file, elf), &libraries);
+        self.text(request, program, (file, elf), &libraries);
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {
                 Ok(heap) => {
@@ -155,11 +161,17 @@ impl Plan {
         }
     }
 
-    fn text(&mut self, text: Text, program: &Program, own: (&Path, &ElfFile), more: &[PathBuf]) {
-        match text {
+    fn text(
+        &mut self,
+        request: &Request,
+        program: &Program,
+        own: (&Path, &ElfFile),
+        more: &[PathBuf],
+    ) {
+        match request.text {
             Text::Off => {}
             Text::Large => self.large(own, more),
-            Text::Remap => self.remap(program),
+            Text::Remap => self.remap(program, request.voice),
             Text::Auto => {
                 self.large(own, more);
                 let is_lost = |fallback: &Fallback| {
@@ -168,20 +180,22 @@ impl Plan {
                         | Fallback::Cache { file, refusal: Refusal::NoFolios { .. } | Refusal::NotCached { .. } }
                         if file == own.0)
                 };
-                if self.fallbacks.iter().any(is_lost)
-                    && let Ok(variables) = remap::prepare(program)
-                {
-                    self.variables.extend(variables);
+                if self.fallbacks.iter().any(is_lost) {
+                    self.remap(program, request.voice);
+                }
+                if self.moved.is_some() {
                     self.fallbacks.retain(|fallback| !is_lost(fallback));
-                    self.notes.push("its text is remapped".to_owned());
                 }
             }
         }
     }
 
-    fn remap(&mut self, program: &Program) {
-        match remap::prepare(program) {
-            Ok(variables) => self.variables.extend(variables),
+    fn remap(&mut self, program: &Program, voice: Voice) {
+        match remap::prepare(program, voice) {
+            Ok(moved) => {
+                self.variables.extend(moved.environment());
+                self.moved = Some(moved);
+            }
             Err(fallback) => self.fallbacks.push(fallback),
         }
     }
@@ -233,10 +247,12 @@ impl Plan {
     /// Whether something of ours must stay while the program runs.
     #[must_use]
     pub fn holds_settings(&self) -> bool {
-        self.heap.is_some()
+        self.heap.is_some() || self.moved.is_some()
     }
 
-    fn command(&self) -> Command {
+    /// The program as it is to be started; what was prepared for it lasts as long as this plan.
+    #[must_use]
+    pub fn command(&self) -> Command {
         let mut words = self.command.iter();
         let mut command = Command::new(words.next().cloned().unwrap_or_default());
         command.args(words).envs(self.variables.iter().cloned());

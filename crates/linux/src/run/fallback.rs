@@ -32,8 +32,8 @@ pub enum Fallback {
     },
     /// A file could not be looked at.
     Unreadable(String),
-    /// The remapper is not in this build.
-    NoRemap,
+    /// The text cannot be moved, and why.
+    NoRemap(String),
     /// The heap's allocator is not glibc's, or is linked in.
     NotGlibc(String),
     /// A glibc before 2.35.
@@ -73,7 +73,7 @@ impl fmt::Display for Fallback {
                 write!(out, "{}: {refusal}; {}", file.display(), refusal.remedy())
             }
             Self::Unreadable(what) => write!(out, "{what}: plain start"),
-            Self::NoRemap => out.write_str("remap is not built in; use --text large"),
+            Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
             Self::NotGlibc(what) => write!(
                 out,
                 "--heap needs malloc of a shared glibc, and {what}: the heap stays as it is"

@@ -8,11 +8,9 @@
 //! Owns these settings and the variable. Other allocators are not reached.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::FlockOperation;
 
 use super::fallback::Fallback;
 use super::program::Program;
@@ -37,9 +35,7 @@ pub struct Heap {
     pub(super) variable: (OsString, OsString),
     /// Folios of this size that the system had given out when it began.
     nr_before: u64,
-    // In this order they end.
     _settings: Vec<Setting>,
-    _lock: File,
 }
 
 impl Heap {
@@ -50,7 +46,6 @@ impl Heap {
     ) -> Result<Self, Fallback> {
         check_libc(program, libraries)?;
         let variable = merged(std::env::var_os(TUNABLES).as_deref()).ok_or(Fallback::Tuned)?;
-        let lock = lock().map_err(Fallback::Setting)?;
         let settings = settings(folio_bytes >> 10)
             .map_err(|error: SettingError| Fallback::Setting(error.to_string()))?;
         Ok(Self {
@@ -58,7 +53,6 @@ impl Heap {
             variable: (TUNABLES.into(), variable),
             nr_before: nr_given(folio_bytes >> 10),
             _settings: settings,
-            _lock: lock,
         })
     }
 
@@ -68,28 +62,6 @@ impl Heap {
         let nr = nr_given(self.folio_bytes >> 10).saturating_sub(self.nr_before);
         nr.saturating_mul(self.folio_bytes)
     }
-}
-
-/// One run at a time changes sizes: what the second found would be what the first had set, and the
-/// system would be left with it.
-fn lock() -> Result<File, String> {
-    let path = thp::setting("enabled");
-    let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) if !is_kept() => Ok(file),
-        Ok(()) => Err("another folio (bench, crosscheck) has set the sizes".to_owned()),
-        Err(_) => Err("another folio run --heap is running and has set the sizes".to_owned()),
-    }
-}
-
-/// Whether a keeper of another folio waits to put a size back: what is there now is not the user's.
-fn is_kept() -> bool {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    let holds = |line: &[u8], words: &[u8]| line.windows(words.len()).any(|found| found == words);
-    lines
-        .into_iter()
-        .any(|line| holds(&line, b"\0folio-keeper\0") && holds(&line, thp::THP.as_bytes()))
 }
 
 /// Counter of the kernel; 0 where it has none.
@@ -143,15 +115,11 @@ fn settings(kib: u64) -> Result<Vec<Setting>, SettingError> {
     let control = thp::control(kib);
     let own = Setting::read(&control)?;
     let is_on = own == "madvise" || own == "always" || (own == "inherit" && was != "never");
-    if !is_on {
-        settings.push(Setting::change(&control, "madvise")?);
-    }
+    settings.push(Setting::try_change(&control, if is_on { &own } else { "madvise" })?);
     for size in thp::sizes_kib()?.into_iter().filter(|&size| size > kib) {
-        settings.push(Setting::change(&thp::control(size), "never")?);
+        settings.push(Setting::try_change(&thp::control(size), "never")?);
     }
-    if was != "madvise" {
-        settings.push(Setting::change(&global, "madvise")?);
-    }
+    settings.push(Setting::try_change(&global, "madvise")?);
     Ok(settings)
 }
 

@@ -1,14 +1,15 @@
-//! The text remapper: the program's text copied into shared memory of large folios at its start.
+//! The text remapper, as `folio run` uses it.
 //!
-//! Owns what a program's environment needs for it. This build has no remapper: every answer is the
-//! refusal, and `--text remap` falls back to a plain start.
-
-use std::ffi::OsString;
+//! Owns the question whether it can help a program; the moving is [`crate::remap`]'s.
 
 use super::fallback::Fallback;
 use super::program::Program;
+use crate::remap::{Options, Remap, Voice};
 
-/// Variables that make the program's loader remap its text.
-pub(super) fn prepare(_program: &Program) -> Result<Vec<(OsString, OsString)>, Fallback> {
-    Err(Fallback::NoRemap)
+/// Everything in place to move the program's text, and that of what it starts.
+pub(super) fn prepare(program: &Program, voice: Voice) -> Result<Remap, Fallback> {
+    let file = program.elf.as_ref().map_or(&program.path, |(file, _)| file);
+    Remap::check(file)
+        .and_then(|()| Remap::prepare(&Options { voice, ..Options::default() }))
+        .map_err(|refused| Fallback::NoRemap(refused.to_string()))
 }

@@ -69,6 +69,14 @@ pub enum TuneError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// Somebody else is changing it.
+    #[error("{name}: {message}")]
+    Busy {
+        /// Setting.
+        name: String,
+        /// Who, or what came between.
+        message: String,
+    },
     /// A profile that is none.
     #[error("{file}: {message}")]
     Profile {

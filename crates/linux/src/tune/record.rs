@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::TuneError;
 use super::catalog::Catalog;
 use super::plan::Plan;
+use crate::setting;
 
 const SCHEMA_VERSION: u32 = 1;
 /// A record is a few lines; more is none of ours.
@@ -142,6 +143,7 @@ impl Store {
         plan: &Plan,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<(), TuneError> {
+        let _locks = lock_all(catalog, plan)?;
         let earlier = self.entries()?;
         let mut entries = earlier.clone();
         for change in &plan.changes {
@@ -243,6 +245,22 @@ impl Store {
         file.persist(&self.path).map_err(|cause| error(cause.error))?;
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(error)
     }
+}
+
+/// Locks every setting of the plan, and makes sure that each is still what the plan found: what
+/// another folio changed for a while must not be recorded as the system's value.
+fn lock_all(catalog: &Catalog, plan: &Plan) -> Result<Vec<File>, TuneError> {
+    let mut locks = Vec::new();
+    for change in &plan.changes {
+        let busy = |message: String| TuneError::Busy { name: change.name.clone(), message };
+        let path = catalog.path(&change.name)?;
+        locks.push(setting::try_lock(&path).map_err(|error| busy(error.to_string()))?);
+        let now = catalog.read(&change.name)?.value;
+        if now != change.now {
+            return Err(busy(format!("it was {} and is {now} now; plan again", change.now)));
+        }
+    }
+    Ok(locks)
 }
 
 /// Puts one setting back.

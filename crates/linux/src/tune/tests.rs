@@ -9,6 +9,7 @@ use super::catalog::Catalog;
 use super::plan::Plan;
 use super::profile::Profile;
 use super::record::{Foreign, Store, Undone};
+use crate::setting::Setting;
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
@@ -210,6 +211,26 @@ fn a_value_that_somebody_changed_since_is_left_and_stays_recorded() {
     let all = undo(Foreign::Overwrite);
     assert!(matches!(all[..], [Undone::Restored { .. }]), "{all:?}");
     assert_eq!(system.values(), ["128", "128", "4096"]);
+}
+
+#[test]
+fn what_another_folio_changed_for_a_while_is_not_recorded_as_the_systems_value() {
+    let system = System::new();
+    let disk = system.root().join("sys/block/vda/queue/read_ahead_kb");
+    let plan = system.plan("2048", "8192");
+    let refused = |plan: &Plan| {
+        let applied = system.store().apply(&system.catalog(), plan, &mut never_ends());
+        applied.unwrap_err().to_string()
+    };
+    let held = Setting::change(&disk, "777").unwrap();
+    let error = refused(&plan);
+    assert!(error.contains("readahead.vda") && error.contains("another folio"), "{error}");
+    drop(held);
+    fs::write(&disk, "512").unwrap();
+    let error = refused(&plan);
+    assert!(error.contains("it was 128 and is 512 now; plan again"), "{error}");
+    assert_eq!(system.values(), ["512", "128", "4096"]);
+    assert_eq!(system.store().entries().unwrap(), []);
 }
 
 #[test]

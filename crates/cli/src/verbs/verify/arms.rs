@@ -63,12 +63,15 @@ impl Changed {
     /// Checks names and values of `NAME=VALUE`.
     pub(super) fn new(plain: Plain, tune: &[String]) -> Result<Self> {
         let catalog = Catalog::below(Path::new("/"));
-        let mut settings = Vec::new();
+        let mut settings: Vec<(String, PathBuf, String)> = Vec::new();
         for assignment in tune {
             let Some((name, value)) = assignment.split_once('=') else {
                 bail!("--tune {assignment}: expected NAME=VALUE, such as thp.64K=always");
             };
             catalog.read(name)?.check(name, value)?;
+            if settings.iter().any(|(known, ..)| known == name) {
+                bail!("--tune {name} is given twice");
+            }
             settings.push((name.to_owned(), catalog.path(name)?, value.to_owned()));
         }
         Ok(Self { plain, settings, held: Vec::new() })
@@ -103,10 +106,7 @@ impl Arm for Changed {
         self.plain.command()
     }
 
-    /// The last setting first: the same one may be given twice.
     fn finish(&mut self) {
-        while let Some(setting) = self.held.pop() {
-            drop(setting);
-        }
+        self.held.clear();
     }
 }
