@@ -24,9 +24,11 @@
 
 pub mod libraries;
 
+mod cool;
 mod file;
 mod refusal;
 mod users;
 
+pub use cool::cool;
 pub use file::{Part, Warm, WarmError, Warmed};
 pub use refusal::Refusal;

@@ -66,8 +66,8 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TextMode {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TextMode {
     /// Leave it as it is
     Off,
     /// Large where it can be, else remap
@@ -91,9 +91,9 @@ impl From<TextMode> for run::Text {
 
 /// Folio size of the heap in bytes, where one is wanted.
 #[derive(Clone, Copy, Debug)]
-struct HeapSize(Option<u64>);
+pub(super) struct HeapSize(pub(super) Option<u64>);
 
-fn heap_size(text: &str) -> Result<HeapSize, String> {
+pub(super) fn heap_size(text: &str) -> Result<HeapSize, String> {
     match text {
         "off" => Ok(HeapSize(None)),
         size => values::folio_size(size).map(|bytes| HeapSize(Some(bytes))),

@@ -16,6 +16,7 @@ use largefolio_linux::verify::verdict::{self, Verdict};
 use self::arms::{Changed, Output, Plain};
 use self::prediction::Prediction;
 use self::view::View;
+use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -31,17 +32,26 @@ const NR_ROUNDS: usize = 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  folio verify --text large -- cc1 -quiet big.i -o /dev/null
   sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
   sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
   sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
 
 The settings of --tune are those of folio tune; they are changed for each changed run and put back
-after it, also when folio is killed. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
+after it, also when folio is killed. With --text the page cache of program and libraries is emptied
+before each plain run and filled before each changed one, as far as no other process maps them; an
+untimed run follows in both cases. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
 error. Ctrl-C ends the rounds and shows what there is.")]
 pub(crate) struct VerifyArgs {
     /// Change a setting of the system for the changed runs (folio tune names them)
     #[arg(long, value_name = "NAME=VALUE")]
     tune: Vec<String>,
+    /// Start the changed runs with their text on large folios, as folio run does
+    #[arg(long, value_enum, default_value_t = TextMode::Off)]
+    text: TextMode,
+    /// Give the changed runs' malloc folios of this size, as folio run does
+    #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
+    heap: HeapSize,
     /// Rounds: one plain and one changed run each [default: 20]
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
@@ -103,20 +113,27 @@ pub(crate) struct VerifyPlan {
 impl VerifyArgs {
     /// Checks the change; runs nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
-        if self.tune.is_empty() {
+        let has_start = self.text != TextMode::Off || self.heap.0.is_some();
+        if self.tune.is_empty() && !has_start {
             bail!(
-                "say which change is to be verified, such as --tune thp.64K=always; without one \
-                 both runs would be the same"
+                "say which change is to be verified, such as --text large, --heap 64K or --tune \
+                 thp.64K=always; without one both runs would be the same"
             );
         }
+        if self.trace.is_some() && has_start {
+            bail!("--trace predicts --tune only; folio predict --annotate FILE=2M is about text");
+        }
         let output = if self.show_output { Output::Shown } else { Output::Discarded };
-        let plain = Plain::new(self.command, output);
-        let changed = Changed::new(plain.clone(), &self.tune)?;
+        let mut plain = Plain::new(self.command, output);
+        let mut changed = Changed::new(plain.clone(), &self.tune)?;
         let prediction = self
             .trace
             .as_ref()
             .map(|trace| Prediction::plan(trace, &self.machine, &changed.settings()))
             .transpose()?;
+        if has_start {
+            plain.cools(changed.starts(self.text.into(), self.heap.0)?);
+        }
         let until = match (self.runs, self.time) {
             (Some(nr), _) => Until::Rounds(usize::try_from(nr).context("--runs")?),
             (None, Some(time)) => Until::Time(time),
@@ -160,6 +177,7 @@ impl VerifyPlan {
         let view = View::new(&compared, judged, &verdict::doubts(&rounds))
             .beside(predicted)
             .about(self.metric.name(), self.margin, self.changed.description())
+            .with_effects(self.changed.effects())
             .of(self.command_line);
         let text = match self.form {
             Form::Text => view.text(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::run::{compile, has_large_folios};
 use crate::support::{Place, text};
 
 const SCAN: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan";
@@ -32,6 +33,25 @@ fn is_root() -> bool {
 fn without_a_change_there_is_nothing_to_verify() {
     let said = Place::new().fails("verify -- true");
     assert!(said.contains("--tune thp.64K=always"), "{said}");
+}
+
+#[test]
+fn large_text_is_verified_and_a_change_that_is_none_is_refused() {
+    let place = Place::new();
+    let said = place.fails("verify --text large -- true");
+    assert!(said.contains("the changed run would be the plain one: no whole block"), "{said}");
+    let said = place.fails("verify --text large --trace x.folio -- true");
+    assert!(said.contains("--trace predicts --tune only"), "{said}");
+    if !has_large_folios(&place) || !compile(&place, "-no-pie") {
+        return;
+    }
+    let output = place.run("verify --text large --runs 3 --margin 99 --json -- ./p");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let effects = json["effects"].to_string();
+    assert!(effects.contains("p: 8 MiB in 2M folios of the cache"), "{effects}");
+    assert_eq!(json["change"], "text large");
+    assert_eq!(json["rows"][0]["nr_rounds"], 3);
 }
 
 #[test]

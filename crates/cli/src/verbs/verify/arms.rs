@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
+use largefolio_linux::remap::Voice;
+use largefolio_linux::run::{self, Request};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::verify::rounds::{Arm, ArmError};
+use largefolio_linux::warm;
+use largefolio_report::figures;
 
 /// Where the command's output goes.
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +20,34 @@ pub(super) enum Output {
     Shown,
 }
 
+impl Output {
+    fn of(self, command: &mut Command) {
+        if matches!(self, Self::Discarded) {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
+}
+
 /// The command as it is.
 #[derive(Clone, Debug)]
 pub(super) struct Plain {
     words: Vec<OsString>,
     output: Output,
+    /// Files whose cache the other arm fills.
+    cooled: Vec<PathBuf>,
 }
 
 impl Plain {
     /// `words` is the program and its arguments, and not empty.
     pub(super) fn new(words: Vec<OsString>, output: Output) -> Self {
-        Self { words, output }
+        Self { words, output, cooled: Vec::new() }
+    }
+}
+
+impl Plain {
+    /// The other arm fills the cache of `files`: empty it before each run.
+    pub(super) fn cools(&mut self, files: Vec<PathBuf>) {
+        self.cooled = files;
     }
 }
 
@@ -36,23 +57,32 @@ impl Arm for Plain {
     }
 
     fn prepare(&mut self) -> Result<(), ArmError> {
+        for file in &self.cooled {
+            warm::cool(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
         Ok(())
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
-        if matches!(self.output, Output::Discarded) {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-        }
+        self.output.of(&mut command);
         command
+    }
+
+    fn is_rehearsed(&self) -> bool {
+        !self.cooled.is_empty()
     }
 }
 
-/// The command while settings are changed.
+/// The command while settings are changed, started as `folio run` does.
 #[derive(Debug)]
 pub(super) struct Changed {
     plain: Plain,
+    request: Option<Request>,
+    /// Prepared now.
+    started: Option<run::Plan>,
+    effects: Vec<String>,
     /// Name, file and value.
     settings: Vec<(String, PathBuf, String)>,
     /// Changed now.
@@ -74,7 +104,8 @@ impl Changed {
             }
             settings.push((name.to_owned(), catalog.path(name)?, value.to_owned()));
         }
-        Ok(Self { plain, settings, held: Vec::new() })
+        let (request, started, effects) = (None, None, Vec::new());
+        Ok(Self { plain, request, started, effects, settings, held: Vec::new() })
     }
 
     /// Names and values of the settings.
@@ -84,9 +115,49 @@ impl Changed {
 
     /// What is changed, for people.
     pub(super) fn description(&self) -> String {
-        let words: Vec<_> =
-            self.settings.iter().map(|(name, _, value)| format!("{name}={value}")).collect();
-        words.join(" ")
+        let mut words = Vec::new();
+        if let Some(request) = &self.request {
+            if request.text != run::Text::Off {
+                words.push(format!("text {:?}", request.text).to_lowercase());
+            }
+            words.extend(request.heap_bytes.map(|bytes| format!("heap {}", figures::size(bytes))));
+        }
+        words.extend(self.settings.iter().map(|(name, _, value)| format!("{name}={value}")));
+        words.join(", ")
+    }
+
+    /// Starts the command as `folio run` would; the answer are the files whose cache that fills.
+    ///
+    /// A start that would change nothing is an error here: both arms would be the same.
+    pub(super) fn starts(
+        &mut self,
+        text: run::Text,
+        heap_bytes: Option<u64>,
+    ) -> Result<Vec<PathBuf>> {
+        let command = self.plain.words.clone();
+        let request = Request { text, heap_bytes, voice: Voice::Silent, command };
+        let plan = run::Plan::new(&request)?;
+        let is_changed = !plan.warmed.is_empty() || plan.moved.is_some() || plan.heap.is_some();
+        let why = plan.fallbacks.first().map(ToString::to_string);
+        if !is_changed && self.settings.is_empty() {
+            bail!(
+                "the changed run would be the plain one: {}",
+                why.unwrap_or_else(|| "nothing of it can be larger".to_owned())
+            );
+        }
+        self.effects.extend(why);
+        for file in &plan.warmed {
+            let large = figures::bytes(file.after_bytes.unwrap_or(0));
+            self.effects
+                .push(format!("{}: {large} in 2M folios of the cache", file.path.display()));
+        }
+        self.request = Some(request);
+        Ok(plan.warmed.iter().map(|file| file.path.clone()).collect())
+    }
+
+    /// What the start did, for people.
+    pub(super) fn effects(&self) -> Vec<String> {
+        self.effects.clone()
     }
 }
 
@@ -99,14 +170,26 @@ impl Arm for Changed {
         for (_, path, value) in &self.settings {
             self.held.push(Setting::change(path, value)?);
         }
+        self.started = self.request.as_ref().map(run::Plan::new).transpose()?;
         Ok(())
     }
 
     fn command(&self) -> Command {
-        self.plain.command()
+        let Some(started) = &self.started else { return self.plain.command() };
+        let mut command = started.command();
+        self.plain.output.of(&mut command);
+        command
+    }
+
+    fn is_rehearsed(&self) -> bool {
+        self.request.is_some()
     }
 
     fn finish(&mut self) {
+        let moved = self.started.take().and_then(|started| started.moved?.summary().ok());
+        if let Some(moved) = moved.filter(|moved| !moved.texts.is_empty()) {
+            self.effects = moved.to_string().lines().map(str::to_owned).collect();
+        }
         self.held.clear();
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict};
+use largefolio_report::figures::printable;
 use serde::Serialize;
 
 use super::prediction::Predicted;
@@ -39,6 +40,8 @@ pub(super) struct View {
     command: Vec<String>,
     /// What was changed.
     change: String,
+    /// What came of it in the changed runs, as far as it is known.
+    effects: Vec<String>,
     verdict: &'static str,
     /// What the verdict is about.
     metric: &'static str,
@@ -57,6 +60,7 @@ impl View {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             command: Vec::new(),
             change: String::new(),
+            effects: Vec::new(),
             verdict: match verdict {
                 Verdict::Confirmed => "confirmed",
                 Verdict::NotConfirmed => "not confirmed",
@@ -75,6 +79,11 @@ impl View {
         Self { change, metric, margin, ..self }
     }
 
+    /// What came of the change.
+    pub(super) fn with_effects(self, effects: Vec<String>) -> Self {
+        Self { effects, ..self }
+    }
+
     /// What the model says.
     pub(super) fn beside(self, prediction: Option<Predicted>) -> Self {
         Self { prediction, ..self }
@@ -91,9 +100,16 @@ impl View {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(
             text,
-            "kernel {}; {n} rounds, alternating; changed: {}\n",
+            "kernel {}; {n} rounds, alternating; changed: {}",
             self.kernel, self.change
         );
+        text.push('\n');
+        for effect in &self.effects {
+            let _ = writeln!(text, "  {}", printable(effect));
+        }
+        if !self.effects.is_empty() {
+            text.push('\n');
+        }
         let _ = writeln!(
             text,
             "  {:14} {:>30} {:>30}  {:>24}",
