@@ -11,6 +11,7 @@ mod help;
 mod maps;
 mod predict;
 mod record;
+mod report;
 mod support;
 mod trace;
 mod tune;
