@@ -30,6 +30,17 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
 fi
 
+# A browser only opens the HTML page in its tests, which say so where there is none; not every
+# distribution has the package.
+have() { command -v "$1" >/dev/null 2>&1; }
+if ! have chromium && ! have chromium-browser && ! have google-chrome; then
+    if [ "$(id -u)" -eq 0 ] && have apt-get && echo "installing: chromium" >&2 &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            chromium >/dev/null; then :; else
+        echo "no browser: tests of the HTML page will skip. Run: sudo apt-get install chromium" >&2
+    fi
+fi
+
 if ! command -v cargo >/dev/null 2>&1; then
     echo "missing: cargo. Run: curl --proto '=https' -sSf https://sh.rustup.rs | sh" >&2
     exit 1

@@ -2,19 +2,22 @@
 //! One versioned result, and the forms it is printed in.
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
-//! [`json`], [`tidy`] (CSV), [`text`] (the table people read), [`figures`] (how it writes numbers).
+//! [`json`], [`tidy`] (CSV), [`text`] (the table people read), [`html`] (the page), [`figures`] (how
+//! they write numbers).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
 
 pub mod exporter;
 pub mod figures;
+pub mod html;
 pub mod json;
 pub mod report;
 pub mod text;
 pub mod tidy;
 
 pub use exporter::{ExportError, Exporter};
+pub use html::Html;
 pub use json::Json;
 pub use report::{Report, SCHEMA_VERSION, Settings, TraceInfo};
 pub use text::Text;

@@ -65,6 +65,12 @@
 //! | `estimate.constants.NAME` | each cost used: `value`, `unit`, `source`, `assumed` |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
+//! | `detail` | null unless pictures were asked for |
+//! | `detail.causes` | names of the causes of folios, by number |
+//! | `detail.areas[]` | `kind`, `path`, `process`, `start`, `len_bytes` of a file or of private memory |
+//! | `..runs[]` | `[page, nr_pages, order, cause]`: folios of one order and one cause, in base pages |
+//! | `detail.nr_left_out` | areas with too many runs |
+//! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
 
 use largefolio_sim::replay::Outcome;
 use largefolio_trace::Meta;

@@ -84,6 +84,7 @@ fn before() -> Outcome {
         estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
         is_replaced: false,
+        detail: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Html, Json, Report, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -25,6 +25,9 @@ use crate::errors::Exit;
 
 /// Columns of one result: more are a mistake, and each takes memory of its own.
 const NR_CELLS_MAX: usize = 256;
+
+/// Runs of folios in a page, all columns together: with the paths that draw them 2 MiB.
+const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 
 /// The filesystem that has no large folios under any kernel.
 const NO_LARGE_FOLIOS: &str = "none";
@@ -47,6 +50,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
+  folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -101,6 +105,9 @@ pub(crate) struct PredictArgs {
     /// File to write the result to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Also write one HTML file with pictures, which needs nothing else
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// List the kernels, machines and edits, and end
     #[arg(long)]
     list: bool,
@@ -121,7 +128,7 @@ pub(crate) enum PredictPlan {
     /// Say what there is.
     List,
     /// Replay.
-    Replay(ReplayPlan),
+    Replay(Box<ReplayPlan>),
 }
 
 /// A replay that can be made.
@@ -133,6 +140,7 @@ pub(crate) struct ReplayPlan {
     form: Form,
     shows_time: bool,
     output: Option<PathBuf>,
+    report: Option<PathBuf>,
     command_line: Vec<String>,
     has_idle_seeds: bool,
 }
@@ -148,10 +156,8 @@ impl PredictArgs {
         let meta = Reader::open(&trace)?.meta().clone();
         self.check_annotations(&meta)?;
         let nr_rows = meta.nr_rows;
-        if let Some(output) = &self.output {
-            check_output(output, &trace)?;
-        }
-        Ok(PredictPlan::Replay(ReplayPlan {
+        self.check_outputs(&trace)?;
+        Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             nr_rows,
             specs,
@@ -165,9 +171,10 @@ impl PredictArgs {
             form: self.form.form(),
             shows_time: self.time,
             output: self.output.clone(),
+            report: self.report.clone(),
             command_line,
             has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
-        }))
+        })))
     }
 
     /// Kernels x machines x memory sizes x seeds, each once.
@@ -197,6 +204,12 @@ impl PredictArgs {
                         .map(|&&seed| CellSpec { ram_bytes, ..self.spec(kernel, machine, seed) });
                     specs.extend(specs_of);
                 }
+            }
+        }
+        if self.report.is_some() {
+            let runs_max = u32::try_from(NR_DRAWN_RUNS_MAX / nr_cells.max(1)).unwrap_or(0);
+            for spec in &mut specs {
+                spec.detail_runs_max = runs_max;
             }
         }
         for spec in &specs {
@@ -245,6 +258,23 @@ impl PredictArgs {
         }
     }
 
+    /// Before minutes of replay: whether the results will have places of their own.
+    fn check_outputs(&self, trace: &Path) -> Result<()> {
+        if let Some(output) = &self.output {
+            check_output(output, trace, "--output")?;
+        }
+        if let Some(report) = &self.report {
+            check_output(report, trace, "--report")?;
+            if self.output.as_deref().is_some_and(|output| is_same(output, report)) {
+                bail!(
+                    "--output and --report both name {}; give each a file of its own",
+                    report.display()
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// A name no kernel knows would silently have no large folios.
     fn check_filesystem(&self) -> Result<()> {
         let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
@@ -268,10 +298,15 @@ fn unique<T: Eq + Hash>(items: &[T]) -> Vec<&T> {
     items.iter().filter(|&item| seen.insert(item)).collect()
 }
 
-/// Before minutes of replay: whether the result will have a place, and is not the trace.
-fn check_output(output: &Path, trace: &Path) -> Result<()> {
+/// Whether two paths name one file, be it there or not.
+fn is_same(a: &Path, b: &Path) -> bool {
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
-    if same(output, trace) == Some(true) {
+    same(a, b).unwrap_or(a == b)
+}
+
+/// Whether a result can be written to `output`, which `option` names, and is not the trace.
+fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
+    if is_same(output, trace) {
         bail!("{} is the trace itself; choose another file for the result", output.display());
     }
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -281,7 +316,7 @@ fn check_output(output: &Path, trace: &Path) -> Result<()> {
         tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
     };
     writable.with_context(|| {
-        format!("cannot write {}; choose another place with --output", output.display())
+        format!("cannot write {}; choose another place with {option}", output.display())
     })
 }
 
@@ -308,6 +343,11 @@ impl ReplayPlan {
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
         self.exporter().export(&report, &mut result)?;
+        if let Some(path) = &self.report {
+            let mut page = Vec::new();
+            Html.export(&report, &mut page)?;
+            console.deliver(&page, Some(path))?;
+        }
         console.deliver(&result, self.output.as_deref())?;
         Ok(Exit::Done)
     }

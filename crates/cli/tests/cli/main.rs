@@ -14,6 +14,7 @@ mod maps;
 mod maps_live;
 mod predict;
 mod record;
+mod report;
 mod run;
 mod study;
 mod support;

@@ -15,7 +15,12 @@ mod section;
 
 use std::io::Write;
 
+use largefolio_sim::replay::Outcome;
+use section::Shown;
+
 use crate::{ExportError, Exporter, Report};
+
+pub(crate) use notes::{notes, title};
 
 /// Narrowest width that is respected; below it notes would be a word a line.
 const WIDTH_MIN: usize = 40;
@@ -34,7 +39,7 @@ pub struct Text {
 impl Exporter for Text {
     fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
         let width = self.width.max(WIDTH_MIN);
-        for line in notes::title(report) {
+        for line in title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
         }
         let mut sections = measures::sections(&report.rows);
@@ -46,11 +51,20 @@ impl Exporter for Text {
             writeln!(out, "\n{block}")?;
         }
         writeln!(out)?;
-        let mut notes = notes::notes(report);
-        notes.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
-        for note in notes {
+        let mut below = notes(report);
+        below.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
+        for note in below {
             writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
         }
         Ok(())
     }
+}
+
+/// Every line of the table with its numbers written out, time included.
+pub(crate) fn lines(rows: &[Outcome]) -> Vec<Shown> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let sections = measures::sections(rows).into_iter().chain([measures::time(rows)]);
+    sections.flat_map(|section| section.show()).collect()
 }

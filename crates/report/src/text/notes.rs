@@ -11,7 +11,7 @@ use crate::{Report, figures};
 const COMMAND_CHARS_MAX: usize = 90;
 
 /// The lines above the table.
-pub(super) fn title(report: &Report) -> Vec<String> {
+pub(crate) fn title(report: &Report) -> Vec<String> {
     let trace = &report.trace;
     let nr_rows = figures::count(trace.nr_rows);
     let nr_references = figures::count(trace.nr_references);
@@ -80,7 +80,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// The sentences below the table.
-pub(super) fn notes(report: &Report) -> Vec<String> {
+pub(crate) fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
         notes.push(

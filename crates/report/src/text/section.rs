@@ -218,25 +218,25 @@ impl Section {
 
 /// What stands in one cell of one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) value: String,
-    pub(super) aside: String,
+pub(crate) struct Entry {
+    pub(crate) value: String,
+    pub(crate) aside: String,
     /// Difference from the first cell; the layout leaves it out there.
-    pub(super) change: String,
+    pub(crate) change: String,
 }
 
 /// A line written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     label: String,
     unit: &'static str,
-    pub(super) entries: Vec<Entry>,
-    pub(super) is_heading: bool,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) is_heading: bool,
 }
 
 impl Shown {
     /// The label as it stands in the table.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match (self.is_heading, self.unit) {
             (true, _) => self.label.clone(),
             (false, "") => format!("  {}", self.label),

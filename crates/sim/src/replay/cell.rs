@@ -25,6 +25,7 @@ use largefolio_trace::{Batch, Meta, Op, ThreadId};
 use super::annotate::Annotation;
 use super::census::FolioCensus;
 use super::clock::{Clock, NS_PER_REFERENCE};
+use super::detail::{Keeper, Origin};
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
@@ -81,6 +82,8 @@ pub struct CellSpec {
     pub ns_per_reference: u64,
     /// Which walks the estimate of time reckons with.
     pub walks: Walks,
+    /// Runs of folios that the outcome's detail may have; 0 = no detail is kept.
+    pub detail_runs_max: u32,
 }
 
 impl CellSpec {
@@ -100,6 +103,7 @@ impl CellSpec {
             annotations: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
+            detail_runs_max: 0,
         }
     }
 
@@ -191,6 +195,8 @@ pub struct Cell {
     pub(super) strays: Strays,
     pub(super) reads: Reads,
     pub(super) is_replaced: bool,
+    /// What pictures need, where they were asked for.
+    pub(super) detail: Option<Box<Keeper>>,
     hardware: Vec<Option<Box<Thread>>>,
     /// Threads with a TLB.
     running: Vec<ThreadId>,
@@ -214,6 +220,8 @@ impl Cell {
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
         let mut cell = Self::empty(&spec)?;
+        let runs_max = spec.detail_runs_max;
+        cell.detail = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         cell.add_files(meta);
         cell.load(meta)?;
         Ok(cell)
@@ -246,6 +254,7 @@ impl Cell {
             strays: Strays::default(),
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             is_replaced: false,
+            detail: None,
             hardware: Vec::new(),
             running: Vec::new(),
             places: vec![NO_PLACE; NR_PLACES],
@@ -299,6 +308,9 @@ impl Cell {
         self.touched = Touched::default();
         self.memory.cache_mut().take_observed();
         self.reads = Reads::new(Timing::new(&self.spec.machine.costs));
+        if let Some(keeper) = &mut self.detail {
+            keeper.restart((self.base.counters.pgfault, self.base.counters.nr_read));
+        }
         (self.processes, self.threads) = (Vec::new(), Threads::default());
         self.forget_places();
         self.load(meta)
@@ -321,6 +333,7 @@ impl Cell {
                     self.event(&event)?;
                     self.drain_flushes();
                     self.settle_call(&event);
+                    self.count_detail();
                 }
             }
         }
@@ -372,11 +385,13 @@ impl Cell {
         let touched = self.memory.touch(mm, addr, kind.mm);
         // Memory may have been reclaimed even where the touch failed.
         self.drain_flushes();
+        self.count_detail();
         let leaf = match touched {
             Ok(touched) => touched.leaf,
             Err(error) => return self.stray(error, count),
         };
-        self.settle_walk(leaf.pfn_of(vpn));
+        let cause = Origin::of_fault(kind.side, kind.tlb == tlb::Access::Write);
+        self.settle_walk(leaf.pfn_of(vpn), cause);
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
         let coalescing = thread.tlb.coalescing();
         let cap = coalescing.run_cap();
@@ -484,6 +499,9 @@ impl Cell {
             return;
         }
         self.census.add_process(&self.memory, mm);
+        if let Some(keeper) = &mut self.detail {
+            keeper.add_process(&self.memory, &self.processes[process], process);
+        }
         self.memory.exit(mm);
         self.close_all(process);
         let of_process = |thread: &Option<Box<Thread>>| {

@@ -14,6 +14,7 @@ impl Cell {
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         self.end_processes();
+        let detail = self.take_detail();
         let events = self.events();
         let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
         let counters = self.memory.counters();
@@ -49,6 +50,7 @@ impl Cell {
             strays: self.strays,
             is_replaced: self.is_replaced,
             folios: self.census,
+            detail,
         }
     }
 

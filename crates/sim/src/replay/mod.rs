@@ -11,7 +11,7 @@
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
 //! khugepaged wakes by), `touched` and [`census`] (what is counted), `reads` (who waits for which
-//! read), `finish`, [`outcome`].
+//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -20,6 +20,7 @@ mod annotate;
 pub mod cell;
 pub mod census;
 pub mod clock;
+pub mod detail;
 mod files;
 mod finish;
 mod layout;

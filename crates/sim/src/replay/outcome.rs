@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::census::FolioCensus;
+use super::detail::Detail;
 use crate::cost::{Estimate, ReadEvents};
 use crate::tlb;
 
@@ -175,4 +176,6 @@ pub struct Outcome {
     /// Whether segments stand where a program linked for larger pages than the recorded one has
     /// them: for the machine's base page, or for 64 KiB on arm64.
     pub is_replaced: bool,
+    /// Where folios lie and when faults happened; absent unless it was asked for.
+    pub detail: Option<Detail>,
 }

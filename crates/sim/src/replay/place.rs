@@ -75,6 +75,11 @@ impl Segments {
         self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
     }
 
+    /// Segments of private memory, in recorded order.
+    pub(super) fn private(&self) -> impl Iterator<Item = &Segment> {
+        self.by_start.values().filter(|segment| segment.file.is_none())
+    }
+
     /// Segments that overlap `[start, end)`, cut to it.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> Vec<Segment> {
         let from = self.find(start).map_or(start, |segment| segment.start);

@@ -19,6 +19,7 @@ use largefolio_mm::units::Pfn;
 use largefolio_trace::{Event, Op};
 
 use super::cell::Cell;
+use super::detail::Origin;
 use crate::cost::{Device, ReadEvents, Timing};
 
 /// Reads under way that are remembered; a queue this long is as good as endless.
@@ -122,8 +123,8 @@ fn add(sum: &mut Option<u64>, more: u64) {
 
 impl Cell {
     /// After a walk: the reads its fault started, and the page it found.
-    pub(super) fn settle_walk(&mut self, pfn: Pfn) {
-        self.settle(Wait::AtOnce);
+    pub(super) fn settle_walk(&mut self, pfn: Pfn, cause: Origin) {
+        self.settle(Wait::AtOnce, cause);
         if self.reads.under_way.is_empty() {
             return;
         }
@@ -137,7 +138,7 @@ impl Cell {
     /// After a call: the reads it started, and what a read call covers.
     pub(super) fn settle_call(&mut self, event: &Event) {
         let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
-        self.settle(wait);
+        self.settle(wait, Origin::of_call(event.op));
         let (Op::Pread, Some(file)) = (event.op, event.file) else { return };
         if self.reads.under_way.is_empty() || event.len == 0 {
             return;
@@ -148,11 +149,14 @@ impl Cell {
         self.reads.need(file, (event.pos >> shift, (last >> shift) + 1), references);
     }
 
-    /// Hands the reads since the last call to the device.
-    fn settle(&mut self, wait: Wait) {
+    /// Hands the reads since the last call to the device; `cause` started them.
+    fn settle(&mut self, wait: Wait, cause: Origin) {
         let observed = self.memory.cache_mut().take_observed();
         if observed.is_empty() {
             return;
+        }
+        if let Some(keeper) = &mut self.detail {
+            keeper.hear(&observed, cause);
         }
         let (shift, references) = (self.memory.rules.page.shift(), self.references());
         let mut now = wait;

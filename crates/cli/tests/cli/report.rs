@@ -1,0 +1,67 @@
+//! `folio predict --report`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+/// The data of the page `name`.
+fn data(place: &Place, name: &str) -> Value {
+    let page = fs::read_to_string(place.path(name)).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    let (_, data) = page.split_once("id=\"result\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_page_stands_beside_the_result_and_holds_the_same() {
+    let place = Place::with_trace();
+    let words = "predict mix.folio --kernel 6.12,7.2 --report page.html --json";
+    let printed: Value = serde_json::from_str(&place.done(words)).unwrap();
+    assert_eq!(data(&place, "page.html"), printed);
+    assert!(printed["rows"][0]["detail"]["areas"].as_array().unwrap().len() > 1);
+    let plain = place.done("predict mix.folio --kernel 6.12,7.2 --json");
+    let plain: Value = serde_json::from_str(&plain).unwrap();
+    assert_eq!(plain["rows"][1]["detail"], Value::Null);
+    assert_eq!(plain["rows"][1]["faults"], printed["rows"][1]["faults"]);
+}
+
+#[test]
+fn one_cell_and_twelve_make_a_page() {
+    let place = Place::with_trace();
+    for (words, nr_rows) in
+        [("--kernel 6.12", 1), ("--kernel 6.1,6.12,6.18,7.2 --machine altra,zen4,grace-64k", 12)]
+    {
+        place.done(&format!("predict mix.folio {words} --report page.html"));
+        assert_eq!(data(&place, "page.html")["rows"].as_array().unwrap().len(), nr_rows);
+    }
+    let first = fs::read(place.path("page.html")).unwrap();
+    let words = "--kernel 6.1,6.12,6.18,7.2 --machine altra,zen4,grace-64k";
+    place.done(&format!("predict mix.folio {words} --report page.html"));
+    assert_eq!(fs::read(place.path("page.html")).unwrap(), first, "a page is replaced as it was");
+}
+
+#[test]
+fn a_page_without_a_place_is_refused_before_the_replay() {
+    let place = Place::with_trace();
+    let said = place.fails("predict mix.folio --report nowhere/page.html");
+    assert!(said.contains("nowhere/page.html") && said.contains("with --report"), "{said}");
+    assert!(place.fails("predict mix.folio --report .").contains("cannot write ."));
+    let before = fs::read(place.path("mix.folio")).unwrap();
+    let said = place.fails("predict mix.folio --report ./mix.folio");
+    assert!(said.contains("is the trace itself"), "{said}");
+    assert_eq!(fs::read(place.path("mix.folio")).unwrap(), before);
+    let said = place.fails("predict mix.folio --csv -o a.html --report a.html");
+    assert!(said.contains("--output and --report both name a.html"), "{said}");
+    assert!(!place.path("a.html").exists());
+}
+
+#[test]
+fn a_broken_trace_leaves_no_page() {
+    let place = Place::with_trace();
+    fs::write(place.path("broken.folio"), b"PAR1 no trace").unwrap();
+    place.fails("predict broken.folio --report page.html");
+    place.fails("predict missing.folio --report page.html");
+    assert!(!place.path("page.html").exists());
+}

@@ -1,0 +1,209 @@
+// Pointing, zoom, light and dark. The page is complete without; everything shown comes from the
+// page itself: `data-tip`, or the result in #result.
+(function () {
+  "use strict";
+  const result = JSON.parse(document.getElementById("result").textContent);
+  const tip = document.getElementById("tip");
+  const UNIT = 4096;
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // --- light and dark -------------------------------------------------------------------------
+  const theme = document.createElement("button");
+  theme.id = "theme";
+  theme.type = "button";
+  function isDark() {
+    const chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+  function nameTheme() { theme.textContent = isDark() ? "Light" : "Dark"; }
+  theme.addEventListener("click", function () {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+  });
+  nameTheme();
+  document.querySelector("header").prepend(theme);
+
+  // --- the tip --------------------------------------------------------------------------------
+  function show(text, x, y) {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(x + 14, innerWidth - box.width - 6);
+    const above = y + 18 + box.height > innerHeight;
+    tip.style.left = Math.max(4, left) + "px";
+    tip.style.top = (above ? y - box.height - 10 : y + 18) + "px";
+  }
+  function hide() { tip.hidden = true; }
+
+  function bytes(n) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = 0;
+    while (n >= 1024 && unit < 4) { n /= 1024; unit += 1; }
+    return (Number.isInteger(n) ? n : n.toFixed(1)) + " " + units[unit];
+  }
+  function folioName(n) {
+    return n >= 1 << 30 ? n / (1 << 30) + "G" : n >= 1 << 20 ? n / (1 << 20) + "M" : n / 1024 + "K";
+  }
+
+  // --- strips ---------------------------------------------------------------------------------
+  // The folio at a place (in units of 4 KiB) of a strip; null for a hole.
+  function folioAt(strip, unit) {
+    const row = result.rows[Number(strip.dataset.row)];
+    if (!row || !row.detail || strip.dataset.area === undefined) { return null; }
+    const runs = row.detail.areas[Number(strip.dataset.area)].runs;
+    const page = Math.floor(unit * UNIT / row.page_bytes);
+    let low = 0, high = runs.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (runs[middle][0] <= page) { low = middle + 1; } else { high = middle; }
+    }
+    const run = runs[low - 1];
+    if (!run || page >= run[0] + run[1]) { return null; }
+    const pages = Math.pow(2, run[2]);
+    const nr = Math.floor((page - run[0]) / pages);
+    const first = run[0] + nr * pages;
+    return {
+      first: first * row.page_bytes / UNIT,
+      units: Math.min(pages, run[1] - nr * pages) * row.page_bytes / UNIT,
+      page: first, order: run[2], bytes: pages * row.page_bytes,
+      cause: row.detail.causes[run[3]]
+    };
+  }
+  function describe(strip, unit) {
+    const folio = folioAt(strip, unit);
+    const name = strip.querySelector("title").textContent;
+    if (!folio) { return "no folio at " + bytes(Math.floor(unit) * UNIT) + "\n" + name; }
+    return folioName(folio.bytes) + " folio, order " + folio.order + ", first page " + folio.page +
+      " (at " + bytes(folio.first * UNIT) + ")\ncaused by: " + folio.cause + "\n" + name;
+  }
+  function view(strip) { return strip.viewBox.baseVal; }
+  function unitAt(strip, clientX) {
+    const box = strip.getBoundingClientRect(), at = view(strip);
+    const part = Math.min(Math.max((clientX - box.left) / box.width, 0), 0.999999);
+    return at.x + part * at.width;
+  }
+
+  function setUp(group) {
+    const all = Number(group.dataset.units);
+    const strips = Array.from(group.querySelectorAll("svg.strip"));
+    const axis = group.querySelectorAll(".axis span");
+    function zoom(x, width) {
+      width = Math.min(Math.max(width, 1), all);
+      x = Math.min(Math.max(x, 0), all - width);
+      for (const strip of strips) { strip.setAttribute("viewBox", x + " 0 " + width + " 10"); }
+      axis[0].textContent = bytes(Math.round(x * UNIT));
+      axis[1].textContent = bytes(Math.round((x + width) * UNIT));
+    }
+    function by(factor, at) {
+      const now = view(strips[0]);
+      const middle = at === undefined ? now.x + now.width / 2 : at;
+      const width = now.width / factor;
+      zoom(middle - (middle - now.x) / factor, width);
+    }
+    function shift(part) { const now = view(strips[0]); zoom(now.x + part * now.width, now.width); }
+    const tools = document.createElement("div");
+    tools.className = "tools";
+    for (const [text, label, act] of [
+      ["+", "Zoom in", function () { by(2); }],
+      ["\u2212", "Zoom out", function () { by(0.5); }],
+      ["\u2190", "Move left", function () { shift(-0.5); }],
+      ["\u2192", "Move right", function () { shift(0.5); }],
+      ["All", "Show all", function () { zoom(0, all); }]
+    ]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.setAttribute("aria-label", label);
+      button.addEventListener("click", act);
+      tools.append(button);
+    }
+    group.querySelector("figcaption").append(tools);
+
+    for (const strip of strips) {
+      let from = null, at = null;
+      const mark = document.createElementNS(SVG, "rect");
+      mark.setAttribute("class", "cursor");
+      mark.setAttribute("height", "10");
+      function point(first, units) {
+        mark.setAttribute("x", first);
+        mark.setAttribute("width", units);
+        strip.append(mark);
+      }
+      strip.addEventListener("pointerdown", function (event) {
+        from = unitAt(strip, event.clientX);
+        if (event.pointerId) { try { strip.setPointerCapture(event.pointerId); } catch (_) { /* gone */ } }
+      });
+      strip.addEventListener("pointermove", function (event) {
+        const unit = unitAt(strip, event.clientX);
+        const folio = folioAt(strip, unit);
+        if (from !== null) { point(Math.min(from, unit), Math.abs(unit - from)); }
+        else if (folio) { point(folio.first, folio.units); } else { mark.remove(); }
+        show(describe(strip, unit), event.clientX, event.clientY);
+      });
+      strip.addEventListener("pointerup", function (event) {
+        const unit = unitAt(strip, event.clientX), start = from;
+        from = null;
+        if (start !== null && Math.abs(unit - start) > view(strip).width / 100) {
+          mark.remove();
+          zoom(Math.min(start, unit), Math.abs(unit - start));
+        }
+      });
+      strip.addEventListener("pointerleave", function () { from = null; mark.remove(); hide(); });
+      strip.addEventListener("pointercancel", function () { from = null; mark.remove(); hide(); });
+      strip.addEventListener("dblclick", function () { zoom(0, all); });
+      strip.addEventListener("wheel", function (event) {
+        if (!event.ctrlKey && !event.metaKey) { return; }
+        event.preventDefault();
+        by(event.deltaY < 0 ? 1.5 : 1 / 1.5, unitAt(strip, event.clientX));
+      }, { passive: false });
+      strip.addEventListener("keydown", function (event) {
+        const now = view(strip);
+        const folio = at === null ? null : folioAt(strip, at);
+        if (event.key === "+" || event.key === "=") { by(2, at === null ? undefined : at); }
+        else if (event.key === "-") { by(0.5, at === null ? undefined : at); }
+        else if (event.key === "0") { zoom(0, all); }
+        else if (event.key === "ArrowRight") {
+          at = at === null ? now.x : Math.min(folio ? folio.first + folio.units : at + 1, all - 1);
+        } else if (event.key === "ArrowLeft") {
+          at = at === null ? now.x : Math.max((folio ? folio.first : Math.floor(at)) - 1, 0);
+        } else if (event.key === "Escape") { at = null; mark.remove(); hide(); return; }
+        else { return; }
+        event.preventDefault();
+        if (at === null) { return; }
+        const new_view = view(strip);
+        if (at < new_view.x || at >= new_view.x + new_view.width) { zoom(at - new_view.width / 2, new_view.width); }
+        const found = folioAt(strip, at), shown = view(strip), box = strip.getBoundingClientRect();
+        if (found) { point(found.first, found.units); } else { point(Math.floor(at), 1); }
+        show(describe(strip, at), box.left + (at - shown.x) / shown.width * box.width, box.bottom - 14);
+      });
+      strip.addEventListener("blur", function () { at = null; mark.remove(); hide(); });
+    }
+  }
+  document.querySelectorAll("figure.strips").forEach(setUp);
+
+  // --- other pictures -------------------------------------------------------------------------
+  for (const part of document.querySelectorAll("[data-tip]")) {
+    part.addEventListener("pointermove", function (event) {
+      show(part.dataset.tip, event.clientX, event.clientY);
+    });
+    part.addEventListener("pointerleave", hide);
+  }
+  for (const picture of document.querySelectorAll("svg.time")) {
+    const buckets = result.rows[Number(picture.dataset.row)].detail.buckets;
+    picture.addEventListener("pointermove", function (event) {
+      const box = picture.getBoundingClientRect();
+      const part = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 0.999999);
+      const nr = Math.floor(part * buckets.length);
+      const value = picture.dataset.series === "faults" ?
+        buckets[nr].faults + " faults" : bytes(buckets[nr].read_bytes) + " read";
+      show(value + " at " + (100 * nr / buckets.length).toFixed(1) + "% of the references",
+        event.clientX, event.clientY);
+    });
+    picture.addEventListener("pointerleave", hide);
+  }
+  addEventListener("scroll", hide, { passive: true });
+  // Paper has no details to open.
+  addEventListener("beforeprint", function () {
+    document.querySelectorAll("details.more").forEach(function (d) { d.open = true; });
+  });
+})();

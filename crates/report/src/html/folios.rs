@@ -1,0 +1,118 @@
+//! Folio sizes of each kind of memory: the published table as stacked bars.
+
+use std::collections::BTreeSet;
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::census::{Census, FolioCensus};
+
+use super::bars::{Bar, Part, bars};
+use super::cells::names;
+use super::frame::{TABLE_END, figure, table_head};
+use super::markup::Markup;
+use super::sizes::{class, legend};
+use crate::figures::{self, Scale, percent, size};
+
+/// A kind of memory.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    name: &'static str,
+    /// Its key in the JSON.
+    key: &'static str,
+    get: fn(&FolioCensus) -> &Census,
+}
+
+/// Every kind, text first.
+pub(super) const KINDS: [Kind; 4] = [
+    Kind { name: "Text", key: "text", get: |folios| &folios.text },
+    Kind { name: "File data", key: "data", get: |folios| &folios.data },
+    Kind { name: "Private memory", key: "anon", get: |folios| &folios.anon },
+    Kind { name: "Shared memory", key: "shmem", get: |folios| &folios.shmem },
+];
+
+/// The figures of all kinds that some cell maps.
+pub(super) fn figures(rows: &[Outcome]) -> Markup {
+    let mut body = Markup::new();
+    let sizes: BTreeSet<u64> = rows
+        .iter()
+        .flat_map(|row| KINDS.map(|kind| (kind.get)(&row.folios).by_size.keys().copied()))
+        .flatten()
+        .collect();
+    body.append(&legend(&sizes, &[("unaligned", "not aligned"), ("partial", "partly mapped")]));
+    let names = names(rows);
+    for kind in KINDS {
+        let is_mapped = |row: &Outcome| (kind.get)(&row.folios).mapped_bytes > 0;
+        if rows.iter().any(is_mapped) {
+            let of = |nr: usize| bar(nr, &rows[nr], &names[nr], kind);
+            let picture = bars(&(0..rows.len()).map(of).collect::<Vec<_>>());
+            body.append(&figure(kind.name, &picture, &table(rows, &names, kind)));
+        }
+    }
+    body
+}
+
+fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {
+    let mapped = (kind.get)(&row.folios).mapped_bytes;
+    let mut total = Markup::new();
+    let at = format!("/rows/{nr}/folios/{}/mapped_bytes", kind.key);
+    total.number(&at, mapped, &figures::bytes(mapped));
+    Bar { label: name.to_owned(), parts: parts(row, kind), total }
+}
+
+/// Aligned folios from small to large, then those that are not aligned, then parts of folios.
+pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<Part> {
+    let census = (kind.get)(&row.folios);
+    let part = |class: String, value: u64, what: String| Part {
+        tip: format!("{what}: {}, {}", figures::bytes(value), percent(value, census.mapped_bytes)),
+        class,
+        value,
+    };
+    let aligned = census.by_size.iter().map(|(&bytes, row)| {
+        part(class(bytes), row.aligned_bytes, format!("{} aligned", size(bytes)))
+    });
+    let unaligned = census.by_size.iter().map(|(&bytes, row)| {
+        let class = format!("{} faint", class(bytes));
+        part(class, row.unaligned_bytes, format!("{} not aligned", size(bytes)))
+    });
+    let partial =
+        part("partial".to_owned(), census.partial_bytes, "partly mapped folios".to_owned());
+    aligned.chain(unaligned).chain([partial]).collect()
+}
+
+fn table(rows: &[Outcome], names: &[String], kind: Kind) -> Markup {
+    let get = |nr: usize| (kind.get)(&rows[nr].folios);
+    let max = (0..rows.len()).map(|nr| get(nr).mapped_bytes).max().unwrap_or(0);
+    let scale = Scale::of_bytes(max);
+    let mut table = table_head(&format!("{}, {}", kind.name, scale.name), names);
+    let mut line = |label: &str, at: &str, value: &dyn Fn(usize) -> Option<u64>| {
+        if (0..rows.len()).all(|nr| value(nr).unwrap_or(0) == 0) {
+            return;
+        }
+        table.raw("<tr>").element("th scope=\"row\"", label);
+        for nr in 0..rows.len() {
+            table.raw("<td>");
+            if let Some(value) = value(nr) {
+                let at = format!("/rows/{nr}/folios/{}/{at}", kind.key);
+                table.number(&at, value, &scale.show(value)).raw(" ");
+                table.element("small", &percent(value, get(nr).mapped_bytes));
+            }
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    };
+    line("all", "mapped_bytes", &|nr| Some(get(nr).mapped_bytes));
+    let sizes: BTreeSet<u64> =
+        (0..rows.len()).flat_map(|nr| get(nr).by_size.keys().copied()).collect();
+    for bytes in sizes {
+        let row = |nr: usize| get(nr).by_size.get(&bytes).copied();
+        let (name, at) = (size(bytes), |what: &str| format!("by_size/{bytes}/{what}_bytes"));
+        line(&format!("{name} aligned"), &at("aligned"), &|nr| Some(row(nr)?.aligned_bytes));
+        line(&format!("{name} not aligned"), &at("unaligned"), &|nr| {
+            Some(row(nr)?.unaligned_bytes)
+        });
+    }
+    line("partly mapped", "partial_bytes", &|nr| Some(get(nr).partial_bytes));
+    line("contpte-mapped", "contpte_bytes", &|nr| Some(get(nr).contpte_bytes));
+    line("PMD-mapped", "pmd_bytes", &|nr| Some(get(nr).pmd_bytes));
+    table.raw(TABLE_END);
+    table
+}

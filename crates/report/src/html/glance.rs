@@ -1,0 +1,182 @@
+//! The first screen: the answer in a sentence, and every cell in a line.
+
+use largefolio_sim::replay::Outcome;
+
+use super::bars::{Bar, drawing};
+use super::cells::{LARGE_BYTES, large_bytes, names, told};
+use super::folios::{KINDS, parts};
+use super::markup::Markup;
+use crate::figures::{self, Scale, change, percent, ratio, size};
+use crate::{Report, text};
+
+/// The answer.
+pub(super) fn answer(report: &Report) -> Markup {
+    let mut answer = Markup::new();
+    let names = names(&report.rows);
+    let Some(first) = report.rows.first() else {
+        answer.element("p class=\"answer\"", "The result has no rows.");
+        return answer;
+    };
+    match told(&report.rows) {
+        Some(nr) => compared(&mut answer, (first, &names[0]), (&report.rows[nr], &names[nr])),
+        None => alone(&mut answer, first, &names[0]),
+    }
+    answer.element(
+        "p class=\"honest\"",
+        "A prediction: counted in a model of the kernel, not measured, and not verified on a \
+         running kernel. Times are estimates.",
+    );
+    answer.raw("<p class=\"about\">");
+    for line in text::title(report).iter().skip(1) {
+        answer.text(line).raw("<br>");
+    }
+    answer.raw("</p>");
+    answer
+}
+
+fn share(row: &Outcome) -> String {
+    let share = percent(large_bytes(&row.folios.text), row.folios.text.mapped_bytes);
+    if share.is_empty() { "none".to_owned() } else { share }
+}
+
+fn alone(answer: &mut Markup, row: &Outcome, name: &str) {
+    answer.raw("<p class=\"answer\">Under ").element("b", name);
+    answer.text(&format!(", folios of {} and more back ", size(LARGE_BYTES)));
+    answer.element("b", &share(row)).text(" of the mapped text.").raw("</p>");
+}
+
+fn compared(answer: &mut Markup, before: (&Outcome, &str), now: (&Outcome, &str)) {
+    let ((before, before_name), (now, now_name)) = (before, now);
+    answer.raw("<p class=\"answer\">Under ").element("b", now_name).text(", folios of ");
+    answer.text(&format!("{} and more back ", size(LARGE_BYTES)));
+    answer.element("b", &share(now)).text(" of the mapped text; under ");
+    answer.text(before_name).text(", ").element("b", &share(before)).raw(".</p>");
+    let mut facts: Vec<(&str, u64, u64)> = vec![
+        ("instruction walks", before.tlb.instruction.l2_misses, now.tlb.instruction.l2_misses),
+        ("data walks", before.tlb.data.l2_misses, now.tlb.data.l2_misses),
+        ("faults", before.faults.total, now.faults.total),
+        ("bytes read", before.reads.bytes, now.reads.bytes),
+    ];
+    if let (Some(before), Some(now)) = (before.estimate.total_ns, now.estimate.total_ns) {
+        facts.push(("estimated time", before, now));
+    }
+    answer.raw("<ul class=\"facts\">");
+    for (name, before, now) in facts {
+        let changed = match change(ratio(before, 1), ratio(now, 1)) {
+            text if text.is_empty() || text == "=" => "same".to_owned(),
+            text => text,
+        };
+        answer.raw("<li>").element("b", &changed).text(" ").text(name).raw("</li>");
+    }
+    answer.raw("</ul>");
+}
+
+/// A column of the overview.
+struct Column {
+    title: &'static str,
+    /// Place of the number in a row of the JSON.
+    at: &'static str,
+    get: fn(&Outcome) -> Option<u64>,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Count,
+    Bytes,
+    Time,
+}
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        title: "Instruction walks",
+        at: "tlb/instruction/l2_misses",
+        get: |row| Some(row.tlb.instruction.l2_misses),
+        unit: Unit::Count,
+    },
+    Column {
+        title: "Data walks",
+        at: "tlb/data/l2_misses",
+        get: |row| Some(row.tlb.data.l2_misses),
+        unit: Unit::Count,
+    },
+    Column {
+        title: "Faults",
+        at: "faults/total",
+        get: |row| Some(row.faults.total),
+        unit: Unit::Count,
+    },
+    Column {
+        title: "Read from files",
+        at: "reads/bytes",
+        get: |row| Some(row.reads.bytes),
+        unit: Unit::Bytes,
+    },
+    Column {
+        title: "Estimated time",
+        at: "estimate/total_ns",
+        get: |row| row.estimate.total_ns,
+        unit: Unit::Time,
+    },
+];
+
+/// Every cell in a line.
+pub(super) fn overview(rows: &[Outcome]) -> Markup {
+    let names = names(rows);
+    let mut table = Markup::new();
+    table.raw("<div class=\"wide\"><table class=\"overview\"><thead><tr>");
+    for title in ["Cell", "Mapped text by folio size", "64K and more"] {
+        table.element("th scope=\"col\"", title);
+    }
+    for column in &COLUMNS {
+        table.element("th scope=\"col\"", column.title);
+    }
+    table.raw("</tr></thead><tbody>");
+    let max = rows.iter().map(|row| row.folios.text.mapped_bytes).max().unwrap_or(0);
+    for (nr, row) in rows.iter().enumerate() {
+        table.raw(if nr == 0 { "<tr class=\"reference\">" } else { "<tr>" });
+        table.element("th scope=\"row\"", &names[nr]);
+        let label = format!("{}: mapped text", names[nr]);
+        let bar = Bar { label, parts: parts(row, KINDS[0]), total: Markup::new() };
+        table.raw("<td class=\"picture\" data-label=\"Mapped text\">").append(&drawing(&bar, max));
+        table.raw("</td>").element("td data-label=\"64K and more\"", &share(row));
+        for column in &COLUMNS {
+            number(&mut table, column, (nr, row), &rows[0]);
+        }
+        table.raw("</tr>");
+    }
+    table.raw("</tbody></table></div>\n");
+    table
+}
+
+fn number(table: &mut Markup, column: &Column, (nr, row): (usize, &Outcome), first: &Outcome) {
+    table.raw(&format!("<td data-label=\"{}\">", column.title));
+    match (column.get)(row) {
+        Some(value) => {
+            let at = format!("/rows/{nr}/{}", column.at);
+            table.number(&at, value, &shown(column.unit, value));
+            if let Some(before) = (column.get)(first).filter(|_| nr > 0) {
+                let change = change(ratio(before, 1), ratio(value, 1));
+                table.raw(" ").element("small", &change);
+            }
+        }
+        None => {
+            table.element("small", "not known");
+        }
+    }
+    table.raw("</td>");
+}
+
+fn shown(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Count => figures::count(value),
+        Unit::Bytes => figures::bytes(value),
+        Unit::Time => time(value),
+    }
+}
+
+/// A time in a unit of its own.
+pub(super) fn time(ns: u64) -> String {
+    let scale = Scale::of_ns(ns);
+    format!("{} {}", scale.show(ns), scale.name)
+}

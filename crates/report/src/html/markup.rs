@@ -1,0 +1,132 @@
+//! Text becomes HTML: what comes from a trace is always escaped.
+//!
+//! Invariants:
+//! - I1: text reaches a page only through [`escaped`], or through [`script_json`] as data.
+//! - I2: escaped text holds no character that ends an element or an attribute, no control character
+//!   and none that turns the direction of writing.
+
+/// HTML in the making.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Markup(String);
+
+impl Markup {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds HTML as it is: only what this crate wrote, or [`escaped`] text.
+    pub fn raw(&mut self, html: &str) -> &mut Self {
+        self.0.push_str(html);
+        self
+    }
+
+    /// Adds text.
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        self.raw(&escaped(text))
+    }
+
+    /// Adds an element that holds text; `head` is its name with attributes.
+    pub fn element(&mut self, head: &str, text: &str) -> &mut Self {
+        let name = head.split(' ').next().unwrap_or(head);
+        self.raw(&format!("<{head}>")).text(text).raw(&format!("</{name}>"))
+    }
+
+    /// Adds a number as people read it, with the exact one and its place in the JSON beside.
+    pub fn number(&mut self, at: &str, value: impl std::fmt::Display, shown: &str) -> &mut Self {
+        let head = format!("data value=\"{value}\" data-at=\"{}\"", escaped(at));
+        self.element(&head, shown)
+    }
+
+    /// Adds other HTML.
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        self.raw(&other.0)
+    }
+
+    /// The HTML.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `text` for an element or a quoted attribute (I2).
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '&' => html.push_str("&amp;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c if c.is_control() || turns_direction(c) => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+/// Characters that make later text look like other text.
+const fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// JSON as the content of a script element, which only `</` could end and `<!--` could change. These
+/// characters stand in JSON only within strings, where they may be written by number.
+#[must_use]
+pub fn script_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                text.push_str(&escape_of(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// A character of a JSON string by its number.
+fn escape_of(c: char) -> String {
+    format!("\\u{:04x}", u32::from(c))
+}
+
+/// A part of a JSON pointer.
+#[must_use]
+pub fn pointer_part(text: &str) -> String {
+    text.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "</script><!--\"'&\u{1b}\u{202e}\u{2028}";
+
+    #[test]
+    fn nothing_ends_an_element_or_an_attribute() {
+        let shown = escaped(HOSTILE);
+        assert_eq!(shown, "&lt;/script&gt;&lt;!--&quot;&#39;&amp;\u{fffd}\u{fffd}\u{2028}");
+    }
+
+    #[test]
+    fn nothing_ends_a_script_and_the_data_stay_what_they_are() -> Result<(), serde_json::Error> {
+        let json = serde_json::to_string(HOSTILE)?;
+        let text = script_json(&json);
+        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text)?, HOSTILE);
+        Ok(())
+    }
+
+    #[test]
+    fn an_element_ends_as_it_began() {
+        let mut markup = Markup::new();
+        markup.element("b class=\"x\"", "1 < 2").number("/rows/0", 3, "3");
+        let expected = "<b class=\"x\">1 &lt; 2</b><data value=\"3\" data-at=\"/rows/0\">3</data>";
+        assert_eq!(markup.as_str(), expected);
+    }
+}

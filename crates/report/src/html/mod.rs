@@ -1,0 +1,110 @@
+//! The result as one HTML file that needs nothing else.
+//!
+//! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
+//! in), `cells`, `sizes` (colours), `bars`, then what is shown: `glance`, `folios`, `strips`, `tlb`,
+//! `over_time`, `waterfall`, `refusals`, `numbers`, `sources`.
+//!
+//! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
+//! are off, it is the same bytes every time, and no charting library is carried along. The script of
+//! the page adds pointing, zoom and the choice of light or dark; it reads the result, which stands
+//! in the page as JSON.
+//!
+//! Numbers that can be held against that JSON stand in `<data value="1981"
+//! data-at="/rows/0/faults/total">`.
+
+mod bars;
+mod cells;
+mod folios;
+pub mod frame;
+mod glance;
+pub mod markup;
+mod numbers;
+mod over_time;
+mod refusals;
+mod sizes;
+mod sources;
+mod strips;
+mod tlb;
+mod waterfall;
+
+use std::io::Write;
+
+use frame::{Basis, Page, Section};
+use markup::Markup;
+
+use crate::{ExportError, Exporter, Report};
+
+/// The page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Html;
+
+impl Exporter for Html {
+    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+        let json = serde_json::to_string(report)?;
+        Ok(out.write_all(page(report, json).html().as_bytes())?)
+    }
+}
+
+fn page(report: &Report, json: String) -> Page {
+    let trace = &report.trace;
+    let name = if trace.command.is_empty() { &trace.path } else { &program(&trace.command) };
+    Page {
+        title: name.clone(),
+        kind: "folio predict: which folios back this program, and what would change them",
+        answer: glance::answer(report),
+        sections: sections(report),
+        json,
+        footer: format!("folio {}: {}", report.tool_version, report.command_line.join(" ")),
+    }
+}
+
+/// The command with its program's name alone.
+fn program(command: &[String]) -> String {
+    let mut words = command.to_vec();
+    if let Some(first) = words.first_mut() {
+        *first = first.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    words.join(" ")
+}
+
+fn section(id: &'static str, title: &'static str, basis: Basis, body: Markup) -> Section {
+    Section { id, title, lead: String::new(), basis, body }
+}
+
+fn sections(report: &Report) -> Vec<Section> {
+    let rows = &report.rows;
+    let mut sections = vec![
+        Section {
+            lead: "Changes are against the first line, the reference.".to_owned(),
+            ..section("overview", "Overview", Basis::Counted, glance::overview(rows))
+        },
+        Section {
+            lead: "Mapped memory by the size of the folios behind it; a bar for each cell, the \
+                   bars of a kind on one scale."
+                .to_owned(),
+            ..section("sizes", "Folio sizes", Basis::Counted, folios::figures(rows))
+        },
+    ];
+    if let Some(body) = strips::strips(rows) {
+        let lead = strips::LEAD.to_owned();
+        let place = section("places", "Where the folios lie", Basis::Counted, body);
+        sections.push(Section { lead, ..place });
+    }
+    sections.push(section("tlb", "TLB misses", Basis::Counted, tlb::figures(rows)));
+    if let Some(body) = over_time::figures(rows) {
+        sections.push(section("time-line", "Over the trace", Basis::Counted, body));
+    }
+    sections.extend([
+        section("time", "Estimated time", Basis::Estimated, waterfall::figures(rows)),
+        Section {
+            lead: "What was refused, and how often.".to_owned(),
+            ..section("refusals", "Why not larger", Basis::Counted, refusals::table(rows))
+        },
+        section("numbers", "All numbers", Basis::Counted, numbers::table(rows)),
+        Section {
+            lead: "Where the numbers come from, and what to mind.".to_owned(),
+            ..section("sources", "Sources", Basis::None, sources::body(report))
+        },
+    ]);
+    sections
+}

@@ -1,0 +1,30 @@
+//! Every number: the table of the terminal as HTML.
+
+use largefolio_sim::replay::Outcome;
+
+use super::cells::names;
+use super::frame::{TABLE_END, table_head};
+use super::markup::Markup;
+use crate::text;
+
+/// The table.
+pub(super) fn table(rows: &[Outcome]) -> Markup {
+    let mut table = Markup::new();
+    table.raw("<div class=\"wide\">").append(&table_head("", &names(rows)));
+    for line in text::lines(rows) {
+        table.raw(if line.is_heading { "<tr class=\"heading\">" } else { "<tr>" });
+        table.element("th scope=\"row\"", line.label().trim());
+        for (nr, entry) in line.entries.iter().enumerate() {
+            table.raw("<td>").text(&entry.value);
+            for aside in [Some(&entry.aside), (nr > 0).then_some(&entry.change)] {
+                if let Some(aside) = aside.filter(|text| !text.is_empty()) {
+                    table.raw(" ").element("small", aside);
+                }
+            }
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END).raw("</div>\n");
+    table
+}

@@ -1,0 +1,73 @@
+//! Where the numbers come from: what was counted, and each constant of an estimate with its source.
+
+use std::collections::BTreeMap;
+
+use largefolio_sim::cost::Constant;
+
+use super::frame::TABLE_END;
+use super::markup::{Markup, pointer_part};
+use crate::{Report, text};
+
+/// The whole section.
+pub(super) fn body(report: &Report) -> Markup {
+    let mut body = Markup::new();
+    body.raw("<dl class=\"bases\"><dt>counted</dt><dd>");
+    body.text(
+        "Exact in the model of the kernel: the same trace, kernel and command give the same \
+         numbers. Everything that is not a time is counted. No number is a measurement.",
+    );
+    body.raw("</dd><dt>estimated</dt><dd>");
+    body.text(
+        "Counts times the costs of the machine file, summed. The program's own instructions, cache \
+         misses, allocation and system calls are not in it.",
+    );
+    body.raw("</dd><dt>assumed</dt><dd>");
+    body.text("A cost without a document or a measurement behind it; the reason stands beside.");
+    body.raw("</dd></dl>\n");
+    for (machine, row) in machines(report) {
+        body.append(&constants(report, &machine, row));
+    }
+    body.raw("<h3>To mind</h3><ul class=\"notes\">");
+    for note in text::notes(report) {
+        body.element("li", &note);
+    }
+    body.raw("</ul>");
+    body
+}
+
+/// Each machine with the row of its longest list of constants.
+fn machines(report: &Report) -> BTreeMap<String, usize> {
+    let mut machines: BTreeMap<String, usize> = BTreeMap::new();
+    for (nr, row) in report.rows.iter().enumerate() {
+        let best = machines.entry(row.machine.clone()).or_insert(nr);
+        if row.estimate.constants.len() > report.rows[*best].estimate.constants.len() {
+            *best = nr;
+        }
+    }
+    machines
+}
+
+fn constants(report: &Report, machine: &str, nr: usize) -> Markup {
+    let estimate = &report.rows[nr].estimate;
+    let mut table = Markup::new();
+    table.raw("<h3>").text(&format!("Costs of {machine}")).raw("</h3>\n<div class=\"wide\">");
+    table.raw("<table class=\"constants\"><thead><tr>");
+    for title in ["Cost", "Value", "", "Source"] {
+        table.element("th scope=\"col\"", title);
+    }
+    table.raw("</tr></thead><tbody>");
+    for (name, constant) in &estimate.constants {
+        let Constant { value, unit, source, assumed } = constant;
+        let at = format!("/rows/{nr}/estimate/constants/{}/value", pointer_part(name));
+        table.raw("<tr>").element("th scope=\"row\"", name).raw("<td>");
+        table.number(&at, value, &format!("{value} {unit}")).raw("</td><td>");
+        table.raw(if *assumed { "<b class=\"assumed\">assumed</b>" } else { "sourced" });
+        table.raw("</td>").element("td", source).raw("</tr>");
+    }
+    for name in &estimate.not_known {
+        table.raw("<tr>").element("th scope=\"row\"", name);
+        table.raw("<td>not known</td><td></td><td></td></tr>");
+    }
+    table.raw(TABLE_END).raw("</div>\n");
+    table
+}

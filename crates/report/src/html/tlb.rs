@@ -1,0 +1,96 @@
+//! TLB misses of each cell.
+
+use std::collections::BTreeSet;
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::tlb::SideCounters;
+
+use super::bars::{Bar, Part, bars};
+use super::cells::{names, references};
+use super::frame::{TABLE_END, figure, table_head};
+use super::markup::Markup;
+use super::sizes::legend;
+use crate::figures::{self, per_million};
+
+/// One side of a TLB.
+type Get = fn(&Outcome) -> &SideCounters;
+
+/// A level of translation that can miss.
+struct Level {
+    title: &'static str,
+    key: &'static str,
+    get: fn(&SideCounters) -> u64,
+}
+
+const LEVELS: [Level; 2] = [
+    Level {
+        title: "Page-table walks for each million references",
+        key: "l2_misses",
+        get: |side| side.l2_misses,
+    },
+    Level {
+        title: "Level-1 misses for each million references",
+        key: "l1_misses",
+        get: |side| side.l1_misses,
+    },
+];
+
+/// The figures.
+pub(super) fn figures(rows: &[Outcome]) -> Markup {
+    let mut body = Markup::new();
+    let sides = [("instruction", "instructions"), ("data", "data")];
+    body.append(&legend(&BTreeSet::new(), &sides));
+    let names = names(rows);
+    for level in LEVELS {
+        let of = |(row, name): (&Outcome, &String)| bar(row, name, &level);
+        let picture = bars(&rows.iter().zip(&names).map(of).collect::<Vec<_>>());
+        body.append(&figure(level.title, &picture, &table(rows, &names, &level)));
+    }
+    body
+}
+
+/// Rates are drawn: cells may run other numbers of references.
+fn bar(row: &Outcome, name: &str, level: &Level) -> Bar {
+    let (references, tlb) = (references(row), &row.tlb);
+    let part = |class: &str, side: &SideCounters, what: &str| {
+        let misses = (level.get)(side);
+        let rate = u128::from(misses) * 1_000_000_000 / u128::from(references.max(1));
+        Part {
+            class: class.to_owned(),
+            value: u64::try_from(rate).unwrap_or(u64::MAX),
+            tip: format!(
+                "{what}: {}, {} for each million references",
+                figures::count(misses),
+                per_million(misses, references)
+            ),
+        }
+    };
+    let parts = vec![
+        part("instruction", &tlb.instruction, "instructions"),
+        part("data", &tlb.data, "data"),
+    ];
+    let sum = (level.get)(&tlb.instruction).saturating_add((level.get)(&tlb.data));
+    let mut total = Markup::new();
+    total.text(&per_million(sum, references));
+    Bar { label: name.to_owned(), parts, total }
+}
+
+fn table(rows: &[Outcome], names: &[String], level: &Level) -> Markup {
+    let mut table = table_head("", names);
+    let sides: [(&str, &str, Get); 2] = [
+        ("Instructions", "instruction", |row| &row.tlb.instruction),
+        ("Data", "data", |row| &row.tlb.data),
+    ];
+    for (title, key, get) in sides {
+        table.raw("<tr>").element("th scope=\"row\"", title);
+        for (nr, row) in rows.iter().enumerate() {
+            let misses = (level.get)(get(row));
+            let at = format!("/rows/{nr}/tlb/{key}/{}", level.key);
+            table.raw("<td>").number(&at, misses, &figures::grouped(misses)).raw(" ");
+            table.element("small", &per_million(misses, references(row))).raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}

@@ -1,0 +1,139 @@
+//! The page as text: complete without scripts, safe, and with the numbers of the JSON.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+mod support;
+
+use serde_json::Value;
+use support::{HOSTILE, generated, hostile, html};
+
+const TWO: [(&str, &str); 2] = [("6.12", "altra"), ("7.2", "altra")];
+
+/// What stands between `start` and `end`, each time.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Vec<&'a str> {
+    let parts = text.split(start).skip(1);
+    parts.map(|part| part.split(end).next().unwrap()).collect()
+}
+
+/// The page without style, scripts and data, a line for each part, numbers and drawings left out.
+fn skeleton(page: &str) -> String {
+    let mut text = page.to_owned();
+    for (start, end) in [
+        ("<style>", "</style>"),
+        ("<script>", "</script>"),
+        ("id=\"result\">", "</script>"),
+        (" d=\"", "\""),
+        ("data-tip=\"", "\""),
+    ] {
+        for part in between(page, start, end) {
+            text = text.replace(&format!("{start}{part}{end}"), &format!("{start}{end}"));
+        }
+    }
+    for part in ["<tr", "<section", "<figure", "<div", "<h3", "<li", "<p", "<td", "<svg"] {
+        text = text.replace(part, &format!("\n{part}"));
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let mut shown = String::new();
+        for c in line.chars() {
+            let c = if c.is_ascii_digit() { '0' } else { c };
+            if c != '0' || !shown.ends_with(['0', '.', ',']) {
+                shown.push(c);
+            }
+        }
+        // Equal lines are said once: how many there are is a number too.
+        if lines.last() != Some(&shown) {
+            lines.push(shown);
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_page_has_this_skeleton() {
+    let page = skeleton(&html(&generated(&[("6.12", "altra")])));
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn the_data_of_the_page_are_the_json() {
+    let report = generated(&TWO);
+    let page = html(&report);
+    let data = between(&page, "id=\"result\">", "</script>");
+    let data: Value = serde_json::from_str(data[0]).unwrap();
+    assert_eq!(data, serde_json::to_value(&report).unwrap());
+}
+
+#[test]
+fn marked_numbers_are_those_of_the_json() {
+    let report = generated(&[("6.12", "altra"), ("7.2", "grace-64k"), ("6.18", "altra")]);
+    let json = serde_json::to_value(&report).unwrap();
+    let page = html(&report);
+    let marked = between(&page, "<data value=\"", "\">");
+    assert!(marked.len() > 100, "{} numbers are marked", marked.len());
+    for number in marked {
+        let (value, at) = number.split_once("\" data-at=\"").unwrap();
+        let expected = json.pointer(at).unwrap_or_else(|| panic!("nothing at {at}"));
+        let expected = expected.as_f64().unwrap();
+        assert!((value.parse::<f64>().unwrap() - expected).abs() < 1e-9, "{at}: {value}");
+    }
+}
+
+#[test]
+fn every_picture_has_a_table_and_no_script_draws() {
+    let page = html(&generated(&TWO));
+    let (body, _) = page.split_once("<script").unwrap();
+    let figures = between(body, "<figure", "</figure>");
+    assert!(figures.len() > 10, "{} figures", figures.len());
+    for figure in figures {
+        assert!(figure.contains("<svg") && figure.contains("<table"), "{figure}");
+        assert!(figure.contains("<rect") || figure.contains("<path"), "{figure}");
+    }
+}
+
+#[test]
+fn the_page_names_nothing_outside_itself() {
+    let page = html(&generated(&TWO));
+    assert!(page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"));
+    let (head, _) = page.split_once("<main>").unwrap();
+    let (_, script) = page.rsplit_once("</script>\n<script>").unwrap();
+    for outside in ["src=", "@import", "url(", "<link", "fetch(", "XMLHttpRequest", "import("] {
+        assert!(!head.contains(outside) && !script.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let page = html(&hostile());
+    let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();
+    assert!(!body.contains("<img") && !body.contains("<script"), "a name became an element");
+    assert!(!body.contains(['\u{1b}', '\u{202e}', '\u{0}']), "a control character came through");
+    assert_eq!(rest.matches("</script>").count(), 2, "a name ended the data");
+    assert_eq!(rest.matches("<script").count(), 1, "a name began a script");
+    let data = between(&page, "id=\"result\">", "</script>");
+    let data: Value = serde_json::from_str(data[0]).unwrap();
+    assert_eq!(data["trace"]["path"], HOSTILE);
+}
+
+#[test]
+fn one_cell_and_none_are_pages_too() {
+    let one = html(&generated(&[("6.12", "grace-4k")]));
+    assert!(one.contains("back <b>") && !one.contains("From 6.12"), "nothing to compare with");
+    let mut report = generated(&TWO);
+    report.rows.clear();
+    assert!(html(&report).contains("The result has no rows."));
+}
+
+#[test]
+fn without_detail_the_page_has_no_strips() {
+    let mut report = generated(&TWO);
+    for row in &mut report.rows {
+        row.detail = None;
+    }
+    let page = html(&report);
+    assert!(!page.contains("id=\"places\"") && page.contains("id=\"sizes\""));
+}
+
+#[test]
+fn the_same_result_gives_the_same_page() {
+    assert_eq!(html(&generated(&TWO)), html(&generated(&TWO)));
+}
