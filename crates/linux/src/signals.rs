@@ -3,8 +3,8 @@
 //! Owns the handlers for the time of a run. While a program is recorded, a signal from the terminal
 //! reaches it too (same process group), and one sent by `kill` to folio alone is forwarded by the
 //! caller. A program may ignore SIGINT: the second one is passed on as SIGTERM, each further one as
-//! SIGKILL. Where folio itself is to stop, [`Signals::seen`] tells.
-//! Invariant S1: the earlier dispositions are back when [`Signals`] is dropped.
+//! SIGKILL. Where folio itself is to stop, `Signals::seen` tells.
+//! Invariant S1: the earlier dispositions are back when `Signals` is dropped.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;

@@ -36,13 +36,9 @@ fn help_of_every_verb() {
         "crosscheck record",
         "crosscheck replay",
         "crosscheck workloads",
-        "bench",
-        "bench anon",
-        "bench anon-cow",
         "bench clear",
         "bench exec",
         "bench fault",
-        "bench owners",
     ];
     let place = Place::new();
     for verb in verbs {
