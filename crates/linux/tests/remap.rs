@@ -103,7 +103,7 @@ fn a_program_at_random_addresses_gets_a_copy_that_goes_with_it() {
     // One address in 512 is a multiple of 2 MiB.
     assert!(nr_private >= 1, "no address was off its alignment");
     let text = stage.remap.summary().unwrap().to_string();
-    assert!(text.contains("link with -z max-page-size=2m"), "{text}");
+    assert!(text.contains("folio align"), "{text}");
 }
 
 #[test]
