@@ -73,6 +73,8 @@ pub enum RunError {
 pub struct Plan {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    /// The program and its libraries, as far as they were looked at.
+    pub files: Vec<PathBuf>,
     /// Files with large folios in the cache now.
     pub warmed: Vec<Warmed>,
     /// Bytes of text that PMD entries can map, over those files.
@@ -115,6 +117,7 @@ impl Plan {
         let mut plan = Self {
             command: request.command.clone(),
             variables: Vec::new(),
+            files: Vec::new(),
             warmed: Vec::new(),
             text_bytes: 0,
             elapsed: Duration::ZERO,
@@ -149,6 +152,8 @@ impl Plan {
             return;
         }
         let libraries = libraries::of(file).unwrap_or_default();
+        self.files.push(file.clone());
+        self.files.extend(libraries.iter().cloned());
         self.text(request, program, (file, elf), &libraries);
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {

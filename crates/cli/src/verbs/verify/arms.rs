@@ -57,10 +57,7 @@ impl Arm for Plain {
     }
 
     fn prepare(&mut self) -> Result<(), ArmError> {
-        for file in &self.cooled {
-            warm::cool(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        }
-        Ok(())
+        cool(&self.cooled)
     }
 
     fn command(&self) -> Command {
@@ -75,11 +72,21 @@ impl Arm for Plain {
     }
 }
 
+/// Takes `files` out of the page cache, as far as nobody maps them.
+fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
+    for file in files {
+        warm::cool(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(())
+}
+
 /// The command while settings are changed, started as `folio run` does.
 #[derive(Debug)]
 pub(super) struct Changed {
     plain: Plain,
     request: Option<Request>,
+    /// Files whose cache is emptied before the command is started.
+    cooled: Vec<PathBuf>,
     /// Prepared now.
     started: Option<run::Plan>,
     effects: Vec<String>,
@@ -105,7 +112,8 @@ impl Changed {
             settings.push((name.to_owned(), catalog.path(name)?, value.to_owned()));
         }
         let (request, started, effects) = (None, None, Vec::new());
-        Ok(Self { plain, request, started, effects, settings, held: Vec::new() })
+        let (cooled, held) = (Vec::new(), Vec::new());
+        Ok(Self { plain, request, cooled, started, effects, settings, held })
     }
 
     /// Names and values of the settings.
@@ -152,7 +160,12 @@ impl Changed {
                 .push(format!("{}: {large} in 2M folios of the cache", file.path.display()));
         }
         self.request = Some(request);
-        Ok(plan.warmed.iter().map(|file| file.path.clone()).collect())
+        if plan.moved.is_none() {
+            return Ok(plan.warmed.iter().map(|file| file.path.clone()).collect());
+        }
+        // Text that the page cache maps large already is not moved: it must be as the kernel has it.
+        self.cooled.clone_from(&plan.files);
+        Ok(plan.files)
     }
 
     /// What the start did, for people.
@@ -170,6 +183,7 @@ impl Arm for Changed {
         for (_, path, value) in &self.settings {
             self.held.push(Setting::change(path, value)?);
         }
+        cool(&self.cooled)?;
         self.started = self.request.as_ref().map(run::Plan::new).transpose()?;
         Ok(())
     }
