@@ -31,6 +31,35 @@ fn warm_tells_each_file_in_every_form() {
     assert_eq!(found["rows"].as_array().unwrap().len(), 1);
 }
 
+/// The moments are not chosen; they differ from run to run.
+#[test]
+fn warm_killed_at_any_point_leaves_the_file_as_it_is() {
+    let place = Place::new();
+    if !has_large_folios(&place) || !compile(&place, "-no-pie") {
+        return;
+    }
+    let original = fs::read(place.path("p")).unwrap();
+    let is_intact = |name: &str| fs::read(place.path(name)).unwrap() == original;
+    for round in 0..12 {
+        let name = format!("copy{round}");
+        fs::copy(place.path("p"), place.path(&name)).unwrap();
+        let mut warm =
+            place.command(&format!("warm {name}")).stdout(Stdio::null()).spawn().unwrap();
+        for _ in 0..round * 40_000 {
+            std::hint::spin_loop();
+        }
+        warm.kill().unwrap();
+        warm.wait().unwrap();
+        assert!(is_intact(&name), "killed in round {round}");
+        fs::remove_file(place.path(&name)).unwrap();
+    }
+    fs::copy(place.path("p"), place.path("last")).unwrap();
+    let told: Value = serde_json::from_slice(&place.run("warm --json last").stdout).unwrap();
+    let row = &told["rows"][0];
+    assert_eq!(row["after_bytes"], row["possible_bytes"], "{told}");
+    assert!(is_intact("last"));
+}
+
 #[test]
 fn warm_says_no_and_why() {
     let place = Place::new();
