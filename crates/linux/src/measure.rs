@@ -10,6 +10,7 @@ pub mod bootstrap;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 /// CPU time of this thread so far: other programs' time slices are not in it.
 #[must_use]
@@ -27,7 +28,7 @@ pub struct Series {
 }
 
 /// A median with its spread.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// Middle value.
     pub median: f64,

@@ -7,6 +7,8 @@
 //! assert_eq!(figures::size(65536), "64K");
 //! ```
 
+use largefolio_sim::cost::{Cause, Walks};
+
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
 /// MiB are shown below this many bytes.
@@ -208,6 +210,22 @@ pub fn ratio(a: u64, b: u64) -> f64 {
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// What a cause of time is called.
+pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
+    match cause {
+        Cause::Fault => "faults",
+        Cause::Map => "entries set by faults",
+        Cause::Fork => "entries copied by fork",
+        Cause::Unmap => "entries taken away",
+        Cause::Clear => "clearing",
+        Cause::Copy => "copying",
+        Cause::Read => "waiting for reads",
+        Cause::Tlb => "level-2 TLB hits",
+        Cause::Walk if walks == Walks::Nested => "nested walks",
+        Cause::Walk => "walks",
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::values::{self, Form, FormArgs};
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::running;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -144,7 +145,7 @@ impl<'a> Report<'a> {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             command_line: &plan.command_line,
             pid: plan.request.pid,
             block_bytes: outcome.block_bytes,

@@ -7,6 +7,11 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_sim::crosscheck::{Header, Recording, kernel_of};
 use largefolio_sim::kernel::Kernel;
 
+/// What the kernel calls itself: `uname -r`.
+pub(crate) fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
 /// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
 pub(crate) fn rules(release: String, page_bytes: u64) -> Result<Kernel> {
     let header = Header { release, page_bytes, ..Header::default() };
@@ -15,8 +20,7 @@ pub(crate) fn rules(release: String, page_bytes: u64) -> Result<Kernel> {
 
 /// The rules of this kernel with its settings of now.
 pub(crate) fn rules_with_settings() -> Result<Kernel> {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let kernel = rules(release, rustix::param::page_size() as u64)?;
+    let kernel = rules(release(), rustix::param::page_size() as u64)?;
     let catalog = Catalog::below(Path::new("/"));
     let mut name = kernel.name.clone();
     for setting in ["thp.enabled", "thp.defrag", "thp.64K", "thp.2M", "khugepaged.max_ptes_none"] {

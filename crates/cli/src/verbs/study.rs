@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running;
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
@@ -206,7 +207,7 @@ impl StudyPlan {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             command: &self.command_line,
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             studies,
         };
         Ok(serde_json::to_string_pretty(&report).context("writing JSON")? + "\n")

@@ -1,6 +1,6 @@
 //! Estimated time by cause: from the reference to another cell, step by step.
 
-use largefolio_sim::cost::{Cause, Walks};
+use largefolio_sim::cost::Cause;
 use largefolio_sim::replay::Outcome;
 
 use super::bars::{Bar, Part, bars};
@@ -8,26 +8,10 @@ use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::glance::time;
 use super::markup::{Markup, escaped};
-use crate::figures::ratio;
+use crate::figures::{cause as cause_name, ratio};
 
 /// Waterfalls that are open at first.
 const NR_OPEN: usize = 3;
-
-/// Causes as they are called in a sentence.
-fn name(cause: Cause, row: &Outcome) -> &'static str {
-    match cause {
-        Cause::Fault => "faults",
-        Cause::Map => "entries set by faults",
-        Cause::Fork => "entries copied by fork",
-        Cause::Unmap => "entries taken away",
-        Cause::Clear => "clearing",
-        Cause::Copy => "copying",
-        Cause::Read => "waiting for reads",
-        Cause::Tlb => "level-2 TLB hits",
-        Cause::Walk if row.estimate.walks == Walks::Nested => "nested walks",
-        Cause::Walk => "walks",
-    }
-}
 
 /// The figures: the whole of each cell, then the steps from the reference.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
@@ -61,7 +45,7 @@ fn whole(rows: &[Outcome], names: &[String]) -> Markup {
         let causes = Cause::ALL.into_iter().zip(0..);
         let parts = causes.filter_map(|(cause, class)| {
             let ns = row.estimate.causes.get(&cause)?.ns?;
-            let tip = format!("{}: {}", name(cause, row), time(ns));
+            let tip = format!("{}: {}", cause_name(cause, row.estimate.walks), time(ns));
             Some(Part { class: format!("cause c{class}"), value: ns, tip })
         });
         let parts = parts.collect();
@@ -87,7 +71,9 @@ fn whole(rows: &[Outcome], names: &[String]) -> Markup {
     for (cause, class) in Cause::ALL.into_iter().zip(0..).filter(|(cause, _)| used(*cause)) {
         picture.raw("<li><svg class=\"key\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">");
         picture.raw(&format!("<rect class=\"cause c{class}\" width=\"12\" height=\"12\"/></svg>"));
-        picture.text(rows.first().map_or("", |row| name(cause, row))).raw("</li>");
+        picture
+            .text(rows.first().map_or("", |row| cause_name(cause, row.estimate.walks)))
+            .raw("</li>");
     }
     picture.raw("</ul>").append(&bars(&drawn));
     figure("Estimated time by cause", &picture, &causes_table(rows, names))
@@ -97,7 +83,10 @@ fn causes_table(rows: &[Outcome], names: &[String]) -> Markup {
     let mut table = table_head("Estimated time", names);
     for cause in Cause::ALL {
         table.raw("<tr>");
-        table.element("th scope=\"row\"", rows.first().map_or("", |row| name(cause, row)));
+        table.element(
+            "th scope=\"row\"",
+            rows.first().map_or("", |row| cause_name(cause, row.estimate.walks)),
+        );
         for (nr, row) in rows.iter().enumerate() {
             table.raw("<td>");
             match row.estimate.causes.get(&cause).and_then(|time| time.ns) {
@@ -140,7 +129,7 @@ fn steps(before: &Outcome, now: &Outcome) -> Option<Vec<Step>> {
     let mut at = i128::from(start);
     for (cause, difference) in changes {
         let to = at + i128::from(difference);
-        let label = name(cause, now).to_owned();
+        let label = cause_name(cause, now.estimate.walks).to_owned();
         steps.push(Step { label, cause: Some(cause), from_ns: at, to_ns: to });
         at = to;
     }

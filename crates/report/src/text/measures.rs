@@ -8,7 +8,7 @@ use largefolio_sim::replay::census::{Census, SizeRow};
 use largefolio_sim::replay::outcome::AnonSize;
 
 use super::section::{Line, Section};
-use crate::figures::size;
+use crate::figures::{self, size};
 
 /// Every section of the table.
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
@@ -38,19 +38,9 @@ pub(super) fn time(rows: &[Outcome]) -> Section {
     };
     let mut lines = vec![line("all", &|row| row.estimate.total_ns)];
     let is_nested = rows.iter().any(|row| row.estimate.walks == Walks::Nested);
+    let walks = if is_nested { Walks::Nested } else { Walks::Native };
     for cause in Cause::ALL {
-        let label = match cause {
-            Cause::Fault => "faults",
-            Cause::Map => "entries set by faults",
-            Cause::Fork => "entries copied by fork",
-            Cause::Unmap => "entries taken away",
-            Cause::Clear => "clearing",
-            Cause::Copy => "copying",
-            Cause::Read => "waiting for reads",
-            Cause::Tlb => "level-2 TLB hits",
-            Cause::Walk if is_nested => "nested walks",
-            Cause::Walk => "walks",
-        };
+        let label = figures::cause(cause, walks);
         lines.push(line(label, &|row| row.estimate.causes.get(&cause)?.ns));
     }
     Section::new("Estimated time", lines)

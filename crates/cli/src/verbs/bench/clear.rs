@@ -5,10 +5,10 @@ use clap::Args;
 use largefolio_bulk::{Primitive, Tuning};
 use largefolio_linux::bench::clear::near::How;
 use largefolio_linux::bench::clear::{Arena, Cell, PAGEWISE, Subject, Work, gaps, near};
-use largefolio_linux::measure::Series;
+use largefolio_linux::measure::{Series, Spread};
 
 use super::PUBLISHED_CLEARING;
-use super::measured::{self, Report, Row, Scale, Value, short};
+use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::{FormArgs, size};
@@ -205,7 +205,7 @@ fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Resu
         let p99 = us(waits.p99_ns as f64);
         let gaps = waits.gaps_ns;
         let all =
-            Value { median: us(gaps.median), min: us(gaps.min), max: us(gaps.max), n: gaps.n };
+            Spread { median: us(gaps.median), min: us(gaps.min), max: us(gaps.max), n: gaps.n };
         let row = |subject: String, value| Row {
             operation: "gap between reschedule points, units of 8M".to_owned(),
             size: "8M".to_owned(),
@@ -215,7 +215,7 @@ fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Resu
             ratio: None,
             ratio_to: None,
         };
-        rows.push(row(format!("{subject}, 99 of 100"), Value { median: p99, max: p99, ..all }));
+        rows.push(row(format!("{subject}, 99 of 100"), Spread { median: p99, max: p99, ..all }));
         rows.push(row(subject.clone(), all));
         let units = waits.units_within.iter().zip(gaps::TARGETS);
         let units = units.map(|(unit, target)| {

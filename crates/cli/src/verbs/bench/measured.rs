@@ -7,6 +7,7 @@ use largefolio_linux::measure::{Series, Spread};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Version of the JSON's layout.
@@ -24,20 +25,11 @@ pub(super) struct Row {
     /// Unit of the value.
     pub(super) unit: &'static str,
     /// What it came to.
-    pub(super) value: Value,
+    pub(super) value: Spread,
     /// The value over that of the reference, within a round.
-    pub(super) ratio: Option<Value>,
+    pub(super) ratio: Option<Spread>,
     /// The first subject of the same operation and size.
     pub(super) ratio_to: Option<String>,
-}
-
-/// A median with its smallest and largest value.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Value {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
-    pub(super) n: usize,
 }
 
 /// How a time becomes a value.
@@ -57,43 +49,34 @@ impl Scale {
         }
     }
 
-    fn value(self, series: &Series) -> Option<Value> {
+    fn value(self, series: &Series) -> Option<Spread> {
         let of = |ns: &f64| match self {
             Self::NsEach(parts, _) => ns / parts,
             // A time that the clock could not tell from none is no speed.
             Self::GbPerS(bytes) => bytes / ns.max(1.0),
         };
         let values: Vec<f64> = series.rounds_ns.iter().map(of).collect();
-        Spread::of(&values).map(Value::from)
+        Spread::of(&values)
     }
 
     /// Of the values, not of the times: above 1 is faster where the value is a speed.
-    fn ratio(self, series: &Series, reference: &Series) -> Option<Value> {
-        let ratio = match self {
+    fn ratio(self, series: &Series, reference: &Series) -> Option<Spread> {
+        match self {
             Self::NsEach(..) => series.ratio(reference),
             Self::GbPerS(_) => reference.ratio(series),
-        };
-        ratio.map(Value::from)
+        }
     }
 }
 
-impl From<Spread> for Value {
-    fn from(spread: Spread) -> Self {
-        let Spread { median, min, max, n } = spread;
-        Self { median, min, max, n }
-    }
-}
-
-impl Value {
-    /// `2.10 [1.90 .. 2.31]`.
-    fn text(self) -> String {
-        let number = |value: f64| match value.abs() {
-            large if large >= 100.0 => format!("{value:.0}"),
-            middle if middle >= 10.0 => format!("{value:.1}"),
-            _ => format!("{value:.2}"),
-        };
-        format!("{} [{} .. {}]", number(self.median), number(self.min), number(self.max))
-    }
+/// `2.10 [1.90 .. 2.31]`.
+fn told(spread: Spread) -> String {
+    let number = |value: f64| match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let Spread { median, min, max, .. } = spread;
+    format!("{} [{} .. {}]", number(median), number(min), number(max))
 }
 
 /// Rows of one operation and size: the first series is the reference.
@@ -149,7 +132,7 @@ impl Report {
         published: &'static [&'static str],
         rows: Vec<Row>,
     ) -> Self {
-        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        let kernel = running::release();
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().unwrap_or_default().to_owned();
         let (version, notes) = (env!("CARGO_PKG_VERSION"), Vec::new());
@@ -190,9 +173,9 @@ impl Report {
                 let _ = writeln!(text, "{}, {}", row.operation, row.unit);
                 last = &row.operation;
             }
-            let (size, subject, value) = (&row.size, &row.subject, row.value.text());
+            let (size, subject, value) = (&row.size, &row.subject, told(row.value));
             let ratio = row.ratio.zip(row.ratio_to.as_ref());
-            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", ratio.text()));
+            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", told(ratio)));
             let ratio = ratio.unwrap_or_default();
             let _ = writeln!(text, "  {size:>6}  {subject:width$} {value:>26}{ratio}");
         }
@@ -209,7 +192,7 @@ impl Report {
         let mut text =
             "operation,size,subject,unit,value,min,max,n,ratio,ratio_min,ratio_max\n".to_owned();
         for row in &self.rows {
-            let Value { median, min, max, n } = row.value;
+            let Spread { median, min, max, n } = row.value;
             let ratio = row.ratio.map_or_else(
                 || ",,".to_owned(),
                 |ratio| format!("{},{},{}", ratio.median, ratio.min, ratio.max),
@@ -238,8 +221,8 @@ mod tests {
         ];
         let rows = rows("fork", "64K", Scale::NsEach(5.0, "ns"), &subjects);
         assert!(rows[0].ratio.is_none());
-        assert_eq!(rows[0].value.text(), "3.00 [2.00 .. 4.00]");
-        assert_eq!(rows[1].ratio.unwrap().text(), "0.38 [0.25 .. 0.50]");
+        assert_eq!(told(rows[0].value), "3.00 [2.00 .. 4.00]");
+        assert_eq!(told(rows[1].ratio.unwrap()), "0.38 [0.25 .. 0.50]");
         assert_eq!(rows[1].ratio_to.as_deref(), Some("kernel"));
     }
 
@@ -251,9 +234,9 @@ mod tests {
             ("after".to_owned(), series(&[50.0, 50.0])),
         ];
         let rows = rows("clear, cold", "4K", Scale::GbPerS(1000.0), &subjects);
-        assert_eq!(rows[0].value.text(), "7.50 [5.00 .. 10.0]");
-        assert_eq!(rows[1].value.text(), "20.0 [20.0 .. 20.0]");
-        assert_eq!(rows[1].ratio.unwrap().text(), "3.00 [2.00 .. 4.00]");
+        assert_eq!(told(rows[0].value), "7.50 [5.00 .. 10.0]");
+        assert_eq!(told(rows[1].value), "20.0 [20.0 .. 20.0]");
+        assert_eq!(told(rows[1].ratio.unwrap()), "3.00 [2.00 .. 4.00]");
         let report = Report::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
         let text = report.text();
         assert!(text.contains("clear, cold, GB/s\n"), "{text}");

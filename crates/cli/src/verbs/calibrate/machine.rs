@@ -18,6 +18,8 @@ use largefolio_sim::tlb::{
 
 use super::super::machines::THIS;
 
+use crate::verbs::running;
+
 /// The machine whose numbers stand in for those that could not be measured.
 const STAND_IN: &str = "cascadelake";
 /// Entries of a level-1 TLB of which nothing is known.
@@ -80,7 +82,7 @@ pub(super) fn machine(found: &Calibration) -> Result<Made> {
     }
     notes.extend(found.missing.iter().map(|missing| format!("Not measured: {missing}")));
     let is_arm = cfg!(target_arch = "aarch64");
-    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let kernel = running::release();
     let description = format!("{}, measured on {} under Linux {kernel}", found.cpu.name, today());
     let description = description.replace(char::is_control, " ");
     let machine = Machine {

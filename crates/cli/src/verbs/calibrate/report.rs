@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::machine::{Made, Reach};
 use crate::console::Console;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Version of the JSON's layout.
@@ -53,7 +54,7 @@ struct CostRow {
 #[derive(Serialize)]
 struct StorageRow {
     what: String,
-    ns: Ns,
+    ns: Spread,
 }
 
 #[derive(Serialize)]
@@ -66,24 +67,9 @@ struct CurveRow {
 #[derive(Serialize)]
 struct PointRow {
     pages: usize,
-    spread_ns: Ns,
-    packed_ns: Ns,
-    extra_ns: Ns,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Ns {
-    median: f64,
-    min: f64,
-    max: f64,
-    n: usize,
-}
-
-impl From<Spread> for Ns {
-    fn from(spread: Spread) -> Self {
-        let Spread { median, min, max, n } = spread;
-        Self { median, min, max, n }
-    }
+    spread_ns: Spread,
+    packed_ns: Spread,
+    extra_ns: Spread,
 }
 
 impl Report {
@@ -112,13 +98,13 @@ impl Report {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             command,
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             machine: made.machine.description.clone(),
             file: output.display().to_string(),
             reach: made.reach.iter().map(ReachRow::from).collect(),
             costs: single.chain(rates).collect(),
             storage: storage
-                .map(|figure| StorageRow { what: figure.how.clone(), ns: figure.ns.into() })
+                .map(|figure| StorageRow { what: figure.how.clone(), ns: figure.ns })
                 .collect(),
             curves: found.curves.iter().map(CurveRow::from).collect(),
             notes: made.notes.clone(),
@@ -151,7 +137,7 @@ impl Report {
         }
         text.push_str("\nReads\n");
         for row in &self.storage {
-            let Ns { median, min, max, n } = row.ns;
+            let Spread { median, min, max, n } = row.ns;
             let us = |ns: f64| ns / 1e3;
             let what = &row.what;
             let (median, min, max) = (us(median), us(min), us(max));
@@ -180,7 +166,7 @@ impl Report {
                     ("packed", point.packed_ns),
                     ("extra", point.extra_ns),
                 ];
-                for (what, Ns { median, min, max, n }) in parts {
+                for (what, Spread { median, min, max, n }) in parts {
                     let CurveRow { side, folios, .. } = curve;
                     let pages = point.pages;
                     let _ =
@@ -225,7 +211,7 @@ impl From<&Reach> for ReachRow {
 
 impl From<&Curve> for CurveRow {
     fn from(curve: &Curve) -> Self {
-        let ns = |point: &Point| Ns::from(point.ns);
+        let ns = |point: &Point| point.ns;
         let triples = curve.spread.iter().zip(&curve.packed).zip(&curve.extra);
         let points = triples.map(|((spread, packed), extra)| PointRow {
             pages: spread.nr,

@@ -18,6 +18,7 @@ use super::view::View;
 use super::{cache, table};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Filesystems that take the folios of another one, and those whose name is not known.
@@ -102,7 +103,7 @@ impl LivePlan {
     }
 
     fn look(&self) -> Result<Look> {
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let release = running::release();
         let mut look = Look { release, census: None, findings: Vec::new(), cached: None };
         if !self.whom.is_nobody() {
             let census = census::take(&Live, &self.whom.pids()?)?;

@@ -17,6 +17,7 @@ use largefolio_sim::study::{Bench, BenchWork, Measured, Measurements, Study, Sub
 
 use crate::console;
 use crate::verbs::bench::{anon, fault};
+use crate::verbs::running;
 
 /// Bytes of anonymous regions, a multiple of every folio size.
 const REGION_BYTES: u64 = 256 << 20;
@@ -62,7 +63,7 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured> {
     let ratio = if is_speed { first.ratio(&second) } else { second.ratio(&first) };
     let ratio = ratio.ok_or_else(|| anyhow!("no time passed"))?;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let kernel = running::release();
     Ok(Measured {
         before: value(before, first_ns),
         after: value(after, second_ns),

@@ -7,6 +7,8 @@ use largefolio_linux::tune::plan::{Missing, Plan};
 use largefolio_linux::tune::record::{Entry, Undone};
 use serde::Serialize;
 
+use crate::verbs::running;
+
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -157,7 +159,7 @@ impl View {
         let document = Document {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             command,
             view: self,
         };

@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use super::prediction::Predicted;
 
+use crate::verbs::running;
+
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -57,7 +59,7 @@ impl View {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             command: Vec::new(),
             change: String::new(),
             effects: Vec::new(),

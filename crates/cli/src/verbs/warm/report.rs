@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Version of the JSON.
@@ -76,7 +77,7 @@ impl Report {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             command_line,
             is_check,
             rows: Vec::new(),

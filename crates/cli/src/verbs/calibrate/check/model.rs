@@ -12,11 +12,11 @@ use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as
 use largefolio_trace::{Event, Op, Writer};
 
 use super::{CheckPlan, Phase};
+use crate::verbs::running;
 
 /// The rules nearest to the running kernel: the latest that is not later, else the earliest.
 pub(super) fn nearest_kernel() -> Result<Kernel> {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let running = version(&release);
+    let running = version(&running::release());
     let mut known: Vec<&str> = Kernel::names().collect();
     known.sort_by_key(|name| version(name));
     let not_later = known.iter().rfind(|name| version(name) <= running);

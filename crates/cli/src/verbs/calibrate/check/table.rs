@@ -8,26 +8,11 @@ use serde::Serialize;
 
 use super::{CheckPlan, Row};
 use crate::console::Console;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
-
-/// A median with its spread.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Value {
-    median: f64,
-    min: f64,
-    max: f64,
-    n: usize,
-}
-
-impl From<Spread> for Value {
-    fn from(spread: Spread) -> Self {
-        let Spread { median, min, max, n } = spread;
-        Self { median, min, max, n }
-    }
-}
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -37,11 +22,11 @@ struct Line {
     unit: String,
     predicted_ns: Option<f64>,
     causes: String,
-    measured_ns: Value,
+    measured_ns: Spread,
     predicted_over_measured: Option<f64>,
     /// To the first size of the operation; absent for itself.
     ratio_predicted: Option<f64>,
-    ratio_measured: Option<Value>,
+    ratio_measured: Option<Spread>,
     /// Predicted over measured ratio, less 1.
     distance: Option<f64>,
     bound: f64,
@@ -78,7 +63,7 @@ impl Table {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             command,
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: running::release(),
             rules: plan.kernel.name.clone(),
             machine: plan.machine.description.clone(),
             nr_compared: verdicts().count(),
@@ -135,7 +120,7 @@ impl Table {
             .to_owned();
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         for line in &self.rows {
-            let Value { median, min, max, n } = line.measured_ns;
+            let Spread { median, min, max, n } = line.measured_ns;
             let _ = writeln!(
                 text,
                 "\"{}\",{},{},{},{median},{min},{max},{n},{},{},{},{},{},{}",
@@ -157,7 +142,7 @@ impl Table {
 
 impl Line {
     fn text(&self) -> String {
-        let Value { median, min, max, n } = self.measured_ns;
+        let Spread { median, min, max, n } = self.measured_ns;
         let measured = format!("{median:.1} [{min:.1} .. {max:.1}] {n}");
         let number = |value: Option<f64>, digits| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -204,10 +189,10 @@ fn line(row: &Row, reference: Option<&Row>) -> Option<Line> {
         unit: row.unit.to_owned(),
         predicted_ns: row.predicted,
         causes: row.causes.clone(),
-        measured_ns: measured.into(),
+        measured_ns: measured,
         predicted_over_measured: row.predicted.map(|ns| ns / measured.median),
         ratio_predicted,
-        ratio_measured: ratio_measured.map(Value::from),
+        ratio_measured,
         distance,
         bound: row.bound,
         // What could not be predicted is not within a bound.
