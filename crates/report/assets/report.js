@@ -228,8 +228,8 @@
       });
       guide.setAttribute("d", "M" + place(entries) + " " + top + "V" + bottom);
       chart.append(guide);
-      show(entries.toLocaleString("en") + (entries === 1 ? " entry\n" : " entries\n") +
-        lines.join("\n"), x, y);
+      show(entries.toLocaleString("en") + (entries === 1 ? " entry" : " entries") +
+        (entries <= 8 ? ": at least\n" : "\n") + lines.join("\n"), x, y);
     }
     function away() { at = -1; guide.remove(); hide(); }
     chart.addEventListener("pointermove", function (event) {

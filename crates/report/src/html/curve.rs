@@ -17,7 +17,7 @@ use largefolio_sim::tlb::curve::{Curve, NR_ENTRIES_MAX};
 use super::cells::{names, references};
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::{Markup, escaped};
-use crate::figures::{grouped, per_million, ratio};
+use crate::figures::{grouped, per_million, ratio, size};
 
 /// Size of a chart in its own units, about dots: text in it is read as it is.
 const WIDTH: f64 = 400.0;
@@ -27,6 +27,9 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 392.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 192.0;
+/// Sizes below which a recorded trace does not tell all: it keeps the last eight rows of a thread
+/// open (docs/design/replay.md, "Collapsed rows").
+const NR_MERGED: usize = 8;
 /// Colours of lines; beyond, they come again with other dashes.
 const NR_COLOURS: usize = 8;
 
@@ -88,8 +91,10 @@ const NOTE: &str = "Lines: a fully associative buffer of so many entries that re
     recently used one and holds the same base pages, coalesced blocks and PMD entries, counted \
     exactly for every size. Dots: what the machine's own TLB missed with its sets and ways, at \
     its number of entries: level 1, and walks at level 2. A level 2 that instructions and data \
-    share has fewer entries for each, so that its dots lie above the lines. With scripts: point \
-    at a chart, or step through it with the arrow keys.";
+    share has fewer entries for each, so that its dots lie above the lines. Shaded, up to eight \
+    entries: lower bounds, as a recorded trace does not keep how often the program alternated \
+    between its last eight pages. With scripts: point at a chart, or step through it with the \
+    arrow keys.";
 
 /// The cell's name without its machine.
 fn policy(row: &Outcome, name: &str) -> String {
@@ -134,10 +139,8 @@ fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     let mut charts = Markup::new();
     charts.raw("<div class=\"charts\">");
     for ((_, machine, page), of_machine) in machines {
-        let name = match has_pages {
-            true => format!("{machine}, {} pages", crate::figures::size(page)),
-            false => machine.to_owned(),
-        };
+        let pages = format!(", {} pages", size(page));
+        let name = format!("{machine}{}", if has_pages { &pages } else { "" });
         charts.raw("<div class=\"chart\">").element("b", &name).raw(" ");
         charts.element("small", &alike(&of_machine, side.0));
         charts.append(&chart(&of_machine, side, &scale, &name)).raw("</div>");
@@ -291,6 +294,11 @@ impl Scale {
 
     fn axes(&self) -> Markup {
         let mut axes = Markup::new();
+        axes.raw(&format!(
+            "<rect class=\"merged\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/>",
+            x_of(NR_MERGED) - LEFT,
+            BOTTOM - TOP
+        ));
         for decade in self.low..=self.high {
             let part = f64::from(decade - self.low) / f64::from(self.high - self.low);
             let y = BOTTOM - part * (BOTTOM - TOP);

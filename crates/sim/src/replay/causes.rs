@@ -63,6 +63,7 @@ impl Causes {
 
 /// Counters before a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "all are counts, named as the counters are")]
 pub(super) struct FaultMark {
     nr_anon_faults: u64,
     nr_cow: u64,

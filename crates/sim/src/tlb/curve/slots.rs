@@ -77,9 +77,9 @@ impl Slots {
         slot
     }
 
-    /// `node` of `slot` is used again: its new slot. The place it leaves closes, or stays free
-    /// instead of one above it.
-    pub(super) fn again(&mut self, slot: usize) -> usize {
+    /// The entry of `slot` goes to the top: the place it leaves closes, or stays free instead of the
+    /// uppermost free one above it.
+    pub(super) fn leave(&mut self, slot: usize) {
         match self.top_free {
             Some(free) if free > slot => {
                 self.leave_free(slot);
@@ -87,7 +87,6 @@ impl Slots {
             }
             _ => self.give(slot),
         }
-        self.push(self.nodes[slot])
     }
 
     /// The entry of `slot` is gone, its place stays.

@@ -1,7 +1,5 @@
 //! The stack against one plain list for each size, against the TLB, and where the answer is known.
 
-use std::array;
-
 use largefolio_mm::units::{Order, Pfn, Vpn};
 use largefolio_testkit::lru::{NaiveFound, NaiveLru, NaiveLruEntry};
 use proptest::prelude::*;
@@ -9,8 +7,9 @@ use proptest::prelude::*;
 use super::super::{Access, LeafKind, Tlb, Translation, tests as tlb_tests};
 use super::*;
 
-/// The largest of the naive lists.
-const NR_LISTS: usize = 12;
+/// Sizes of naive lists: all small ones, and some that make a stack grow.
+const SMALL: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+const LARGE: [usize; 6] = [7, 8, 9, 40, 70, 80];
 
 fn translation(vpn: u64, order: u8, is_writable: bool) -> Translation {
     let order = Order::new(order);
@@ -50,17 +49,18 @@ fn steps(nr_pages: u64) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(prop_oneof![12 => refer, 1 => invalidate], 1..600)
 }
 
-/// Lists of 1 to [`NR_LISTS`] entries. What the largest holds decides what an entry covers.
-struct Lists([NaiveLru; NR_LISTS]);
+/// Lists, the largest last. What that one holds decides what an entry covers.
+struct Lists(Vec<NaiveLru>);
 
 impl Lists {
-    fn new() -> Self {
-        Self(array::from_fn(|nr| NaiveLru::new(nr + 1)))
+    fn new(sizes: &[usize]) -> Self {
+        Self(sizes.iter().map(|&size| NaiveLru::new(size)).collect())
     }
 
     fn refer(&mut self, vpn: u64, is_write: bool, walked: NaiveLruEntry, is_walked: bool) {
-        let found = self.0.each_mut().map(|list| list.refer(vpn, is_write));
-        let filled = match found[NR_LISTS - 1] {
+        let found: Vec<NaiveFound> =
+            self.0.iter_mut().map(|list| list.refer(vpn, is_write)).collect();
+        let filled = match found[found.len() - 1] {
             NaiveFound::Hit(entry) if !is_walked => {
                 for (list, found) in self.0.iter_mut().zip(found) {
                     match found {
@@ -76,9 +76,9 @@ impl Lists {
     }
 }
 
-fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut stack = LruStack::new(PageSize::K4, NR_LISTS);
-    let mut lists = Lists::new();
+fn compare(sizes: &[usize], steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut stack = LruStack::new(PageSize::K4, sizes[sizes.len() - 1]);
+    let mut lists = Lists::new(sizes);
     let mut distances = Distances::default();
     for step in steps {
         match *step {
@@ -100,8 +100,7 @@ fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(stack.validate(), Ok(()), "after {:?}", step);
-        let sizes: Vec<usize> = (1..=NR_LISTS).collect();
-        let misses: Vec<u64> = distances.misses(&sizes).iter().map(|p| p.misses).collect();
+        let misses: Vec<u64> = distances.misses(sizes).iter().map(|p| p.misses).collect();
         let expected: Vec<u64> = lists.0.iter().map(|list| list.nr_misses).collect();
         prop_assert_eq!(misses, expected, "after {:?}", step);
     }
@@ -113,12 +112,17 @@ proptest! {
 
     #[test]
     fn one_stack_counts_what_a_list_of_each_size_does(steps in steps(24)) {
-        compare(&steps)?;
+        compare(&SMALL, &steps)?;
     }
 
     #[test]
     fn so_it_does_where_most_references_miss(steps in steps(400)) {
-        compare(&steps)?;
+        compare(&SMALL, &steps)?;
+    }
+
+    #[test]
+    fn and_where_it_grows(steps in steps(100)) {
+        compare(&LARGE, &steps)?;
     }
 }
 
