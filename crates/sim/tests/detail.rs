@@ -204,6 +204,17 @@ fn private_folios_have_causes_of_their_own() {
 }
 
 #[test]
+fn khugepaged_is_told_from_faults() {
+    let advise = Event { addr: ADDR, len: 2 * HUGE, aux: 14, ..Event::new(0, Op::Madvise) };
+    // Twenty seconds at a nanosecond each: khugepaged wakes every ten.
+    let long = Event::references(0, Op::Write, ADDR, 20_000_000_000);
+    let of = |events: &[Event]| private(spec("6.18+thp=madvise", "altra", 1 << 20), events);
+    assert_eq!(of(&[advise])[&0], [(1024, Origin::Touch)]);
+    let collapsed = of(&[advise, long, store(0, 0), long, store(0, 1)]);
+    assert_eq!(collapsed[&0], [(1024, Origin::Khugepaged)]);
+}
+
+#[test]
 fn where_no_huge_page_is_free_the_cause_says_so() {
     let mut short = spec("6.18+thp=always", "altra", 1 << 20);
     (short.ram_bytes, short.unusable_permille) = (256 << 20, 1000);

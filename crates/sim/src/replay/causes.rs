@@ -124,3 +124,24 @@ impl Cell {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_tells_the_last_folio_that_was_noted_there() {
+        let (one, other) = (MmId(0), MmId(1));
+        let mut causes = Causes::default();
+        causes.note(Pfn(21), Order::ZERO, Origin::Copy, one);
+        causes.note(Pfn(18), Order::new(4), Origin::Touch, one);
+        assert_eq!(causes.of(Pfn(31), Order::new(4), one), Origin::Touch);
+        assert_eq!(causes.of(Pfn(31), Order::new(4), other), Origin::Inherited);
+        assert_eq!(causes.of(Pfn(21), Order::ZERO, one), Origin::Split, "the copy is long gone");
+        assert_eq!(causes.of(Pfn(20), Order::new(2), other), Origin::Split);
+        assert_eq!(causes.of(Pfn(32), Order::ZERO, one), Origin::Remade);
+        causes.note(Pfn(21), Order::ZERO, Origin::SwapIn, other);
+        assert_eq!(causes.of(Pfn(21), Order::ZERO, other), Origin::SwapIn);
+        assert_eq!(causes.of(Pfn(22), Order::ZERO, other), Origin::Split);
+    }
+}
