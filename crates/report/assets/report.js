@@ -201,6 +201,59 @@
     });
     picture.addEventListener("pointerleave", hide);
   }
+  // Misses over entries: the size nearest to the pointer, or the next by arrow key.
+  for (const chart of document.querySelectorAll("svg.curve")) {
+    const rows = chart.dataset.rows.split(" ").map(Number), side = chart.dataset.side;
+    const [left, right, most] = chart.dataset.x.split(" ").map(Number);
+    const [top, bottom] = chart.dataset.y.split(" ").map(Number);
+    const points = result.rows[rows[0]].detail.tlb_curve[side];
+    const place = function (n) { return left + Math.log2(n) / Math.log2(most) * (right - left); };
+    const guide = document.createElementNS(SVG, "path");
+    guide.setAttribute("class", "guide");
+    let at = -1;
+    function rate(row, misses) {
+      const all = row.tlb.instruction.references + row.tlb.data.references;
+      const value = all ? 1e6 * misses / all : 0;
+      return value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
+    }
+    function read(nr, x, y) {
+      at = nr;
+      const entries = points[nr][0];
+      const lines = rows.map(function (number) {
+        const row = result.rows[number], own = row.detail.tlb_curve[side];
+        let last = own[0];
+        for (const point of own) { if (point[0] <= entries) { last = point; } }
+        return row.kernel + ": " + rate(row, last[1]) + " per million (" +
+          last[1].toLocaleString("en") + ")";
+      });
+      guide.setAttribute("d", "M" + place(entries) + " " + top + "V" + bottom);
+      chart.append(guide);
+      show(entries.toLocaleString("en") + (entries === 1 ? " entry" : " entries") +
+        (entries <= 8 ? ": at least\n" : "\n") + lines.join("\n"), x, y);
+    }
+    function away() { at = -1; guide.remove(); hide(); }
+    chart.addEventListener("pointermove", function (event) {
+      if (event.target.dataset.tip) { guide.remove(); return; }
+      const box = chart.getBoundingClientRect();
+      const x = (event.clientX - box.left) / box.width * chart.viewBox.baseVal.width;
+      let best = 0;
+      points.forEach(function (point, nr) {
+        if (Math.abs(place(point[0]) - x) < Math.abs(place(points[best][0]) - x)) { best = nr; }
+      });
+      read(best, event.clientX, event.clientY);
+    });
+    chart.addEventListener("pointerleave", away);
+    chart.addEventListener("blur", away);
+    chart.addEventListener("keydown", function (event) {
+      if (event.key === "Escape") { away(); return; }
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) { return; }
+      event.preventDefault();
+      const next = Math.min(Math.max(at + step, 0), points.length - 1);
+      const box = chart.getBoundingClientRect(), scale = box.width / chart.viewBox.baseVal.width;
+      read(next, box.left + place(points[next][0]) * scale, box.top + top * scale);
+    });
+  }
   addEventListener("scroll", hide, { passive: true });
   // Paper has no details to open.
   addEventListener("beforeprint", function () {

@@ -71,6 +71,8 @@
 //! | `..runs[]` | `[page, nr_pages, order, cause]`: folios of one order and one cause, in base pages |
 //! | `detail.nr_left_out` | areas with too many runs |
 //! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
+//! | `detail.tlb_curve.instruction[]` `..data[]` | `[entries, misses]`: LRU buffers of so many entries |
+//! | `detail.tlb_curve.own.LEVEL_SIDE` | entries of the machine's `l1` and `l2`, or null |
 
 use largefolio_sim::replay::Outcome;
 use largefolio_trace::Meta;

@@ -97,6 +97,7 @@ fn check(page: &str, width: u32) {
     let seen = |what: &str| said["seen"][what].as_u64().unwrap();
     assert_eq!(seen("width"), u64::from(width));
     assert!(seen("numbers") > 40 && seen("pictures") > 10, "{said}");
+    assert!(seen("charts") >= 2, "{said}");
     assert!(seen("folios") > 0, "pointing at a strip never met a folio: {said}");
 }
 

@@ -3,6 +3,8 @@
 
 mod support;
 
+use largefolio_report::Report;
+use largefolio_sim::replay::Outcome;
 use serde_json::Value;
 use support::{HOSTILE, generated, hostile, html};
 
@@ -88,6 +90,72 @@ fn every_picture_has_a_table_and_no_script_draws() {
         assert!(figure.contains("<svg") && figure.contains("<table"), "{figure}");
         assert!(figure.contains("<rect") || figure.contains("<path"), "{figure}");
     }
+}
+
+#[test]
+fn a_curve_has_a_line_for_each_kernel_and_dots_where_the_machine_stands() {
+    let report = generated(&[("6.12", "altra"), ("7.2", "altra"), ("7.2", "grace-64k")]);
+    let page = html(&report);
+    let charts = between(&page, "<svg class=\"curve\"", "</svg>");
+    assert_eq!(charts.len(), 4, "two machines, two sides");
+    let nr = |chart: &str, what: &str| chart.matches(what).count();
+    let lines: Vec<usize> = charts.iter().map(|c| nr(c, "<path class=\"line")).collect();
+    assert_eq!(lines, [2, 1, 2, 1]);
+    for chart in charts {
+        assert_eq!(nr(chart, "<circle"), 2 * nr(chart, "<path class=\"line"), "level 1 and 2");
+        assert!(chart.contains("L1: ") && chart.contains("L2: ") && !chart.contains("NaN"));
+    }
+    for (nr, row) in report.rows.iter().enumerate() {
+        let curve = &row.detail.as_ref().unwrap().tlb_curve;
+        for (side, points) in [("instruction", &curve.instruction), ("data", &curve.data)] {
+            let at = points.iter().position(|point| point.entries == 1024).unwrap();
+            let number = format!(
+                "<data value=\"{}\" data-at=\"/rows/{nr}/detail/tlb_curve/{side}/{at}/1\">",
+                points[at].misses
+            );
+            assert!(page.contains(&number), "{number}");
+        }
+    }
+}
+
+#[test]
+fn refusals_are_bars_with_reasons_and_their_table() {
+    let mut report = generated(&TWO);
+    report.rows[0].pmd_refused.insert("misaligned", 7);
+    report.rows[1].pmd_refused.insert("misaligned", 2);
+    report.rows[1].collapse.refused.insert("exceed_none_pte", 3);
+    report.rows[1].writers.drops = 1;
+    let page = html(&report);
+    let (_, section) = page.split_once("<section id=\"refusals\">").unwrap();
+    let (section, _) = section.split_once("</section>").unwrap();
+    assert_eq!(between(section, "<figure>", "</figure>").len(), 3 + was_refused(&report));
+    for part in [
+        "congruent address",
+        "too many pages of the range are empty",
+        "data-tip=\"misaligned: 7\"",
+        "<data value=\"7\" data-at=\"/rows/0/pmd_refused/misaligned\">7</data>",
+        "<data value=\"3\" data-at=\"/rows/1/collapse/refused/exceed_none_pte\">3</data>",
+        "<data value=\"1\" data-at=\"/rows/1/writers/drops\">1</data>",
+    ] {
+        assert!(section.contains(part), "{part} is not in {section}");
+    }
+}
+
+/// Kinds besides those of the test that the generated program met by itself.
+fn was_refused(report: &Report) -> usize {
+    let gated = report.rows.iter().any(|row| row.reads.gated > 0);
+    let short = |row: &Outcome| {
+        row.reads.large_folio_fallback > 0
+            || row.anon_sizes.values().any(|size| size.anon_fault_fallback > 0)
+    };
+    usize::from(gated) + usize::from(report.rows.iter().any(short))
+}
+
+#[test]
+fn a_strip_says_in_its_table_who_caused_the_folios() {
+    let page = html(&generated(&TWO));
+    assert!(page.contains("caused by: first touch</th>"), "private memory");
+    assert!(page.contains("caused by: instruction fault</th>"), "text");
 }
 
 #[test]

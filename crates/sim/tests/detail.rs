@@ -9,7 +9,12 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::detail::{Area, AreaKind, Detail, NR_BUCKETS, Origin};
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
+use largefolio_sim::tlb::Side;
+use largefolio_sim::tlb::curve::Point;
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{Workload, ZipfMix};
+use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
 
 fn spec(kernel: &str, machine: &str, detail_runs_max: u32) -> CellSpec {
     CellSpec {
@@ -118,6 +123,28 @@ fn a_warm_page_cache_is_the_earlier_runs() {
 }
 
 #[test]
+fn the_curve_agrees_with_a_machine_that_is_fully_associative() {
+    let outcomes = run(&demo(), &[spec("6.12", "altra", 1 << 20), spec("6.18", "zen4", 1 << 20)]);
+    for outcome in &outcomes {
+        let curve = &check(outcome).tlb_curve;
+        for (side, counted) in
+            [(Side::Instruction, &outcome.tlb.instruction), (Side::Data, &outcome.tlb.data)]
+        {
+            let points = curve.of(side);
+            assert!(points.is_sorted_by(|a, b| a.entries < b.entries && a.misses >= b.misses));
+            let [Some(l1), Some(_)] = curve.own.of(side) else { panic!("{:?}", curve.own) };
+            let of_l1 = points.iter().find(|point| point.entries == l1).unwrap().misses;
+            // Level 1 of both is one array that holds any of the sizes here.
+            let off = of_l1.abs_diff(counted.l1_misses);
+            assert!(off * 200 <= counted.l1_misses, "{of_l1}, counted {counted:?}");
+        }
+    }
+    let misses = outcomes[0].tlb.instruction.l1_misses;
+    let points = &outcomes[0].detail.as_ref().unwrap().tlb_curve.instruction;
+    assert!(points.contains(&Point { entries: 48, misses }), "text is never written: exact");
+}
+
+#[test]
 fn too_many_runs_leave_the_smallest_areas_out() {
     let outcomes = run(&demo(), &[spec("6.12", "altra", 100), spec("6.12", "altra", 1)]);
     for (outcome, runs_max) in outcomes.iter().zip([100, 1]) {
@@ -125,4 +152,77 @@ fn too_many_runs_leave_the_smallest_areas_out() {
         let nr_runs: usize = detail.areas.iter().map(|area| area.runs.len()).sum();
         assert!(nr_runs <= runs_max && detail.nr_left_out > 0, "{nr_runs} runs");
     }
+}
+
+const ADDR: u64 = 0x7000_0000_0000;
+const HUGE: u64 = 2 << 20;
+
+/// A program of one page that maps two huge pages of private memory, stores to all of it, and goes
+/// on with `events`; what its processes had of that at the end.
+fn private(spec: CellSpec, events: &[Event]) -> BTreeMap<usize, Vec<(u64, Origin)>> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program.folio");
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
+    let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
+    let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
+    let meta = Meta { files: vec![file], layout, ..Meta::default() };
+    let mut writer = Writer::create(&path, meta).unwrap();
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    writer.push(Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }).unwrap();
+    for page in 0..2 * HUGE / 4096 {
+        writer.push(store(0, page)).unwrap();
+    }
+    writer.push_rows(events).unwrap();
+    writer.finish().unwrap();
+    let outcome = run(&path, &[spec]).remove(0);
+    let detail = outcome.detail.unwrap();
+    let areas = detail.areas.iter().filter(|area| area.kind == AreaKind::Private);
+    let runs =
+        |area: &Area| area.runs.iter().map(|run| (run.nr_pages, run.origin)).collect::<Vec<_>>();
+    areas.map(|area| (area.process, runs(area))).collect()
+}
+
+fn store(thread: u32, page: u64) -> Event {
+    Event::references(thread, Op::Write, ADDR + page * 4096, 1)
+}
+
+#[test]
+fn private_folios_have_causes_of_their_own() {
+    let of = |kernel: &str, events: &[Event]| private(spec(kernel, "altra", 1 << 20), events);
+    let plain = of("6.18+thp=never", &[]);
+    assert_eq!(plain[&0], [(1024, Origin::Touch)]);
+
+    let collapse = Event { addr: ADDR, len: HUGE, ..Event::new(0, Op::Collapse) };
+    let collapsed = of("6.18+thp=never", &[collapse]);
+    assert_eq!(collapsed[&0], [(512, Origin::Collapse), (512, Origin::Touch)]);
+
+    // The child has the folios of the parent but the page it stores to.
+    let fork = Event { aux: 1, ..Event::new(0, Op::Fork) };
+    let forked = of("6.18+thp=never", &[fork, store(1, 0)]);
+    assert_eq!(forked[&0], [(1024, Origin::Touch)]);
+    assert_eq!(forked[&1], [(1, Origin::Copy), (1023, Origin::Inherited)]);
+}
+
+#[test]
+fn khugepaged_is_told_from_faults() {
+    let advise = Event { addr: ADDR, len: 2 * HUGE, aux: 14, ..Event::new(0, Op::Madvise) };
+    // Twenty seconds at a nanosecond each: khugepaged wakes every ten.
+    let long = Event::references(0, Op::Write, ADDR, 20_000_000_000);
+    let of = |events: &[Event]| private(spec("6.18+thp=madvise", "altra", 1 << 20), events);
+    assert_eq!(of(&[advise])[&0], [(1024, Origin::Touch)]);
+    let collapsed = of(&[advise, long, store(0, 0), long, store(0, 1)]);
+    assert_eq!(collapsed[&0], [(1024, Origin::Khugepaged)]);
+}
+
+#[test]
+fn where_no_huge_page_is_free_the_cause_says_so() {
+    let mut short = spec("6.18+thp=always", "altra", 1 << 20);
+    (short.ram_bytes, short.unusable_permille) = (256 << 20, 1000);
+    let fallen_back = private(short, &[]);
+    let nr = |of: Origin| -> u64 {
+        fallen_back[&0].iter().filter(|(_, origin)| *origin == of).map(|(nr, _)| nr).sum()
+    };
+    assert!(nr(Origin::Fallback) > 0, "{fallen_back:?}");
+    let plenty = private(spec("6.18+thp=always", "altra", 1 << 20), &[]);
+    assert_eq!(plenty[&0], [(1024, Origin::Touch)]);
 }

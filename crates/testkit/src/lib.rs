@@ -2,6 +2,7 @@
 //! Naive models that the tests hold the real types against.
 
 pub mod buddy;
+pub mod lru;
 pub mod page_tree;
 pub mod pgtable;
 pub mod rmap;

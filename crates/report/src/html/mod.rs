@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
 //! in), `cells`, `sizes` (colours), `bars`, then what is shown: `glance`, `folios`, `strips`, `tlb`,
-//! `over_time`, `waterfall`, `refusals`, `numbers`, `sources`.
+//! `curve` (TLBs of every size), `over_time`, `waterfall`, `refusals`, `numbers`, `sources`.
 //!
 //! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
 //! are off, it is the same bytes every time, and no charting library is carried along. The script of
@@ -14,6 +14,7 @@
 
 mod bars;
 mod cells;
+mod curve;
 mod folios;
 pub mod frame;
 mod glance;
@@ -97,8 +98,9 @@ fn sections(report: &Report) -> Vec<Section> {
     sections.extend([
         section("time", "Estimated time", Basis::Estimated, waterfall::figures(rows)),
         Section {
-            lead: "What was refused, and how often.".to_owned(),
-            ..section("refusals", "Why not larger", Basis::Counted, refusals::table(rows))
+            lead: "What was refused, how often, and why; the bars of a kind on one scale."
+                .to_owned(),
+            ..section("refusals", "Why not larger", Basis::Counted, refusals::figures(rows))
         },
         section("numbers", "All numbers", Basis::Counted, numbers::table(rows)),
         Section {

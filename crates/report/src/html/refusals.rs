@@ -1,85 +1,235 @@
-//! Why folios are not larger: everything that was refused, by name.
+//! Why folios are not larger: everything that was refused, by kind and reason, as bars of each cell.
 
 use std::collections::BTreeSet;
 
+use largefolio_mm::collapse::Refusal as CollapseRefusal;
 use largefolio_sim::replay::Outcome;
 
+use super::bars::{Bar, Part, bars};
 use super::cells::names;
-use super::frame::{TABLE_END, table_head};
+use super::frame::{TABLE_END, figure, table_head};
 use super::markup::{Markup, pointer_part};
 use crate::figures::{grouped, size};
 
+/// Colours of reasons; a kind with more shows them again.
+const NR_COLOURS: usize = 8;
+
+/// Kinds of refusals, in the order of the page.
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::Readahead, "Readahead refused"),
+    (Kind::Memory, "Larger folios that were not free"),
+    (Kind::Pmd, "PMD mappings of files refused"),
+    (Kind::Collapse, "Collapse refused"),
+    (Kind::Writers, "Opens and runs refused, caches dropped"),
+];
+
+/// What was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Readahead,
+    Memory,
+    Pmd,
+    Collapse,
+    Writers,
+}
+
 /// One reason and its count in each cell.
 struct Refusal {
+    kind: Kind,
     name: String,
+    /// What it means, and what can be done where something can.
+    why: String,
     /// Place in a row of the JSON.
     at: String,
     /// Absent where the cell does not name it.
     counts: Vec<Option<u64>>,
 }
 
-/// The table, or a sentence where nothing was refused.
-pub(super) fn table(rows: &[Outcome]) -> Markup {
-    let refusals: Vec<Refusal> = all(rows)
-        .into_iter()
-        .filter(|refusal| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0))
-        .collect();
+/// The figure of each kind, or a sentence where nothing was refused.
+pub(super) fn figures(rows: &[Outcome]) -> Markup {
+    let names = names(rows);
+    let occurred = |refusal: &Refusal| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0);
+    let refusals: Vec<Refusal> = all(rows).into_iter().filter(occurred).collect();
     let mut body = Markup::new();
     if refusals.is_empty() {
         body.element("p", "Nothing was refused in any cell.");
-        return body;
     }
-    body.raw("<div class=\"wide\">").append(&table_head("Refused", &names(rows)));
-    for refusal in refusals {
-        body.raw("<tr>").element("th scope=\"row\"", &refusal.name);
-        for (nr, count) in refusal.counts.iter().enumerate() {
-            body.raw("<td>");
-            if let Some(count) = count {
-                body.number(&format!("/rows/{nr}/{}", refusal.at), count, &grouped(*count));
-            }
-            body.raw("</td>");
+    for (kind, title) in KINDS {
+        let of_kind: Vec<&Refusal> =
+            refusals.iter().filter(|refusal| refusal.kind == kind).collect();
+        if !of_kind.is_empty() {
+            let picture = picture(&of_kind, &names);
+            body.append(&figure(title, &picture, &table(&of_kind, &names)));
         }
-        body.raw("</tr>");
     }
-    body.raw(TABLE_END).raw("</div>");
     body
 }
 
-fn all(rows: &[Outcome]) -> Vec<Refusal> {
-    let each = |name: &str, at: &str, get: &dyn Fn(&Outcome) -> Option<u64>| Refusal {
-        name: name.to_owned(),
-        at: at.to_owned(),
-        counts: rows.iter().map(get).collect(),
+fn colour(nr: usize) -> String {
+    format!("reason k{}", nr % NR_COLOURS)
+}
+
+fn picture(refusals: &[&Refusal], names: &[String]) -> Markup {
+    let mut picture = Markup::new();
+    picture.raw("<ul class=\"reasons\">");
+    for (nr, refusal) in refusals.iter().enumerate() {
+        picture.raw("<li><svg class=\"key\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">");
+        picture.raw(&format!("<rect class=\"{}\" width=\"12\" height=\"12\"/>", colour(nr)));
+        picture.raw("</svg>").element("b", &refusal.name).text(": ").text(&refusal.why);
+        picture.raw("</li>");
+    }
+    picture.raw("</ul>");
+    let bar = |(cell, name): (usize, &String)| {
+        let parts = refusals.iter().enumerate().map(|(nr, refusal)| {
+            let value = refusal.counts[cell].unwrap_or(0);
+            let tip = format!("{}: {}", refusal.name, grouped(value));
+            Part { class: colour(nr), value, tip }
+        });
+        let parts: Vec<Part> = parts.collect();
+        let mut total = Markup::new();
+        let sum = parts.iter().map(|part| part.value).fold(0, u64::saturating_add);
+        total.text(&if sum == 0 { "none".to_owned() } else { grouped(sum) });
+        Bar { label: name.clone(), parts, total }
     };
-    let words = |reason: &str| reason.replace('_', " ");
-    let mut refusals = vec![
-        each("readahead at a cold fault: the miss counter", "reads/gated", &|row| {
-            Some(row.reads.gated)
-        }),
-        each("large folio of a file: no free memory", "reads/large_folio_fallback", &|row| {
-            Some(row.reads.large_folio_fallback)
-        }),
-    ];
+    picture.append(&bars(&names.iter().enumerate().map(bar).collect::<Vec<_>>()));
+    picture
+}
+
+fn table(refusals: &[&Refusal], names: &[String]) -> Markup {
+    let mut table = table_head("Refused", names);
+    for refusal in refusals {
+        table.raw("<tr>").element("th scope=\"row\"", &refusal.name);
+        for (nr, count) in refusal.counts.iter().enumerate() {
+            table.raw("<td>");
+            if let Some(count) = count {
+                table.number(&format!("/rows/{nr}/{}", refusal.at), count, &grouped(*count));
+            }
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}
+
+fn all(rows: &[Outcome]) -> Vec<Refusal> {
+    let mut all = of_reads(rows);
+    all.extend(of_memory(rows));
+    all.extend(of_pmds(rows));
+    all.extend(of_collapse(rows));
+    all.extend(of_writers(rows));
+    all
+}
+
+/// A reason; `at` is its place in a row, `get` its count.
+fn reason(
+    rows: &[Outcome],
+    kind: Kind,
+    (name, why): (&str, &str),
+    at: &str,
+    get: &dyn Fn(&Outcome) -> Option<u64>,
+) -> Refusal {
+    let (name, why, at) = (name.to_owned(), why.to_owned(), at.to_owned());
+    Refusal { kind, name, why, at, counts: rows.iter().map(get).collect() }
+}
+
+fn of_reads(rows: &[Outcome]) -> Vec<Refusal> {
+    let why = "a mapping whose faults kept missing the page cache is not read ahead any more \
+               (mmap_miss): absent pages come in alone";
+    let get = |row: &Outcome| Some(row.reads.gated);
+    vec![reason(rows, Kind::Readahead, ("the miss counter", why), "reads/gated", &get)]
+}
+
+fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
+    let why = "readahead found no free memory of the size it wanted; the rest of the window came in \
+               the smallest folios";
+    let name = ("folios of files", why);
+    let at = "reads/large_folio_fallback";
+    let get = |row: &Outcome| Some(row.reads.large_folio_fallback);
+    let mut all = vec![reason(rows, Kind::Memory, name, at, &get)];
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     for bytes in sizes {
+        let name = format!("private folios of {}", size(bytes));
+        let why = "a first touch found none free (anon_fault_fallback) and went on with a smaller \
+                   size";
         let at = format!("anon_sizes/{bytes}/anon_fault_fallback");
-        let name = format!("private folio of {}: no free memory", size(bytes));
-        refusals
-            .push(each(&name, &at, &|row| Some(row.anon_sizes.get(&bytes)?.anon_fault_fallback)));
+        let get = |row: &Outcome| Some(row.anon_sizes.get(&bytes)?.anon_fault_fallback);
+        all.push(reason(rows, Kind::Memory, (&name, why), &at, &get));
     }
-    let reasons: BTreeSet<&str> =
+    all
+}
+
+fn of_pmds(rows: &[Outcome]) -> Vec<Refusal> {
+    let keys: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.pmd_refused.keys().copied()).collect();
-    for reason in reasons {
-        let at = format!("pmd_refused/{}", pointer_part(reason));
-        let name = format!("mapping by a PMD entry: {}", words(reason));
-        refusals.push(each(&name, &at, &|row| row.pmd_refused.get(reason).copied()));
+    let of = |key: &str| {
+        let at = format!("pmd_refused/{}", pointer_part(key));
+        let get = |row: &Outcome| row.pmd_refused.get(key).copied();
+        reason(rows, Kind::Pmd, (&words(key), why_no_pmd(key)), &at, &get)
+    };
+    keys.into_iter().map(of).collect()
+}
+
+fn why_no_pmd(key: &str) -> &'static str {
+    match key {
+        "misaligned" => {
+            "address and file offset differ modulo the PMD size; link with that max-page-size, or \
+             map at a congruent address"
+        }
+        "vma_too_small" => {
+            "the mapping does not hold the whole PMD range; only longer segments help"
+        }
+        "nohugepage" => "the program asked for small pages with MADV_NOHUGEPAGE",
+        "end_of_file" => "the folio reaches beyond the end of the file",
+        "table_present" => {
+            "pages of the range were mapped one by one before, and their table stays"
+        }
+        _ => "not known to this page",
     }
-    let reasons: BTreeSet<&str> =
+}
+
+fn of_collapse(rows: &[Outcome]) -> Vec<Refusal> {
+    let keys: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
-    for reason in reasons {
-        let at = format!("collapse/refused/{}", pointer_part(reason));
-        let name = format!("collapse: {}", words(reason));
-        refusals.push(each(&name, &at, &|row| row.collapse.refused.get(reason).copied()));
-    }
-    refusals
+    let of = |key: &str| {
+        let known = CollapseRefusal::ALL.into_iter().find(|refusal| refusal.name() == key);
+        let why = known.map_or_else(String::new, |refusal| refusal.to_string());
+        let at = format!("collapse/refused/{}", pointer_part(key));
+        let get = |row: &Outcome| row.collapse.refused.get(key).copied();
+        reason(rows, Kind::Collapse, (&words(key), &why), &at, &get)
+    };
+    keys.into_iter().map(of).collect()
+}
+
+fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
+    type Get = fn(&Outcome) -> Option<u64>;
+    let all: [(&str, &str, &str, Get); 3] = [
+        (
+            "text busy",
+            "opens for write of a program that runs (ETXTBSY)",
+            "writers/text_busy",
+            |row| Some(row.writers.text_busy),
+        ),
+        (
+            "open for write",
+            "runs of a program that somebody has open for write (ETXTBSY)",
+            "writers/open_for_write",
+            |row| Some(row.writers.open_for_write),
+        ),
+        (
+            "dropped caches",
+            "opens for write that threw the page cache of a file away, because it held huge folios",
+            "writers/drops",
+            |row| Some(row.writers.drops),
+        ),
+    ];
+    let of = |(name, why, at, get): (&str, &str, &str, Get)| {
+        reason(rows, Kind::Writers, (name, why), at, &get)
+    };
+    all.into_iter().map(of).collect()
+}
+
+/// A name of the kernel's as words.
+fn words(key: &str) -> String {
+    key.replace('_', " ")
 }

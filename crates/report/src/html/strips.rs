@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::detail::{Area, AreaKind, Detail};
+use largefolio_sim::replay::detail::{Area, AreaKind, Detail, Origin};
 
 use super::cells::{LARGE_BYTES, names};
 use super::frame::{TABLE_END, table_head};
@@ -168,6 +168,27 @@ impl Group<'_> {
         format!("{} in {}+", if share.is_empty() { "0%" } else { &share }, size(LARGE_BYTES))
     }
 
+    /// A line for each cause that some cell has.
+    fn causes(&self, rows: &[Outcome], scale: Scale, table: &mut Markup) {
+        for origin in Origin::ALL {
+            let bytes = |(row, area): (&Outcome, &Option<(usize, &Area)>)| {
+                let runs = area.iter().flat_map(|(_, area)| &area.runs);
+                let of = runs.filter(|run| run.origin == origin);
+                of.map(|run| run.nr_pages * row.page_bytes).sum::<u64>()
+            };
+            let bytes: Vec<u64> = rows.iter().zip(&self.cells).map(bytes).collect();
+            if bytes.iter().all(|&bytes| bytes == 0) {
+                continue;
+            }
+            let name = format!("caused by: {}", origin.name());
+            table.raw("<tr>").element("th scope=\"row\"", &name);
+            for bytes in bytes {
+                table.element("td", &scale.show(bytes));
+            }
+            table.raw("</tr>");
+        }
+    }
+
     fn table(&self, rows: &[Outcome], names: &[String]) -> Markup {
         let sizes: Vec<BTreeMap<u64, u64>> = rows
             .iter()
@@ -186,6 +207,7 @@ impl Group<'_> {
             }
             table.raw("</tr>");
         }
+        self.causes(rows, scale, &mut table);
         table.raw(TABLE_END);
         table
     }

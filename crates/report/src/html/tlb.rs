@@ -7,6 +7,7 @@ use largefolio_sim::tlb::SideCounters;
 
 use super::bars::{Bar, Part, bars};
 use super::cells::{names, references};
+use super::curve;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::sizes::legend;
@@ -45,6 +46,9 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
         let of = |(row, name): (&Outcome, &String)| bar(row, name, &level);
         let picture = bars(&rows.iter().zip(&names).map(of).collect::<Vec<_>>());
         body.append(&figure(level.title, &picture, &table(rows, &names, &level)));
+    }
+    if let Some(curves) = curve::figures(rows) {
+        body.append(&curves);
     }
     body
 }

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const wrong = window.wrong;
-  const seen = { numbers: 0, pictures: 0, folios: 0, width: innerWidth };
+  const seen = { numbers: 0, pictures: 0, folios: 0, charts: 0, refusals: 0, width: innerWidth };
   function check(holds, what) { if (!holds) { wrong.push(what); } }
   const json = JSON.parse(document.getElementById("result").textContent);
   function at(pointer) {
@@ -77,6 +77,41 @@
   const time = document.querySelector("svg.time");
   point(time, "pointermove", 0.001);
   check(/^\d+ faults at 0.0%/.test(tip.textContent), "time: " + tip.textContent);
+
+  const per_million = /^[\d,]+ entr(y|ies)(: at least)?\n.*: [\d.,e+-]+ per million \([\d,]+\)/;
+  for (const chart of document.querySelectorAll("svg.curve")) {
+    seen.charts += 1;
+    const rows = chart.dataset.rows.split(" ").map(Number);
+    check(chart.querySelectorAll("path.line").length === rows.length, "a line for each cell");
+    check(chart.querySelectorAll("circle.dot").length >= rows.length, "dots of the machine");
+    check(chart.querySelectorAll("text.tick").length > 8, "axes");
+    for (const part of [0.15, 0.5, 0.95]) {
+      point(chart, "pointermove", part);
+      check(!tip.hidden && per_million.test(tip.textContent), "curve: " + tip.textContent);
+      check(chart.querySelector(".guide") !== null, "a guide");
+    }
+    point(chart, "pointerleave", 0.5);
+    check(tip.hidden && chart.querySelector(".guide") === null, "the guide stays");
+    press(chart, "ArrowRight");
+    const side = json.rows[rows[0]].detail.tlb_curve[chart.dataset.side];
+    check(/^1 entry: at least\n/.test(tip.textContent), "the first size: " + tip.textContent);
+    check(tip.textContent.includes("(" + side[0][1].toLocaleString("en") + ")"), "its misses");
+    press(chart, "ArrowRight");
+    check(/^2 entries: at least\n/.test(tip.textContent), "the second size: " + tip.textContent);
+    press(chart, "Escape");
+    check(tip.hidden, "Escape hides the readout");
+    const dot = chart.querySelector("circle.dot");
+    point(dot, "pointermove", 0.5);
+    check(/the machine's level 1/.test(tip.textContent), "dot: " + tip.textContent);
+    const size = parseFloat(getComputedStyle(chart.querySelector("text.tick")).fontSize);
+    const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
+    check(size * scale >= 8, "text of a chart is too small: " + size * scale);
+  }
+  for (const bar of document.querySelectorAll("#refusals svg.row .reason")) {
+    seen.refusals += 1;
+    point(bar, "pointermove", 0.5);
+    check(/: [\d,]+$/.test(tip.textContent), "refusal: " + tip.textContent);
+  }
 
   const before = getComputedStyle(document.body).backgroundColor;
   document.getElementById("theme").click();

@@ -16,7 +16,7 @@ use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
-use largefolio_mm::pgtable::{AccessBits, Leaf, PteFlags};
+use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
@@ -25,6 +25,7 @@ use largefolio_trace::{Batch, Meta, Op, ThreadId};
 use super::annotate::Annotation;
 use super::census::FolioCensus;
 use super::clock::{Clock, NS_PER_REFERENCE};
+use super::curve::Stacks;
 use super::detail::{Keeper, Origin};
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
@@ -34,7 +35,7 @@ use super::touched::Touched;
 use crate::cost::{Mark, Timing, Walks};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, MachineError};
-use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
+use crate::tlb::{self, Aggregation, Coalescing, Lookup, Side, Tlb, Walk};
 
 /// State of the page cache when the program starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,9 +171,11 @@ struct Place {
 const NO_PLACE: Place = Place { page: NO_PAGE, process: 0, vpn: Vpn(0) };
 
 /// One hardware thread.
-struct Thread {
-    process: ProcessNr,
-    tlb: Tlb,
+pub(super) struct Thread {
+    pub(super) process: ProcessNr,
+    pub(super) tlb: Tlb,
+    /// Buffers of all sizes beside the TLB, where a curve was asked for.
+    pub(super) stacks: Option<Box<Stacks>>,
 }
 
 /// One cell in the middle of a replay.
@@ -197,11 +200,12 @@ pub struct Cell {
     pub(super) is_replaced: bool,
     /// What pictures need, where they were asked for.
     pub(super) detail: Option<Box<Keeper>>,
-    hardware: Vec<Option<Box<Thread>>>,
+    pub(super) hardware: Vec<Option<Box<Thread>>>,
     /// Threads with a TLB.
     running: Vec<ThreadId>,
     places: Vec<Place>,
-    flushes: Vec<Flush>,
+    /// What the last change of translations was.
+    pub(super) flushes: Vec<Flush>,
     pub(super) finished_tlbs: tlb::Counters,
     clock: Clock,
     is_warming: bool,
@@ -332,6 +336,9 @@ impl Cell {
                     let event = batch.event(row);
                     self.event(&event)?;
                     self.drain_flushes();
+                    if matches!(event.op, Op::Madvise | Op::Collapse) {
+                        self.note_collapsed(Origin::Collapse);
+                    }
                     self.settle_call(&event);
                     self.count_detail();
                 }
@@ -359,7 +366,13 @@ impl Cell {
             return Ok(());
         };
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
-        match thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count) {
+        let found = thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
+        if let Some(stacks) = &thread.stacks
+            && !stacks.of(kind.side).is_top(vpn, kind.tlb)
+        {
+            self.measure(nr, kind, vpn, found);
+        }
+        match found {
             Lookup::L1 | Lookup::L2 => Ok(()),
             Lookup::Miss | Lookup::Permission => self.walk(nr, kind, vpn, count),
         }
@@ -373,6 +386,7 @@ impl Cell {
         self.memory.run_khugepaged(wake_ns);
         self.clock.sleep(self.memory.khugepaged_wakes_ns() - wake_ns);
         self.drain_flushes();
+        self.note_collapsed(Origin::Khugepaged);
     }
 
     /// A TLB miss: walk, fault where nothing is mapped, fill.
@@ -382,6 +396,7 @@ impl Cell {
         let Some(thread) = &self.hardware[nr] else { return Ok(()) };
         let mm = self.processes[thread.process].mm;
         let addr = vpn.vaddr(self.memory.rules.page);
+        let before = self.mark_fault();
         let touched = self.memory.touch(mm, addr, kind.mm);
         // Memory may have been reclaimed even where the touch failed.
         self.drain_flushes();
@@ -390,21 +405,16 @@ impl Cell {
             Ok(touched) => touched.leaf,
             Err(error) => return self.stray(error, count),
         };
+        if let Some(before) = before {
+            self.note_fault(mm, leaf.pfn_of(vpn), before);
+        }
         let cause = Origin::of_fault(kind.side, kind.tlb == tlb::Access::Write);
         self.settle_walk(leaf.pfn_of(vpn), cause);
         let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
         let coalescing = thread.tlb.coalescing();
-        let cap = coalescing.run_cap();
-        let bits = match coalescing.aggregation {
-            Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,
-            Aggregation::None | Aggregation::Hpa => AccessBits::Any,
-        };
-        let table = &self.memory.space(mm).table;
-        let run = match cap {
-            Order::ZERO => Order::ZERO,
-            cap => table.contiguous_run(vpn, cap, bits).unwrap_or(Order::ZERO),
-        };
-        thread.tlb.fill_walk(kind.side, &walk_of(&leaf, vpn, run));
+        let walk = walk_of(&self.memory.space(mm).table, &leaf, vpn, coalescing);
+        thread.tlb.fill_walk(kind.side, &walk);
+        self.fill_stack(nr, kind.side, &coalescing.entry(&walk));
         Ok(())
     }
 
@@ -479,7 +489,9 @@ impl Cell {
         }
         let process = self.threads.process_of(thread);
         let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
-        self.hardware[nr] = Some(Box::new(Thread { process, tlb }));
+        let stacks = self.detail.is_some() && !self.is_warming;
+        let stacks = stacks.then(|| Box::new(Stacks::new(self.memory.rules.page)));
+        self.hardware[nr] = Some(Box::new(Thread { process, tlb, stacks }));
         self.running.push(thread);
         Ok(())
     }
@@ -529,6 +541,9 @@ impl Cell {
                 let Some(thread) = &mut self.hardware[running as usize] else { continue };
                 if self.processes[thread.process].mm == flush.mm {
                     thread.tlb.invalidate(flush.first, flush.nr_pages);
+                    if let Some(stacks) = &mut thread.stacks {
+                        stacks.invalidate(flush.first, flush.nr_pages);
+                    }
                 }
             }
         }
@@ -550,9 +565,9 @@ const WRITE: u8 = Op::Write as u8;
 
 /// A kind of reference, as TLB and memory manager name it.
 #[derive(Clone, Copy)]
-struct Kind {
-    side: Side,
-    tlb: tlb::Access,
+pub(super) struct Kind {
+    pub(super) side: Side,
+    pub(super) tlb: tlb::Access,
     mm: fault::Access,
 }
 
@@ -564,7 +579,16 @@ impl Kind {
         Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
 }
 
-fn walk_of(leaf: &Leaf, vpn: Vpn, run: Order) -> Walk {
+/// What a walk that ends at `leaf` gives a TLB.
+pub(super) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coalescing) -> Walk {
+    let bits = match coalescing.aggregation {
+        Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,
+        Aggregation::None | Aggregation::Hpa => AccessBits::Any,
+    };
+    let run = match coalescing.run_cap() {
+        Order::ZERO => Order::ZERO,
+        cap => table.contiguous_run(vpn, cap, bits).unwrap_or(Order::ZERO),
+    };
     Walk {
         vpn,
         pfn: leaf.pfn_of(vpn),

@@ -7,7 +7,9 @@
 //! ```text
 //!   insertions, each with its cause --> (file, index) -> order, cause --+
 //!   page cache at the end ----------------------------------------------+--> runs of a file
-//!   page table of a process at its end ---------------------------------> runs of private memory
+//!   faults and collapses, each with its folio --> first frame -> order, cause --+
+//!   page table of a process at its end -----------------------------------------+--> runs of private
+//!                                                                                    memory
 //!   counters after a fault or a call -----------------------------------> buckets of the trace
 //! ```
 //!
@@ -28,10 +30,13 @@ use largefolio_mm::units::{Order, PageIndex, PageSize, Vaddr, Vpn};
 use largefolio_trace::{LayoutKind, Meta, Op};
 use serde::{Serialize, Serializer};
 
+use super::causes::Causes;
 use super::cell::Cell;
+use super::curve::Measured;
 use super::place::Segment;
 use super::program::{Process, ProcessNr};
 use crate::tlb::Side;
+use crate::tlb::curve::Curve;
 
 /// Buckets of a trace: a picture a few hundred dots wide shows each of them.
 pub const NR_BUCKETS: usize = 200;
@@ -55,15 +60,30 @@ pub enum Origin {
     Advice,
     /// The run before, which left a warm page cache.
     Earlier,
-    /// A collapse or a split: the folio was made of others.
+    /// A collapse or a split of file pages; of private memory what nobody was heard to touch: a
+    /// folio that moved, or that a call filled.
     Remade,
-    /// A touch of private memory: the first one, or a copy on write.
+    /// The first touch of private memory.
     Touch,
+    /// The first touch, where a larger folio was wanted and none was free.
+    Fallback,
+    /// A copy on write.
+    Copy,
+    /// A fault that brought the page back from swap space.
+    SwapIn,
+    /// A collapse by khugepaged.
+    Khugepaged,
+    /// `MADV_COLLAPSE`.
+    Collapse,
+    /// A split: a larger folio was here.
+    Split,
+    /// The process forked from, which had it before.
+    Inherited,
 }
 
 impl Origin {
     /// Every cause, in the order of its numbers in [`Run`].
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::Fetch,
         Self::Load,
         Self::Store,
@@ -74,6 +94,13 @@ impl Origin {
         Self::Earlier,
         Self::Remade,
         Self::Touch,
+        Self::Fallback,
+        Self::Copy,
+        Self::SwapIn,
+        Self::Khugepaged,
+        Self::Collapse,
+        Self::Split,
+        Self::Inherited,
     ];
 
     /// Name in exports.
@@ -88,8 +115,15 @@ impl Origin {
             Self::WriteCall => "write call",
             Self::Advice => "advice",
             Self::Earlier => "earlier run",
-            Self::Remade => "collapse or split",
-            Self::Touch => "touch",
+            Self::Remade => "collapse, split, move or call",
+            Self::Touch => "first touch",
+            Self::Fallback => "first touch, no larger folio was free",
+            Self::Copy => "copy on write",
+            Self::SwapIn => "swap-in",
+            Self::Khugepaged => "khugepaged",
+            Self::Collapse => "MADV_COLLAPSE",
+            Self::Split => "split of a larger folio",
+            Self::Inherited => "the parent, before the fork",
         }
     }
 
@@ -204,6 +238,8 @@ pub struct Detail {
     pub nr_left_out: u64,
     /// The trace in parts of equal references.
     pub buckets: Vec<Bucket>,
+    /// TLB misses over the number of entries.
+    pub tlb_curve: Curve,
 }
 
 /// Private memory while its segments are put together.
@@ -230,7 +266,7 @@ impl Placed {
     }
 
     /// Adds a segment, and what of it is present and private.
-    fn add(&mut self, memory: &Memory, mm: MmId, segment: &Segment, runs_max: usize) {
+    fn add(&mut self, (memory, mm): (&Memory, MmId), segment: &Segment, keeper: &Keeper) {
         let page = memory.rules.page;
         let len = segment.end - segment.start;
         self.area.len_bytes += len;
@@ -241,12 +277,12 @@ impl Placed {
         for leaf in memory.space(mm).table.leaves(self.next, nr_pages) {
             let vpn = leaf.first_vpn.max(self.next);
             let nr_pages = leaf.end_vpn().min(end).0 - vpn.0;
-            let Some((Owner::Anon { .. }, order)) = memory.owner_of(leaf.pfn_of(vpn)) else {
-                continue;
-            };
+            let pfn = leaf.pfn_of(vpn);
+            let Some((Owner::Anon { .. }, order)) = memory.owner_of(pfn) else { continue };
             let page = vpn.0 - self.first.0;
-            self.area.push(Run { page, nr_pages, order, origin: Origin::Touch });
-            if self.area.runs.len() > runs_max {
+            let origin = keeper.causes.of(pfn, order, mm);
+            self.area.push(Run { page, nr_pages, order, origin });
+            if self.area.runs.len() > keeper.runs_max {
                 break;
             }
         }
@@ -265,6 +301,8 @@ pub(super) struct Keeper {
     /// The cause of folios that nobody was heard to insert.
     unheard: Origin,
     inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
+    /// The causes of private memory.
+    pub(super) causes: Causes,
     areas: Vec<Area>,
     /// Runs of all areas.
     nr_runs: usize,
@@ -272,6 +310,8 @@ pub(super) struct Keeper {
     buckets: Vec<Bucket>,
     /// Faults and pages read that stand in a bucket.
     seen: (u64, u64),
+    /// How far down the stacks references found their entries.
+    pub(super) measured: Measured,
 }
 
 impl Keeper {
@@ -284,21 +324,25 @@ impl Keeper {
             nr_references: meta.nr_references,
             unheard: Origin::Remade,
             inserted: BTreeMap::new(),
+            causes: Causes::default(),
             areas: Vec::new(),
             nr_runs: 0,
             nr_left_out: 0,
             buckets: vec![Bucket::default(); NR_BUCKETS],
             seen: (0, 0),
+            measured: Measured::default(),
         }
     }
 
     /// Starts again after the run that filled the page cache, which left `seen` in the counters.
     pub(super) fn restart(&mut self, seen: (u64, u64)) {
         self.inserted.clear();
+        self.causes = Causes::default();
         self.areas.clear();
         self.nr_runs = 0;
         (self.nr_left_out, self.seen, self.unheard) = (0, seen, Origin::Earlier);
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
+        self.measured = Measured::default();
     }
 
     /// Hears what one fault or call did; `cause` brought in what the marker did not.
@@ -341,7 +385,7 @@ impl Keeper {
                     Placed::new(kind, nr, segment, memory.rules.page)
                 }
             };
-            placed.add(memory, process.mm, segment, self.runs_max);
+            placed.add((memory, process.mm), segment, self);
             open = Some(placed);
         }
         self.keep(open.map(|placed| placed.area));
@@ -413,7 +457,7 @@ impl Keeper {
         }
     }
 
-    fn finish(mut self, memory: &Memory, files: &[MappingId]) -> Detail {
+    fn finish(mut self, memory: &Memory, files: &[MappingId], tlb_curve: Curve) -> Detail {
         self.add_files(memory, files);
         self.choose();
         // Stable: files stay in the order of the trace.
@@ -423,6 +467,7 @@ impl Keeper {
             areas: self.areas,
             nr_left_out: self.nr_left_out,
             buckets: self.buckets,
+            tlb_curve,
         }
     }
 }
@@ -445,6 +490,7 @@ impl Cell {
     pub(super) fn take_detail(&mut self) -> Option<Detail> {
         self.count_detail();
         let keeper = self.detail.take()?;
-        Some(keeper.finish(&self.memory, &self.files))
+        let curve = keeper.measured.curve(&self.spec.machine.tlb, self.memory.rules.page);
+        Some(keeper.finish(&self.memory, &self.files, curve))
     }
 }

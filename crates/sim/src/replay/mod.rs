@@ -10,16 +10,19 @@
 //! loop), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
-//! khugepaged wakes by), `touched` and [`census`] (what is counted), `reads` (who waits for which
-//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`].
+//! khugepaged wakes by), `curve` (TLBs of every size), `touched` and [`census`] (what is counted), `reads` (who waits for which
+//! read), [`detail`] (what pictures need besides), `causes` (of
+//! private folios), `finish`, [`outcome`].
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
 
 mod annotate;
+mod causes;
 pub mod cell;
 pub mod census;
 pub mod clock;
+mod curve;
 pub mod detail;
 mod files;
 mod finish;

@@ -64,6 +64,16 @@ impl Key {
         self.block() << self.order()
     }
 
+    /// Last page of the entry.
+    pub(super) const fn last_vpn(self) -> u64 {
+        self.first_vpn() + ((1 << self.order()) - 1)
+    }
+
+    /// Whether the entry covers one of `first..=last`.
+    pub(super) const fn overlaps(self, first: u64, last: u64) -> bool {
+        self.first_vpn() <= last && first <= self.last_vpn()
+    }
+
     /// The key scattered over 64 bits (Fibonacci hashing); its high bits are the good ones.
     pub(super) const fn scattered(self) -> u64 {
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)

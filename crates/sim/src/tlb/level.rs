@@ -147,18 +147,11 @@ impl Level {
         if !self.resident.may_cover(first.0, last) {
             return;
         }
-        let orders = self.resident.orders();
-        let blocks = |order: u8| (first.0 >> order, last >> order);
-        let nr_probes = orders.clone().fold(0_u64, |nr, order| {
-            let (from, to) = blocks(order);
-            nr.saturating_add((to - from).saturating_add(1))
-        });
-        if nr_probes > self.keys.len() as u64 {
+        if self.resident.nr_keys(first.0, last) > self.keys.len() as u64 {
             return self.remove_by_scan(first.0, last);
         }
-        for order in orders {
-            let (from, to) = blocks(order);
-            for block in from..=to {
+        for order in self.resident.orders() {
+            for block in first.0 >> order..=last >> order {
                 if let Some(slot) = self.index.find(&self.keys, Key::of_block(block, order)) {
                     self.remove(slot);
                 }
@@ -183,8 +176,7 @@ impl Level {
             if key == Key::EMPTY {
                 continue;
             }
-            let key_last = key.first_vpn() + ((1 << key.order()) - 1);
-            if key.first_vpn() <= last && first <= key_last {
+            if key.overlaps(first, last) {
                 self.remove(slot);
             }
         }

@@ -72,6 +72,7 @@
 mod coalesce;
 mod config;
 mod counters;
+pub mod curve;
 mod entry;
 mod hierarchy;
 mod index;

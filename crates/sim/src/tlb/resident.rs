@@ -75,6 +75,13 @@ impl Resident {
         (from..=to).any(|region| self.by_region[counter_of(region)] != 0)
     }
 
+    /// Keys that a resident entry over one of `first..=last` may have.
+    pub(super) fn nr_keys(&self, first: u64, last: u64) -> u64 {
+        self.orders().fold(0, |nr: u64, order| {
+            nr.saturating_add(((last >> order) - (first >> order)).saturating_add(1))
+        })
+    }
+
     /// Nothing resident any more.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.region_order);

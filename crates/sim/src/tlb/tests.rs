@@ -12,7 +12,7 @@ use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
 use super::*;
 
 /// A structure of `entries` entries; `ways == 0` is fully associative.
-fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureConfig {
+pub(super) fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureConfig {
     StructureConfig {
         name: format!("{entries}x{ways}"),
         entries,
@@ -28,7 +28,7 @@ fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureConfig {
 }
 
 /// A TLB with the same level 1 on both sides and, perhaps, a shared level 2.
-fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbConfig {
+pub(super) fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbConfig {
     TlbConfig {
         l1_instruction: l1.clone(),
         l1_data: l1,

@@ -1,0 +1,369 @@
+//! TLB misses over the number of entries: a chart for each machine and side, a line for each
+//! kernel, dots where the machine's own TLB stands.
+//!
+//! ```text
+//!   misses per million |--.            .  one line: LRU buffers of every size, exact
+//!   (log)              |   '--.        o  what the machine's sets and ways missed,
+//!                      |   o   '--.       at its own number of entries
+//!                      +---------------- entries (log)
+//! ```
+
+use std::collections::BTreeMap;
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::tlb::Side;
+use largefolio_sim::tlb::curve::{Curve, NR_ENTRIES_MAX};
+
+use super::cells::{names, references};
+use super::frame::{TABLE_END, figure, table_head};
+use super::markup::{Markup, escaped};
+use crate::figures::{grouped, per_million, ratio, size};
+
+/// Size of a chart in its own units, about dots: text in it is read as it is.
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 230.0;
+/// Where the lines are drawn.
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 392.0;
+const TOP: f64 = 18.0;
+const BOTTOM: f64 = 192.0;
+/// Sizes below which a recorded trace does not tell all: it keeps the last eight rows of a thread
+/// open (docs/design/replay.md, "Collapsed rows").
+const NR_MERGED: usize = 8;
+/// Colours of lines; beyond, they come again with other dashes.
+const NR_COLOURS: usize = 8;
+
+const SIDES: [(Side, &str, &str); 2] =
+    [(Side::Instruction, "instruction", "Instructions"), (Side::Data, "data", "Data")];
+
+/// A cell with its curve.
+struct Line<'a> {
+    nr: usize,
+    row: &'a Outcome,
+    curve: &'a Curve,
+    name: &'a str,
+    /// Its name without the machine.
+    policy: &'a str,
+    /// Number of its kernel, with whatever else it differs in: its colour.
+    colour: usize,
+}
+
+/// A point that is drawn.
+struct Dot {
+    entries: usize,
+    misses: u64,
+    level: &'static str,
+}
+
+/// The figures; `None` where no cell kept detail.
+pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
+    let names = names(rows);
+    let policies: Vec<String> =
+        rows.iter().zip(&names).map(|(row, name)| policy(row, name)).collect();
+    let mut distinct: Vec<&str> = Vec::new();
+    for policy in &policies {
+        if !distinct.contains(&policy.as_str()) {
+            distinct.push(policy);
+        }
+    }
+    let lines: Vec<Line<'_>> = (0..rows.len())
+        .filter_map(|nr| {
+            let colour = distinct.iter().position(|policy| *policy == policies[nr])?;
+            let curve = &rows[nr].detail.as_ref()?.tlb_curve;
+            let (name, policy) = (&names[nr], &policies[nr]);
+            Some(Line { nr, row: &rows[nr], curve, name, policy, colour })
+        })
+        .collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut body = Markup::new();
+    body.element("h3", "Over the number of entries").element("p class=\"note\"", NOTE);
+    body.append(&legend(&distinct));
+    for side in SIDES {
+        let caption = format!("{}: misses for each million references", side.2);
+        body.append(&figure(&caption, &charts(&lines, side), &table(&lines, side)));
+    }
+    Some(body)
+}
+
+const NOTE: &str = "Lines: a fully associative buffer of so many entries that replaces the least \
+    recently used one and holds the same base pages, coalesced blocks and PMD entries, counted \
+    exactly for every size. Dots: what the machine's own TLB missed with its sets and ways, at \
+    its number of entries: level 1, and walks at level 2. A level 2 that instructions and data \
+    share has fewer entries for each, so that its dots lie above the lines. Shaded, up to eight \
+    entries: lower bounds, as a recorded trace does not keep how often the program alternated \
+    between its last eight pages. With scripts: point at a chart, or step through it with the \
+    arrow keys.";
+
+/// The cell's name without its machine.
+fn policy(row: &Outcome, name: &str) -> String {
+    let machine = format!(" on {}", row.machine);
+    match name.strip_prefix(row.kernel.as_str()).and_then(|rest| rest.strip_prefix(&machine)) {
+        Some(rest) => format!("{}{rest}", row.kernel),
+        None => name.to_owned(),
+    }
+}
+
+fn colour(nr: usize) -> String {
+    let dash = if nr < NR_COLOURS { "" } else { " again" };
+    format!("k{}{dash}", nr % NR_COLOURS)
+}
+
+fn legend(policies: &[&str]) -> Markup {
+    let mut legend = Markup::new();
+    legend.raw("<ul class=\"legend\">");
+    for (nr, policy) in policies.iter().enumerate() {
+        legend.raw("<li><svg class=\"key wide-key\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">");
+        legend.raw(&format!("<path class=\"line {}\" d=\"M0 6H28\"/>", colour(nr)));
+        legend.raw(&format!("<circle class=\"dot {}\" cx=\"14\" cy=\"6\" r=\"3.5\"/>", colour(nr)));
+        legend.raw("</svg>").text(policy).raw("</li>");
+    }
+    legend.raw("</ul>\n");
+    legend
+}
+
+/// The chart of each machine, all on one scale.
+fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
+    let mut machines: BTreeMap<(usize, &str, u64), Vec<&Line<'_>>> = BTreeMap::new();
+    for line in lines {
+        let (machine, page) = (line.row.machine.as_str(), line.row.page_bytes);
+        let same = |other: &&Line<'_>| {
+            (other.row.machine.as_str(), other.row.page_bytes) == (machine, page)
+        };
+        let first = lines.iter().find(same).map_or(line.nr, |first| first.nr);
+        machines.entry((first, machine, page)).or_default().push(line);
+    }
+    let has_pages = lines.iter().any(|line| line.row.page_bytes != lines[0].row.page_bytes);
+    let scale = Scale::new(lines, side.0);
+    let mut charts = Markup::new();
+    charts.raw("<div class=\"charts\">");
+    for ((_, machine, page), of_machine) in machines {
+        let pages = format!(", {} pages", size(page));
+        let name = format!("{machine}{}", if has_pages { &pages } else { "" });
+        charts.raw("<div class=\"chart\">").element("b", &name).raw(" ");
+        charts.element("small", &alike(&of_machine, side.0));
+        charts.append(&chart(&of_machine, side, &scale, &name)).raw("</div>");
+    }
+    charts.raw("</div>\n");
+    charts
+}
+
+/// Which lines lie on each other.
+fn alike(lines: &[&Line<'_>], side: Side) -> String {
+    let mut groups: Vec<Vec<&Line<'_>>> = Vec::new();
+    for line in lines {
+        let same = |group: &&mut Vec<&Line<'_>>| group[0].curve.of(side) == line.curve.of(side);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(line),
+            None => groups.push(vec![line]),
+        }
+    }
+    let alike = groups.iter().filter(|group| group.len() > 1).map(|group| {
+        let names: Vec<&str> = group.iter().map(|line| line.policy).collect();
+        format!("{}: the same line", names.join(", "))
+    });
+    alike.collect::<Vec<_>>().join("; ")
+}
+
+fn chart(
+    lines: &[&Line<'_>],
+    (side, key, title): (Side, &str, &str),
+    scale: &Scale,
+    name: &str,
+) -> Markup {
+    let mut chart = Markup::new();
+    let rows: Vec<String> = lines.iter().map(|line| line.nr.to_string()).collect();
+    chart.raw(&format!(
+        "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" tabindex=\"0\" \
+         data-rows=\"{}\" data-side=\"{key}\" data-x=\"{LEFT} {RIGHT} {NR_ENTRIES_MAX}\" \
+         data-y=\"{TOP} {BOTTOM}\">",
+        rows.join(" ")
+    ));
+    chart.element("title", &format!("{title} on {name}: misses over entries"));
+    chart.append(&scale.axes()).append(&own_sizes(lines, side));
+    for line in lines {
+        let points = line.curve.of(side).iter();
+        let all = references(line.row);
+        let mut path = String::new();
+        for point in points {
+            let (x, y) = (x_of(point.entries), scale.y_of(point.misses, all));
+            let drawn = format!("{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
+            path.push_str(&drawn);
+        }
+        chart.raw(&format!("<path class=\"line {}\" d=\"{path}\"/>", colour(line.colour)));
+    }
+    for line in lines {
+        for dot in dots(line, side) {
+            let all = references(line.row);
+            let (x, y) = (x_of(dot.entries), scale.y_of(dot.misses, all));
+            let rate = per_million(dot.misses, all);
+            let tip = format!(
+                "{}: the machine's {} of {} entries misses {} for each million references ({})",
+                line.name,
+                dot.level,
+                grouped(dot.entries as u64),
+                if rate.is_empty() { "0" } else { &rate },
+                grouped(dot.misses)
+            );
+            chart.raw(&format!(
+                "<circle class=\"dot {}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" data-tip=\"{}\"/>",
+                colour(line.colour),
+                escaped(&tip)
+            ));
+        }
+    }
+    chart.raw("</svg>");
+    chart
+}
+
+/// What the machine's levels missed, where they fit the picture.
+fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
+    let counted = line.row.tlb.side(side);
+    let [l1, l2] = line.curve.own.of(side);
+    let levels = [(l1, counted.l1_misses, "level 1"), (l2, counted.l2_misses, "level 2")];
+    let dot = |(entries, misses, level): (Option<usize>, u64, &'static str)| {
+        let entries = entries.filter(|&entries| entries <= NR_ENTRIES_MAX)?;
+        Some(Dot { entries, misses, level })
+    };
+    levels.into_iter().filter_map(dot).collect()
+}
+
+/// A line down at each number of entries that the machine has.
+fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
+    let mut sizes: BTreeMap<usize, &str> = BTreeMap::new();
+    for dot in lines.iter().flat_map(|line| dots(line, side)) {
+        sizes.entry(dot.entries).or_insert(if dot.level == "level 1" { "L1" } else { "L2" });
+    }
+    let mut marks = Markup::new();
+    let mut last = f64::NEG_INFINITY;
+    for (entries, level) in sizes {
+        let x = x_of(entries);
+        marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>"));
+        // Two that are too close to be read share the first one's place.
+        if x - last > 60.0 {
+            marks.raw(&format!(
+                "<text class=\"tick\" x=\"{x:.1}\" y=\"12\" text-anchor=\"middle\">"
+            ));
+            marks.text(&format!("{level}: {}", grouped(entries as u64))).raw("</text>");
+            last = x;
+        }
+    }
+    marks
+}
+
+fn x_of(entries: usize) -> f64 {
+    let octaves = ratio(entries as u64, 1).log2() / ratio(NR_ENTRIES_MAX as u64, 1).log2();
+    LEFT + octaves * (RIGHT - LEFT)
+}
+
+/// Decades of misses per million, the same in every chart of a side.
+struct Scale {
+    low: i32,
+    high: i32,
+}
+
+impl Scale {
+    fn new(lines: &[Line<'_>], side: Side) -> Self {
+        let mut scale = Self { low: i32::MAX, high: i32::MIN };
+        for line in lines {
+            let points = line.curve.of(side).iter().map(|point| point.misses);
+            for misses in points.chain(dots(line, side).iter().map(|dot| dot.misses)) {
+                let rate = 1e6 * ratio(misses, references(line.row));
+                if rate > 0.0 {
+                    scale.low = scale.low.min(decade(rate.log10().floor()));
+                    scale.high = scale.high.max(decade(rate.log10().ceil()));
+                }
+            }
+        }
+        if scale.low > scale.high {
+            return Self { low: 0, high: 1 };
+        }
+        Self { high: scale.high.max(scale.low + 1), ..scale }
+    }
+
+    /// Place of a rate; none lies at the bottom.
+    fn y_of(&self, misses: u64, references: u64) -> f64 {
+        let rate = 1e6 * ratio(misses, references);
+        if rate <= 0.0 {
+            return BOTTOM;
+        }
+        let part = (rate.log10() - f64::from(self.low)) / f64::from(self.high - self.low);
+        BOTTOM - part.clamp(0.0, 1.0) * (BOTTOM - TOP)
+    }
+
+    fn axes(&self) -> Markup {
+        let mut axes = Markup::new();
+        axes.raw(&format!(
+            "<rect class=\"merged\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/>",
+            x_of(NR_MERGED) - LEFT,
+            BOTTOM - TOP
+        ));
+        for decade in self.low..=self.high {
+            let part = f64::from(decade - self.low) / f64::from(self.high - self.low);
+            let y = BOTTOM - part * (BOTTOM - TOP);
+            axes.raw(&format!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>"));
+            axes.raw(&format!(
+                "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 5.0,
+                y + 4.0,
+                power_of_ten(decade)
+            ));
+        }
+        for shift in (0..=NR_ENTRIES_MAX.ilog2()).step_by(2) {
+            let (x, entries) = (x_of(1 << shift), 1_u64 << shift);
+            axes.raw(&format!("<path class=\"grid\" d=\"M{x:.1} {BOTTOM}v4\"/>"));
+            axes.raw(&format!(
+                "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                BOTTOM + 17.0,
+                grouped(entries)
+            ));
+        }
+        axes.raw(&format!(
+            "<text class=\"tick\" x=\"{RIGHT}\" y=\"{}\" text-anchor=\"end\">entries</text>",
+            BOTTOM + 33.0
+        ));
+        axes
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a rate lies between 1e-13 and 1e6")]
+const fn decade(log10: f64) -> i32 {
+    log10 as i32
+}
+
+fn power_of_ten(decade: i32) -> String {
+    match decade {
+        ..0 => format!("0.{}1", "0".repeat((-decade - 1).unsigned_abs() as usize)),
+        0..3 => format!("1{}", "0".repeat(decade.unsigned_abs() as usize)),
+        3..6 => format!("1{}K", "0".repeat((decade - 3).unsigned_abs() as usize)),
+        _ => format!("1{}M", "0".repeat((decade - 6).unsigned_abs() as usize)),
+    }
+}
+
+/// Powers of two and the machines' own sizes.
+fn table(lines: &[Line<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
+    let columns: Vec<String> = lines.iter().map(|line| line.name.to_owned()).collect();
+    let mut sizes: Vec<usize> = (0..=NR_ENTRIES_MAX.ilog2()).map(|shift| 1 << shift).collect();
+    sizes.extend(lines.iter().flat_map(|line| dots(line, side)).map(|dot| dot.entries));
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut table = table_head("Entries", &columns);
+    for entries in sizes {
+        table.raw("<tr>").element("th scope=\"row\"", &grouped(entries as u64));
+        for line in lines {
+            table.raw("<td>");
+            let points = line.curve.of(side);
+            if let Ok(at) = points.binary_search_by_key(&entries, |point| point.entries) {
+                let (misses, nr) = (points[at].misses, line.nr);
+                let place = format!("/rows/{nr}/detail/tlb_curve/{key}/{at}/1");
+                table.number(&place, misses, &grouped(misses)).raw(" ");
+                table.element("small", &per_million(misses, references(line.row)));
+            }
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}

@@ -1,0 +1,147 @@
+//! Who caused the folios of private memory.
+//!
+//! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. A folio is known by its
+//! first frame; what is noted of a frame counts until another folio is noted there. Owns no
+//! decision: it looks at the counters around a fault, and at the page table after a collapse.
+//!
+//! `Differs`: a fault that a call makes on behalf of a program (populate) and a folio that moved to
+//! other frames are not heard of; such folios are [`Origin::Remade`].
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::folio::Owner;
+use largefolio_mm::space::MmId;
+use largefolio_mm::units::{Order, Pfn};
+
+use super::cell::Cell;
+use super::detail::Origin;
+
+/// Largest order of a folio that could have been split into others.
+const ORDER_MAX: u8 = 13;
+
+/// What is known of a folio.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    order: Order,
+    origin: Origin,
+    /// Who was there first; another process has it from a fork.
+    mm: MmId,
+}
+
+/// Causes by first frame.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Causes(BTreeMap<u64, Known>);
+
+impl Causes {
+    /// Notes a new folio, in place of what was known of its frames.
+    fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
+        let first = order.round_down(pfn.0);
+        let stale: Vec<u64> =
+            self.0.range(first..first + order.nr_pages()).map(|(&pfn, _)| pfn).collect();
+        for pfn in stale {
+            self.0.remove(&pfn);
+        }
+        self.0.insert(first, Known { order, origin, mm });
+    }
+
+    /// The cause of the folio of `order` around `pfn` as `mm` has it.
+    pub(super) fn of(&self, pfn: Pfn, order: Order, mm: MmId) -> Origin {
+        let at = |order: Order| {
+            let known = self.0.get(&order.round_down(pfn.0));
+            known.filter(|known| known.order == order)
+        };
+        match at(order) {
+            Some(known) if known.mm == mm => known.origin,
+            Some(_) => Origin::Inherited,
+            None => {
+                let is_part = (order.get() + 1..=ORDER_MAX).any(|k| at(Order::new(k)).is_some());
+                if is_part { Origin::Split } else { Origin::Remade }
+            }
+        }
+    }
+}
+
+/// Counters before a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "all are counts, named as the counters are")]
+pub(super) struct FaultMark {
+    nr_anon_faults: u64,
+    nr_cow: u64,
+    nr_wp_reuse: u64,
+    nr_fallbacks: u64,
+    nr_swapped_in: u64,
+}
+
+impl Cell {
+    /// What tells faults apart, where somebody wants to know.
+    pub(super) fn mark_fault(&self) -> Option<FaultMark> {
+        self.detail.as_ref()?;
+        let now = self.memory.counters();
+        Some(FaultMark {
+            nr_anon_faults: now.nr_anon_faults,
+            nr_cow: now.nr_cow,
+            nr_wp_reuse: now.nr_wp_reuse,
+            nr_fallbacks: now.sizes.iter().map(|size| size.anon_fault_fallback).sum(),
+            nr_swapped_in: now.reclaim.pswpin,
+        })
+    }
+
+    /// After a touch that faulted: what it got, if that is a new folio of private memory.
+    pub(super) fn note_fault(&mut self, mm: MmId, pfn: Pfn, before: FaultMark) {
+        let Some(now) = self.mark_fault().filter(|now| *now != before) else { return };
+        let origin = if now.nr_cow > before.nr_cow {
+            Origin::Copy
+        } else if now.nr_swapped_in > before.nr_swapped_in {
+            Origin::SwapIn
+        } else if now.nr_anon_faults == before.nr_anon_faults {
+            return;
+        } else if now.nr_fallbacks > before.nr_fallbacks {
+            Origin::Fallback
+        } else {
+            Origin::Touch
+        };
+        if let (Some((Owner::Anon { .. }, order)), Some(keeper)) =
+            (self.memory.owner_of(pfn), &mut self.detail)
+        {
+            keeper.causes.note(pfn, order, origin, mm);
+        }
+    }
+
+    /// After khugepaged or `MADV_COLLAPSE`, whose flushes are the blocks they tried: the folios that
+    /// fill a block now.
+    pub(super) fn note_collapsed(&mut self, origin: Origin) {
+        let Some(keeper) = &mut self.detail else { return };
+        for flush in &self.flushes {
+            let Some(leaf) = self.memory.space(flush.mm).table.leaf(flush.first) else { continue };
+            let pfn = leaf.pfn_of(flush.first);
+            if let Some((Owner::Anon { .. }, order)) = self.memory.owner_of(pfn)
+                && order > Order::ZERO
+                && order.nr_pages() == flush.nr_pages
+                && order.round_down(pfn.0) == pfn.0
+            {
+                keeper.causes.note(pfn, order, origin, flush.mm);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_tells_the_last_folio_that_was_noted_there() {
+        let (one, other) = (MmId(0), MmId(1));
+        let mut causes = Causes::default();
+        causes.note(Pfn(21), Order::ZERO, Origin::Copy, one);
+        causes.note(Pfn(18), Order::new(4), Origin::Touch, one);
+        assert_eq!(causes.of(Pfn(31), Order::new(4), one), Origin::Touch);
+        assert_eq!(causes.of(Pfn(31), Order::new(4), other), Origin::Inherited);
+        assert_eq!(causes.of(Pfn(21), Order::ZERO, one), Origin::Split, "the copy is long gone");
+        assert_eq!(causes.of(Pfn(20), Order::new(2), other), Origin::Split);
+        assert_eq!(causes.of(Pfn(32), Order::ZERO, one), Origin::Remade);
+        causes.note(Pfn(21), Order::ZERO, Origin::SwapIn, other);
+        assert_eq!(causes.of(Pfn(21), Order::ZERO, other), Origin::SwapIn);
+        assert_eq!(causes.of(Pfn(22), Order::ZERO, other), Origin::Split);
+    }
+}
