@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make build` made, and takes it away again.
-#   install.sh pages       manual pages and completions into BUILD/dist
+#   install.sh pages       manual pages and completions into DIST
 #   install.sh list        what goes where: mode, source, target
 #   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
 #   install.sh uninstall   removes what that list names
@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 BUILD=${BUILD:-target/release}
+DIST=${DIST:-target/dist}
 PREFIX=${PREFIX:-/usr/local}
 DESTDIR=${DESTDIR:-}
 record=$PREFIX/lib/largefolio/installed # What was installed, below DESTDIR.
@@ -21,12 +22,12 @@ fail() {
 
 pages() {
     [ -x "$BUILD/folio" ] || fail "$BUILD/folio is missing. Run: make build"
-    rm -rf "$BUILD/dist"
-    mkdir -p "$BUILD/dist/completions"
-    "$BUILD/folio" man -o "$BUILD/dist/man"
-    "$BUILD/folio" completions bash >"$BUILD/dist/completions/folio"
-    "$BUILD/folio" completions zsh >"$BUILD/dist/completions/_folio"
-    "$BUILD/folio" completions fish >"$BUILD/dist/completions/folio.fish"
+    rm -rf "$DIST"
+    mkdir -p "$DIST/completions"
+    "$BUILD/folio" man -o "$DIST/man"
+    "$BUILD/folio" completions bash >"$DIST/completions/folio"
+    "$BUILD/folio" completions zsh >"$DIST/completions/_folio"
+    "$BUILD/folio" completions fish >"$DIST/completions/folio.fish"
 }
 
 # mode, source and target of every file, separated by tabs.
@@ -37,6 +38,7 @@ list() {
         while IFS=$'\t' read -r source target mode; do
             case $source in
                 target/release/*) source=$BUILD/${source#target/release/} ;;
+                ../../target/dist/*) source=$DIST/${source#../../target/dist/} ;;
                 ../../*) source=${source#../../} ;;
                 *) fail "$source: neither of the build nor of the repository" ;;
             esac
@@ -90,7 +92,7 @@ denied() {
 
 install_all() {
     check
-    [ -d "$BUILD/dist" ] && [ ! "$BUILD/folio" -nt "$BUILD/dist" ] || pages
+    [ -d "$DIST" ] && [ ! "$BUILD/folio" -nt "$DIST" ] || pages
     notes=$(mktemp)
     trap 'rm -f "$notes"' EXIT
     local plan mode source target strip=${STRIP:-strip}
@@ -153,7 +155,7 @@ deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr
     local package expected packed
-    package=$(cargo deb --package largefolio-cli --no-build --quiet)
+    package=$(cargo deb --package largefolio-cli --no-build --strip --quiet)
     expected=$(list | cut -f3 | sort)
     # The package compresses some, and has the two files that every Debian package has.
     packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |

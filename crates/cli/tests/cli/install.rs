@@ -39,7 +39,7 @@ impl Installed {
         installed
     }
 
-    /// A directory with links to the programs, so that manual pages of two tests do not meet.
+    /// A directory with links to the programs, of which a test may take one away.
     fn build(&self) -> PathBuf {
         let links = self.place.path().join("build");
         if !links.exists() {
@@ -51,6 +51,11 @@ impl Installed {
         links
     }
 
+    /// Manual pages and completions.
+    fn dist(&self) -> PathBuf {
+        self.place.path().join("dist")
+    }
+
     fn prefix(&self) -> PathBuf {
         self.place.path().join("prefix")
     }
@@ -58,6 +63,7 @@ impl Installed {
     fn attempt(&self, words: &[&str]) -> Output {
         let mut script = Command::new(root().join("scripts/install.sh"));
         script.args(words).env("BUILD", self.build()).env("PREFIX", self.prefix());
+        script.env("DIST", self.dist());
         script.env_remove("DESTDIR").output().unwrap()
     }
 
@@ -172,7 +178,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
         Path::new(path).strip_prefix(installed.prefix()).unwrap().to_str().unwrap().to_owned()
     };
     let mut expected: BTreeSet<String> = listed.lines().map(target).collect();
-    assert_eq!(of_package(&installed.build()), expected, "the list as the packager reads it");
+    assert_eq!(of_package(&installed), expected, "the list as the packager reads it");
     expected.insert("lib/largefolio/installed".to_owned());
     assert_eq!(installed.files(), expected);
     for file in &expected {
@@ -190,7 +196,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
 }
 
 /// What `[package.metadata.deb]` says, read as TOML; relative to `usr`, as `make install` places it.
-fn of_package(build: &Path) -> BTreeSet<String> {
+fn of_package(installed: &Installed) -> BTreeSet<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let manifest: BTreeMap<String, toml::Value> =
         toml::from_str(&fs::read_to_string(manifest).unwrap()).unwrap();
@@ -198,10 +204,14 @@ fn of_package(build: &Path) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for asset in assets {
         let part = |nr: usize| asset[nr].as_str().unwrap().to_owned();
-        let source = part(0).strip_prefix("target/release/").map_or_else(
-            || root().join(part(0).strip_prefix("../../").unwrap()),
-            |built| build.join(built),
-        );
+        let source = part(0);
+        let source = if let Some(built) = source.strip_prefix("target/release/") {
+            installed.build().join(built)
+        } else if let Some(made) = source.strip_prefix("../../target/dist/") {
+            installed.dist().join(made)
+        } else {
+            root().join(source.strip_prefix("../../").unwrap())
+        };
         let target = part(1).replace("vendor-completions", "site-functions");
         let found = matching(&source);
         assert!(!found.is_empty(), "{} is missing", source.display());
