@@ -1,9 +1,18 @@
 # largefolio. `make demo` and `make test` are all a newcomer needs: both install what is missing.
 
 CARGO ?= cargo
-FOLIO := target/release/folio
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FOLIO := $(TARGET)/release/folio
+PREFIX ?= /usr/local
+export PREFIX DESTDIR
+BUILD ?= $(TARGET)/release
+export BUILD
+TOOLS := target/tools
+# What `make deb` and `make book` install if it is missing.
+CARGO_DEB := 3.8.0
+MDBOOK := 0.5.4
 
-.PHONY: demo test bench build recordings traces setup clean
+.PHONY: demo test bench build install uninstall deb book recordings traces setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -35,8 +44,27 @@ recordings: build
 traces: build
 	scripts/traces.py --folio $(FOLIO) $(if $(LARGE),--large)
 
+## Programs, libraries, manual pages and completions, in target/release.
 build: setup
 	$(CARGO) build --release --workspace
+	@scripts/install.sh pages
+
+## Copies what `make build` made below PREFIX (and DESTDIR); uninstall removes exactly that.
+install uninstall:
+	@scripts/install.sh $@
+
+## A Debian package with the same files.
+deb: build
+	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"; command -v cargo-deb >/dev/null || \
+		$(CARGO) install --locked --root $(TOOLS) cargo-deb --version $(CARGO_DEB)
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" scripts/install.sh deb
+
+## The documentation as a site: target/book/index.html.
+book:
+	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"; command -v mdbook >/dev/null || \
+		$(CARGO) install --locked --root $(TOOLS) mdbook --version $(MDBOOK) \
+			--no-default-features --features search
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" mdbook build docs
 
 setup:
 	@scripts/setup.sh

@@ -1,4 +1,5 @@
-//! Facts of the build for `folio --version`: the target, and the commit where there is one.
+//! Facts of the build for `folio --version`: target, compiler, profile, and the commit where there is
+//! one. None is the time of the build: the same commit and compiler give the same program.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,9 +7,17 @@ use std::process::Command;
 fn main() {
     let target = std::env::var("TARGET").unwrap_or_default();
     println!("cargo::rustc-env=FOLIO_TARGET={target}");
+    let profile = std::env::var("PROFILE").unwrap_or_default();
+    println!("cargo::rustc-env=FOLIO_PROFILE={profile}");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
+    println!("cargo::rustc-env=FOLIO_RUSTC={compiler}");
     let commit = git(&["rev-parse", "--short=12", "HEAD"]);
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_COMMIT={commit}");
+    // The date of manual pages.
+    let date = git(&["log", "-1", "--format=%cs"]).unwrap_or_default();
+    println!("cargo::rustc-env=FOLIO_DATE={date}");
     println!("cargo::rerun-if-changed=build.rs");
     // Changes with every commit and checkout. A path that is not there would rebuild every time.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
@@ -19,7 +28,12 @@ fn main() {
 
 /// What git says, where there are git and a repository.
 fn git(args: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(args).output().ok()?;
+    said("git", args)
+}
+
+/// Standard output of a command that succeeds and says something.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::errors::Exit;
@@ -11,7 +12,9 @@ use crate::verbs::align::AlignArgs;
 use crate::verbs::bench::BenchArgs;
 use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::collapse::CollapseArgs;
+use crate::verbs::completions::CompletionsArgs;
 use crate::verbs::crosscheck::CrosscheckArgs;
+use crate::verbs::man::ManArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
@@ -21,15 +24,7 @@ use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::warm::WarmArgs;
-
-/// Version with the facts of the build.
-const VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\ntarget ",
-    env!("FOLIO_TARGET"),
-    "\ncommit ",
-    env!("FOLIO_COMMIT"),
-);
+use crate::version;
 
 /// Which folio sizes back a program, under any kernel on any machine.
 ///
@@ -39,7 +34,7 @@ const VERSION: &str = concat!(
 #[command(
     name = "folio",
     version,
-    long_version = VERSION,
+    long_version = version::OF_BUILD,
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
@@ -73,6 +68,8 @@ enum Verb {
     Bench(BenchArgs),
     Calibrate(CalibrateArgs),
     Crosscheck(CrosscheckArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -83,6 +80,10 @@ pub(crate) fn run() -> Result<Exit> {
         Err(error) => {
             // Help to a pipe that closed is no error, nor is one in the message of an error.
             let _ = error.print();
+            if error.kind() == ErrorKind::DisplayVersion && error.to_string().lines().count() > 1 {
+                let mut console = Console::new();
+                console.deliver(version::found().as_bytes(), None)?;
+            }
             return Ok(if error.use_stderr() { Exit::Error } else { Exit::Done });
         }
     };
@@ -102,6 +103,8 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Bench(args) => args.run(command_line(&words), &mut console),
         Verb::Calibrate(args) => args.plan()?.run(command_line(&words), &mut console),
         Verb::Crosscheck(args) => args.run(command_line(&words), &mut console),
+        Verb::Completions(args) => args.run(Cli::command(), &mut console),
+        Verb::Man(args) => args.plan(Cli::command())?.run(&mut console),
     }
 }
 

@@ -2,12 +2,13 @@
 //! `folio`: large folios predicted for real programs.
 //!
 //! Reading order: [`cli`] (the command line), `verbs/` (one file a verb: `Args -> Plan -> run`;
-//! parsing never acts), [`console`] (the three streams), [`errors`] (exit codes).
+//! parsing never acts), [`console`] (the three streams), [`errors`] (exit codes), [`version`] (what a bug report needs).
 
 mod cli;
 mod console;
 mod errors;
 mod verbs;
+mod version;
 
 use std::process::ExitCode;
 

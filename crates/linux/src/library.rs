@@ -1,6 +1,10 @@
 //! Where the shared libraries that come with `folio` are.
 //!
 //! Owns the search: named by a variable, beside `folio`, installed, or in the build directory.
+//!
+//! Invariant:
+//! - L1: a library that no variable names is taken only from an owner who could have changed `folio`
+//!   as well. The directory above `folio` is searched, and that of /tmp/x/folio is open to everybody.
 
 use std::path::PathBuf;
 
@@ -25,9 +29,17 @@ impl Library {
             return if is_file(&path) { Ok(path) } else { Err(place) };
         }
         let candidates = self.candidates(system);
-        candidates.iter().find(|path| is_file(path)).cloned().ok_or_else(|| {
-            let places = candidates.iter().filter_map(|path| path.parent());
-            places.map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+        let is_usable = |path: &&PathBuf| is_file(path) && system.is_as_trusted(path);
+        candidates.iter().find(is_usable).cloned().ok_or_else(|| {
+            let place = |path: &PathBuf| {
+                let directory = path.parent().unwrap_or(path).display();
+                let is_refused = is_file(path);
+                format!(
+                    "{directory}{}",
+                    if is_refused { " (others could have written it)" } else { "" }
+                )
+            };
+            candidates.iter().map(place).collect::<Vec<_>>().join(", ")
         })
     }
 

@@ -177,7 +177,11 @@ impl Drop for Remap {
     }
 }
 
-fn find_library() -> Result<PathBuf, Refused> {
+/// The library that programs preload.
+///
+/// # Errors
+/// The places it was looked for, or a path that the loader's list cannot hold.
+pub fn find_library() -> Result<PathBuf, Refused> {
     let library = Library { name: LIBRARY_NAME, variable: LIBRARY_VARIABLE };
     let found = library.find(&Host).map_err(|places| Refused::new(Refusal::NoLibrary, places))?;
     let path = found.canonicalize().unwrap_or(found);

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::record::system::{Node, System};
+use largefolio_linux::record::system::{Host, Node, System};
 use largefolio_linux::record::tools::{Tool, escape_commas};
 use largefolio_linux::record::{Plan, RecordError, With, program};
 
@@ -16,6 +17,8 @@ struct Table {
     nodes: BTreeMap<PathBuf, (Node, Vec<u8>)>,
     qemu_complaint: String,
     plugin: Option<OsString>,
+    /// Everybody may write to the program's directory.
+    is_bin_open: bool,
 }
 
 impl System for Table {
@@ -41,6 +44,10 @@ impl System for Table {
 
     fn own_executable(&self) -> Option<PathBuf> {
         Some("/opt/folio/bin/folio".into())
+    }
+
+    fn is_as_trusted(&self, path: &Path) -> bool {
+        !path.starts_with("/opt/folio/bin") || !self.is_bin_open
     }
 
     fn complaint(&self, _tool: &Path, _arguments: &[&OsStr]) -> String {
@@ -178,6 +185,23 @@ fn a_missing_plugin_is_searched_where_the_message_says() {
     table.plugin = Some("/elsewhere.so".into());
     let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
     assert!(error.contains("LARGEFOLIO_RECORDER=/elsewhere.so"), "{error}");
+}
+
+#[test]
+fn a_plugin_that_others_could_have_written_is_not_loaded() {
+    let table = Table { is_bin_open: true, ..machine() };
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    assert!(error.contains("/opt/folio/bin (others could have written it)"), "{error}");
+}
+
+#[test]
+fn a_file_is_trusted_by_its_owner_and_mode() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    assert!(Host.is_as_trusted(file.path()));
+    let open = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(file.path(), open).expect("a mode");
+    assert!(!Host.is_as_trusted(file.path()));
+    assert!(!Host.is_as_trusted(Path::new("/nonexistent")));
 }
 
 #[test]

@@ -90,9 +90,10 @@ impl StudyArgs {
             studies = study::names().map(Study::named).collect::<Result<_, _>>()?;
         }
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
+        let traces = self.traces.clone().unwrap_or_else(|| find_traces(&studies));
         Ok(StudyPlan {
             studies,
-            traces: self.traces.clone().unwrap_or_else(find_traces),
+            traces,
             rounds,
             form: self.form.form(),
             is_list: self.list,
@@ -101,13 +102,15 @@ impl StudyArgs {
     }
 }
 
-/// `traces` here or beside the program; here where there is none.
-fn find_traces() -> PathBuf {
+/// `traces` here or beside the program, whichever holds some of the traces; here where none does.
+fn find_traces(studies: &[Study]) -> PathBuf {
     let here = PathBuf::from("traces");
     let exe = std::env::current_exe().unwrap_or_default();
     let beside = TRACES_BESIDE.iter().filter_map(|path| Some(exe.parent()?.join(path)));
     let mut all = std::iter::once(here.clone()).chain(beside);
-    all.find(|path| path.is_dir()).unwrap_or(here)
+    let names = studies.iter().flat_map(Study::traces);
+    let files: Vec<String> = names.map(|name| format!("{name}.folio")).collect();
+    all.find(|path| files.iter().any(|file| path.join(file).is_file())).unwrap_or(here)
 }
 
 /// The result, with what is needed to understand it.

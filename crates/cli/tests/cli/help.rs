@@ -17,6 +17,7 @@ fn help_of_every_verb() {
         "trace gen sequential",
         "trace gen random",
         "trace gen zipf",
+        "trace gen library",
         "maps",
         "tune",
         "verify",
@@ -39,6 +40,8 @@ fn help_of_every_verb() {
         "bench clear",
         "bench exec",
         "bench fault",
+        "completions",
+        "man",
     ];
     let place = Place::new();
     for verb in verbs {
@@ -56,10 +59,18 @@ fn no_verb_is_an_error_with_help_on_stderr() {
 }
 
 #[test]
-fn the_version_names_target_and_commit() {
-    let said = Place::new().done("--version");
+fn the_version_has_what_a_bug_report_needs() {
+    let place = Place::new();
+    let said = place.done("--version");
     assert!(said.starts_with(concat!("folio ", env!("CARGO_PKG_VERSION"), "\ntarget ")), "{said}");
-    assert!(said.contains("\ncommit "), "{said}");
+    for fact in ["commit ", "built by rustc ", "kernels 6.1 to 7.2", "recorder plugin /"] {
+        assert!(said.contains(&format!("\n{fact}")), "{fact} is missing in\n{said}");
+    }
+    assert_eq!(said, place.done("--version"), "no time in it");
+    assert_eq!(place.done("-V"), concat!("folio ", env!("CARGO_PKG_VERSION"), "\n"));
+    let lost = place.command("--version").env("LARGEFOLIO_PRELOAD", "/none.so").output().unwrap();
+    let lost = String::from_utf8(lost.stdout).unwrap();
+    assert!(lost.contains("\npreload library none: LARGEFOLIO_PRELOAD=/none.so"), "{lost}");
 }
 
 #[test]

@@ -6,10 +6,13 @@
 )]
 
 mod calibrate;
+mod completions;
 mod crosscheck;
 mod effect;
 mod errors;
 mod help;
+mod install;
+mod man;
 mod maps;
 mod maps_live;
 mod predict;

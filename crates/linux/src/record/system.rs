@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -40,6 +40,10 @@ pub trait System {
     /// Path of the running executable.
     fn own_executable(&self) -> Option<PathBuf>;
 
+    /// Whether only those could have written the file who could also have written this program: it
+    /// belongs to root, to this user or to the owner of the program, and not everybody may write.
+    fn is_as_trusted(&self, path: &Path) -> bool;
+
     /// Runs a tool for a moment and returns what it wrote to stderr; empty when it cannot run.
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String;
 }
@@ -70,6 +74,14 @@ impl System for Host {
 
     fn own_executable(&self) -> Option<PathBuf> {
         std::env::current_exe().ok()
+    }
+
+    fn is_as_trusted(&self, path: &Path) -> bool {
+        let Ok(status) = path.metadata() else { return false };
+        let of_program = self.own_executable().and_then(|own| Some(own.metadata().ok()?.uid()));
+        let known = [0, rustix::process::geteuid().as_raw()];
+        let is_known = known.into_iter().chain(of_program).any(|owner| owner == status.uid());
+        is_known && status.mode() & 0o002 == 0
     }
 
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {

@@ -75,7 +75,11 @@ fn find_valgrind(system: &dyn System, reason: String) -> Option<Tool> {
     Some(Tool::Valgrind { valgrind, reason })
 }
 
-fn find_plugin(system: &dyn System) -> Result<PathBuf, RecordError> {
+/// The plugin that QEMU loads.
+///
+/// # Errors
+/// [`RecordError::NoPlugin`] with the places it was looked for.
+pub fn find_plugin(system: &dyn System) -> Result<PathBuf, RecordError> {
     let plugin = Library { name: PLUGIN_NAME, variable: PLUGIN_VARIABLE };
     plugin.find(system).map_err(RecordError::NoPlugin)
 }

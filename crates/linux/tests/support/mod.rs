@@ -37,6 +37,10 @@ impl System for TestHost {
         Host.own_executable()
     }
 
+    fn is_as_trusted(&self, path: &Path) -> bool {
+        Host.is_as_trusted(path)
+    }
+
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {
         Host.complaint(tool, arguments)
     }

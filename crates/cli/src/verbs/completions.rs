@@ -1,0 +1,35 @@
+//! `folio completions`.
+
+use anyhow::Result;
+use clap::{Args, Command};
+use clap_complete::{Shell, generate};
+
+use crate::console::Console;
+use crate::errors::Exit;
+
+/// Print the completion script of a shell
+///
+/// An installed folio has those of bash, zsh and fish in place already; bash needs the package
+/// bash-completion to find its own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio completions bash > ~/.local/share/bash-completion/completions/folio
+  folio completions zsh > ~/.zfunc/_folio           with fpath+=~/.zfunc before compinit
+  folio completions fish > ~/.config/fish/completions/folio.fish
+  source <(folio completions bash)                  for this shell only")]
+pub(crate) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    /// Prints the script for `command`.
+    pub(crate) fn run(&self, mut command: Command, console: &mut Console) -> Result<Exit> {
+        let mut script = Vec::new();
+        generate(self.shell, &mut command, "folio", &mut script);
+        console.deliver(&script, None)?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,84 @@
+//! `folio man`: the manual pages, made from the help of the verbs.
+
+mod facts;
+mod page;
+mod parts;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Command};
+
+use crate::console::Console;
+use crate::errors::Exit;
+
+/// Print a manual page, or write all of them
+///
+/// Without --output, the page of folio or of a verb for `man -l -`. An installed folio has them all
+/// in place: man folio, man folio-predict.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio man predict | man -l -
+  folio man trace gen zipf > folio-trace-gen-zipf.1
+  folio man -o man1                                 a file for folio and for every verb")]
+pub(crate) struct ManArgs {
+    /// Verb, and the verb below it [default: folio itself]
+    #[arg(value_name = "VERB", conflicts_with = "output")]
+    verb: Vec<String>,
+    /// Directory for all pages, made if it is missing
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Which pages go where.
+pub(crate) struct ManPlan {
+    /// The commands, the first one above all others.
+    commands: Vec<Command>,
+    output: Option<PathBuf>,
+}
+
+impl ManArgs {
+    /// Finds the verb among those of `root`.
+    pub(crate) fn plan(self, root: Command) -> Result<ManPlan> {
+        let mut root = root.disable_help_subcommand(true);
+        root.build();
+        if self.output.is_some() {
+            return Ok(ManPlan { commands: with_verbs(&root), output: self.output });
+        }
+        let mut command = &root;
+        for word in &self.verb {
+            let Some(found) = command.find_subcommand(word) else {
+                bail!("{} has no verb `{word}`: folio --help lists them", command.get_name());
+            };
+            command = found;
+        }
+        Ok(ManPlan { commands: vec![command.clone()], output: None })
+    }
+}
+
+/// `command` and every verb below it.
+fn with_verbs(command: &Command) -> Vec<Command> {
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    std::iter::once(command.clone()).chain(shown.flat_map(with_verbs)).collect()
+}
+
+impl ManPlan {
+    /// Writes the pages.
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
+        let Some(directory) = &self.output else {
+            for command in &self.commands {
+                console.deliver(&page::render(command)?, None)?;
+            }
+            return Ok(Exit::Done);
+        };
+        let not_made = || format!("cannot make {}", directory.display());
+        fs::create_dir_all(directory).with_context(not_made)?;
+        for command in &self.commands {
+            let path = directory.join(format!("{}.1", page::name(command)));
+            console.deliver(&page::render(command)?, Some(&path))?;
+        }
+        Ok(Exit::Done)
+    }
+}

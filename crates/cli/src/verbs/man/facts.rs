@@ -1,0 +1,183 @@
+//! What the verbs read beside their arguments: variables, files; and pages of others.
+//!
+//! A fact of a verb holds for the verbs below it. `tests/cli/man.rs` holds the variables against the
+//! sources.
+
+/// A variable or file, and what it is for.
+pub(super) type Fact = (&'static str, &'static str);
+
+/// Verbs (all, where there is none) and their variables.
+const ENVIRONMENT: &[(&[&str], Fact)] = &[
+    (&[], ("NO_COLOR", "No bold text in tables.")),
+    (&[], ("COLUMNS", "Width of tables where standard output is no terminal [120].")),
+    (&[], ("RUST_BACKTRACE", "Shows where an internal error happened.")),
+    (
+        &["record"],
+        (
+            "LARGEFOLIO_RECORDER",
+            "The recorder plugin [liblargefolio_recorder.so beside `folio` or in ../lib/largefolio].",
+        ),
+    ),
+    (
+        &["record", "crosscheck program", "run", "verify"],
+        ("PATH", "Where the program is looked for, and `qemu-x86_64` and `valgrind` by `record`."),
+    ),
+    (
+        &["record", "study", "calibrate", "crosscheck program"],
+        ("TMPDIR", "Directory for temporary files where memory (/dev/shm) does not serve [/tmp]."),
+    ),
+    (
+        &["run", "verify"],
+        (
+            "LARGEFOLIO_PRELOAD",
+            "The library of `--text remap` [liblargefolio_preload.so beside `folio` or in \
+             ../lib/largefolio].",
+        ),
+    ),
+    (
+        &["run", "verify"],
+        ("XDG_RUNTIME_DIR", "Directory of shared copies of text where /dev/shm does not serve."),
+    ),
+    (
+        &["run", "verify"],
+        (
+            "GLIBC_TUNABLES",
+            "`--heap` adds glibc.malloc.hugetlb=1 for the program; a value that is set stays.",
+        ),
+    ),
+    (
+        &["run", "verify"],
+        (
+            "LD_PRELOAD, ASAN_OPTIONS, LARGEFOLIO_REMAP, LARGEFOLIO_REMAP_REPORT, \
+             LARGEFOLIO_REMAP_BUDGET, LARGEFOLIO_REMAP_FILTERS, LARGEFOLIO_VERBOSE",
+            "Set or extended by `--text remap` for the program and all it starts.",
+        ),
+    ),
+    (
+        &["run", "verify", "warm"],
+        ("LD_LIBRARY_PATH", "Where libraries are looked for first, as the loader does."),
+    ),
+    (&["tune"], ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state].")),
+    (
+        &["calibrate", "predict", "verify"],
+        ("XDG_CONFIG_HOME, HOME", "Where the machine `this` is [~/.config]."),
+    ),
+    (
+        &["bench exec", "bench fault", "calibrate"],
+        (
+            "XDG_CACHE_HOME, HOME",
+            "Where files are made that are read and executed, without a name [~/.cache, else \
+             /var/tmp].",
+        ),
+    ),
+];
+
+/// Verbs (all, where there is none) and their files.
+const FILES: &[(&[&str], Fact)] = &[
+    (
+        &["predict", "calibrate", "verify"],
+        ("~/.config/largefolio/machines/this.toml", "The machine that `folio calibrate` measured."),
+    ),
+    (
+        &["tune"],
+        ("~/.local/state/largefolio/tune.json", "Old values of the settings that were changed."),
+    ),
+    (
+        &["tune", "run", "verify", "calibrate", "bench fault", "bench anon"],
+        ("/sys/kernel/mm/transparent_hugepage/", "Settings of large folios of private memory."),
+    ),
+    (
+        &["study"],
+        ("PREFIX/share/largefolio/traces/*.folio", "The recorded programs of the studies."),
+    ),
+    (
+        &["record", "run"],
+        ("PREFIX/lib/largefolio/", "The recorder plugin and the library of `folio run`."),
+    ),
+    (
+        &["run", "verify"],
+        ("/dev/shm/largefolio-UID/", "Shared copies of text while programs run that use them."),
+    ),
+    (
+        &["maps"],
+        (
+            "/proc/PID/{maps,smaps,pagemap}, /proc/kpageflags",
+            "What is mapped, and the folios behind it; PFNs and flags are shown to root only.",
+        ),
+    ),
+    (
+        &["crosscheck"],
+        ("/sys/kernel/tracing", "Needed in the kernel; it is mounted for `folio` alone."),
+    ),
+    (
+        &[],
+        (
+            "PREFIX/share/largefolio/",
+            "Kernels, machines, studies and tunings, which are built in as well, as examples for \
+             files of your own; recorded traces.",
+        ),
+    ),
+    (&[], ("PREFIX/share/doc/largefolio/", "Guides and design notes.")),
+];
+
+/// Verbs and pages of others.
+const PAGES: &[(&str, &[(&str, u8)])] = &[
+    ("record", &[("qemu-user", 1), ("valgrind", 1)]),
+    ("run", &[("madvise", 2), ("ld.so", 8)]),
+    ("warm", &[("madvise", 2), ("posix_fadvise", 2)]),
+    ("collapse", &[("process_madvise", 2)]),
+    ("maps", &[("proc", 5)]),
+    ("align", &[("ld", 1), ("elf", 5)]),
+];
+
+/// Whether a fact for `verbs` holds for the page of `command` (`folio trace gen`).
+fn holds(verbs: &[&str], command: &str) -> bool {
+    let verb = command.strip_prefix("folio").unwrap_or(command).trim_start();
+    if verbs.is_empty() {
+        return verb.is_empty();
+    }
+    verbs.iter().any(|known| verb == *known || verb.starts_with(&format!("{known} ")))
+}
+
+fn facts(table: &[(&[&str], Fact)], command: &str) -> Vec<Fact> {
+    table.iter().filter(|(verbs, _)| holds(verbs, command)).map(|(_, fact)| *fact).collect()
+}
+
+/// Variables that the verb reads or sets.
+pub(super) fn environment(command: &str) -> Vec<Fact> {
+    facts(ENVIRONMENT, command)
+}
+
+/// Files that the verb reads or writes beside its arguments.
+pub(super) fn files(command: &str) -> Vec<Fact> {
+    facts(FILES, command)
+}
+
+/// Pages of others about the same.
+pub(super) fn pages(command: &str) -> Vec<(&'static str, u8)> {
+    let of_verb = PAGES.iter().filter(|(verb, _)| holds(&[verb], command));
+    of_verb.flat_map(|(_, pages)| pages.iter().copied()).collect()
+}
+
+/// Pages of the verbs that `text` names as `folio VERB`.
+pub(super) fn mentioned(text: &str) -> Vec<String> {
+    const VERBS: [&str; 14] = [
+        "record",
+        "predict",
+        "study",
+        "maps",
+        "run",
+        "warm",
+        "align",
+        "collapse",
+        "tune",
+        "verify",
+        "trace",
+        "bench",
+        "calibrate",
+        "crosscheck",
+    ];
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+    let pairs = words.windows(2).filter(|pair| pair[0] == "folio" && VERBS.contains(&pair[1]));
+    pairs.map(|pair| format!("folio-{}", pair[1])).collect()
+}

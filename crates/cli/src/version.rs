@@ -1,0 +1,44 @@
+//! What a bug report needs: which program this is, and what of it was found.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use largefolio_linux::record::system::Host;
+use largefolio_linux::record::tools;
+use largefolio_linux::remap;
+use largefolio_sim::kernel::Kernel;
+
+/// Version and the facts of the build.
+pub(crate) const OF_BUILD: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ntarget ",
+    env!("FOLIO_TARGET"),
+    "\ncommit ",
+    env!("FOLIO_COMMIT"),
+    "\nbuilt by ",
+    env!("FOLIO_RUSTC"),
+    ", profile ",
+    env!("FOLIO_PROFILE"),
+);
+
+/// The kernels that are built in, and the libraries that were found, one fact a line.
+pub(crate) fn found() -> String {
+    // Self-built kernels of recordings have longer names.
+    let kernels: Vec<&str> = Kernel::names().filter(|name| !name.contains('/')).collect();
+    let mut text = String::new();
+    if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
+        let _ = writeln!(text, "kernels {first} to {last}, {} of them", kernels.len());
+    }
+    let plugin = tools::find_plugin(&Host).map_err(|error| error.to_string());
+    let library = remap::find_library().map_err(|refused| refused.to_string());
+    let _ = writeln!(text, "recorder plugin {}", place(plugin));
+    let _ = writeln!(text, "preload library {}", place(library));
+    text
+}
+
+fn place(found: Result<PathBuf, String>) -> String {
+    match found {
+        Ok(path) => path.display().to_string(),
+        Err(why) => format!("none: {}", why.replace('\n', " ")),
+    }
+}

@@ -1,0 +1,57 @@
+//! Completion scripts: valid in their shells, and bash really completes with its own.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::{Place, text};
+
+/// What bash offers for the words, the last of which is being typed.
+fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+    fs::write(place.path("folio.bash"), place.done("completions bash")).unwrap();
+    // As readline does it: the function that the script registers is called with the words.
+    let script = "source ./folio.bash
+        function=$(complete -p folio | sed -E 's/.* -F ([^ ]+).*/\\1/')
+        COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; COMP_POINT=${#COMP_LINE}
+        $function folio \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"
+        printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash"]).args(words).current_dir(place.0.path());
+    let output = bash.output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    lines.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_verbs_options_and_values() {
+    let place = Place::new();
+    assert_eq!(offered(&place, &["folio", "pre"]), ["predict"]);
+    assert_eq!(
+        offered(&place, &["folio", "c"]),
+        ["collapse", "calibrate", "crosscheck", "completions"]
+    );
+    assert_eq!(offered(&place, &["folio", "trace", "gen", "z"]), ["zipf"]);
+    assert_eq!(offered(&place, &["folio", "predict", "--mach"]), ["--machine"]);
+    assert_eq!(offered(&place, &["folio", "run", "--text", "re"]), ["remap"]);
+    assert!(offered(&place, &["folio", "zzz"]).is_empty());
+}
+
+#[test]
+fn every_shell_reads_its_script() {
+    let place = Place::new();
+    for (shell, arguments) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])]
+    {
+        let file = place.path(shell);
+        fs::write(&file, place.done(&format!("completions {shell}"))).unwrap();
+        let Ok(output) = Command::new(shell).args(arguments).arg(&file).output() else {
+            eprintln!("SKIPPED: no {shell}: apt-get install {shell}");
+            continue;
+        };
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
+    }
+    for shell in ["elvish", "powershell"] {
+        assert!(place.done(&format!("completions {shell}")).contains("crosscheck"), "{shell}");
+    }
+    assert!(place.fails("completions csh").contains("possible values"));
+}

@@ -1,0 +1,246 @@
+//! `make install` into a directory of its own, what is installed used from there, `make uninstall`.
+//!
+//! The programs are those of this build; how Debian packages are built from the same list of files
+//! is checked by `make deb`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::support::text;
+
+/// A prefix with everything installed.
+struct Installed {
+    place: TempDir,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Where cargo put the programs of this build; the libraries must be there as well.
+fn build_directory() -> PathBuf {
+    let directory = assert_cmd::cargo::cargo_bin!("folio").parent().unwrap().to_owned();
+    for library in ["liblargefolio_recorder.so", "liblargefolio_preload.so"] {
+        let path = directory.join(library);
+        assert!(path.exists(), "{} is missing. Run: cargo build --workspace", path.display());
+    }
+    directory
+}
+
+impl Installed {
+    fn new() -> Self {
+        let installed = Self { place: tempfile::tempdir().unwrap() };
+        installed.make("install");
+        installed
+    }
+
+    /// A directory with links to the programs, of which a test may take one away.
+    fn build(&self) -> PathBuf {
+        let links = self.place.path().join("build");
+        if !links.exists() {
+            fs::create_dir(&links).unwrap();
+            for name in ["folio", "liblargefolio_recorder.so", "liblargefolio_preload.so"] {
+                std::os::unix::fs::symlink(build_directory().join(name), links.join(name)).unwrap();
+            }
+        }
+        links
+    }
+
+    /// Manual pages and completions.
+    fn dist(&self) -> PathBuf {
+        self.place.path().join("dist")
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.place.path().join("prefix")
+    }
+
+    fn attempt(&self, words: &[&str]) -> Output {
+        let mut script = Command::new(root().join("scripts/install.sh"));
+        script.args(words).env("BUILD", self.build()).env("PREFIX", self.prefix());
+        script.env("DIST", self.dist());
+        script.env_remove("DESTDIR").output().unwrap()
+    }
+
+    /// What the script prints.
+    fn make(&self, word: &str) -> String {
+        let output = self.attempt(&[word]);
+        assert!(output.status.success(), "{word}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// `folio` as a shell finds it, in a directory of its own and without the variables of this
+    /// test.
+    fn folio(&self, words: &str) -> Output {
+        let work = self.place.path().join("work");
+        fs::create_dir_all(&work).unwrap();
+        let path = format!("{}:/usr/bin:/bin", self.prefix().join("bin").display());
+        let mut shell = Command::new("/usr/bin/env");
+        shell.arg("-i").arg(format!("PATH={path}")).arg("HOME=/nonexistent").arg("folio");
+        shell.args(words.split_whitespace()).current_dir(work).output().unwrap()
+    }
+
+    fn done(&self, words: &str) -> (String, String) {
+        let output = self.folio(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        (text(&output.stdout), said)
+    }
+
+    /// Files below the prefix, without it.
+    fn files(&self) -> BTreeSet<String> {
+        let mut folders = vec![self.prefix()];
+        let mut files = BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let below = path.strip_prefix(self.prefix()).unwrap();
+                    files.insert(below.to_str().unwrap().to_owned());
+                }
+            }
+        }
+        files
+    }
+}
+
+#[test]
+fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
+    let installed = Installed::new();
+    let (version, _) = installed.done("--version");
+    let library = installed.prefix().join("lib/largefolio/liblargefolio_preload.so");
+    assert!(version.contains(&format!("preload library {}", library.display())), "{version}");
+
+    if Path::new("/usr/bin/qemu-x86_64").exists() {
+        installed.done("record --with qemu -o true.folio -- true");
+        installed.done("predict true.folio --kernel 6.12,7.2");
+    } else {
+        eprintln!("SKIPPED: recording: no qemu-x86_64: apt-get install qemu-user");
+    }
+    let (study, said) = installed.done("study exec-order");
+    assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
+    let (_, said) = installed.done("run --text remap --summary -- true");
+    assert!(!said.contains("not found beside folio"), "{said}");
+
+    let pages = installed.prefix().join("share/man");
+    let shown =
+        Command::new("man").arg("-M").arg(pages).args(["-P", "cat", "folio-predict"]).output();
+    match shown {
+        Ok(shown) => assert!(text(&shown.stdout).contains("EXIT STATUS"), "{shown:?}"),
+        Err(_) => eprintln!("SKIPPED: reading a page: no man: apt-get install man-db"),
+    }
+    let script = installed.prefix().join("share/bash-completion/completions/folio");
+    let complete = format!("source {}; complete -p folio", script.display());
+    assert!(Command::new("bash").args(["-c", &complete]).status().unwrap().success());
+
+    installed.make("install");
+    installed.make("uninstall");
+    assert!(!installed.prefix().exists(), "left: {:?}", installed.files());
+    let again = installed.attempt(&["uninstall"]);
+    assert!(text(&again.stderr).contains("nothing of folio is installed"), "{again:?}");
+}
+
+#[test]
+fn what_others_put_there_stays() {
+    let installed = Installed::new();
+    let own = installed.prefix().join("share/man/man1/other.1");
+    fs::write(&own, "other").unwrap();
+    // A file of an earlier version, and two that the list of a damaged installation names.
+    let old = installed.prefix().join("share/largefolio/kernels/5.0.toml");
+    fs::write(&old, "").unwrap();
+    let outside = installed.place.path().join("outside");
+    fs::write(&outside, "").unwrap();
+    let record = installed.prefix().join("lib/largefolio/installed");
+    let listed = fs::read_to_string(&record).unwrap();
+    let above = installed.prefix().join("../outside");
+    let more = [old.as_path(), outside.as_path(), above.as_path()];
+    let more: String = more.iter().map(|path| format!("f {}\n", path.display())).collect();
+    fs::write(&record, listed + &more).unwrap();
+    installed.make("install");
+    assert!(!old.exists(), "a file that this version does not have");
+    installed.make("uninstall");
+    assert!(outside.exists());
+    assert_eq!(installed.files(), BTreeSet::from(["share/man/man1/other.1".to_owned()]));
+}
+
+#[test]
+fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
+    let installed = Installed::new();
+    let listed = installed.make("list");
+    let target = |line: &str| {
+        let path = line.split('\t').nth(2).unwrap();
+        Path::new(path).strip_prefix(installed.prefix()).unwrap().to_str().unwrap().to_owned()
+    };
+    let mut expected: BTreeSet<String> = listed.lines().map(target).collect();
+    assert_eq!(of_package(&installed), expected, "the list as the packager reads it");
+    expected.insert("lib/largefolio/installed".to_owned());
+    assert_eq!(installed.files(), expected);
+    for file in &expected {
+        let mode = fs::metadata(installed.prefix().join(file)).unwrap().permissions().mode();
+        let is_program = file == "bin/folio";
+        assert_eq!(mode & 0o777, if is_program { 0o755 } else { 0o644 }, "{file}");
+    }
+    for shipped in ["kernels", "machines", "studies", "tunings", "traces"] {
+        let inside =
+            expected.iter().filter(|f| f.contains(&format!("largefolio/{shipped}/"))).count();
+        let all = fs::read_dir(root().join(shipped)).unwrap();
+        let files = all.filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
+        assert_eq!(inside, files, "{shipped}");
+    }
+}
+
+/// What `[package.metadata.deb]` says, read as TOML; relative to `usr`, as `make install` places it.
+fn of_package(installed: &Installed) -> BTreeSet<String> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest: BTreeMap<String, toml::Value> =
+        toml::from_str(&fs::read_to_string(manifest).unwrap()).unwrap();
+    let assets = manifest["package"]["metadata"]["deb"]["assets"].as_array().unwrap().clone();
+    let mut files = BTreeSet::new();
+    for asset in assets {
+        let part = |nr: usize| asset[nr].as_str().unwrap().to_owned();
+        let source = part(0);
+        let source = if let Some(built) = source.strip_prefix("target/release/") {
+            installed.build().join(built)
+        } else if let Some(made) = source.strip_prefix("../../target/dist/") {
+            installed.dist().join(made)
+        } else {
+            root().join(source.strip_prefix("../../").unwrap())
+        };
+        let target = part(1).replace("vendor-completions", "site-functions");
+        let found = matching(&source);
+        assert!(!found.is_empty(), "{} is missing", source.display());
+        let target = target.strip_prefix("usr/").unwrap().to_owned();
+        files.extend(found.into_iter().map(|name| format!("{target}{name}")));
+    }
+    files
+}
+
+/// File names that match the last part of `pattern`, which may have one `*`.
+fn matching(pattern: &Path) -> Vec<String> {
+    let last = pattern.file_name().unwrap().to_str().unwrap();
+    let (start, end) = last.split_once('*').unwrap_or((last, ""));
+    let is_match = |name: &str| match last.contains('*') {
+        true => name.starts_with(start) && name.ends_with(end),
+        false => name == last,
+    };
+    let entries = fs::read_dir(pattern.parent().unwrap()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| is_match(name)).collect()
+}
+
+#[test]
+fn nothing_is_installed_where_something_is_missing() {
+    let installed = Installed { place: tempfile::tempdir().unwrap() };
+    fs::remove_file(installed.build().join("liblargefolio_preload.so")).unwrap();
+    let refused = installed.attempt(&["install"]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("liblargefolio_preload.so is missing. Run: make build"), "{said}");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!installed.prefix().exists());
+}

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Installs what `make build` made, and takes it away again.
+#   install.sh pages       manual pages and completions into DIST
+#   install.sh list        what goes where: mode, source, target
+#   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
+#   install.sh uninstall   removes what that list names
+#   install.sh deb         a Debian package of the same files (needs cargo-deb)
+# The list of files is that of the package: [package.metadata.deb] in crates/cli/Cargo.toml.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+BUILD=${BUILD:-target/release}
+DIST=${DIST:-target/dist}
+PREFIX=${PREFIX:-/usr/local}
+DESTDIR=${DESTDIR:-}
+record=$PREFIX/lib/largefolio/installed # What was installed, below DESTDIR.
+
+fail() {
+    echo "install.sh: $*" >&2
+    exit 2
+}
+
+pages() {
+    [ -x "$BUILD/folio" ] || fail "$BUILD/folio is missing. Run: make build"
+    rm -rf "$DIST"
+    mkdir -p "$DIST/completions"
+    "$BUILD/folio" man -o "$DIST/man"
+    "$BUILD/folio" completions bash >"$DIST/completions/folio"
+    "$BUILD/folio" completions zsh >"$DIST/completions/_folio"
+    "$BUILD/folio" completions fish >"$DIST/completions/folio.fish"
+}
+
+# mode, source and target of every file, separated by tabs.
+list() {
+    local source target mode file files
+    sed -n '/^assets = \[/,/^\]/p' crates/cli/Cargo.toml |
+        sed -nE 's/^ *\["([^"]+)", "([^"]+)", "([0-7]+)"\],$/\1\t\2\t\3/p' |
+        while IFS=$'\t' read -r source target mode; do
+            case $source in
+                target/release/*) source=$BUILD/${source#target/release/} ;;
+                ../../target/dist/*) source=$DIST/${source#../../target/dist/} ;;
+                ../../*) source=${source#../../} ;;
+                *) fail "$source: neither of the build nor of the repository" ;;
+            esac
+            mapfile -t files < <(compgen -G "$source" | LC_ALL=C sort)
+            [ ${#files[@]} -gt 0 ] || fail "$source is missing. Run: make build"
+            for file in "${files[@]}"; do
+                printf '%s\t%s\t%s\n' "$mode" "$file" "$(placed "$target")$(basename "$file")"
+            done
+        done
+}
+
+# Where a directory of the package is below PREFIX. Debian's zsh has a directory for packages; all
+# others, and what is not a package there, use site-functions.
+placed() {
+    local target=$PREFIX/${1#usr/}
+    [ "$PREFIX" = /usr ] || target=${target/vendor-completions/site-functions}
+    printf '%s' "$target"
+}
+
+check() {
+    case $PREFIX in
+        /*) ;;
+        *) fail "PREFIX=$PREFIX is not an absolute path" ;;
+    esac
+    case "$PREFIX$DESTDIR" in
+        *..* | *$'\n'* | *$'\t'*) fail "PREFIX and DESTDIR must not have .. in them" ;;
+    esac
+}
+
+# The directory and those above it that are not there, the topmost last.
+missing() {
+    local directory=$1
+    while [ -n "$directory" ] && [ "$directory" != / ] && [ ! -d "$DESTDIR$directory" ]; do
+        echo "d $directory"
+        directory=$(dirname "$directory")
+    done
+}
+
+# Makes a directory and notes which were missing.
+make_directory() {
+    local new
+    new=$(missing "$1")
+    [ -z "$new" ] && return
+    install -d "$DESTDIR$1" || denied
+    echo "$new" >>"$notes"
+}
+
+denied() {
+    fail "cannot write below $DESTDIR$PREFIX. Run: sudo make install PREFIX=$PREFIX${DESTDIR:+ DESTDIR=$DESTDIR}, or give a PREFIX of your own"
+}
+
+install_all() {
+    check
+    [ -d "$DIST" ] && [ ! "$BUILD/folio" -nt "$DIST" ] || pages
+    notes=$(mktemp)
+    trap 'rm -f "$notes"' EXIT
+    local plan mode source target strip=${STRIP:-strip}
+    plan=$(list)
+    make_directory "$PREFIX/lib/largefolio"
+    while IFS=$'\t' read -r mode source target; do
+        make_directory "$(dirname "$target")"
+        install -m "$mode" "$source" "$DESTDIR$target" || denied
+        case $target in
+            */bin/* | *.so) ! command -v "$strip" >/dev/null || "$strip" --strip-debug "$DESTDIR$target" ;;
+        esac
+        echo "f $target" >>"$notes"
+    done <<<"$plan"
+    [ ! -e "$DESTDIR$record" ] || merge
+    install -m 644 "$notes" "$DESTDIR$record"
+    echo "installed below $DESTDIR$PREFIX: $(grep -c '^f ' "$notes") files" >&2
+}
+
+# An earlier version: its directories stay noted, its files that are no longer there go.
+merge() {
+    local kind path
+    while read -r kind path; do
+        grep -qxF "$kind $path" "$notes" && continue
+        case $kind in
+            d) echo "d $path" >>"$notes" ;;
+            f) remove "$path" ;;
+        esac
+    done <"$DESTDIR$record"
+}
+
+# Removes a file, if it is below PREFIX.
+remove() {
+    case $1 in
+        *..*) ;;
+        "$PREFIX"/*) rm -f "$DESTDIR$1" ;;
+    esac
+}
+
+uninstall_all() {
+    check
+    [ -e "$DESTDIR$record" ] || fail "nothing of folio is installed below $DESTDIR$PREFIX"
+    [ -w "$DESTDIR$record" ] || fail "cannot write below $DESTDIR$PREFIX. Run: sudo make uninstall PREFIX=$PREFIX"
+    local kind path directories=()
+    while read -r kind path; do
+        case $kind in
+            f) remove "$path" ;;
+            d) directories+=("$path") ;;
+        esac
+    done <"$DESTDIR$record"
+    rm -f "$DESTDIR$record"
+    # Directories that were made for it, the deepest first; what others put there stays.
+    printf '%s\n' "${directories[@]}" | awk 'NF { print length, $0 }' | sort -rn | cut -d' ' -f2- |
+        while read -r path; do
+            rmdir "$DESTDIR$path" 2>/dev/null || true
+        done
+}
+
+# Builds the package and compares its files with those of the list.
+deb() {
+    command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
+    PREFIX=/usr
+    local package expected packed
+    package=$(cargo deb --package largefolio-cli --no-build --strip --quiet)
+    expected=$(list | cut -f3 | sort)
+    # The package compresses some, and has the two files that every Debian package has.
+    packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |
+        sed 's|\.gz$||' | grep -vE '/(copyright|changelog\.Debian)$' | sort)
+    if ! diff <(echo "$expected") <(echo "$packed") >&2; then
+        fail "$package has other files than make install (<)"
+    fi
+    echo "$package"
+}
+
+case ${1:-} in
+    pages) pages ;;
+    list) check && list ;;
+    install) install_all ;;
+    uninstall) uninstall_all ;;
+    deb) deb ;;
+    *) fail "pages, list, install, uninstall or deb?" ;;
+esac
