@@ -72,7 +72,7 @@
 //! | `detail.nr_left_out` | areas with too many runs |
 //! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
 
-use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::{Outcome, Request};
 use largefolio_trace::Meta;
 use serde::Serialize;
 
@@ -133,6 +133,20 @@ pub struct Settings {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+}
+
+impl Settings {
+    /// What the rows of `request` have in common.
+    #[must_use]
+    pub fn new(request: &Request) -> Self {
+        Self {
+            memory_bytes: request.memory().first().copied().unwrap_or_default(),
+            swap_bytes: request.swap_bytes,
+            unusable_permille: request.unusable_permille,
+            filesystem: request.filesystem.clone(),
+            annotations: request.annotations.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// One result: a trace in one or several cells. The module gives the schema.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
@@ -17,7 +18,7 @@ fn spec(kernel: &str, machine: &str) -> CellSpec {
 }
 
 fn run(path: &Path, specs: &[CellSpec]) -> Vec<Outcome> {
-    replay(path, specs, &mut |_| {}).unwrap().1
+    replay(path, specs, &mut |_| ControlFlow::Continue(())).unwrap().1
 }
 
 fn zipf(dir: &Path) -> (PathBuf, u64) {
@@ -158,7 +159,9 @@ fn a_program_recorded_with_4k_pages_runs_on_larger_ones() {
 fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = program(dir.path());
-    let error = replay(&path, &[spec("6.12+page=64K", "cascadelake")], &mut |_| {}).unwrap_err();
+    let error =
+        replay(&path, &[spec("6.12+page=64K", "cascadelake")], &mut |_| ControlFlow::Continue(()))
+            .unwrap_err();
     assert!(matches!(error, ReplayError::Cell { .. }));
     assert!(error.to_string().contains("cascadelake"), "{error}");
 }

@@ -1,5 +1,6 @@
 //! Results with detail: a small generated trace, replayed.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
@@ -19,7 +20,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs: Vec<CellSpec> = cells.iter().map(spec).collect();
-    let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
+    let (meta, rows) = replay(path, &specs, &mut |_| ControlFlow::Continue(())).unwrap();
     let settings = Settings {
         memory_bytes: 16 << 30,
         swap_bytes: 0,

@@ -11,7 +11,8 @@
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
 //! khugepaged wakes by), `touched` and [`census`] (what is counted), `reads` (who waits for which
-//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`].
+//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`], [`request`] (what is asked
+//! for becomes cells).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -28,9 +29,11 @@ pub mod outcome;
 mod place;
 mod program;
 mod reads;
+pub mod request;
 mod syscalls;
 mod touched;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
@@ -39,6 +42,7 @@ use rayon::prelude::*;
 pub use annotate::{Annotation, AnnotationError};
 pub use cell::{CacheState, Cell, CellError, CellSpec};
 pub use outcome::Outcome;
+pub use request::{Request, RequestError};
 
 /// A processor needs a century for more, and every counter stays below 2^63.
 const NR_REFERENCES_MAX: u64 = 1 << 62;
@@ -62,17 +66,24 @@ pub enum ReplayError {
     /// The runs of a trace add up to more than any program does.
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
+    /// The progress callback asked for the end.
+    #[error("stopped before the end of the trace")]
+    Stopped,
 }
 
+/// Hears the rows decoded so far after each batch, and says whether to go on.
+pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
+
 /// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
-/// warm page cache); `progress` hears the rows decoded so far.
+/// warm page cache); `progress` hears the rows decoded so far, on the thread that calls.
 ///
 /// # Errors
-/// A trace that cannot be read, or a cell that cannot go on.
+/// A trace that cannot be read, or a cell that cannot go on; [`ReplayError::Stopped`] when
+/// `progress` said so.
 pub fn replay(
     path: &Path,
     specs: &[CellSpec],
-    progress: &mut dyn FnMut(u64),
+    progress: Progress<'_>,
 ) -> Result<(Meta, Vec<Outcome>), ReplayError> {
     let meta = Reader::open(path)?.meta().clone();
     let mut cells = Vec::new();
@@ -94,7 +105,7 @@ fn pass(
     path: &Path,
     cells: &mut [Cell],
     takes: &(dyn Fn(&Cell) -> bool + Sync),
-    progress: &mut dyn FnMut(u64),
+    progress: Progress<'_>,
 ) -> Result<(), ReplayError> {
     let mut reader = Reader::open(path)?;
     let (mut current, mut next) = (Batch::default(), Batch::default());
@@ -116,7 +127,9 @@ fn pass(
         replayed?;
         is_more = decoded?;
         std::mem::swap(&mut current, &mut next);
-        progress(reader.nr_read());
+        if progress(reader.nr_read()).is_break() {
+            return Err(ReplayError::Stopped);
+        }
     }
     Ok(())
 }
