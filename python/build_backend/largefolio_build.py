@@ -30,7 +30,9 @@ _STAGE = _PYTHON / "largefolio" / "_folio"
 _PACKAGES = ("largefolio-cli", "largefolio-recorder", "largefolio-preload")
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
+prepare_metadata_for_build_wheel = maturin.prepare_metadata_for_build_wheel
 get_requires_for_build_editable = maturin.get_requires_for_build_editable
+prepare_metadata_for_build_editable = maturin.prepare_metadata_for_build_editable
 
 
 def build_wheel(

@@ -243,11 +243,23 @@ def _maps_schema() -> pa.Schema:
 
 def _segments(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for file in result["files"]:
-        whole_file = {key: value for key, value in file.items() if not isinstance(value, (list, dict))}
-        for nr, segment in enumerate(file.get("segments", ())):
-            plain = {key: value for key, value in segment.items() if not isinstance(value, (list, dict))}
-            for size in segment.get("sizes", ()):
-                yield {**whole_file, "segment": nr, **plain, **size}
+        for segment in file.get("segments", ()):
+            named = {("segment" if key == "nr" else key): value for key, value in _plain(segment).items()}
+            for size in segment["sizes"]:
+                yield {
+                    **_plain(file),
+                    **named,
+                    "size_bytes": size["bytes"],
+                    "covered_bytes": size["covered_bytes"],
+                    "filesystems": size["filesystems"],
+                    "refusal": size["refusal"],
+                    "remedy": size["remedy"],
+                }
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """What is a number or a word."""
+    return {key: value for key, value in found.items() if not isinstance(value, (list, dict))}
 
 
 def _study_rows(result: dict[str, Any]) -> Iterator[dict[str, Any]]:

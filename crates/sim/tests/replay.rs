@@ -283,3 +283,16 @@ fn anonymous_folios_of_every_size_are_counted_by_size() {
     assert_eq!(faults, [1024, 64, 2]);
     assert!(Kernel::parse(kernels[3]).is_err(), "6.1 has no control of one size");
 }
+
+#[test]
+fn a_replay_ends_where_it_is_asked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = zipf(dir.path());
+    let mut nr_heard = 0;
+    let error = replay(&path, &[spec("7.2", "altra")], &mut |_| {
+        nr_heard += 1;
+        if nr_heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(error, Err(ReplayError::Stopped)), "{error:?}");
+    assert_eq!(nr_heard, 2);
+}

@@ -307,3 +307,6 @@ fn unique_numbers(numbers: &[u64]) -> Vec<u64> {
     let mut seen = HashSet::new();
     numbers.iter().copied().filter(|&number| seen.insert(number)).collect()
 }
+
+#[cfg(test)]
+mod tests;
