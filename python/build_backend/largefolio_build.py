@@ -27,7 +27,10 @@ import maturin
 _PYTHON = Path(__file__).resolve().parent.parent
 _ROOT = _PYTHON.parent
 _STAGE = _PYTHON / "largefolio" / "_folio"
-_PACKAGES = ("largefolio-cli", "largefolio-recorder", "largefolio-preload")
+# The native module is among them so that cargo chooses the same features as for it alone: what
+# they share is compiled once.
+_PACKAGES = ("largefolio-cli", "largefolio-recorder", "largefolio-preload", "largefolio-python")
+_FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
 prepare_metadata_for_build_wheel = maturin.prepare_metadata_for_build_wheel
@@ -107,13 +110,9 @@ def _build(profile: str) -> list[Path]:
     paths = []
     for line in done.stdout.splitlines():
         message = json.loads(line)
-        if message.get("reason") != "compiler-artifact" or "largefolio" not in message["package_id"]:
-            continue
-        is_program = message.get("executable") is not None
-        if is_program or "cdylib" in message["target"]["crate_types"]:
-            made = [Path(name) for name in message["filenames"]]
-            paths += [path for path in made if is_program or path.suffix == ".so"]
-    return paths
+        if message.get("reason") == "compiler-artifact":
+            paths += [Path(name) for name in message["filenames"]]
+    return [path for path in paths if path.name in _FILES]
 
 
 def _strip(path: str | Path) -> None:

@@ -5,6 +5,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use largefolio_report::ExportError;
+use largefolio_report::table::TableError;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
 use largefolio_sim::replay::{AnnotationError, ReplayError, RequestError};
@@ -29,6 +30,8 @@ pub(crate) enum Failure {
     Replay(#[from] ReplayError),
     #[error(transparent)]
     Export(#[from] ExportError),
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// An argument that is none, with the argument.
     #[error("{0}")]
     Argument(String),
@@ -49,7 +52,7 @@ impl Failure {
             Self::Machine(_) => "MachineError",
             Self::Request(_) | Self::Annotation(_) | Self::Argument(_) => "RequestError",
             Self::Replay(_) => "ReplayError",
-            Self::Export(_) | Self::Threads(_) | Self::Panic(_) | Self::Python(_) => "FolioError",
+            _ => "FolioError",
         }
     }
 }

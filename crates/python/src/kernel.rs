@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use largefolio_sim::kernel;
+use largefolio_sim::kernel::{self, KernelError};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -24,14 +24,21 @@ impl Kernel {
     /// The kernel that the kernel file `text` says.
     #[staticmethod]
     fn from_toml(name: &str, text: &str) -> Result<Self, Failure> {
-        Ok(Self(kernel::Kernel::from_toml(name, text)?))
+        let bad = |error: toml::de::Error| KernelError::BadFile {
+            origin: name.to_owned(),
+            message: error.to_string().trim().to_owned(),
+        };
+        Ok(Self(kernel::Kernel::from_table(name, text.parse().map_err(bad)?)?))
     }
 
     /// The same of a kernel file as a JSON object.
     #[staticmethod]
     fn from_json(name: &str, text: &str) -> Result<Self, Failure> {
-        let table = serde_json::from_str(text)
-            .map_err(|error| Failure::Argument(format!("kernel file {name}: {error}")))?;
+        let bad = |error: serde_json::Error| KernelError::BadFile {
+            origin: name.to_owned(),
+            message: error.to_string(),
+        };
+        let table = serde_json::from_str(text).map_err(bad)?;
         Ok(Self(kernel::Kernel::from_table(name, table)?))
     }
 

@@ -15,14 +15,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use largefolio_report::{Exporter, Json, Report, Settings, TraceInfo};
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
-use largefolio_trace::{Meta, Reader};
+use arrow_pyarrow::ToPyArrow as _;
+use largefolio_report::{Exporter, Json, Report, Settings, TraceInfo, table};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay_until};
+use largefolio_trace::{Meta, Reader, digest};
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 
 use crate::asked::Asked;
-use crate::errors::{Failure, guarded};
+use crate::errors::{Failure, detached, guarded};
 
 /// How long Ctrl-C may go unseen.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,11 +39,18 @@ pub(crate) struct Prediction {
 impl Prediction {
     /// The result as `folio predict --json` prints it, with an empty `command_line`.
     fn json(&self, py: Python<'_>) -> Result<String, Failure> {
-        crate::errors::detached(py, || {
+        detached(py, || {
             let mut text = Vec::new();
             Json.export(&self.report, &mut text)?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         })
+    }
+
+    /// The result as one record batch, a row a cell.
+    fn table<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let Report { trace, settings, rows, .. } = &self.report;
+        let batch = detached(py, || Ok(table::batch(trace, settings, rows)?))?;
+        Ok(batch.to_pyarrow(py)?)
     }
 
     /// Whether there were seeds that would have given what the first gave.
@@ -67,7 +75,9 @@ pub(crate) fn predict(
         request.check_trace(&meta)?;
         let job = Job { trace, specs: &specs, nr_rows: meta.nr_rows, progress };
         let (meta, rows) = job.run()?;
-        let info = TraceInfo::new(&job.trace.to_string_lossy(), &meta);
+        let path = &job.trace;
+        let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
+        let info = TraceInfo { digest: Some(digest(path)?), ..plain };
         let report = Report::new(Vec::new(), info, Settings::new(&request), rows);
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
     })
@@ -121,7 +131,7 @@ impl Job<'_> {
                 ControlFlow::Continue(())
             }
         };
-        Ok(pool.install(|| replay(&self.trace, self.specs, &mut hear))?)
+        Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
     }
 
     /// Waits for the replay; a signal or an exception of the callback ends it, and is what is told.

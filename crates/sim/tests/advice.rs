@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -36,7 +35,7 @@ fn run(kernel: &str, events: &[Event]) -> Outcome {
     }
     writer.finish().unwrap();
     let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("altra").unwrap());
-    replay(&path, &[spec], &mut |_| ControlFlow::Continue(())).unwrap().1.remove(0)
+    replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
 fn range(op: Op) -> Event {

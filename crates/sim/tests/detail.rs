@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
@@ -24,7 +23,7 @@ fn demo() -> PathBuf {
 }
 
 fn run(path: &Path, specs: &[CellSpec]) -> Vec<Outcome> {
-    replay(path, specs, &mut |_| ControlFlow::Continue(())).unwrap().1
+    replay(path, specs, &mut |_| {}).unwrap().1
 }
 
 fn zipf(dir: &Path) -> PathBuf {

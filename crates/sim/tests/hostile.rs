@@ -8,7 +8,6 @@ use largefolio_sim::replay::{CellSpec, ReplayError, replay};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::Rng;
 use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
-use std::ops::ControlFlow;
 
 /// Rounds of the test; `LARGEFOLIO_FUZZ_ROUNDS` asks for more.
 const ROUNDS: u64 = 150;
@@ -122,7 +121,7 @@ fn an_absurd_program_is_answered_or_refused() {
         }
         writer.finish().unwrap();
         for spec in specs() {
-            match replay(&path, &[spec], &mut |_| ControlFlow::Continue(())) {
+            match replay(&path, &[spec], &mut |_| {}) {
                 Ok(_) => answered += 1,
                 Err(ReplayError::Trace(error)) => panic!("seed {seed}: not a trace: {error}"),
                 Err(error) => {
@@ -143,7 +142,7 @@ fn runs_that_count_more_than_a_program_can_are_refused() {
     let mut writer = Writer::create(&path, Meta::default()).unwrap();
     writer.push(Event::references(0, Op::Exec, 0x1000, 1 << 62)).unwrap();
     writer.finish().unwrap();
-    let error = replay(&path, &specs(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = replay(&path, &specs(), &mut |_| {}).unwrap_err();
     assert!(matches!(error, ReplayError::TooManyReferences), "{error}");
 }
 

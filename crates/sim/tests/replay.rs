@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::outcome::Strays;
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay, replay_until};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{RetStubs, SweepOrder, Workload, ZipfMix};
 use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
@@ -18,7 +18,7 @@ fn spec(kernel: &str, machine: &str) -> CellSpec {
 }
 
 fn run(path: &Path, specs: &[CellSpec]) -> Vec<Outcome> {
-    replay(path, specs, &mut |_| ControlFlow::Continue(())).unwrap().1
+    replay(path, specs, &mut |_| {}).unwrap().1
 }
 
 fn zipf(dir: &Path) -> (PathBuf, u64) {
@@ -159,9 +159,7 @@ fn a_program_recorded_with_4k_pages_runs_on_larger_ones() {
 fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = program(dir.path());
-    let error =
-        replay(&path, &[spec("6.12+page=64K", "cascadelake")], &mut |_| ControlFlow::Continue(()))
-            .unwrap_err();
+    let error = replay(&path, &[spec("6.12+page=64K", "cascadelake")], &mut |_| {}).unwrap_err();
     assert!(matches!(error, ReplayError::Cell { .. }));
     assert!(error.to_string().contains("cascadelake"), "{error}");
 }
@@ -289,7 +287,7 @@ fn a_replay_ends_where_it_is_asked_to() {
     let dir = tempfile::tempdir().unwrap();
     let (path, _) = zipf(dir.path());
     let mut nr_heard = 0;
-    let error = replay(&path, &[spec("7.2", "altra")], &mut |_| {
+    let error = replay_until(&path, &[spec("7.2", "altra")], &mut |_| {
         nr_heard += 1;
         if nr_heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::cost::{Cause, Timing, Walks};
@@ -16,7 +15,7 @@ fn spec(kernel: &str, machine: &str) -> CellSpec {
 }
 
 fn run(path: &Path, spec: CellSpec) -> Outcome {
-    replay(path, &[spec], &mut |_| ControlFlow::Continue(())).unwrap().1.remove(0)
+    replay(path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
 /// A cascadelake with a device of this latency and rate.

@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use largefolio_sim::kernel::Kernel;
@@ -39,7 +38,7 @@ fn run(library: &Library, specs: &[CellSpec]) -> Vec<Outcome> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("library.folio");
     library.write(&path).unwrap();
-    replay(&path, specs, &mut |_| ControlFlow::Continue(())).unwrap().1
+    replay(&path, specs, &mut |_| {}).unwrap().1
 }
 
 fn file_pmd_mapped(outcome: &Outcome) -> u64 {
@@ -149,8 +148,7 @@ fn program(events: &[Event]) -> (tempfile::TempDir, PathBuf) {
 
 fn writers_of(events: &[Event]) -> (u64, u64, u64) {
     let (_dir, path) = program(events);
-    let outcome =
-        replay(&path, &specs()[..1], &mut |_| ControlFlow::Continue(())).unwrap().1.remove(0);
+    let outcome = replay(&path, &specs()[..1], &mut |_| {}).unwrap().1.remove(0);
     (outcome.writers.opens, outcome.writers.text_busy, outcome.writers.open_for_write)
 }
 

@@ -1,14 +1,14 @@
 //! `folio predict`.
 
+mod form;
 mod list;
 
 use std::fs::{self, OpenOptions};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Html, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -16,11 +16,11 @@ use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
 use largefolio_sim::replay::{Annotation, CacheState, CellSpec, Request, replay};
 use largefolio_sim::size;
-use largefolio_trace::{Meta, Reader};
+use largefolio_trace::{Meta, Reader, digest};
 
-use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use form::{FrameArgs, FrameForm, Sink};
 
 /// Predict what kernels and machines do with a recorded program
 ///
@@ -36,6 +36,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --kernel 6.12,7.2 --memory 64M,16G --parquet -o cells.parquet
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
@@ -91,7 +92,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     nested: bool,
     #[command(flatten)]
-    form: FormArgs,
+    form: FrameArgs,
     /// File to write the result to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -127,7 +128,7 @@ pub(crate) struct ReplayPlan {
     nr_rows: u64,
     specs: Vec<CellSpec>,
     settings: Settings,
-    form: Form,
+    form: FrameForm,
     shows_time: bool,
     output: Option<PathBuf>,
     report: Option<PathBuf>,
@@ -147,18 +148,23 @@ impl PredictArgs {
         request.check_trace(&meta)?;
         let nr_rows = meta.nr_rows;
         self.check_outputs(&trace)?;
+        let form = self.form.form(self.sink())?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             nr_rows,
             specs,
             settings: Settings::new(&request),
-            form: self.form.form(),
+            form,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,
             has_idle_seeds: request.has_idle_seeds(),
         })))
+    }
+
+    const fn sink(&self) -> Sink {
+        if self.output.is_some() { Sink::File } else { Sink::Stream }
     }
 
     fn request(&self) -> Result<Request> {
@@ -240,10 +246,14 @@ impl ReplayPlan {
             );
         }
         let (meta, rows) = self.replay()?;
-        let trace = TraceInfo::new(&self.trace.to_string_lossy(), &meta);
+        let trace = TraceInfo {
+            digest: Some(digest(&self.trace)?),
+            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
+        };
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
-        self.exporter().export(&report, &mut result)?;
+        let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
+        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
         if let Some(path) = &self.report {
             let mut page = Vec::new();
             Html.export(&report, &mut page)?;
@@ -264,21 +274,8 @@ impl ReplayPlan {
             }
             last = nr_read;
             bar.set_position(before + nr_read);
-            ControlFlow::Continue(())
         });
         bar.finish_and_clear();
         Ok(result?)
-    }
-
-    fn exporter(&self) -> Box<dyn Exporter> {
-        match self.form {
-            Form::Json => Box::new(Json),
-            Form::Csv => Box::new(Tidy),
-            Form::Text => Box::new(Text {
-                width: Console::width(),
-                is_styled: self.output.is_none() && Console::is_styled(),
-                shows_time: self.shows_time,
-            }),
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Results with detail: a small generated trace, replayed.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
@@ -20,13 +19,14 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs: Vec<CellSpec> = cells.iter().map(spec).collect();
-    let (meta, rows) = replay(path, &specs, &mut |_| ControlFlow::Continue(())).unwrap();
+    let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
     let settings = Settings {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 0,
         filesystem: None,
         annotations: Vec::new(),
+        reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];
     let mut report = Report::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);

@@ -30,11 +30,11 @@ struct File {
 
 /// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
-    of_table(name, resolve(name, parse(name, &text_of(name)?)?)?)
+    from_table(name, resolve(name, parse(name, &text_of(name)?)?)?)
 }
 
 /// The kernel that `table` describes; `name` names it, in errors too.
-pub(super) fn of_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
+pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
     let is_page_given = table.contains_key(PAGE);
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };

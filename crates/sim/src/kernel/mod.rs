@@ -56,20 +56,12 @@ impl Kernel {
     ///
     /// # Errors
     /// What [`Kernel::parse`] says of files.
-    pub fn from_toml(name: &str, text: &str) -> Result<Self, KernelError> {
-        Self::from_table(name, load::parse(name, text)?)
-    }
-
-    /// The same of a file that has been parsed.
-    ///
-    /// # Errors
-    /// What [`Kernel::parse`] says of files.
     pub fn from_table(name: &str, table: Table) -> Result<Self, KernelError> {
-        load::of_table(name, load::resolve(name, table)?)?.with_edits(&[], name)
+        load::from_table(name, load::resolve(name, table)?)?.with_edits(&[], name)
     }
 
-    /// A kernel file, based on none, that says all of this kernel: [`Kernel::from_toml`] of its text
-    /// gives the kernel again.
+    /// A kernel file, based on none, that says all of this kernel: [`Kernel::from_table`] of it gives
+    /// the kernel again.
     ///
     /// # Errors
     /// Numbers above those of TOML, 2^63.

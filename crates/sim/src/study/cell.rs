@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::StudyError;
 use super::file::{Source, Study};
 use super::parts::Generated;
-use crate::replay::{CellSpec, Outcome, ReplayError, replay};
+use crate::replay::{CellSpec, Outcome, ReplayError, replay_until};
 
 /// Hears what is being done, a name and the rows decoded so far of it, and may end it.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
@@ -111,7 +111,7 @@ impl Values {
             Input::Generated(_) => "generated".to_owned(),
         };
         let mut hears = |nr| progress(&name, nr);
-        let (_, outcomes) = replay(path, &specs, &mut hears).map_err(|error| {
+        let (_, outcomes) = replay_until(path, &specs, &mut hears).map_err(|error| {
             if matches!(error, ReplayError::Stopped) {
                 return StudyError::Stopped;
             }

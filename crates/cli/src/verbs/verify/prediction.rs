@@ -1,6 +1,5 @@
 //! What the model says about the change that is verified.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -73,7 +72,7 @@ impl Prediction {
         let line = console::status();
         line.set_message("predicting");
         let specs = [self.plain.clone(), self.changed.clone()];
-        let (_, outcomes) = replay(&self.trace, &specs, &mut |_| ControlFlow::Continue(()))?;
+        let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
         line.finish_and_clear();
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();

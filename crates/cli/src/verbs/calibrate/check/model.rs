@@ -10,7 +10,6 @@ use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
 use largefolio_trace::{Event, Op, Writer};
-use std::ops::ControlFlow;
 
 use super::{CheckPlan, Phase};
 use crate::verbs::running;
@@ -120,7 +119,7 @@ fn outcome(
         ns_per_reference: 0,
         ..CellSpec::new(plan.kernel.clone(), plan.machine.clone())
     };
-    let (_, mut outcomes) = replay(&path, &[spec], &mut |_| ControlFlow::Continue(()))?;
+    let (_, mut outcomes) = replay(&path, &[spec], &mut |_| {})?;
     outcomes.pop().context("a replay without a result")
 }
 
