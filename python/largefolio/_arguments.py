@@ -50,3 +50,8 @@ def annotation_list(value: Any) -> list[str]:
 def permille(value: int, what: str) -> int:
     """Thousandths: the model says what is too much."""
     return whole(value, what, _U32_MAX)
+
+
+def reference_ns(value: int | None) -> int | None:
+    """Nanoseconds, or ``None`` for those of the model."""
+    return None if value is None else whole(value, "reference_ns")

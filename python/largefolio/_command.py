@@ -12,8 +12,10 @@ import stat
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import NoReturn
 
 from largefolio.errors import CommandError, FolioWarning
@@ -22,6 +24,8 @@ _FOLIO = Path(__file__).resolve().parent / "_folio" / "bin" / "folio"
 _VARIABLE = "LARGEFOLIO_FOLIO"
 _ERROR = "folio: error: "
 _WARNING = "folio: warning: "
+# How long a child may take to end of itself, having had the same Ctrl-C.
+_HEARD_S = 2
 # What is undone on the way out takes a moment; a second Ctrl-C does not wait for it.
 _PATIENCE_S = 30
 
@@ -45,41 +49,73 @@ def main() -> NoReturn:
     os.execv(folio(), ["folio", *sys.argv[1:]])
 
 
-def run(arguments: Sequence[str], accepted: Iterable[int] = (0,), *, owns_streams: bool = False) -> str:
+def run(arguments: Sequence[str], accepted: Iterable[int] = (0,)) -> str:
     """Runs ``folio`` and returns what it wrote to stdout.
 
     Its warnings become :class:`FolioWarning`, its error becomes :class:`CommandError`. Ctrl-C goes to
-    it, and it is waited for while it puts everything back. With ``owns_streams`` standard input and
-    output are the program's.
+    it, and it is waited for while it puts everything back.
     """
     command = [folio(), *arguments]
-    pipe = None if owns_streams else subprocess.PIPE
-    stdin = None if owns_streams else subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=subprocess.PIPE) as process:
-        try:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE) as process:
+        with _ending(process):
             out, err = process.communicate()
-        except BaseException:
-            _end(process)
-            raise
-    said = _heard(err.decode(errors="replace"))
+    said = _heard(err.decode(errors="replace").splitlines())
     if process.returncode not in accepted:
-        raise CommandError(said or f"folio ended with {_status(process.returncode)}", process.returncode)
-    return (out or b"").decode(errors="replace")
+        raise CommandError(said or _status(process.returncode), process.returncode)
+    return out.decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends it as Ctrl-C in a terminal does, which may have reached it already."""
-    process.send_signal(signal.SIGINT)
+def run_program(arguments: Sequence[str]) -> int:
+    """Runs ``folio`` with a program that has standard input, output and error of this process.
+
+    Returns the exit status, which is the program's; warnings and errors are as in :func:`run`.
+    """
+    lines: list[str] = []
+    is_error = False
+    with subprocess.Popen([folio(), *arguments], stderr=PIPE) as process:
+        with _ending(process):
+            assert process.stderr is not None
+            for line in process.stderr:
+                text = line.decode(errors="replace")
+                is_error = is_error or text.startswith(_ERROR)
+                if is_error or text.startswith(_WARNING):
+                    lines.append(text.rstrip("\n"))
+                elif sys.stderr is not None:
+                    sys.stderr.write(text)
+            process.wait()
+    said = _heard(lines)
+    if said:
+        raise CommandError(said, process.returncode)
+    return process.returncode
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends the process as Ctrl-C does when this one is interrupted."""
     try:
-        process.communicate(timeout=_PATIENCE_S)
+        yield
+    except BaseException:
+        # Ctrl-C in a terminal reaches the child too; once is enough then.
+        if not _waited(process, _HEARD_S):
+            process.send_signal(signal.SIGINT)
+            if not _waited(process, _PATIENCE_S):
+                process.terminate()
+        raise
+
+
+def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it ended within that time."""
+    try:
+        process.communicate(timeout=seconds)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        process.terminate()
+        return process.poll() is not None
+    return True
 
 
-def _heard(text: str) -> str:
-    """Issues the warnings in ``text``; returns its error, else its other lines."""
+def _heard(lines: Iterable[str]) -> str:
+    """Issues the warnings among ``lines``; returns the error, else the other lines."""
     errors, others = [], []
-    for line in text.splitlines():
+    for line in lines:
         if line.startswith(_WARNING):
             warnings.warn(line.removeprefix(_WARNING), FolioWarning, stacklevel=4)
         elif line.startswith(_ERROR):
@@ -92,4 +128,4 @@ def _heard(text: str) -> str:
 
 
 def _status(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"status {code}"
+    return f"folio was ended by signal {-code}" if code < 0 else f"folio ended with status {code}"

@@ -26,18 +26,19 @@ def record(
     output: Path | None = None,
     *,
     recorder: Recorder = "auto",
+    quiet: bool = False,
 ) -> Trace:
     """Records the memory references of a program, unmodified, with its threads and forks.
 
-    It runs under QEMU user emulation (or valgrind), ten to a hundred times slower than alone;
-    standard input and output are the program's. Ctrl-C ends it, and the trace is complete up to
-    that point. How the program ended stands in ``trace.info["meta"]["ended"]``; that it failed is no
-    error.
+    It runs under QEMU user emulation (or valgrind), ten to a hundred times slower than alone; its
+    streams are those of this process. Ctrl-C ends it, and the trace is complete up to that point.
+    How the program ended stands in ``trace.info["meta"]["ended"]``; that it failed is no error.
 
     Args:
         command: program and arguments: ``["cc1", "-quiet", "big.i", "-o", "/dev/null"]``.
         output: trace to write; default: the program's name and ``.folio`` in this directory.
         recorder: ``"qemu"``, ``"valgrind"``, or whichever is there.
+        quiet: no summary on stderr.
 
     Raises:
         CommandError: no recorder on this machine, no such program: with the remedy.
@@ -48,27 +49,16 @@ def record(
     if not words:
         raise ValueError("command: expected a program and its arguments")
     target = file_path(output, "output") if output is not None else _default_output(words[0])
-    arguments = ["record", "--quiet", "--with", text(recorder, "recorder"), "--output", target]
-    before = _identity(target)
-    try:
-        _command.run([*arguments, "--", *words], owns_streams=True)
-    except _command.CommandError:
-        # The exit status is the program's: what tells is whether there is a new trace.
-        if _identity(target) == before:
-            raise
+    arguments = ["record", "--with", text(recorder, "recorder"), "--output", target]
+    if switch(quiet, "quiet"):
+        arguments.append("--quiet")
+    # The exit status is the program's; what folio itself fails at it says.
+    _command.run_program([*arguments, "--", *words])
     return Trace(target)
 
 
 def _default_output(program: str) -> str:
     return f"{os.path.basename(program)}.folio"
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 class Maps(dict[str, Any]):

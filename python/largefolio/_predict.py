@@ -69,7 +69,21 @@ def predict(
     """
     import pyarrow as pa
 
-    prediction = _replay(trace, locals(), progress)
+    prediction = _replay(
+        trace,
+        progress,
+        kernels=arguments.kernel_list(kernels),
+        machines=arguments.machine_list(machines),
+        seeds=arguments.seed_list(seeds),
+        memory=arguments.size_list(memory, "memory"),
+        swap=checks.size(swap, "swap"),
+        fragmentation=arguments.permille(fragmentation, "fragmentation"),
+        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
+        warm=checks.switch(warm, "warm"),
+        annotate=arguments.annotation_list(annotate),
+        nested=checks.switch(nested, "nested"),
+        reference_ns=arguments.reference_ns(reference_ns),
+    )
     return pa.Table.from_batches([prediction.table()])
 
 
@@ -94,28 +108,27 @@ def report(
     Each row has the terms of its estimate and the constants they rest on, with their sources.
     ``"command_line"`` is empty.
     """
-    result: dict[str, Any] = json.loads(_replay(trace, locals(), progress).json())
+    prediction = _replay(
+        trace,
+        progress,
+        kernels=arguments.kernel_list(kernels),
+        machines=arguments.machine_list(machines),
+        seeds=arguments.seed_list(seeds),
+        memory=arguments.size_list(memory, "memory"),
+        swap=checks.size(swap, "swap"),
+        fragmentation=arguments.permille(fragmentation, "fragmentation"),
+        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
+        warm=checks.switch(warm, "warm"),
+        annotate=arguments.annotation_list(annotate),
+        nested=checks.switch(nested, "nested"),
+        reference_ns=arguments.reference_ns(reference_ns),
+    )
+    result: dict[str, Any] = json.loads(prediction.json())
     return result
 
 
-def _replay(trace: Any, given: dict[str, Any], progress: Progress) -> _native.Prediction:
+def _replay(trace: Any, progress: Progress, **asked: Any) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
-    filesystem, reference_ns = given["filesystem"], given["reference_ns"]
-    asked = {
-        "kernels": arguments.kernel_list(given["kernels"]),
-        "machines": arguments.machine_list(given["machines"]),
-        "seeds": arguments.seed_list(given["seeds"]),
-        "memory": arguments.size_list(given["memory"], "memory"),
-        "swap": checks.size(given["swap"], "swap"),
-        "fragmentation": arguments.permille(given["fragmentation"], "fragmentation"),
-        "filesystem": None if filesystem is None else checks.text(filesystem, "filesystem"),
-        "warm": checks.switch(given["warm"], "warm"),
-        "annotate": arguments.annotation_list(given["annotate"]),
-        "nested": checks.switch(given["nested"], "nested"),
-        "reference_ns": (
-            None if reference_ns is None else checks.whole(reference_ns, "reference_ns")
-        ),
-    }
     with progressing(progress) as hears:
         prediction = _native.predict(path, asked, hears)
     if prediction.has_idle_seeds:

@@ -12,7 +12,6 @@ from largefolio._checks import file_path, text
 from largefolio.errors import KernelError
 
 _SEPARATOR = "."
-_WHOLE = ("fault.exec", "fault.start_order")
 
 
 class Rules(Mapping[str, Any]):
@@ -25,8 +24,8 @@ class Rules(Mapping[str, Any]):
         >>> table = largefolio.predict(trace, kernels=[rules, mine])
 
     A mapping from dotted names, as in the kernel files (``kernels/*.toml``), to values: words,
-    integers (bytes, pages or milliseconds: ``_bytes``, ``_pages``, ``_ms`` in the name) and
-    booleans. It never changes: :meth:`set` and :meth:`edit` give new rules, checked as the command
+    integers (bytes, pages or milliseconds: ``_bytes``, ``_pages``, ``_ms`` in the name), booleans,
+    and words with a number (``{"block": {"bytes": 65536}}``). It never changes: :meth:`set` and :meth:`edit` give new rules, checked as the command
     line checks them. Rules can be compared, hashed, pickled and sent to other hosts.
 
     Raises:
@@ -101,17 +100,11 @@ class Rules(Mapping[str, Any]):
         for key, value in changes.items():
             if not isinstance(key, str):
                 raise TypeError(f"changes: expected names of rules, not {type(key).__name__}")
-            *parents, last = key.split(_SEPARATOR)
-            table = nested
-            for parent in parents:
-                inner = table.setdefault(parent, {})
-                if not isinstance(inner, dict):
-                    inner = table[parent] = {}
-                table = inner
-            if value is None:
-                table.pop(last, None)
-            else:
-                table[last] = value
+            parent, dot, name_there = key.partition(_SEPARATOR)
+            table = nested.setdefault(parent, {}) if dot else nested
+            if not isinstance(table, dict):
+                raise KernelError(f"{parent} is no table of rules, so that there is no {key!r}")
+            _put(table, name_there or parent, value)
         if name is None:
             said = ", ".join(f"{key}={value}" for key, value in changes.items())
             name = f"{self.name} with {said}" if said else self.name
@@ -136,7 +129,7 @@ class Rules(Mapping[str, Any]):
         if self._flat is None:
             nested = self.to_dict()
             nested.pop("description", None)
-            self._flat = dict(_flatten("", nested))
+            self._flat = dict(_flatten(nested))
         return self._flat
 
     def __getitem__(self, key: str) -> Any:
@@ -161,10 +154,17 @@ class Rules(Mapping[str, Any]):
         return Rules.from_toml, (self.name, self.to_toml())
 
 
-def _flatten(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        name = prefix + key
-        if isinstance(value, dict) and name not in _WHOLE:
-            yield from _flatten(name + _SEPARATOR, value)
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _flatten(nested: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Tables of rules become dotted names; a table below them is one value (``{"block": ..}``)."""
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            yield from ((key + _SEPARATOR + name, rule) for name, rule in value.items())
         else:
-            yield name, value
+            yield key, value
