@@ -25,6 +25,7 @@ test: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
+	scripts/python.sh
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio

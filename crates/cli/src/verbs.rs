@@ -6,7 +6,6 @@ pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod completions;
 pub(crate) mod crosscheck;
-mod machines;
 pub(crate) mod man;
 pub(crate) mod maps;
 pub(crate) mod predict;

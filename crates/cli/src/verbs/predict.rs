@@ -1,36 +1,26 @@
 //! `folio predict`.
 
+mod form;
 mod list;
 
-use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Html, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::names::nearest;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
-use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
-use largefolio_trace::{Meta, Reader};
+use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
+use largefolio_sim::replay::{Annotation, CacheState, CellSpec, Request, replay};
+use largefolio_sim::size;
+use largefolio_trace::{Meta, Reader, digest};
 
-use super::machines;
-use super::values::{self, Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-
-/// Columns of one result: more are a mistake, and each takes memory of its own.
-const NR_CELLS_MAX: usize = 256;
-
-/// Runs of folios in a page, all columns together: with the paths that draw them 2 MiB.
-const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
-
-/// The filesystem that has no large folios under any kernel.
-const NO_LARGE_FOLIOS: &str = "none";
+use form::{FrameArgs, FrameForm, Sink};
 
 /// Predict what kernels and machines do with a recorded program
 ///
@@ -46,6 +36,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --kernel 6.12,7.2 --memory 64M,16G --parquet -o cells.parquet
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
@@ -75,14 +66,14 @@ pub(crate) struct PredictArgs {
     seed: Vec<u64>,
     /// Physical memory: a column each
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
-        value_parser = values::memory)]
+        value_parser = size::memory)]
     memory: Vec<u64>,
     /// Swap space; without any, private memory is never reclaimed
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::swap)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
     /// Thousandths of the free memory in which no PMD folio fits at the start
     #[arg(long, value_name = "PERMILLE", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=1000))]
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(PERMILLE_MAX)))]
     fragmentation: u32,
     /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
@@ -101,7 +92,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     nested: bool,
     #[command(flatten)]
-    form: FormArgs,
+    form: FrameArgs,
     /// File to write the result to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -137,7 +128,7 @@ pub(crate) struct ReplayPlan {
     nr_rows: u64,
     specs: Vec<CellSpec>,
     settings: Settings,
-    form: Form,
+    form: FrameForm,
     shows_time: bool,
     output: Option<PathBuf>,
     report: Option<PathBuf>,
@@ -151,111 +142,49 @@ impl PredictArgs {
         let Some(trace) = self.trace.clone() else {
             return Ok(PredictPlan::List);
         };
-        self.check_filesystem()?;
-        let specs = self.specs()?;
+        let request = self.request()?;
+        let specs = request.specs()?;
         let meta = Reader::open(&trace)?.meta().clone();
-        self.check_annotations(&meta)?;
+        request.check_trace(&meta)?;
         let nr_rows = meta.nr_rows;
         self.check_outputs(&trace)?;
+        let form = self.form.form(self.sink())?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             nr_rows,
             specs,
-            settings: Settings {
-                memory_bytes: self.memory.first().copied().unwrap_or_default(),
-                swap_bytes: self.swap,
-                unusable_permille: self.fragmentation,
-                filesystem: self.filesystem.clone(),
-                annotations: self.annotate.iter().map(ToString::to_string).collect(),
-            },
-            form: self.form.form(),
+            settings: Settings::new(&request),
+            form,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,
-            has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
+            has_idle_seeds: request.has_idle_seeds(),
         })))
     }
 
-    /// Kernels x machines x memory sizes x seeds, each once.
-    fn specs(&self) -> Result<Vec<CellSpec>> {
-        let (kernel, machine, seeds) = (unique(&self.kernel), unique(&self.machine), self.seeds());
-        let memory = unique(&self.memory);
-        let nrs = [kernel.len(), machine.len(), memory.len(), seeds.len()];
-        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
-        if nr_cells > NR_CELLS_MAX {
-            let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
-            bail!(
-                "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x \
-                 {nr_seeds} seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one \
-                 result; ask for fewer at a time"
-            );
-        }
-        let kernels: Vec<Kernel> =
-            kernel.into_iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
-        let machines: Vec<Machine> =
-            machine.into_iter().map(|name| machines::load(name)).collect::<Result<_>>()?;
-        let mut specs = Vec::new();
-        for kernel in &kernels {
-            for machine in &machines {
-                for &&ram_bytes in &memory {
-                    let specs_of = seeds
-                        .iter()
-                        .map(|&&seed| CellSpec { ram_bytes, ..self.spec(kernel, machine, seed) });
-                    specs.extend(specs_of);
-                }
-            }
-        }
-        if self.report.is_some() {
-            let runs_max = u32::try_from(NR_DRAWN_RUNS_MAX / nr_cells.max(1)).unwrap_or(0);
-            for spec in &mut specs {
-                spec.detail_runs_max = runs_max;
-            }
-        }
-        for spec in &specs {
-            spec.kernel.check_page(spec.page_size())?;
-            for annotation in &spec.annotations {
-                annotation.check(&spec.kernel, spec.page_size())?;
-            }
-        }
-        Ok(specs)
+    const fn sink(&self) -> Sink {
+        if self.output.is_some() { Sink::File } else { Sink::Stream }
     }
 
-    /// Seeds of the columns: the first where all would give the same.
-    fn seeds(&self) -> Vec<&u64> {
-        let mut seeds = unique(&self.seed);
-        if self.fragmentation == 0 {
-            seeds.truncate(1);
-        }
-        seeds
-    }
-
-    fn spec(&self, kernel: &Kernel, machine: &Machine, seed: u64) -> CellSpec {
-        let cache = if self.cache.warm { CacheState::Warm } else { CacheState::Cold };
-        CellSpec {
-            cache,
-            seed,
+    fn request(&self) -> Result<Request> {
+        let kernels =
+            self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
+        let machines =
+            self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
+        Ok(Request {
+            seeds: self.seed.clone(),
+            memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
+            cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
-            ..CellSpec::new(kernel.clone(), machine.clone())
-        }
-    }
-
-    /// An annotation of a file the program never maps would silently do nothing.
-    fn check_annotations(&self, meta: &Meta) -> Result<()> {
-        let is_idle =
-            |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
-        match self.annotate.iter().find(is_idle) {
-            Some(idle) => bail!(
-                "--annotate {idle}: no file of the trace has such a name; `folio trace info` lists \
-                 them"
-            ),
-            None => Ok(()),
-        }
+            detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
+            ..Request::new(kernels, machines)
+        })
     }
 
     /// Before minutes of replay: whether the results will have places of their own.
@@ -274,28 +203,6 @@ impl PredictArgs {
         }
         Ok(())
     }
-
-    /// A name no kernel knows would silently have no large folios.
-    fn check_filesystem(&self) -> Result<()> {
-        let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
-            return Ok(());
-        };
-        let known = list::filesystems();
-        if known.contains(name) {
-            return Ok(());
-        }
-        let hint = nearest(name, known.iter().map(String::as_str));
-        bail!(
-            "no kernel has large folios on a filesystem called '{name}'; {hint}; \
-             `--fs {NO_LARGE_FOLIOS}` stands for all that have none"
-        )
-    }
-}
-
-/// Each of `items` once, in the order of the first mention.
-fn unique<T: Eq + Hash>(items: &[T]) -> Vec<&T> {
-    let mut seen = HashSet::new();
-    items.iter().filter(|&item| seen.insert(item)).collect()
 }
 
 /// Whether two paths name one file, be it there or not.
@@ -339,10 +246,14 @@ impl ReplayPlan {
             );
         }
         let (meta, rows) = self.replay()?;
-        let trace = TraceInfo::new(&self.trace.to_string_lossy(), &meta);
+        let trace = TraceInfo {
+            digest: Some(digest(&self.trace)?),
+            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
+        };
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
-        self.exporter().export(&report, &mut result)?;
+        let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
+        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
         if let Some(path) = &self.report {
             let mut page = Vec::new();
             Html.export(&report, &mut page)?;
@@ -366,17 +277,5 @@ impl ReplayPlan {
         });
         bar.finish_and_clear();
         Ok(result?)
-    }
-
-    fn exporter(&self) -> Box<dyn Exporter> {
-        match self.form {
-            Form::Json => Box::new(Json),
-            Form::Csv => Box::new(Tidy),
-            Form::Text => Box::new(Text {
-                width: Console::width(),
-                is_styled: self.output.is_none() && Console::is_styled(),
-                shows_time: self.shows_time,
-            }),
-        }
     }
 }

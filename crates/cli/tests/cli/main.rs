@@ -15,6 +15,7 @@ mod install;
 mod man;
 mod maps;
 mod maps_live;
+mod parquet;
 mod predict;
 mod record;
 mod report;
