@@ -68,6 +68,7 @@ class Exceptions:
         self.pids = data.pop("pids", {})
         self.tools = data.pop("tools", {})
         self.options = data.pop("options", {})
+        self.used = set()
         self.rules = [Rule(**rule) for rule in data.pop("command", [])]
         if data:
             raise Stale(f"{path}: not understood: {', '.join(data)}")
@@ -90,8 +91,18 @@ class Exceptions:
                 return f"this machine has no {need}"
         return None
 
+    def named(self, table, text):
+        """What of `files` or `pids` the text names as a word."""
+        for name, value in table.items():
+            if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text):
+                self.used.add(name)
+                yield name, value
+
     def complaints(self):
-        return [line for rule in self.rules if (line := rule.complaint())]
+        unused = {*self.files, *self.pids} - self.used
+        return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
+            line for rule in self.rules if (line := rule.complaint())
+        ]
 
 
 def all_paths():

@@ -38,9 +38,14 @@ def changed_settings(before):
         if not changed or time.monotonic() > deadline:
             break
         time.sleep(0.05)
+    lines = []
     for path, value in changed.items():
-        pathlib.Path(path).write_text(value)
-    return [f"{path} was left at {now[path]}, put back to {value}" for path, value in changed.items()]
+        try:
+            pathlib.Path(path).write_text(value)
+            lines.append(f"{path} was left at {now[path]}, put back to {value}")
+        except OSError as error:
+            lines.append(f"{path} was left at {now[path]} and cannot be put back to {value}: {error}")
+    return lines
 
 
 def marked(mark):

@@ -66,12 +66,11 @@ class Session:
     def prepare(self, commands):
         """Makes the files and processes that are named in the commands."""
         text = "\n".join(command.text for command in commands)
-        for name, script in self.house.exceptions.files.items():
-            if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text):
-                self.make_file(name, script)
-        for pid, code in self.house.exceptions.pids.items():
-            if re.search(rf"(?<![\d.]){pid}\b", text):
-                self.pids[pid] = self.start(code)
+        exceptions = self.house.exceptions
+        for name, script in exceptions.named(exceptions.files, text):
+            self.make_file(name, script)
+        for pid, code in exceptions.named(exceptions.pids, text):
+            self.pids[pid] = self.start(code)
 
     def make_file(self, name, script):
         done = subprocess.run(
@@ -102,7 +101,7 @@ class Session:
         if reason := self.house.exceptions.missing(text, rule) or self.lacks(command, text):
             raise NotRun(reason)
         for pid, own in self.pids.items():
-            text = re.sub(rf"(?<![\d.]){pid}\b", own, text)
+            text = re.sub(rf"(?<![\w.-]){pid}\b", own, text)
         is_alone = rule.is_alone or ALONE.search(text)
         turns = self.house.turns.alone() if is_alone else self.house.turns.shared()
         with turns:
@@ -127,10 +126,11 @@ class Session:
         """What this run was not given for a command."""
         if not self.house.python and (command.is_python or PACKAGES.search(text)):
             return "no --python was given"
-        if "sudo " in text and os.geteuid() and subprocess.run(
-            ["sudo", "-n", "true"], capture_output=True, check=False
-        ).returncode:
-            return "not root, and sudo asks for a password"
+        if "sudo " in text and os.geteuid():
+            if not shutil.which("sudo"):
+                return "not root, and no sudo"
+            if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode:
+                return "not root, and sudo asks for a password"
         return None
 
     def shell(self, text, seconds):

@@ -1,6 +1,6 @@
 """Compares what a document shows with what a command printed: the shape, not the numbers.
 
-Numbers and their units become `#`, so do cells that stand for a number (`.`, `-`, `=`), and
+Numbers and their units become `#`, so do cells that stand for a number (`.`, `-`, `=`, `?`), and
 neighbouring ones become one; rules and blanks count once. `...` alone on a line is any lines, `..`
 in a line any text. Warnings that the document does not show are the machine's. A renamed column, a changed message or a new line in between is a difference.
 """
@@ -15,7 +15,7 @@ RELEASE = re.compile(r"\b(\d+\.\d+\.\d+)-[\w.+-]+")
 NUMBER = re.compile(rf"(?:0x[0-9a-f]+|[+-]?x?\d[\d,]*(?:\.\d+)*(?:\s?{UNIT}(?![\w]))?)")
 IDENTIFIER = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b")
 RULE = re.compile(r"[-─=+|]{3,}")
-CELL = re.compile(r"(?<=\s)[.=-](?=\s|$)")
+CELL = re.compile(r"(?<=\s)[.=?-](?=\s|$)")
 
 
 def shape(line):
