@@ -1,6 +1,7 @@
 """Runs the Python blocks of one document in one namespace: a block a line (JSON) in, a result out.
 
-A block with `>>> ` prompts is run example by example, for its output to be compared.
+A block with `>>> ` prompts is run example by example and compared as doctest does it: to the letter,
+but for the amount of blanks and `...`.
 """
 
 import contextlib
@@ -9,6 +10,8 @@ import io
 import json
 import sys
 import traceback
+
+LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run(code, mode, names):
@@ -26,14 +29,14 @@ def run(code, mode, names):
 def answer(text, names):
     if ">>> " not in text:
         is_good, output = run(text, "exec", names)
-        return {"status": 0 if is_good else 1, "output": output, "examples": []}
-    examples = []
+        return {"status": 0 if is_good else 1, "output": output}
     for example in doctest.DocTestParser().get_examples(text):
         is_good, output = run(example.source, "single", names)
         if not is_good:
-            return {"status": 1, "output": output, "examples": examples}
-        examples.append((example.want, output))
-    return {"status": 0, "output": "", "examples": examples}
+            return {"status": 1, "output": output}
+        if not doctest.OutputChecker().check_output(example.want, output, LIKE):
+            return {"status": 1, "output": f"{example.source}shows\n{example.want}printed was\n{output}"}
+    return {"status": 0, "output": ""}
 
 
 def main():

@@ -12,7 +12,8 @@ SHELL_FENCES = {"", "console", "sh", "bash", "shell"}
 # drawing: `folio      process`.
 COMMAND = re.compile(
     r"(sudo )?([A-Za-z_]+=\S* )*"
-    r"(for \w+ in |folio (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|curl|tar|cd|scripts/\S+)(?= \S|$))"
+    r"(for \w+ in |folio (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|git|curl|tar"
+    r"|cd|cp|mv|rm|mkdir|ln|cat|echo|printf|export|source|awk|sed|grep|ssh|scp|scripts/\S+)(?= \S|$))"
     r"|[A-Za-z_]+=\S*$|export [A-Za-z_]+="
 )
 ELISION = re.compile(r"^\s*\.\.\.?\s*$")
@@ -129,6 +130,17 @@ def commands(document, text):
         elif COMMAND.match(first) or block.language:
             found.extend(from_script(document, block))
     return found
+
+
+def doubtful(text):
+    """Lines that look like commands of folio in blocks that do not begin as commands."""
+    for block in blocks(text):
+        first = next((line for line in block.lines if line.strip() and line[0] != "#"), "")
+        if block.language or COMMAND.match(first) or any(line.startswith("$ ") for line in block.lines):
+            continue
+        for offset, line in enumerate(block.lines):
+            if re.match(r"\s*(sudo )?folio [a-z-]+ \S", line):
+                yield block.line + offset, line.strip()
 
 
 def spans(text):

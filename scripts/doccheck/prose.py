@@ -4,7 +4,7 @@ import functools
 import re
 import subprocess
 
-from .markdown import spans
+from .markdown import doubtful, spans
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
@@ -79,6 +79,8 @@ def check(documents, words):
     """Complaints about the code in prose of {name: text}."""
     found = []
     for name, text in documents.items():
+        for line, code in doubtful(text):
+            found.append(f"{name}:{line}: `{code}` stands in a block that does not begin with a command")
         for line, code in spans(text):
             if complaint := words.complaint(code):
                 found.append(f"{name}:{line}: `{code}`: {complaint}")

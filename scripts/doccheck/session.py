@@ -165,9 +165,6 @@ class Session:
         if not answer:
             raise Failure("the Python process ended")
         answer = json.loads(answer)
-        for want, got in answer["examples"]:
-            if differs := shape.difference(want.splitlines(), got.splitlines()):
-                raise Failure(differs)
         return answer["status"], answer["output"], []
 
 

@@ -41,6 +41,10 @@ class Markdown(unittest.TestCase):
         for text in (loop, "cat > x <<'END'\na 'b\nEND", "python3 -c '\nprint(1)'"):
             self.assertEqual(texts(f"```sh\n{text}\nfolio tune\n```\n"), [text, "folio tune"])
 
+    def test_a_command_in_a_block_that_is_none_is_told(self):
+        self.assertEqual(list(markdown.doubtful("\n    words\n    folio maps 1\n")), [(3, "folio maps 1")])
+        self.assertEqual(list(markdown.doubtful("\n    $ folio maps 1\n    folio maps\n")), [])
+
     def test_fences_of_python_are_python(self):
         found = markdown.commands("a.md", "```python\nx = 1\nprint(x)\n```\n")
         self.assertTrue(found[0].is_python)
