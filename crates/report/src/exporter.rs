@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
+use parquet::errors::ParquetError;
+
 use crate::Report;
+use crate::table::TableError;
 
 /// Failure to export.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +16,12 @@ pub enum ExportError {
     /// A value JSON has no form for.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// A value a data frame has no form for.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// What the Parquet library refuses.
+    #[error("cannot write the result as Parquet: {0}")]
+    Parquet(#[from] ParquetError),
 }
 
 impl From<csv::Error> for ExportError {
@@ -26,7 +35,7 @@ impl From<csv::Error> for ExportError {
 
 /// A form of the result.
 pub trait Exporter {
-    /// Writes all of `report` to `out`, ending with a newline.
+    /// Writes all of `report` to `out`; a text ends with a newline.
     ///
     /// # Errors
     /// When `out` does not take it.

@@ -2,8 +2,8 @@
 //! One versioned result, and the forms it is printed in.
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
-//! [`json`], [`tidy`] (CSV), [`text`] (the table people read), [`html`] (the page), [`figures`] (how
-//! they write numbers).
+//! [`json`], [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
+//! people read), [`html`] (the page), [`figures`] (how they write numbers).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
@@ -12,13 +12,16 @@ pub mod exporter;
 pub mod figures;
 pub mod html;
 pub mod json;
+pub mod parquet;
 pub mod report;
+pub mod table;
 pub mod text;
 pub mod tidy;
 
 pub use exporter::{ExportError, Exporter};
 pub use html::Html;
 pub use json::Json;
-pub use report::{Report, SCHEMA_VERSION, Settings, TraceInfo};
+pub use parquet::Parquet;
+pub use report::{Report, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
 pub use text::Text;
 pub use tidy::Tidy;

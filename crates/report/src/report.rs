@@ -16,6 +16,7 @@
 //! | `tool_version` | string | version of folio |
 //! | `command_line` | strings | the command that made the result |
 //! | `trace.path` | string | the trace, as it was named |
+//! | `trace.digest` | string or null | BLAKE3 of the file, in hex |
 //! | `trace.command` | strings | recorded program and its arguments |
 //! | `trace.recorder` | string | `qemu`, `valgrind`, `generator NAME` |
 //! | `trace.kernel` `trace.machine` | string | where it was recorded; empty for a generated trace |
@@ -27,6 +28,7 @@
 //! | `settings.unusable_permille` | integer | fragmentation at the start |
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
+//! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
 //! | `reference` | integer | the row that others are compared with: 0 |
 //! | `rows[]` | objects | one for each kernel, machine, memory and seed |
 //!
@@ -74,16 +76,21 @@
 
 use largefolio_sim::replay::Outcome;
 use largefolio_trace::Meta;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Version of the schema, raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Version of this folio.
+pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What was replayed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// The file, as it was named.
     pub path: String,
+    /// BLAKE3 of the file, in hex; absent where nobody asked for it.
+    pub digest: Option<String>,
     /// Recorded program and its arguments.
     pub command: Vec<String>,
     /// What made the trace.
@@ -103,11 +110,12 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// What the footer `meta` of the trace at `path` says.
+    /// What the footer `meta` of the trace at `path` says; without a digest.
     #[must_use]
     pub fn new(path: &str, meta: &Meta) -> Self {
         Self {
             path: path.to_owned(),
+            digest: None,
             command: meta.command.clone(),
             recorder: meta.recorder.clone(),
             kernel: meta.kernel.clone(),
@@ -118,10 +126,21 @@ impl TraceInfo {
             warnings: meta.warnings.clone(),
         }
     }
+
+    /// The program's name: that of the recorded command without its folders, or that of the
+    /// generator.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        if let Some(name) = self.recorder.strip_prefix("generator ") {
+            return name;
+        }
+        let first = self.command.first().map_or("", String::as_str);
+        first.rsplit('/').next().unwrap_or_default()
+    }
 }
 
 /// What all rows have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Physical memory of the reference in bytes; a row has its own.
     pub memory_bytes: u64,
@@ -133,6 +152,8 @@ pub struct Settings {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
+    pub reference_ns: u64,
 }
 
 /// One result: a trace in one or several cells. The module gives the schema.
@@ -170,7 +191,7 @@ impl Report {
         }
         Self {
             schema_version: SCHEMA_VERSION,
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            tool_version: TOOL_VERSION.to_owned(),
             command_line,
             trace,
             settings,

@@ -152,6 +152,7 @@ fn report(rows: Vec<Outcome>) -> Report {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect();
     let trace = TraceInfo {
         path: "py.folio".to_owned(),
+        digest: None,
         command: words("python3 -c pass"),
         recorder: "qemu".to_owned(),
         kernel: "6.18.44".to_owned(),
@@ -167,6 +168,7 @@ fn report(rows: Vec<Outcome>) -> Report {
         unusable_permille: 125,
         filesystem: None,
         annotations: Vec::new(),
+        reference_ns: 5,
     };
     let command = words("folio predict py.folio");
     let mut report = Report::new(command, trace, settings, rows);

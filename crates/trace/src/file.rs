@@ -21,6 +21,7 @@ pub mod schema;
 mod batch;
 mod checksum;
 mod columns;
+mod digest;
 mod error;
 mod footer;
 mod pages;
@@ -30,6 +31,7 @@ mod thrift;
 mod writer;
 
 pub use batch::{Batch, NO_FILE};
+pub use digest::digest;
 pub use error::TraceError;
 pub use reader::Reader;
 pub use writer::{Summary, Writer};

@@ -34,5 +34,5 @@ pub mod runs;
 pub mod validate;
 
 pub use event::{Event, ExitKind, FileId, Op, ThreadId};
-pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer};
+pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer, digest};
 pub use meta::{FileInfo, LayoutEntry, LayoutKind, Meta};

@@ -1,5 +1,6 @@
 //! `folio predict`.
 
+mod form;
 mod list;
 
 use std::collections::HashSet;
@@ -9,19 +10,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Html, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
-use largefolio_trace::{Meta, Reader};
+use largefolio_trace::{Meta, Reader, digest};
 
 use super::machines;
-use super::values::{self, Form, FormArgs};
+use super::values;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use form::{FrameArgs, FrameForm, Sink};
 
 /// Columns of one result: more are a mistake, and each takes memory of its own.
 const NR_CELLS_MAX: usize = 256;
@@ -46,6 +48,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --kernel 6.12,7.2 --memory 64M,16G --parquet -o cells.parquet
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
@@ -101,7 +104,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     nested: bool,
     #[command(flatten)]
-    form: FormArgs,
+    form: FrameArgs,
     /// File to write the result to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -137,7 +140,7 @@ pub(crate) struct ReplayPlan {
     nr_rows: u64,
     specs: Vec<CellSpec>,
     settings: Settings,
-    form: Form,
+    form: FrameForm,
     shows_time: bool,
     output: Option<PathBuf>,
     report: Option<PathBuf>,
@@ -157,6 +160,7 @@ impl PredictArgs {
         self.check_annotations(&meta)?;
         let nr_rows = meta.nr_rows;
         self.check_outputs(&trace)?;
+        let form = self.form.form(self.sink())?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             nr_rows,
@@ -167,14 +171,19 @@ impl PredictArgs {
                 unusable_permille: self.fragmentation,
                 filesystem: self.filesystem.clone(),
                 annotations: self.annotate.iter().map(ToString::to_string).collect(),
+                reference_ns: self.reference_ns,
             },
-            form: self.form.form(),
+            form,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,
             has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
         })))
+    }
+
+    const fn sink(&self) -> Sink {
+        if self.output.is_some() { Sink::File } else { Sink::Stream }
     }
 
     /// Kernels x machines x memory sizes x seeds, each once.
@@ -339,10 +348,14 @@ impl ReplayPlan {
             );
         }
         let (meta, rows) = self.replay()?;
-        let trace = TraceInfo::new(&self.trace.to_string_lossy(), &meta);
+        let trace = TraceInfo {
+            digest: Some(digest(&self.trace)?),
+            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
+        };
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
-        self.exporter().export(&report, &mut result)?;
+        let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
+        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
         if let Some(path) = &self.report {
             let mut page = Vec::new();
             Html.export(&report, &mut page)?;
@@ -366,17 +379,5 @@ impl ReplayPlan {
         });
         bar.finish_and_clear();
         Ok(result?)
-    }
-
-    fn exporter(&self) -> Box<dyn Exporter> {
-        match self.form {
-            Form::Json => Box::new(Json),
-            Form::Csv => Box::new(Tidy),
-            Form::Text => Box::new(Text {
-                width: Console::width(),
-                is_styled: self.output.is_none() && Console::is_styled(),
-                shows_time: self.shows_time,
-            }),
-        }
     }
 }

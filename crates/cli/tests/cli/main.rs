@@ -12,6 +12,7 @@ mod errors;
 mod help;
 mod maps;
 mod maps_live;
+mod parquet;
 mod predict;
 mod record;
 mod report;

@@ -26,6 +26,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
         unusable_permille: 0,
         filesystem: None,
         annotations: Vec::new(),
+        reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];
     let mut report = Report::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);

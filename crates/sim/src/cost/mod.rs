@@ -29,7 +29,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::machine::{Costs, Unit};
 
@@ -37,7 +37,7 @@ pub use count::Mark;
 pub use device::{Device, Read, Timing};
 
 /// Whether the machine translates for itself or for a virtual machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Walks {
     /// One page table.
@@ -45,6 +45,17 @@ pub enum Walks {
     Native,
     /// Two-dimensional walks, as in a virtual machine.
     Nested,
+}
+
+impl Walks {
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Nested => "nested",
+        }
+    }
 }
 
 /// What time is spent on.

@@ -26,7 +26,11 @@ struct File {
 
 /// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
-    let mut table = resolve(name, &text_of(name)?)?;
+    from_table(name, resolve(name, &text_of(name)?)?)
+}
+
+/// The kernel `name` that `table` describes, based on nothing more.
+pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
     let is_page_given = table.contains_key("page");
     table.entry("page").or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };

@@ -21,6 +21,7 @@ use largefolio_mm::rules::Arch;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Meta, Op, ThreadId};
+use serde::{Deserialize, Serialize};
 
 use super::annotate::Annotation;
 use super::census::FolioCensus;
@@ -37,7 +38,8 @@ use crate::machine::{Machine, MachineError};
 use crate::tlb::{self, Aggregation, Lookup, Side, Tlb, Walk};
 
 /// State of the page cache when the program starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CacheState {
     /// Empty.
     #[default]

@@ -31,6 +31,7 @@ mod reads;
 mod syscalls;
 mod touched;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
@@ -39,6 +40,10 @@ use rayon::prelude::*;
 pub use annotate::{Annotation, AnnotationError};
 pub use cell::{CacheState, Cell, CellError, CellSpec};
 pub use outcome::Outcome;
+
+/// Version of what a replay counts: raised when the same trace, rules and machine may count
+/// differently, so that results of before and after are not taken for one another.
+pub const RESULTS_VERSION: u32 = 1;
 
 /// A processor needs a century for more, and every counter stays below 2^63.
 const NR_REFERENCES_MAX: u64 = 1 << 62;
@@ -62,7 +67,13 @@ pub enum ReplayError {
     /// The runs of a trace add up to more than any program does.
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
+    /// Whom [`replay_each`] tells of its progress wanted an end.
+    #[error("stopped")]
+    Stopped,
 }
+
+/// What became of each cell, in the order of the specs.
+pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
 
 /// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
 /// warm page cache); `progress` hears the rows decoded so far.
@@ -74,49 +85,111 @@ pub fn replay(
     specs: &[CellSpec],
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Meta, Vec<Outcome>), ReplayError> {
+    let mut hears = |nr_rows| {
+        progress(nr_rows);
+        ControlFlow::Continue(())
+    };
+    let (meta, cells) = run(path, specs, Failed::EndsAll, &mut hears)?;
+    Ok((meta, cells.into_iter().collect::<Result<_, _>>()?))
+}
+
+/// As [`replay`], each cell for itself: one that cannot go on leaves the others as they are. Ends
+/// early when `progress`, which hears the rows decoded so far, says so.
+///
+/// # Errors
+/// A trace that cannot be read, or [`ReplayError::Stopped`].
+pub fn replay_each(
+    path: &Path,
+    specs: &[CellSpec],
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(Meta, Outcomes), ReplayError> {
+    run(path, specs, Failed::EndsItself, progress)
+}
+
+/// What a cell that cannot go on ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    EndsAll,
+    EndsItself,
+}
+
+/// A cell that goes on, or why it does not.
+type Lane = Result<Box<Cell>, ReplayError>;
+
+fn run(
+    path: &Path,
+    specs: &[CellSpec],
+    failed: Failed,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(Meta, Outcomes), ReplayError> {
     let meta = Reader::open(path)?.meta().clone();
-    let mut cells = Vec::new();
-    for spec in specs {
-        cells.push(Cell::new(spec, &meta).map_err(|source| of_cell(spec, source))?);
-    }
-    if cells.iter().any(Cell::is_warming) {
-        pass(path, &mut cells, &|cell| cell.is_warming(), progress)?;
-        for cell in cells.iter_mut().filter(|cell| cell.is_warming()) {
-            cell.end_warming(&meta).map_err(|source| of_cell(cell.spec(), source))?;
+    let new = |spec: &CellSpec| {
+        Cell::new(spec, &meta).map(Box::new).map_err(|source| of_cell(spec, source))
+    };
+    let mut lanes: Vec<Lane> = specs.iter().map(new).collect();
+    check(&mut lanes, failed)?;
+    if lanes.iter().flatten().any(|cell| cell.is_warming()) {
+        pass(path, &mut lanes, (&|cell| cell.is_warming(), failed), progress)?;
+        for lane in &mut lanes {
+            step(lane, |cell| if cell.is_warming() { cell.end_warming(&meta) } else { Ok(()) });
         }
+        check(&mut lanes, failed)?;
     }
-    pass(path, &mut cells, &|_| true, progress)?;
-    Ok((meta, cells.into_iter().map(Cell::finish).collect()))
+    pass(path, &mut lanes, (&|_| true, failed), progress)?;
+    let finish = |lane: Lane| lane.map(|cell| cell.finish());
+    Ok((meta, lanes.into_iter().map(finish).collect()))
+}
+
+/// Takes a cell one step on, if it goes on.
+fn step(lane: &mut Lane, take: impl FnOnce(&mut Cell) -> Result<(), CellError>) {
+    if let Ok(cell) = lane
+        && let Err(source) = take(cell)
+    {
+        *lane = Err(of_cell(cell.spec(), source));
+    }
+}
+
+/// The first failure, where that ends all.
+fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
+    if failed == Failed::EndsItself {
+        return Ok(());
+    }
+    match lanes.iter().position(Result::is_err).map(|nr| lanes.swap_remove(nr)) {
+        Some(Err(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Feeds the whole trace to the cells that `takes` selects.
 fn pass(
     path: &Path,
-    cells: &mut [Cell],
-    takes: &(dyn Fn(&Cell) -> bool + Sync),
-    progress: &mut dyn FnMut(u64),
+    lanes: &mut Vec<Lane>,
+    (takes, failed): (&(dyn Fn(&Cell) -> bool + Sync), Failed),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), ReplayError> {
     let mut reader = Reader::open(path)?;
     let (mut current, mut next) = (Batch::default(), Batch::default());
     let mut is_more = reader.next_batch(&mut current)?;
     let mut nr_references = 0_u64;
-    while is_more {
+    while is_more && lanes.iter().any(Result::is_ok) {
         nr_references = nr_references
             .checked_add(references_in(&current))
             .filter(|&sum| sum < NR_REFERENCES_MAX)
             .ok_or(ReplayError::TooManyReferences)?;
-        let (decoded, replayed) = rayon::join(
+        let (decoded, ()) = rayon::join(
             || reader.next_batch(&mut next),
             || {
-                cells.par_iter_mut().filter(|cell| takes(cell)).try_for_each(|cell| {
-                    cell.replay(&current).map_err(|source| of_cell(cell.spec(), source))
-                })
+                lanes.par_iter_mut().for_each(|lane| {
+                    step(lane, |cell| if takes(cell) { cell.replay(&current) } else { Ok(()) });
+                });
             },
         );
-        replayed?;
+        check(lanes, failed)?;
         is_more = decoded?;
         std::mem::swap(&mut current, &mut next);
-        progress(reader.nr_read());
+        if progress(reader.nr_read()).is_break() {
+            return Err(ReplayError::Stopped);
+        }
     }
     Ok(())
 }

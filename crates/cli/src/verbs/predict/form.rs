@@ -1,0 +1,67 @@
+//! The forms of a prediction: those of every table, and Parquet.
+
+use std::io::{IsTerminal, stdout};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use largefolio_report::{Exporter, Json, Parquet, Text, Tidy};
+
+use crate::console::Console;
+use crate::verbs::values::{Form, FormArgs};
+
+/// The options that choose the form.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct FrameArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    /// Write Parquet: a data frame, one row a cell
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    parquet: bool,
+}
+
+/// A form that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameForm {
+    /// One of every table's.
+    Plain(Form),
+    /// Binary.
+    Parquet,
+}
+
+/// Where the result goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sink {
+    /// A file.
+    File,
+    /// Standard output.
+    Stream,
+}
+
+impl FrameArgs {
+    /// The form, for a result that goes to `sink`.
+    pub(super) fn form(self, sink: Sink) -> Result<FrameForm> {
+        if !self.parquet {
+            return Ok(FrameForm::Plain(self.form.form()));
+        }
+        if sink == Sink::Stream && stdout().is_terminal() {
+            bail!("Parquet is binary and would garble the terminal; write it to a file: -o FILE");
+        }
+        Ok(FrameForm::Parquet)
+    }
+}
+
+impl FrameForm {
+    /// What writes it; `shows_time` is the table's.
+    pub(super) fn exporter(self, sink: Sink, shows_time: bool) -> Box<dyn Exporter> {
+        match self {
+            Self::Parquet => Box::new(Parquet),
+            Self::Plain(Form::Json) => Box::new(Json),
+            Self::Plain(Form::Csv) => Box::new(Tidy),
+            Self::Plain(Form::Text) => Box::new(Text {
+                width: Console::width(),
+                is_styled: sink == Sink::Stream && Console::is_styled(),
+                shows_time,
+            }),
+        }
+    }
+}

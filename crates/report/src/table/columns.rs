@@ -1,0 +1,258 @@
+//! Every column, in order: its name and where its values come from.
+//!
+//! A name is made of the very field it stands for, so that a field that is renamed takes its column
+//! along and one that goes away does not compile.
+
+use arrow_array::ArrayRef;
+use arrow_schema::Field;
+use largefolio_sim::cost::Cause;
+use largefolio_sim::replay::census::Census;
+use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
+
+use super::values::{Names, Sizes, Values};
+use super::{CELL, Row, TableError};
+use crate::report::TOOL_VERSION;
+
+/// One column.
+pub(super) struct Column {
+    name: &'static str,
+    values: Values,
+}
+
+impl Column {
+    const fn new(name: &'static str, values: Values) -> Self {
+        Self { name, values }
+    }
+
+    pub(super) fn field(&self) -> Field {
+        Field::new(self.name, self.values.data_type(), self.values.is_nullable())
+    }
+
+    /// The values of `rows`.
+    pub(super) fn array(&self, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
+        self.values.array(self.name, rows)
+    }
+}
+
+/// A column for each named field of `$part`, an expression of the outcome `$o`.
+macro_rules! counts {
+    ($prefix:literal, $o:ident => $part:expr; $($field:ident),+ $(,)?) => {
+        [$(Column::new(
+            concat!($prefix, stringify!($field)),
+            Values::Count(|row| { let $o = row.outcome; $part.$field }),
+        )),+]
+    };
+}
+
+/// The columns of mapped memory of one kind.
+macro_rules! census {
+    ($kind:ident) => {
+        [
+            Column::new(
+                concat!("folios_", stringify!($kind), "_mapped_bytes"),
+                Values::Count(|row| row.outcome.folios.$kind.mapped_bytes),
+            ),
+            Column::new(
+                concat!("folios_", stringify!($kind), "_by_size"),
+                Values::Sizes(&CENSUS, |row| census_sizes(&row.outcome.folios.$kind)),
+            ),
+            Column::new(
+                concat!("folios_", stringify!($kind), "_partial_bytes"),
+                Values::Count(|row| row.outcome.folios.$kind.partial_bytes),
+            ),
+            Column::new(
+                concat!("folios_", stringify!($kind), "_contpte_bytes"),
+                Values::Count(|row| row.outcome.folios.$kind.contpte_bytes),
+            ),
+            Column::new(
+                concat!("folios_", stringify!($kind), "_pmd_bytes"),
+                Values::Count(|row| row.outcome.folios.$kind.pmd_bytes),
+            ),
+        ]
+    };
+}
+
+/// The time of one cause.
+macro_rules! cause {
+    ($name:literal, $cause:ident) => {
+        Column::new(
+            concat!("estimate_", $name, "_ns"),
+            Values::Known(|row| row.outcome.estimate.causes.get(&Cause::$cause)?.ns),
+        )
+    };
+}
+
+const CENSUS: Sizes = Sizes { key: "folio_bytes", counts: &["aligned_bytes", "unaligned_bytes"] };
+const CACHED: Sizes = Sizes { key: "folio_bytes", counts: &["bytes"] };
+const CLEARED: Sizes = Sizes { key: "unit_bytes", counts: &["bytes"] };
+const ANON: Sizes = Sizes {
+    key: "folio_bytes",
+    counts: &["anon_fault_alloc", "anon_fault_fallback", "split", "split_failed", "split_deferred"],
+};
+const REASONS: Names = Names { key: "reason" };
+const NAMES: Names = Names { key: "name" };
+
+/// Every column.
+pub(super) fn all() -> Vec<Column> {
+    let mut columns = Vec::new();
+    columns.extend(identity());
+    columns.extend(settings());
+    columns.extend(folios());
+    columns.extend(activity());
+    columns.extend(translation());
+    columns.extend(refusals());
+    columns.extend(work());
+    columns.extend(estimate());
+    columns.extend(counts!("strays_", o => o.strays; unmapped, protected, beyond_file));
+    columns.push(Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)));
+    columns
+}
+
+fn identity() -> [Column; 13] {
+    let text = Values::Text;
+    [
+        Column::new(CELL, Values::Absent),
+        Column::new("trace", text(|row| &row.trace.path)),
+        Column::new("program", text(|row| row.trace.program())),
+        Column::new("trace_digest", Values::MaybeText(|row| row.trace.digest.as_deref())),
+        Column::new("tool_version", text(|_| TOOL_VERSION)),
+        Column::new("results_version", Values::Count(|_| RESULTS_VERSION.into())),
+        Column::new("kernel", text(|row| &row.outcome.kernel)),
+        Column::new("machine", text(|row| &row.outcome.machine)),
+        Column::new("page_bytes", Values::Count(|row| row.outcome.page_bytes)),
+        Column::new("seed", Values::Number(|row| row.outcome.seed)),
+        Column::new("cache", text(|row| &row.outcome.cache)),
+        Column::new("memory_bytes", Values::Count(|row| row.outcome.memory_bytes)),
+        Column::new("swap_bytes", Values::Count(|row| row.outcome.swap_bytes)),
+    ]
+}
+
+fn settings() -> [Column; 4] {
+    [
+        Column::new(
+            "unusable_permille",
+            Values::Count(|row| row.settings.unusable_permille.into()),
+        ),
+        Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
+        Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
+        Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
+    ]
+}
+
+fn folios() -> Vec<Column> {
+    let mut columns = Vec::new();
+    columns.extend(census!(text));
+    columns.extend(census!(data));
+    columns.extend(census!(shmem));
+    columns.extend(census!(anon));
+    columns.push(Column::new(
+        "cached_bytes",
+        Values::Sizes(&CACHED, |row| {
+            row.outcome.cached_bytes.iter().map(|(&size, &bytes)| (size, vec![bytes])).collect()
+        }),
+    ));
+    columns
+}
+
+fn activity() -> Vec<Column> {
+    let mut columns = Vec::from(counts!("faults_", o => o.faults;
+        total, major, around, finish, anon, zero_page, cow, wp_reuse, retries));
+    columns.extend(counts!("reads_", o => o.reads; bytes, used_bytes));
+    columns.push(Column::new(
+        "reads_amplification",
+        Values::Ratio(|row| row.outcome.reads.amplification),
+    ));
+    columns.extend(counts!("reads_", o => o.reads;
+        windows, async_windows, gated, large_folio_fallback));
+    columns
+}
+
+fn translation() -> Vec<Column> {
+    let mut columns = Vec::from(counts!("tlb_instruction_", o => o.tlb.instruction;
+        references, l1_misses, l2_misses, permission_misses));
+    columns.extend(counts!("tlb_data_", o => o.tlb.data;
+        references, l1_misses, l2_misses, permission_misses));
+    columns.extend(counts!("tlb_", o => o.tlb;
+        walks_pte, walks_contpte, walks_pmd,
+        walk_refs_pgd, walk_refs_pud, walk_refs_pmd, walk_refs_pte));
+    columns
+}
+
+fn refusals() -> Vec<Column> {
+    let mut columns = vec![
+        Column::new("anon_sizes", Values::Sizes(&ANON, |row| anon_sizes(row.outcome))),
+        Column::new("pmd_refused", Values::Names(&REASONS, |row| &row.outcome.pmd_refused)),
+    ];
+    columns.extend(counts!("writers_", o => o.writers;
+        opens, text_busy, open_for_write, drops, dropped_bytes));
+    columns.extend(counts!("collapse_", o => o.collapse;
+        thp_collapse_alloc, thp_collapse_alloc_failed, collapsed, pages_collapsed));
+    columns.extend([
+        Column::new(
+            "collapse_refused",
+            Values::Names(&REASONS, |row| &row.outcome.collapse.refused),
+        ),
+        Column::new("pressure", Values::Names(&NAMES, |row| &row.outcome.pressure)),
+    ]);
+    columns
+}
+
+fn work() -> Vec<Column> {
+    let mut columns = Vec::from(counts!("", o => o; zeroed_pages, copied_pages));
+    columns.extend(counts!("entries_", o => o.entries;
+        set_by_faults, set_by_fork, ptes_cleared, pmds_cleared, batches_cleared));
+    columns.push(Column::new(
+        "cleared_bytes",
+        Values::Sizes(&CLEARED, |row| {
+            row.outcome.cleared_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
+        }),
+    ));
+    columns.extend(counts!("waits_", o => o.waits;
+        sync_requests, sync_bytes, async_requests, async_bytes));
+    columns.extend([
+        Column::new("waits_late_waits", Values::Known(|row| row.outcome.waits.late_waits)),
+        Column::new("waits_queue_ns", Values::Known(|row| row.outcome.waits.queue_ns)),
+        Column::new("waits_late_ns", Values::Known(|row| row.outcome.waits.late_ns)),
+    ]);
+    columns
+}
+
+fn estimate() -> [Column; 13] {
+    [
+        Column::new("estimate_walks", Values::Text(|row| row.outcome.estimate.walks.name())),
+        Column::new("estimate_total_ns", Values::Known(|row| row.outcome.estimate.total_ns)),
+        Column::new("estimate_known_ns", Values::Count(|row| row.outcome.estimate.known_ns)),
+        cause!("fault", Fault),
+        cause!("map", Map),
+        cause!("fork", Fork),
+        cause!("unmap", Unmap),
+        cause!("clear", Clear),
+        cause!("copy", Copy),
+        cause!("read", Read),
+        cause!("tlb", Tlb),
+        cause!("walk", Walk),
+        Column::new(
+            "estimate_not_known",
+            Values::Words(|row| row.outcome.estimate.not_known.iter().cloned().collect()),
+        ),
+    ]
+}
+
+fn census_sizes(census: &Census) -> Vec<(u64, Vec<u64>)> {
+    let rows = census.by_size.iter();
+    rows.map(|(&size, row)| (size, vec![row.aligned_bytes, row.unaligned_bytes])).collect()
+}
+
+fn anon_sizes(outcome: &Outcome) -> Vec<(u64, Vec<u64>)> {
+    let rows = outcome.anon_sizes.iter().map(|(&size, row)| {
+        let counts = vec![
+            row.anon_fault_alloc,
+            row.anon_fault_fallback,
+            row.split,
+            row.split_failed,
+            row.split_deferred,
+        ];
+        (size, counts)
+    });
+    rows.collect()
+}

@@ -1,0 +1,284 @@
+//! The data frame against the JSON of the same result, and the Parquet file against the data frame.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use bytes::Bytes;
+use largefolio_report::{Exporter, Parquet, Report, Settings, TraceInfo, parquet, table};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CellSpec, Outcome, replay};
+use largefolio_trace::generate::{Workload, ZipfMix};
+use serde_json::{Map, Value, json};
+
+/// What is keyed by data: each becomes a list of structs, whose first field this is.
+const KEYED: &[(&str, &str)] = &[
+    ("folios_text_by_size", "folio_bytes"),
+    ("folios_data_by_size", "folio_bytes"),
+    ("folios_shmem_by_size", "folio_bytes"),
+    ("folios_anon_by_size", "folio_bytes"),
+    ("cached_bytes", "folio_bytes"),
+    ("anon_sizes", "folio_bytes"),
+    ("cleared_bytes", "unit_bytes"),
+    ("pmd_refused", "reason"),
+    ("collapse_refused", "reason"),
+    ("pressure", "name"),
+];
+
+/// Columns that no JSON of a row has.
+const OF_THE_RESULT: &[&str] = &[
+    "cell",
+    "trace",
+    "program",
+    "trace_digest",
+    "tool_version",
+    "results_version",
+    "unusable_permille",
+    "filesystem",
+    "annotations",
+    "reference_ns",
+];
+
+fn settings() -> Settings {
+    let (memory_bytes, swap_bytes, unusable_permille) = (16 << 30, 1 << 30, 300);
+    let filesystem = Some("xfs".to_owned());
+    let annotations = vec!["a*=64K".to_owned(), "b=2M".to_owned()];
+    let reference_ns = 5;
+    Settings { memory_bytes, swap_bytes, unusable_permille, filesystem, annotations, reference_ns }
+}
+
+/// A program with much of everything: pressure, swap, refusals, fragmentation, unknown costs.
+fn rich() -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zipf.folio");
+    let mix = ZipfMix { nr_runs: 60_000, filesystem: "xfs".into(), ..ZipfMix::default() };
+    mix.write(&path).unwrap();
+    let spec = |kernel: &str, machine: &str, mib: u64| CellSpec {
+        seed: u64::MAX,
+        ram_bytes: mib << 20,
+        swap_bytes: 1 << 30,
+        unusable_permille: 300,
+        ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
+    };
+    let specs = [
+        spec("6.12", "altra", 16 << 10),
+        spec("7.2+anon-64K=always+thp=always", "cascadelake", 48),
+        spec("7.2", "grace-64k", 1 << 10),
+    ];
+    let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
+    let digest = Some(largefolio_trace::digest(&path).unwrap());
+    let trace = TraceInfo { digest, ..TraceInfo::new("zipf.folio", &meta) };
+    Report::new(vec!["folio".to_owned(), "predict".to_owned()], trace, settings(), rows)
+}
+
+fn batch(report: &Report) -> RecordBatch {
+    table::batch(&report.trace, &report.settings, &report.rows).unwrap()
+}
+
+/// One value of an array as JSON.
+fn value(array: &ArrayRef, row: usize) -> Value {
+    if array.is_null(row) {
+        return Value::Null;
+    }
+    match array.data_type() {
+        DataType::Int64 => json!(array.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt64 => json!(array.as_primitive::<UInt64Type>().value(row)),
+        DataType::Float64 => json!(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8 => json!(array.as_string::<i32>().value(row)),
+        DataType::Boolean => json!(array.as_boolean().value(row)),
+        DataType::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            (0..items.len()).map(|at| value(&items, at)).collect()
+        }
+        DataType::Struct(fields) => {
+            let columns = array.as_struct().columns().iter();
+            let pair = |(field, column): (&arrow_schema::FieldRef, &ArrayRef)| {
+                (field.name().clone(), value(column, row))
+            };
+            Value::Object(fields.iter().zip(columns).map(pair).collect::<Map<_, _>>())
+        }
+        other => panic!("a table has no {other}"),
+    }
+}
+
+/// The values of one row by column.
+fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
+    let schema = batch.schema();
+    let pair = |(field, column): (&arrow_schema::FieldRef, &ArrayRef)| {
+        (field.name().clone(), value(column, row))
+    };
+    schema.fields().iter().zip(batch.columns()).map(pair).collect()
+}
+
+/// What the JSON of a row has, by the names the columns must have.
+fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    let keyed = KEYED.iter().find(|(known, _)| *known == name);
+    match (value, keyed) {
+        (Value::Object(entries), Some((_, key))) => {
+            found.insert(name.to_owned(), entries.iter().map(|entry| item(key, entry)).collect());
+        }
+        (Value::Object(entries), None) => {
+            for (key, value) in entries {
+                let below = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
+                leaves(&below.replace("estimate_causes_", "estimate_"), value, found);
+            }
+        }
+        _ => {
+            let is_left_out = name == "detail"
+                || name.starts_with("estimate_") && name.ends_with("_terms")
+                || name.starts_with("estimate_constants_")
+                || name.ends_with("difference_ns");
+            if !is_left_out {
+                found.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+}
+
+/// An entry of what is keyed by data, as a struct.
+fn item(key: &str, (name, value): (&String, &Value)) -> Value {
+    let is_size = key.ends_with("_bytes");
+    let name = if is_size { json!(name.parse::<u64>().unwrap()) } else { json!(name) };
+    let mut fields = Map::from_iter([(key.to_owned(), name)]);
+    match value {
+        Value::Object(counts) => fields.extend(counts.clone()),
+        count => {
+            let counted = if is_size { "bytes" } else { "count" };
+            fields.insert(counted.to_owned(), count.clone());
+        }
+    }
+    Value::Object(fields)
+}
+
+/// Sizes ascend in the table; in JSON text they stand by their digits.
+fn sorted(mut value: Value) -> Value {
+    let size = |item: &Value| {
+        let sizes = [&item["folio_bytes"], &item["unit_bytes"]];
+        sizes.into_iter().find_map(Value::as_u64)
+    };
+    if let Value::Array(items) = &mut value {
+        items.sort_by_key(size);
+    }
+    value
+}
+
+fn assert_same(outcome: &Outcome, columns: &BTreeMap<String, Value>) {
+    let mut expected = BTreeMap::new();
+    leaves("", &serde_json::to_value(outcome).unwrap(), &mut expected);
+    for (name, value) in &expected {
+        let found = columns.get(name).unwrap_or_else(|| panic!("no column {name}"));
+        assert_eq!(found, &sorted(value.clone()), "{name}");
+    }
+    for name in columns.keys().filter(|name| !OF_THE_RESULT.contains(&name.as_str())) {
+        let is_time = name.starts_with("estimate_") && columns[name].is_null();
+        assert!(expected.contains_key(name) || is_time, "{name} is no part of the JSON");
+    }
+}
+
+#[test]
+fn every_number_of_a_row_is_that_of_the_json() {
+    let report = rich();
+    let batch = batch(&report);
+    let rows: Vec<_> = (0..report.rows.len()).map(|row| columns(&batch, row)).collect();
+    for (outcome, row) in report.rows.iter().zip(&rows) {
+        assert_same(outcome, row);
+    }
+    for (name, _) in KEYED.iter().filter(|(name, _)| *name != "folios_shmem_by_size") {
+        let is_filled = |row: &BTreeMap<_, _>| row[*name] != json!([]);
+        assert!(rows.iter().any(is_filled), "the replays have no {name}: the test is too weak");
+    }
+    let times: Vec<_> = rows.iter().map(|row| &row["estimate_total_ns"]).collect();
+    assert!(times.iter().any(|time| time.is_null()), "{times:?}");
+    assert!(times.iter().any(|time| !time.is_null()), "{times:?}");
+}
+
+#[test]
+fn a_row_says_which_cell_it_is() {
+    let report = rich();
+    let row = columns(&batch(&report), 1);
+    let expected = json!({
+        "cell": null, "trace": "zipf.folio", "program": "zipf-mix",
+        "trace_digest": report.trace.digest, "tool_version": largefolio_report::TOOL_VERSION,
+        "results_version": largefolio_sim::replay::RESULTS_VERSION, "kernel": "7.2+anon-64K=always+thp=always",
+        "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
+        "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
+        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "reference_ns": 5,
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&row[name], value, "{name}");
+    }
+}
+
+#[test]
+fn every_result_has_the_same_columns() {
+    let report = rich();
+    let none = table::batch(&TraceInfo::default(), &Settings::default(), &[]).unwrap();
+    let one = table::batch(&report.trace, &Settings::default(), &report.rows[..1]).unwrap();
+    for batch in [&none, &one, &batch(&report)] {
+        assert_eq!(batch.schema().fields(), table::schema().fields());
+    }
+    assert!(table::schema().metadata().is_empty());
+    let names: Vec<_> = table::schema()
+        .fields()
+        .iter()
+        .map(|field| format!("{} {}{}", field.name(), field.data_type(), nullable(field)))
+        .collect();
+    insta::assert_snapshot!(names.join("\n"));
+}
+
+fn nullable(field: &arrow_schema::FieldRef) -> &'static str {
+    if field.is_nullable() { "?" } else { "" }
+}
+
+#[test]
+fn a_count_no_data_frame_holds_is_an_error_that_names_it() {
+    let mut report = rich();
+    report.rows[1].faults.major = 1 << 63;
+    let error = table::batch(&report.trace, &report.settings, &report.rows).unwrap_err();
+    assert!(error.to_string().starts_with("faults_major is 9223372036854775808"), "{error}");
+}
+
+#[test]
+fn cells_have_their_identities() {
+    let batch = batch(&rich());
+    let cells: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+    let named = table::with_cells(&batch, &cells).unwrap();
+    assert_eq!(columns(&named, 2)["cell"], "c");
+    assert_eq!(named.schema(), batch.schema());
+    let error = table::with_cells(&batch, &cells[..2]).unwrap_err().to_string();
+    assert_eq!(error, "2 cells for 3 rows");
+}
+
+fn read(file: &Path) -> (RecordBatch, BTreeMap<String, String>) {
+    let bytes = Bytes::from(std::fs::read(file).unwrap());
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+    let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap();
+    let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?))).collect();
+    (builder.build().unwrap().next().unwrap().unwrap(), metadata)
+}
+
+#[test]
+fn a_file_gives_the_data_frame_back_and_says_where_it_is_from() {
+    let report = rich();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cells.parquet");
+    let mut file = Vec::new();
+    Parquet.export(&report, &mut file).unwrap();
+    std::fs::write(&path, &file).unwrap();
+    let (read, metadata) = read(&path);
+    assert_eq!(read.columns(), batch(&report).columns());
+    assert_eq!(metadata[table::KEY_TABLE_VERSION], "1");
+    assert_eq!(metadata[table::KEY_COMMAND_LINE], r#"["folio","predict"]"#);
+    let settings: Settings = serde_json::from_str(&metadata[table::KEY_SETTINGS]).unwrap();
+    assert_eq!(settings, report.settings);
+    let trace: TraceInfo = serde_json::from_str(&metadata[table::KEY_TRACE]).unwrap();
+    assert_eq!(trace, report.trace);
+    let again = parquet::file_of(&batch(&report)).unwrap();
+    assert_eq!(again, parquet::file_of(&batch(&report)).unwrap(), "the same bytes");
+}

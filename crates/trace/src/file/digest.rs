@@ -1,0 +1,37 @@
+//! Which bytes a trace is, wherever it lies.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::error::TraceError;
+
+/// The digest of the file at `path`: BLAKE3 of its bytes, in 64 hexadecimal digits. The file need
+/// not be a trace.
+///
+/// # Errors
+/// [`TraceError::Io`].
+pub fn digest(path: &Path) -> Result<String, TraceError> {
+    let file = File::open(path).map_err(|error| TraceError::io(path, "open", error))?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file).map_err(|error| TraceError::io(path, "read", error))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("empty");
+        std::fs::write(&path, []).unwrap();
+        // The value that BLAKE3's authors publish for no input.
+        let published = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        assert_eq!(digest(&path).unwrap(), published);
+        std::fs::write(&path, [0]).unwrap();
+        assert_ne!(digest(&path).unwrap(), published);
+        let missing = digest(&dir.path().join("missing")).unwrap_err().to_string();
+        assert!(missing.contains("cannot open"), "{missing}");
+    }
+}
