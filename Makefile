@@ -26,6 +26,8 @@ test: setup
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
 	scripts/python.sh
+	python3 -m unittest discover --quiet -s scripts -t scripts
+	scripts/docs.py --folio target/debug/folio
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio

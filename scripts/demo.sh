@@ -23,6 +23,7 @@ else
     trace=$root/traces/demo.folio
 fi
 
+mkdir -p "$root/target"
 "$folio" predict "$trace" --kernel 6.12,6.18,7.2 --machine altra,cascadelake --fs xfs \
     --report "$root/target/demo.html"
 echo "the same with pictures: $root/target/demo.html" >&2

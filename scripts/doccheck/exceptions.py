@@ -1,0 +1,109 @@
+"""docs/commands.toml: what documents suppose, and the commands that do not run as they stand."""
+
+import dataclasses
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+
+
+class Stale(Exception):
+    """An exception or substitution that concerns nothing any more, or is not understood."""
+
+
+@dataclasses.dataclass
+class Rule:
+    """One `[[command]]`: which commands it is about, and what is different with them."""
+
+    document: str
+    match: str
+    why: str
+    skip: bool = False
+    replace: dict = dataclasses.field(default_factory=dict)
+    exit: list = dataclasses.field(default_factory=lambda: [0])
+    optional: list = dataclasses.field(default_factory=list)
+    needs: list = dataclasses.field(default_factory=list)
+    is_any_order: bool = False
+    seconds: int = 60
+    is_alone: bool = False
+    nr_used: int = 0
+    used_parts: set = dataclasses.field(default_factory=set)
+
+    def concerns(self, command):
+        return fnmatch.fnmatch(command.document, self.document) and self.match in command.text
+
+    def apply(self, command):
+        """The text to run in place of the command's; notes which parts of the rule were of use."""
+        self.nr_used += 1
+        text = command.text
+        for old, new in self.replace.items():
+            if old in text:
+                self.used_parts.add(old)
+                text = text.replace(old, new)
+        shown = "\n".join(command.shown)
+        self.used_parts.update(part for part in self.optional if part in shown)
+        return text
+
+    def complaint(self):
+        """Why this rule is stale, or None."""
+        name = f"docs/commands.toml: {self.document}: {self.match!r}"
+        if not self.nr_used:
+            return f"{name} concerns no command"
+        unused = {*self.replace, *self.optional} - self.used_parts
+        return f"{name}: nothing has {sorted(unused)}" if unused else None
+
+
+class Exceptions:
+    """The file, read. `files`, `pids`, `tools` and `options` are described in it."""
+
+    def __init__(self, path):
+        data = tomllib.loads(pathlib.Path(path).read_text())
+        self.files = data.pop("files", {})
+        self.pids = data.pop("pids", {})
+        self.tools = data.pop("tools", {})
+        self.options = data.pop("options", {})
+        self.used = set()
+        self.rules = [Rule(**rule) for rule in data.pop("command", [])]
+        if data:
+            raise Stale(f"{path}: not understood: {', '.join(data)}")
+
+    def rule(self, command):
+        """The rule about a command. One at most: two would hide each other."""
+        found = [rule for rule in self.rules if rule.concerns(command)]
+        if len(found) > 1:
+            raise Stale(f"{command.document}:{command.line}: more than one rule: {[r.match for r in found]}")
+        return found[0] if found else Rule(command.document, command.text, "")
+
+    def missing(self, text, rule):
+        """What this machine lacks for a command, with the remedy; None if nothing."""
+        for tool, package in self.tools.items():
+            if re.search(rf"(^|[\s|(;])(sudo )?{re.escape(tool)}(?=[\s)]|$)", text) and not shutil.which(tool):
+                return f"no {tool}. Run: sudo apt-get install {package}"
+        for need in rule.needs:
+            is_there = os.path.exists(need) if need.startswith("/") else shutil.which(need, path=all_paths())
+            if not is_there:
+                return f"this machine has no {need}"
+        return None
+
+    def named(self, table, text):
+        """What of `files` or `pids` the text names as a word."""
+        for name, value in table.items():
+            if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text):
+                self.used.add(name)
+                yield name, value
+
+    def complaints(self):
+        unused = {*self.files, *self.pids} - self.used
+        return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
+            line for rule in self.rules if (line := rule.complaint())
+        ]
+
+
+def all_paths():
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

@@ -1,0 +1,109 @@
+"""The machine a document's commands run on: its settings, processes that stay, turns between documents."""
+
+import contextlib
+import glob
+import os
+import pathlib
+import signal
+import threading
+import time
+
+SETTINGS = ["/sys/kernel/mm/transparent_hugepage/**", "/sys/block/*/queue/read_ahead_kb"]
+# Counters and triggers below these directories are no settings.
+NO_SETTING = {"pages_collapsed", "full_scans"}
+# Seconds that keepers of a setting and children of a command have to end by themselves.
+GRACE = 5
+MARK = "FOLIO_DOCS_COMMAND"
+
+
+def settings():
+    """Every setting as {path: text}; of `always [madvise] never` the chosen word."""
+    found = {}
+    for pattern in SETTINGS:
+        for path in glob.glob(pattern, recursive=True):
+            if not os.path.isfile(path) or "/stats/" in path or os.path.basename(path) in NO_SETTING:
+                continue
+            with contextlib.suppress(OSError):
+                text = pathlib.Path(path).read_text().strip()
+                found[path] = text.partition("[")[2].partition("]")[0] or text
+    return found
+
+
+def changed_settings(before):
+    """Settings that differ from `before` and stay so; each is put back. Returns lines about them."""
+    deadline = time.monotonic() + GRACE
+    while True:
+        now = settings()
+        changed = {path: value for path, value in before.items() if now.get(path, value) != value}
+        if not changed or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    lines = []
+    for path, value in changed.items():
+        try:
+            pathlib.Path(path).write_text(value)
+            lines.append(f"{path} was left at {now[path]}, put back to {value}")
+        except OSError as error:
+            lines.append(f"{path} was left at {now[path]} and cannot be put back to {value}: {error}")
+    return lines
+
+
+def marked(mark):
+    """Processes whose environment carries `mark`, but those that have ended."""
+    found = []
+    wanted = f"{MARK}={mark}".encode()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                environment = pathlib.Path(entry.path, "environ").read_bytes()
+                if wanted in environment.split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def left_behind(mark):
+    """Processes of a command that outlived it by more than the grace; they are killed."""
+    deadline = time.monotonic() + GRACE
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    lines = []
+    for pid in found:
+        with contextlib.suppress(OSError):
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            os.kill(pid, signal.SIGKILL)
+            lines.append(f"left behind: {name} (process {pid})")
+    return lines
+
+
+class Turns:
+    """Commands that change settings or measure run alone, the others side by side."""
+
+    def __init__(self):
+        self.condition = threading.Condition()
+        self.nr_shared, self.nr_waiting, self.is_alone = 0, 0, False
+
+    @contextlib.contextmanager
+    def shared(self):
+        with self.condition:
+            self.condition.wait_for(lambda: not self.is_alone and not self.nr_waiting)
+            self.nr_shared += 1
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.nr_shared -= 1
+                self.condition.notify_all()
+
+    @contextlib.contextmanager
+    def alone(self):
+        with self.condition:
+            self.nr_waiting += 1
+            self.condition.wait_for(lambda: not self.is_alone and not self.nr_shared)
+            self.nr_waiting -= 1
+            self.is_alone = True
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.is_alone = False
+                self.condition.notify_all()

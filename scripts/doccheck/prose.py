@@ -1,0 +1,88 @@
+"""Checks what prose names: verbs and options against `--help`, targets against the Makefile."""
+
+import functools
+import re
+import subprocess
+
+from .markdown import doubtful, spans
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+
+
+class Words:
+    """What `folio` and the Makefile offer; every help text is asked for once."""
+
+    def __init__(self, folio, root, foreign):
+        self.folio, self.root, self.foreign = folio, root, foreign
+        self.used_foreign = set()
+        self.targets = set(re.findall(r"^([a-z][\w-]*):", (root / "Makefile").read_text(), re.M))
+
+    @functools.cache
+    def help(self, *verbs):
+        """The help text of a verb, None where there is no such verb."""
+        shown = subprocess.run([self.folio, *verbs, "--help"], capture_output=True, text=True, check=False)
+        return shown.stdout if shown.returncode == 0 else None
+
+    @functools.cache
+    def verbs(self, *parents):
+        """The verbs below a verb."""
+        section = (self.help(*parents) or "").partition("Commands:\n")[2].partition("\n\n")[0]
+        return set(re.findall(r"^  ([a-z][\w-]*)(?:  |$)", section, re.M)) - {"help"}
+
+    @functools.cache
+    def all_options(self):
+        """Options of all verbs."""
+        found, todo = set(), [()]
+        while todo:
+            parents = todo.pop()
+            found.update(OPTION.findall(self.help(*parents) or ""))
+            todo.extend((*parents, verb) for verb in self.verbs(*parents))
+        return found
+
+    def folio_complaint(self, words):
+        """What is wrong with `folio WORDS`, or None."""
+        parents = ()
+        while len(words) > len(parents) and words[len(parents)] in self.verbs(*parents):
+            parents += (words[len(parents)],)
+        if not parents and words and re.fullmatch(r"[a-z]+", words[0]) and not words[0].startswith("-"):
+            return f"folio has no verb {words[0]}"
+        own = words[: words.index("--")] if "--" in words else words
+        known = set(OPTION.findall(self.help(*parents) or "")) | {"--help", "--version"}
+        unknown = [option for option in OPTION.findall(" ".join(own)) if option not in known]
+        return f"folio {' '.join(parents)} has no {', '.join(unknown)}" if unknown else None
+
+    def complaint(self, code):
+        """What is wrong with a piece of code in prose, or None."""
+        words = code.removeprefix("sudo ").split()
+        if words[:1] == ["folio"]:
+            return self.folio_complaint(words[1:])
+        if words[:1] == ["make"] and len(words) > 1:
+            return None if words[1] in self.targets else f"the Makefile has no target {words[1]}"
+        if code.startswith("scripts/"):
+            return None if (self.root / words[0]).exists() else f"there is no {words[0]}"
+        verb = words[0] if words and words[0] in self.verbs() else None
+        if verb:  # `verify --tune` is short for `folio verify --tune`
+            return self.folio_complaint(words)
+        return self.option_complaint(code) if code.startswith("--") else None
+
+    def option_complaint(self, code):
+        option = OPTION.match(code)
+        if option is None or option[0] in self.all_options():
+            return None
+        if option[0] in self.foreign:
+            self.used_foreign.add(option[0])
+            return None
+        return f"no verb has {option[0]}; an option of another program stands in docs/commands.toml"
+
+
+def check(documents, words):
+    """Complaints about the code in prose of {name: text}."""
+    found = []
+    for name, text in documents.items():
+        for line, code in doubtful(text):
+            found.append(f"{name}:{line}: `{code}` stands in a block that does not begin with a command")
+        for line, code in spans(text):
+            if complaint := words.complaint(code):
+                found.append(f"{name}:{line}: `{code}`: {complaint}")
+    stale = set(words.foreign) - words.used_foreign
+    return found + [f"docs/commands.toml: options: no document has {option}" for option in sorted(stale)]

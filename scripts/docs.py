@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Runs every command of README.md and docs/**/*.md as a reader would, and compares what it prints.
+
+Each document runs in a fresh directory that holds the files its commands name; at most two at a
+time. What a document shows below a `$ ` is compared in shape: `scripts/doccheck/shape.py` says how.
+docs/commands.toml says what documents suppose and which commands do not run as they stand. Verbs,
+options and make targets that prose names must exist. Needs Python 3.10.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import types
+
+from doccheck import exceptions, machine, markdown, prose, session
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def read_documents(only):
+    """{name: text} of the documents, or of those whose name has one of the words `only`."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    return {name: text for name, text in names.items() if not only or any(word in name for word in only)}
+
+
+def run_all(documents, house):
+    """Results of all commands, those of the longest documents begun first."""
+    found = {name: markdown.commands(name, text) for name, text in documents.items()}
+    found = {name: commands for name, commands in found.items() if commands}
+    order = sorted(found, key=lambda name: -len(found[name]))
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        runs = [pool.submit(session.run_document, name, found[name], house) for name in order]
+        return [result for run in runs for result in run.result()]
+
+
+def summary(results, complaints, seconds):
+    """Prints what failed and the closing line; returns the exit status."""
+    failed = [(command, text) for command, outcome, text in results if outcome == "FAILED"]
+    not_run = [text for _, outcome, text in results if outcome == "not run"]
+    for line in complaints:
+        print(f"WRONG: {line}")
+    for command, text in failed:
+        print(f"FAILED: {command.document}:{command.line}: {command.title}\n    {text}".replace("\n", "\n    "))
+    reasons = "; ".join(f"{not_run.count(why)} {why}" for why in dict.fromkeys(not_run))
+    print(
+        f"{len(results) - len(not_run)} commands run, {len(failed)} failed, {len(not_run)} not run"
+        f"{f' ({reasons})' if reasons else ''}; {seconds:.0f} s"
+    )
+    return 1 if failed or complaints else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="*", help="documents to run, by a part of their name [default: all]")
+    parser.add_argument("--folio", type=pathlib.Path, default=ROOT / "target/release/folio")
+    parser.add_argument("--python", type=pathlib.Path, help="Python with the package, for Python blocks")
+    parser.add_argument("--shared-machine", action="store_true",
+                        help="others change settings of the system meanwhile: do not compare them")
+    parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
+    args = parser.parse_args()
+    documents = read_documents(args.only)
+    if args.list:
+        for name, text in documents.items():
+            for command in markdown.commands(name, text):
+                print(f"{name}:{command.line}: {command.title}")
+        return 0
+    if not os.access(args.folio, os.X_OK):
+        sys.exit(f"no folio at {args.folio}. Run: make build, or name it with --folio")
+    subprocess.run([args.folio, "--version"], check=True, stdout=subprocess.DEVNULL)
+    start = time.monotonic()
+    rules = exceptions.Exceptions(ROOT / "docs/commands.toml")
+    house = types.SimpleNamespace(
+        root=ROOT, folio=args.folio.resolve(), python=args.python and args.python.absolute(),
+        exceptions=rules, turns=machine.Turns(), is_shared=args.shared_machine,
+    )
+    words = prose.Words(house.folio, ROOT, rules.options)
+    page = {"ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}  # drawings, no commands
+    complaints = prose.check({**documents, **page}, words)
+    results = run_all(documents, house)
+    if args.only:  # of the others nothing is known
+        complaints = [line for line in complaints if not line.startswith("docs/commands.toml")]
+    else:
+        complaints += rules.complaints()
+    return summary(results, complaints, time.monotonic() - start)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
