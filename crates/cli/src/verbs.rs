@@ -7,6 +7,7 @@ pub(crate) mod collapse;
 pub(crate) mod crosscheck;
 mod machines;
 pub(crate) mod maps;
+mod page_file;
 pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod run;

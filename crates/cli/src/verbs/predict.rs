@@ -3,11 +3,10 @@
 mod list;
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_report::{Exporter, Html, Json, Report, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::cost::Walks;
@@ -19,6 +18,7 @@ use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
 use largefolio_trace::{Meta, Reader};
 
 use super::machines;
+use super::page_file::{check_writable, is_same};
 use super::values::{self, Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -298,26 +298,12 @@ fn unique<T: Eq + Hash>(items: &[T]) -> Vec<&T> {
     items.iter().filter(|&item| seen.insert(item)).collect()
 }
 
-/// Whether two paths name one file, be it there or not.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
-    same(a, b).unwrap_or(a == b)
-}
-
 /// Whether a result can be written to `output`, which `option` names, and is not the trace.
 fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     if is_same(output, trace) {
         bail!("{} is the trace itself; choose another file for the result", output.display());
     }
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let writable = if output.exists() {
-        OpenOptions::new().append(true).open(output).map(drop)
-    } else {
-        tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
-    };
-    writable.with_context(|| {
-        format!("cannot write {}; choose another place with {option}", output.display())
-    })
+    check_writable(output, option)
 }
 
 impl PredictPlan {

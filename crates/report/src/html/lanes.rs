@@ -65,6 +65,13 @@ impl Axis {
         Self { low, high, ticks, digits: digits(step), unit }
     }
 
+    /// From `low` to `high` without ticks: for counts of things in order.
+    #[must_use]
+    pub fn between(low: f64, high: f64) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        Self { low, high, ticks: Vec::new(), digits: 0, unit: "" }
+    }
+
     /// Its ends.
     #[must_use]
     pub const fn bounds(&self) -> (f64, f64) {
@@ -110,6 +117,27 @@ pub enum Shape {
     Diamond,
 }
 
+/// Where across a lane a mark stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// In the middle.
+    Middle,
+    /// In the upper half.
+    Upper,
+    /// In the lower half.
+    Lower,
+}
+
+impl Side {
+    const fn place(self) -> f64 {
+        match self {
+            Self::Middle => 50.0,
+            Self::Upper => 27.0,
+            Self::Lower => 73.0,
+        }
+    }
+}
+
 /// A mark of a lane.
 #[derive(Clone, Debug)]
 pub enum Mark {
@@ -117,6 +145,8 @@ pub enum Mark {
     At {
         /// Where.
         value: f64,
+        /// Height in the lane.
+        side: Side,
         /// What it looks like.
         shape: Shape,
         /// Colour class.
@@ -130,6 +160,8 @@ pub enum Mark {
         from: f64,
         /// The other end.
         to: f64,
+        /// Height in the lane.
+        side: Side,
         /// Colour class.
         class: &'static str,
         /// What pointing at it says.
@@ -220,24 +252,24 @@ fn across(axis: &Axis, guide: &Guide) -> Markup {
 
 fn drawn(axis: &Axis, mark: &Mark) -> Markup {
     match mark {
-        Mark::At { value, shape, class, tip } => {
+        Mark::At { value, side, shape, class, tip } => {
             let beyond = match *value {
                 value if value < axis.low => Some("M6 -5L-1 0L6 5z"),
                 value if value > axis.high => Some("M-6 -5L1 0L-6 5z"),
                 _ => None,
             };
-            let place = (axis.place(*value), 50.0);
+            let place = (axis.place(*value), side.place());
             beyond.map_or_else(
                 || glyph(place, *shape, (class, tip)),
                 |path| held(place, &format!("<path class=\"{class}\" d=\"{path}\""), tip),
             )
         }
-        Mark::Span { from, to, class, tip } => {
-            let (from, to) = (axis.place(*from), axis.place(*to));
+        Mark::Span { from, to, side, class, tip } => {
+            let (from, to, y) = (axis.place(*from), axis.place(*to), side.place());
             let mut markup = Markup::new();
             markup.raw(&format!(
-                "<line class=\"span {class}\" x1=\"{from:.2}%\" x2=\"{to:.2}%\" y1=\"50%\" \
-                 y2=\"50%\" data-tip=\"{}\"/>",
+                "<line class=\"span {class}\" x1=\"{from:.2}%\" x2=\"{to:.2}%\" y1=\"{y}%\" \
+                 y2=\"{y}%\" data-tip=\"{}\"/>",
                 escaped(tip)
             ));
             markup
@@ -370,7 +402,9 @@ mod tests {
     #[test]
     fn what_lies_beyond_is_a_pointer_at_the_end() {
         let axis = Axis::over([0.0, 10.0], "");
-        let at = |value| Mark::At { value, shape: Shape::Dot, class: "x", tip: "<tip>".into() };
+        let side = Side::Middle;
+        let at =
+            |value| Mark::At { value, side, shape: Shape::Dot, class: "x", tip: "<tip>".into() };
         let inside = drawn(&axis, &at(5.0));
         assert!(inside.as_str().contains("<circle") && inside.as_str().contains("&lt;tip&gt;"));
         assert!(drawn(&axis, &at(50.0)).as_str().contains("x=\"100.00%\""));
