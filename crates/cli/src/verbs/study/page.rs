@@ -52,7 +52,10 @@ fn answer(report: &Report<'_>) -> Markup {
     answer.element("b", &format!("{same} of {}", same + other));
     answer.text(" published rows that can be compared go the same way here");
     if other > 0 {
-        answer.text("; ").element("b", &other.to_string()).text(" another, each with its reason");
+        answer.text("; ").element("b", &other.to_string()).text(" another");
+        if surprises(report.studies).next().is_none() {
+            answer.text(", each with its reason");
+        }
     }
     answer.text(".").raw("</p>");
     let mut hows = [("counted", 0), ("estimated", 0), ("measured", 0), ("quoted", 0), ("none", 0)];
@@ -93,7 +96,7 @@ type Column = (&'static str, &'static str, &'static str, fn(&Summary) -> usize);
 const COLUMNS: [Column; 3] = [
     ("same way", "nr_same_way", "equal", |summary| summary.nr_same_way),
     ("another way", "nr_other_way", "different", |summary| summary.nr_other_way),
-    ("nothing to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
+    ("no direction to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
 ];
 
 fn overview(report: &Report<'_>) -> Markup {
@@ -312,7 +315,11 @@ impl Drawing<'_> {
             [("published", row.published, &row.unit), ("ours", row.ours, &row.ours_unit)]
         {
             let value = pair.and_then(|pair| if is_change { pair.change } else { pair.after });
-            if who == "ours" {
+            let text = row.published_text.as_deref().filter(|_| who == "published");
+            if value.is_none() && text.is_none() {
+                continue;
+            }
+            if !end.as_str().is_empty() {
                 end.raw("<br>");
             }
             end.text(who).text(" ");
@@ -325,11 +332,8 @@ impl Drawing<'_> {
                 Some(value) => {
                     end.number(&at, value, &text::number(value, unit));
                 }
-                None if who == "published" && row.published_text.is_some() => {
-                    end.text(row.published_text.as_deref().unwrap_or_default());
-                }
                 None => {
-                    end.text("-");
+                    end.text(text.unwrap_or_default());
                 }
             }
         }
