@@ -364,7 +364,7 @@ fn compared(data: &Data<'_>) -> Markup {
         let mut total = Markup::new();
         total.number(&at, nr, &grouped(nr));
         let tip = format!("{aspect}: {}", grouped(nr));
-        let parts = vec![Part { class: "equal".to_owned(), value: nr, tip }];
+        let parts = vec![Part { class: "total-bar".to_owned(), value: nr, tip }];
         drawn.push(Bar { label: (*aspect).to_owned(), parts, total });
         table.raw("<tr>").element("th scope=\"row\"", aspect).raw("<td>");
         table.number(&at, nr, &grouped(nr)).raw("</td></tr>");
@@ -466,7 +466,7 @@ fn sources() -> Markup {
             "equal",
             "No difference in anything that was compared; one difference makes it different.",
         ),
-        ("skipped", "Not recorded on purpose: this kernel or filesystem cannot have it."),
+        ("skipped", "Not recorded on purpose; the reason stands with it."),
         ("failed", "The workload could not be recorded; the reason stands with it."),
     ])
 }
