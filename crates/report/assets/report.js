@@ -69,10 +69,37 @@
       cause: row.detail.causes[run[3]]
     };
   }
+  // The same of a strip of `result.strips`, in units of its base page.
+  function pieceAt(strip, unit) {
+    const of = result.strips[Number(strip.dataset.strip)], page = Math.floor(unit);
+    let low = 0, high = of.runs.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (of.runs[middle][0] <= page) { low = middle + 1; } else { high = middle; }
+    }
+    const run = of.runs[low - 1];
+    if (!run || page >= run[0] + run[1]) { return null; }
+    const how = result.hows[run[3]], pages = Math.pow(2, run[2]), bytes_of = pages * result.page_bytes;
+    const whole = how !== "partial" && how !== "mostly";
+    const step = how === "mostly" ? of.cell_pages : whole ? pages : run[1];
+    const nr = Math.floor((page - run[0]) / step), first = run[0] + nr * step;
+    const words = { pmd: "mapped by PMD entries", aligned: "whole and aligned",
+      unaligned: "whole, not aligned", partial: run[1] + " pages of it are mapped" };
+    const says = how === "mostly" ?
+      "most of these " + bytes(step * result.page_bytes) + ": " + folioName(bytes_of) + " folios" :
+      folioName(bytes_of) + " folio, order " + run[2] + ": " + words[how];
+    return { first: first, units: Math.min(step, run[0] + run[1] - first),
+      text: says + "\nat " + bytes(first * result.page_bytes) };
+  }
+  function foundAt(strip, unit) {
+    return strip.dataset.strip === undefined ? folioAt(strip, unit) : pieceAt(strip, unit);
+  }
   function describe(strip, unit) {
-    const folio = folioAt(strip, unit);
+    const folio = foundAt(strip, unit);
     const name = strip.querySelector("title").textContent;
-    if (!folio) { return "no folio at " + bytes(Math.floor(unit) * UNIT) + "\n" + name; }
+    if (folio && folio.text) { return folio.text + "\n" + name; }
+    const unit_bytes = strip.dataset.strip === undefined ? UNIT : result.page_bytes;
+    if (!folio) { return "no folio at " + bytes(Math.floor(unit) * unit_bytes) + "\n" + name; }
     return folioName(folio.bytes) + " folio, order " + folio.order + ", first page " + folio.page +
       " (at " + bytes(folio.first * UNIT) + ")\ncaused by: " + folio.cause + "\n" + name;
   }
@@ -84,15 +111,15 @@
   }
 
   function setUp(group) {
-    const all = Number(group.dataset.units);
+    const all = Number(group.dataset.units), unit_bytes = Number(group.dataset.unitBytes || UNIT);
     const strips = Array.from(group.querySelectorAll("svg.strip"));
     const axis = group.querySelectorAll(".axis span");
     function zoom(x, width) {
       width = Math.min(Math.max(width, 1), all);
       x = Math.min(Math.max(x, 0), all - width);
       for (const strip of strips) { strip.setAttribute("viewBox", x + " 0 " + width + " 10"); }
-      axis[0].textContent = bytes(Math.round(x * UNIT));
-      axis[1].textContent = bytes(Math.round((x + width) * UNIT));
+      axis[0].textContent = bytes(Math.round(x * unit_bytes));
+      axis[1].textContent = bytes(Math.round((x + width) * unit_bytes));
     }
     function by(factor, at) {
       const now = view(strips[0]);
@@ -135,7 +162,7 @@
       });
       strip.addEventListener("pointermove", function (event) {
         const unit = unitAt(strip, event.clientX);
-        const folio = folioAt(strip, unit);
+        const folio = foundAt(strip, unit);
         if (from !== null) { point(Math.min(from, unit), Math.abs(unit - from)); }
         else if (folio) { point(folio.first, folio.units); } else { mark.remove(); }
         show(describe(strip, unit), event.clientX, event.clientY);
@@ -158,7 +185,7 @@
       }, { passive: false });
       strip.addEventListener("keydown", function (event) {
         const now = view(strip);
-        const folio = at === null ? null : folioAt(strip, at);
+        const folio = at === null ? null : foundAt(strip, at);
         if (event.key === "+" || event.key === "=") { by(2, at === null ? undefined : at); }
         else if (event.key === "-") { by(0.5, at === null ? undefined : at); }
         else if (event.key === "0") { zoom(0, all); }
@@ -172,7 +199,7 @@
         if (at === null) { return; }
         const new_view = view(strip);
         if (at < new_view.x || at >= new_view.x + new_view.width) { zoom(at - new_view.width / 2, new_view.width); }
-        const found = folioAt(strip, at), shown = view(strip), box = strip.getBoundingClientRect();
+        const found = foundAt(strip, at), shown = view(strip), box = strip.getBoundingClientRect();
         if (found) { point(found.first, found.units); } else { point(Math.floor(at), 1); }
         show(describe(strip, at), box.left + (at - shown.x) / shown.width * box.width, box.bottom - 14);
       });
@@ -187,6 +214,29 @@
       show(part.dataset.tip, event.clientX, event.clientY);
     });
     part.addEventListener("pointerleave", hide);
+  }
+  // Keys step through the marks of a figure: one stop of the tab key for each.
+  for (const figure of document.querySelectorAll("figure, .overview")) {
+    const marks = Array.from(figure.querySelectorAll("svg[role=img] [data-tip]"));
+    if (marks.length === 0) { continue; }
+    const stop = marks[0].closest("svg[role=img]");
+    let at = -1;
+    stop.tabIndex = 0;
+    stop.addEventListener("keydown", function (event) {
+      const steps = { ArrowRight: 1, ArrowLeft: -1, Home: -marks.length, End: marks.length };
+      if (event.key === "Escape") { hide(); return; }
+      if (steps[event.key] === undefined) { return; }
+      event.preventDefault();
+      at = Math.min(Math.max(at + steps[event.key], 0), marks.length - 1);
+      for (const mark of marks) { mark.classList.toggle("at", mark === marks[at]); }
+      const box = marks[at].getBoundingClientRect();
+      show(marks[at].dataset.tip, box.left + box.width / 2, box.bottom - 10);
+    });
+    stop.addEventListener("blur", function () {
+      at = -1;
+      hide();
+      for (const mark of marks) { mark.classList.remove("at"); }
+    });
   }
   for (const picture of document.querySelectorAll("svg.time")) {
     const buckets = result.rows[Number(picture.dataset.row)].detail.buckets;

@@ -131,7 +131,8 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// Share in percent: `45.2%`; nothing for nothing.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
+#[must_use]
+pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (0, _) | (_, 0) => String::new(),
         _ => {

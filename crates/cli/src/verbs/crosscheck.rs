@@ -2,6 +2,7 @@
 
 mod cow;
 mod live;
+mod page;
 mod program;
 mod record;
 mod replay;
@@ -10,13 +11,15 @@ mod select;
 mod text;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use largefolio_sim::kernel::Kernel;
 
+use self::report::Output;
 use self::select::SelectArgs;
+use super::page_file::PageArgs;
 use super::values::FormArgs;
 use crate::console::Console;
 use crate::errors::Exit;
@@ -35,6 +38,7 @@ Examples:
   sudo folio crosscheck                                ext4 and XFS, four windows, a minute
   sudo folio crosscheck --fs xfs --window 128K --only '*rand*'
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
+  sudo folio crosscheck --report check.html            and as a page
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
@@ -54,7 +58,7 @@ pub(crate) struct CrosscheckArgs {
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
-    form: FormArgs,
+    output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,6 +69,22 @@ enum CrosscheckVerb {
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
+}
+
+/// The options that say where the result goes.
+#[derive(Args, Debug)]
+struct OutputArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+impl OutputArgs {
+    /// Checks that a page has a place that is none of `inputs`.
+    fn output<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Output> {
+        Ok(Output { form: self.form.form(), page: self.page.file(inputs)? })
+    }
 }
 
 /// The option that chooses the rules.
@@ -87,8 +107,8 @@ impl CrosscheckArgs {
         match self.verb {
             None => {
                 let kernel = self.rules.kernel()?;
-                let (keep, form) = (self.keep, self.form.form());
-                live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(form, console)
+                let (keep, output) = (self.keep, self.output.output([])?);
+                live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(&output, console)
             }
             Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),

@@ -6,9 +6,12 @@
 
 mod cache;
 mod elf;
+mod elf_page;
 mod group;
 mod live;
+mod page;
 mod plain;
+mod summary;
 mod table;
 mod text;
 mod view;
@@ -20,6 +23,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_sim::kernel::Kernel;
 
+use super::page_file::{self, PageArgs, PageFile};
 use super::values::{Form, FormArgs};
 use crate::console::Console;
 use crate::errors::Exit;
@@ -43,6 +47,7 @@ Examples:
   sudo folio maps --all --csv > folios.csv      a row a (pid, mapping, kind, size)
   folio maps 4242 --watch=5
   folio maps --elf build/server --kernel 6.12+page=16K
+  sudo folio maps --all --report folios.html    pictures, too
 
 Words: a folio is `aligned` where it is mapped whole at an address aligned as its place in the file
 or in memory, `unaligned` where it is mapped whole elsewhere, `partial` where only a part of it is
@@ -89,6 +94,8 @@ pub(crate) struct MapsArgs {
     kernel: String,
     #[command(flatten)]
     form: FormArgs,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
 /// What rows are ordered by, largest first.
@@ -112,8 +119,17 @@ pub(crate) enum Sort {
 
 /// A view that can be made.
 pub(crate) enum MapsPlan {
-    Elf { files: Vec<PathBuf>, kernel: Box<Kernel>, form: Form, command_line: Vec<String> },
+    Elf(ElfPlan),
     Live(live::LivePlan),
+}
+
+/// A view of programs on disk.
+pub(crate) struct ElfPlan {
+    files: Vec<PathBuf>,
+    kernel: Box<Kernel>,
+    form: Form,
+    page: Option<PageFile>,
+    command_line: Vec<String>,
 }
 
 impl MapsArgs {
@@ -121,9 +137,13 @@ impl MapsArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
         let kernel = Kernel::parse(&self.kernel)?;
+        if self.watch.is_some() && self.page.is_asked() {
+            bail!("--report writes one look, --watch looks again and again; leave one of them out");
+        }
+        let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
-            let kernel = Box::new(kernel);
-            return Ok(MapsPlan::Elf { files: self.elf, kernel, form, command_line });
+            let (files, kernel) = (self.elf, Box::new(kernel));
+            return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
         let whom = match (self.all, self.cgroup) {
             (true, _) => live::Whom::All,
@@ -151,6 +171,7 @@ impl MapsArgs {
             show: table::Show { nr_rows: self.top, sort: self.sort },
             watch: self.watch.map(Duration::from_secs),
             form,
+            page,
             command_line,
         }))
     }
@@ -159,17 +180,21 @@ impl MapsArgs {
 impl MapsPlan {
     /// Reads and writes the view.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let (files, kernel, form, command_line) = match self {
+        let plan = match self {
             Self::Live(plan) => return plan.run(console),
-            Self::Elf { files, kernel, form, command_line } => (files, kernel, form, command_line),
+            Self::Elf(plan) => plan,
         };
-        let view = elf::View::of(&kernel, &files, command_line);
-        let result = match form {
+        let view = elf::View::of(&plan.kernel, &plan.files, plan.command_line);
+        let result = match plan.form {
             Form::Json => serde_json::to_string_pretty(&view)? + "\n",
             Form::Csv => view.csv()?,
             Form::Text => text::of(&view),
         };
-        console.deliver(result.as_bytes(), None)?;
+        let page = match &plan.page {
+            Some(file) => Some((file, elf_page::of(&view)?)),
+            None => None,
+        };
+        page_file::deliver(console, result.as_bytes(), page)?;
         Ok(if view.failed.is_empty() { Exit::Done } else { Exit::Error })
     }
 }

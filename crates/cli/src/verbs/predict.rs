@@ -3,10 +3,9 @@
 mod form;
 mod list;
 
-use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::cost::Walks;
@@ -18,6 +17,7 @@ use largefolio_sim::replay::{Annotation, CacheState, CellSpec, Request, replay};
 use largefolio_sim::size;
 use largefolio_trace::{Meta, Reader, digest};
 
+use super::page_file::{check_writable, is_same};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use form::{FrameArgs, FrameForm, Sink};
@@ -205,26 +205,12 @@ impl PredictArgs {
     }
 }
 
-/// Whether two paths name one file, be it there or not.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
-    same(a, b).unwrap_or(a == b)
-}
-
 /// Whether a result can be written to `output`, which `option` names, and is not the trace.
 fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     if is_same(output, trace) {
         bail!("{} is the trace itself; choose another file for the result", output.display());
     }
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let writable = if output.exists() {
-        OpenOptions::new().append(true).open(output).map(drop)
-    } else {
-        tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
-    };
-    writable.with_context(|| {
-        format!("cannot write {}; choose another place with {option}", output.display())
-    })
+    check_writable(output, option)
 }
 
 impl PredictPlan {

@@ -1,6 +1,7 @@
 //! `folio study`: published tables beside ours.
 
 mod live;
+mod page;
 mod text;
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use largefolio_linux::signals::Stop;
 use largefolio_sim::study::{self, Finding, How, Measurements, RowFinding, Study, StudyError};
 use serde::Serialize;
 
+use super::page_file::{self, PageArgs, PageFile};
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -39,6 +41,7 @@ Examples:
   folio study --list
   folio study clear --live          measures on this kernel what the model cannot time; needs root
   folio study --file mine.toml --json
+  folio study --report studies.html
 
 Exit status: 0 if every row goes the way it is known to go, 1 if one does not, 2 error.")]
 pub(crate) struct StudyArgs {
@@ -60,6 +63,8 @@ pub(crate) struct StudyArgs {
     rounds: u32,
     #[command(flatten)]
     form: FormArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// List the studies, and end
     #[arg(long)]
     list: bool,
@@ -72,6 +77,7 @@ pub(crate) struct StudyPlan {
     /// Rounds, where rows are measured.
     rounds: Option<usize>,
     form: Form,
+    page: Option<PageFile>,
     is_list: bool,
     command_line: Vec<String>,
 }
@@ -96,6 +102,7 @@ impl StudyArgs {
             traces,
             rounds,
             form: self.form.form(),
+            page: self.page.clone().file(self.file.iter().map(PathBuf::as_path))?,
             is_list: self.list,
             command_line,
         })
@@ -120,7 +127,36 @@ struct Report<'a> {
     version: &'static str,
     command: &'a [String],
     kernel: String,
+    /// Rows of each study.
+    summary: Vec<Summary>,
     studies: &'a [Finding],
+}
+
+/// How many rows of a study go which way.
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
+struct Summary {
+    study: String,
+    nr_rows: usize,
+    /// As the published ones.
+    nr_same_way: usize,
+    nr_other_way: usize,
+    /// One side has no number.
+    nr_not_compared: usize,
+}
+
+impl Summary {
+    fn of(finding: &Finding) -> Self {
+        let rows = || finding.tables.iter().flat_map(|table| &table.rows);
+        let nr = |agrees| rows().filter(|row| row.agrees == agrees).count();
+        Self {
+            study: finding.study.clone(),
+            nr_rows: rows().count(),
+            nr_same_way: nr(Some(true)),
+            nr_other_way: nr(Some(false)),
+            nr_not_compared: nr(None),
+        }
+    }
 }
 
 impl StudyPlan {
@@ -135,9 +171,16 @@ impl StudyPlan {
         let text = match self.form {
             Form::Text => text::shown(&findings),
             Form::Csv => csv(&findings)?,
-            Form::Json => self.json(&findings)?,
+            Form::Json => {
+                let report = self.report(&findings);
+                serde_json::to_string_pretty(&report).context("writing JSON")? + "\n"
+            }
         };
-        console.deliver(text.as_bytes(), None)?;
+        let page = match &self.page {
+            Some(file) => Some((file, page::of(&self.report(&findings))?)),
+            None => None,
+        };
+        page_file::deliver(console, text.as_bytes(), page)?;
         let mut is_as_known = true;
         for finding in &findings {
             for (table, row) in finding.surprises() {
@@ -205,15 +248,15 @@ impl StudyPlan {
         }
     }
 
-    fn json(&self, studies: &[Finding]) -> Result<String> {
-        let report = Report {
+    fn report<'a>(&'a self, studies: &'a [Finding]) -> Report<'a> {
+        Report {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             command: &self.command_line,
             kernel: running::release(),
+            summary: studies.iter().map(Summary::of).collect(),
             studies,
-        };
-        Ok(serde_json::to_string_pretty(&report).context("writing JSON")? + "\n")
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! `folio verify`: a command with and without a change, alternately, and a verdict.
 
 mod arms;
+mod page;
 mod prediction;
 mod view;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,6 +17,7 @@ use largefolio_linux::verify::verdict::{self, Verdict};
 use self::arms::{Changed, Output, Plain};
 use self::prediction::Prediction;
 use self::view::View;
+use super::page_file::{self, PageArgs, PageFile};
 use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
@@ -33,6 +35,7 @@ const NR_ROUNDS: usize = 20;
 #[command(after_help = "\
 Examples:
   folio verify --text large -- cc1 -quiet big.i -o /dev/null
+  folio verify --heap 64K --report heap.html -- ./job
   sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
   sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
   sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
@@ -75,6 +78,8 @@ pub(crate) struct VerifyArgs {
     show_output: bool,
     #[command(flatten)]
     form: FormArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -107,6 +112,7 @@ pub(crate) struct VerifyPlan {
     metric: Metric,
     margin: f64,
     form: Form,
+    page: Option<PageFile>,
     command_line: Vec<String>,
 }
 
@@ -123,6 +129,8 @@ impl VerifyArgs {
         if self.trace.is_some() && has_start {
             bail!("--trace predicts --tune only; folio predict --annotate FILE=2M is about text");
         }
+        let program = self.command.first().map(Path::new);
+        let page = self.page.file(program.into_iter().chain(self.trace.as_deref()))?;
         let output = if self.show_output { Output::Shown } else { Output::Discarded };
         let mut plain = Plain::new(self.command, output);
         let mut changed = Changed::new(plain.clone(), &self.tune)?;
@@ -141,7 +149,17 @@ impl VerifyArgs {
         };
         let form = self.form.form();
         let (metric, margin) = (self.metric, self.margin / 100.0);
-        Ok(VerifyPlan { plain, changed, prediction, until, metric, margin, form, command_line })
+        Ok(VerifyPlan {
+            plain,
+            changed,
+            prediction,
+            until,
+            metric,
+            margin,
+            form,
+            page,
+            command_line,
+        })
     }
 }
 
@@ -174,7 +192,7 @@ impl VerifyPlan {
             (Some(prediction), Some(wall)) => Some(prediction.run(wall.plain.median, wall.ratio)?),
             _ => None,
         };
-        let view = View::new(&compared, judged, &verdict::doubts(&rounds))
+        let view = View::new(&compared, judged, &rounds)
             .beside(predicted)
             .about(self.metric.name(), self.margin, self.changed.description())
             .with_effects(self.changed.effects())
@@ -184,7 +202,8 @@ impl VerifyPlan {
             Form::Csv => view.csv()?,
             Form::Json => view.json()?,
         };
-        console.deliver(text.as_bytes(), None)?;
+        let page = self.page.as_ref().map(|file| Ok::<_, anyhow::Error>((file, page::of(&view)?)));
+        page_file::deliver(console, text.as_bytes(), page.transpose()?)?;
         Ok(if judged == Verdict::Confirmed { Exit::Done } else { Exit::No })
     }
 }

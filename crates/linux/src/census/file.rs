@@ -186,14 +186,19 @@ fn tally(book: &Book, extents: &Extents, geometry: Geometry) -> Tally {
     counter.tally()
 }
 
-struct Looker<'a> {
-    entries: &'a dyn Entries,
-    geometry: Geometry,
+/// This process's pagemap, and the flags of all pages.
+pub(super) fn open_live() -> io::Result<[Box<dyn Entries>; 2]> {
+    Ok([Live.pagemap(std::process::id())?, Live.kpageflags()?])
+}
+
+pub(super) struct Looker<'a> {
+    pub(super) entries: &'a dyn Entries,
+    pub(super) geometry: Geometry,
 }
 
 impl Looker<'_> {
-    /// Length of a file and its cached pages.
-    fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
+    /// Length of a file and its cached pages, by their index in the file.
+    pub(super) fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
         let opened = |source| FileError::Open { path: path.to_owned(), source };
         // Opening a device or a FIFO may do something; only what is regular is opened.
         let found = fs::metadata(path).map_err(opened)?;
@@ -236,7 +241,10 @@ impl Looker<'_> {
             let span = Span { pages: first + pages.start..first + pages.end, vmas: 0..0 };
             let pmd_pages = 1 << self.geometry.pmd_order;
             let reader = Reader { entries: self.entries, page_bytes, pmd_pages };
-            let read = reader.read_span(&span).map_err(|error| ("reading pagemap", error))?;
+            let mut read = reader.read_span(&span).map_err(|error| ("reading pagemap", error))?;
+            for extent in &mut read.list {
+                extent.page = extent.page - first + range.start / page_bytes;
+            }
             extents.append(&read);
         }
         Ok(())

@@ -8,6 +8,7 @@
 //!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
 //!   totals   each page once                 folios.rs
 //!   why      reasons and remedies           why.rs, remedy.rs  of the mappings that are shown
+//!   layout   where the folios lie           layout.rs          a second look, for pictures
 //! ```
 //!
 //! Owns the reading and the counting. Does not judge a kernel's rules: which folios a filesystem may
@@ -25,6 +26,7 @@ pub mod cgroup;
 pub mod file;
 pub mod folios;
 mod kpageflags;
+pub mod layout;
 pub mod maps;
 mod pagemap;
 pub mod process;

@@ -127,7 +127,7 @@ impl Walk<'_> {
     }
 
     /// What of `left` pages, all in folios like `page`, is counted at once: whole folios together.
-    fn piece(&self, page: Page, (at, pfn): (u64, u64), left: u64) -> Piece {
+    pub(super) fn piece(&self, page: Page, (at, pfn): (u64, u64), left: u64) -> Piece {
         let size = 1_u64 << page.order();
         let inside = pfn & (size - 1);
         let is_whole = inside == 0 && left >= size;
@@ -182,17 +182,17 @@ struct Found {
 }
 
 /// Consecutive pages that are counted alike.
-struct Piece {
+pub(super) struct Piece {
     pfn: u64,
-    nr: u64,
-    is_whole: bool,
-    is_aligned: bool,
+    pub(super) nr: u64,
+    pub(super) is_whole: bool,
+    pub(super) is_aligned: bool,
     /// PFNs of the contpte blocks inside.
     blocks: Range<u64>,
 }
 
 /// The part of an extent that lies in `pages`.
-fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
+pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     let before = pages.start.saturating_sub(extent.page);
     let end = (extent.page + u64::from(extent.nr)).min(pages.end);
     let start = extent.page + before;

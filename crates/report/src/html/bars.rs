@@ -1,4 +1,4 @@
-//! Horizontal bars of parts, one a cell, on one scale.
+//! Horizontal bars of parts, on one scale.
 
 use super::markup::{Markup, escaped};
 use crate::figures::ratio;
@@ -8,24 +8,24 @@ const WIDTH: f64 = 1000.0;
 
 /// A part of a bar.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub struct Part {
     /// Colour class.
-    pub(super) class: String,
+    pub class: String,
     /// How much.
-    pub(super) value: u64,
+    pub value: u64,
     /// What pointing at it says.
-    pub(super) tip: String,
+    pub tip: String,
 }
 
 /// A bar.
 #[derive(Clone, Debug)]
-pub(super) struct Bar {
+pub struct Bar {
     /// What it stands for.
-    pub(super) label: String,
+    pub label: String,
     /// Its parts, in order.
-    pub(super) parts: Vec<Part>,
+    pub parts: Vec<Part>,
     /// The number at its end.
-    pub(super) total: Markup,
+    pub total: Markup,
 }
 
 impl Bar {
@@ -35,7 +35,8 @@ impl Bar {
 }
 
 /// Bars under one another; the longest fills the width.
-pub(super) fn bars(bars: &[Bar]) -> Markup {
+#[must_use]
+pub fn bars(bars: &[Bar]) -> Markup {
     let max = bars.iter().map(Bar::sum).max().unwrap_or(0);
     let mut picture = Markup::new();
     picture.raw("<div class=\"bars\">");
@@ -49,7 +50,8 @@ pub(super) fn bars(bars: &[Bar]) -> Markup {
 }
 
 /// One bar, of `max`.
-pub(super) fn drawing(bar: &Bar, max: u64) -> Markup {
+#[must_use]
+pub fn drawing(bar: &Bar, max: u64) -> Markup {
     let mut drawing = Markup::new();
     drawing.raw(
         "<svg class=\"row\" viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" role=\"img\">",

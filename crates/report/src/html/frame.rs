@@ -5,6 +5,8 @@
 //! - I2: everything can be read without scripts; the script only adds pointing, zoom and the choice
 //!   of light or dark.
 
+use std::borrow::Cow;
+
 use super::markup::{Markup, escaped, script_json};
 
 /// Style of every page.
@@ -24,7 +26,9 @@ pub enum Basis {
     Counted,
     /// Counts times the costs of a machine file.
     Estimated,
-    /// About the page itself.
+    /// Read or timed on the running kernel.
+    Measured,
+    /// About the page itself, or each number says it.
     None,
 }
 
@@ -32,9 +36,9 @@ pub enum Basis {
 #[derive(Clone, Debug)]
 pub struct Section {
     /// Its anchor: letters and hyphens.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// Its title.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it answers, in a sentence.
     pub lead: String,
     /// What its numbers are.
@@ -93,7 +97,7 @@ impl Page {
         head.element("h1", &self.title);
         head.raw("\n<div id=\"answer\">").append(&self.answer).raw("</div>\n<nav><ul>");
         for section in &self.sections {
-            let (id, title) = (section.id, escaped(section.title));
+            let (id, title) = (&section.id, escaped(&section.title));
             head.raw(&format!("<li><a href=\"#{id}\">{title}</a></li>"));
         }
         head.raw("</ul></nav>\n</header>\n");
@@ -106,10 +110,11 @@ impl Section {
         let badge = match self.basis {
             Basis::Counted => " <a class=\"basis\" href=\"#sources\">counted</a>",
             Basis::Estimated => " <a class=\"basis estimated\" href=\"#sources\">estimated</a>",
+            Basis::Measured => " <a class=\"basis measured\" href=\"#sources\">measured</a>",
             Basis::None => "",
         };
         let mut markup = Markup::new();
-        markup.raw(&format!("<section id=\"{}\">\n<h2>", self.id)).text(self.title).raw(badge);
+        markup.raw(&format!("<section id=\"{}\">\n<h2>", self.id)).text(&self.title).raw(badge);
         markup.raw("</h2>\n");
         if !self.lead.is_empty() {
             markup.element("p class=\"lead\"", &self.lead);

@@ -1,8 +1,10 @@
 //! The result as one HTML file that needs nothing else.
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
-//! in), `cells`, `sizes` (colours), `bars`, then what is shown: `glance`, `folios`, `strips`, `tlb`,
-//! `curve` (TLBs of every size), `over_time`, `waterfall`, `refusals`, `numbers`, `sources`.
+//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
+//! the page of a prediction shows: `cells`, `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
+//! every size), `over_time`, `waterfall`, `refusals`, `numbers`, `sources`. Pages of other results
+//! stand where their types do.
 //!
 //! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
 //! are off, it is the same bytes every time, and no charting library is carried along. The script of
@@ -12,17 +14,19 @@
 //! Numbers that can be held against that JSON stand in `<data value="1981"
 //! data-at="/rows/0/faults/total">`.
 
-mod bars;
+pub mod bars;
 mod cells;
 mod curve;
 mod folios;
 pub mod frame;
 mod glance;
+pub mod lanes;
 pub mod markup;
 mod numbers;
 mod over_time;
 mod refusals;
-mod sizes;
+pub mod runs;
+pub mod sizes;
 mod sources;
 mod strips;
 mod tlb;
@@ -69,7 +73,7 @@ fn program(command: &[String]) -> String {
 }
 
 fn section(id: &'static str, title: &'static str, basis: Basis, body: Markup) -> Section {
-    Section { id, title, lead: String::new(), basis, body }
+    Section { id: id.into(), title: title.into(), lead: String::new(), basis, body }
 }
 
 fn sections(report: &Report) -> Vec<Section> {

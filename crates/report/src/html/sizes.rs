@@ -12,12 +12,14 @@ use crate::figures::size;
 const LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 
 /// Class of a folio size.
-pub(super) fn class(bytes: u64) -> String {
+#[must_use]
+pub fn class(bytes: u64) -> String {
     format!("s{}", bytes.max(1).ilog2().clamp(*LOG2.start(), *LOG2.end()))
 }
 
-/// The sizes of a picture with their colours.
-pub(super) fn legend(sizes: &BTreeSet<u64>, others: &[(&str, &str)]) -> Markup {
+/// The sizes of a picture with their colours, then other colour classes with what they mean.
+#[must_use]
+pub fn legend(sizes: &BTreeSet<u64>, others: &[(&str, &str)]) -> Markup {
     let mut legend = Markup::new();
     legend.raw("<ul class=\"legend\">");
     for &bytes in sizes {

@@ -10,12 +10,11 @@ use largefolio_linux::crosscheck::{
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
 
-use super::report::{Outcome, Report, Row};
+use super::report::{Outcome, Output, Report, Row};
 use super::select::{SelectArgs, as_root};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::running::rules;
-use crate::verbs::values::Form;
 
 /// A check that can be made.
 pub(super) struct LivePlan {
@@ -46,7 +45,7 @@ impl LivePlan {
     }
 
     /// Records, replays, reports.
-    pub(super) fn run(self, form: Form, console: &mut Console) -> Result<Exit> {
+    pub(super) fn run(self, output: &Output, console: &mut Console) -> Result<Exit> {
         self.plan.warnings.iter().for_each(|warning| console::warn(warning));
         let mut report = Report::new(&self.facts.release, self.command_line.clone());
         report.kept = self.keep.as_ref().map(|keep| keep.display().to_string());
@@ -60,7 +59,7 @@ impl LivePlan {
         if let Err(error) = result {
             return interrupted(error);
         }
-        report.deliver(form, console)
+        report.deliver(output, console)
     }
 
     fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -12,13 +12,12 @@ use largefolio_linux::crosscheck::{
 use largefolio_sim::crosscheck::{Recording, check};
 use largefolio_sim::kernel::Kernel;
 
-use super::RulesArgs;
 use super::live::{interrupted, keep_text};
-use super::report::{Outcome, Report, Row};
+use super::report::{Outcome, Output, Report, Row};
 use super::select::{as_root, filesystem, window_kb};
+use super::{OutputArgs, RulesArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values::{Form, FormArgs};
 
 /// Check the model with a real program: its binary, libraries and data
 ///
@@ -52,7 +51,7 @@ pub(super) struct ProgramArgs {
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
-    form: FormArgs,
+    output: OutputArgs,
     /// Program and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -84,14 +83,15 @@ pub(super) struct ProgramCheck {
     facts: Facts,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
-    form: Form,
+    output: Output,
     command_line: Vec<String>,
 }
 
 impl ProgramArgs {
     /// Checks rules and directory.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<ProgramCheck> {
-        let (kernel, form) = (self.rules.kernel()?, self.form.form());
+        let kernel = self.rules.kernel()?;
+        let output = self.output.output(self.command.first().map(Path::new))?;
         if let Some(keep) = &self.keep {
             fs::create_dir_all(keep).with_context(|| {
                 format!("cannot make {}; choose another --keep", keep.display())
@@ -106,7 +106,7 @@ impl ProgramArgs {
             self.windows_kb.iter().map(plan)
         });
         let (plans, facts) = (plans.collect(), Facts::of_host());
-        Ok(ProgramCheck { plans, facts, kernel, keep: self.keep, form, command_line })
+        Ok(ProgramCheck { plans, facts, kernel, keep: self.keep, output, command_line })
     }
 }
 
@@ -122,7 +122,7 @@ impl ProgramCheck {
                 Err(error) => return interrupted(error.into()),
             }
         }
-        report.deliver(self.form, console)
+        report.deliver(&self.output, console)
     }
 
     fn row(&self, plan: &ProgramPlan, recorded: &ProgramRecording) -> Result<Row> {

@@ -8,11 +8,10 @@ use largefolio_sim::crosscheck::{Recording, Verdict, check, read_all};
 use largefolio_sim::kernel::Kernel;
 use rayon::prelude::*;
 
-use super::RulesArgs;
-use super::report::{Report, Row};
+use super::report::{Output, Report, Row};
+use super::{OutputArgs, RulesArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values::{Form, FormArgs};
 
 /// Recordings read before they are replayed together; they bound the memory.
 const NR_BATCH: usize = 256;
@@ -35,14 +34,14 @@ pub(super) struct ReplayArgs {
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
-    form: FormArgs,
+    output: OutputArgs,
 }
 
 /// A replay that can be made.
 pub(super) struct ReplayPlan {
     paths: Vec<PathBuf>,
     kernel: Option<Kernel>,
-    form: Form,
+    output: Output,
     command_line: Vec<String>,
 }
 
@@ -52,8 +51,9 @@ impl ReplayArgs {
         for path in &self.paths {
             path.metadata().with_context(|| path.display().to_string())?;
         }
-        let (kernel, form) = (self.rules.kernel()?, self.form.form());
-        Ok(ReplayPlan { paths: self.paths, kernel, form, command_line })
+        let kernel = self.rules.kernel()?;
+        let output = self.output.output(self.paths.iter().map(PathBuf::as_path))?;
+        Ok(ReplayPlan { paths: self.paths, kernel, output, command_line })
     }
 }
 
@@ -76,7 +76,7 @@ impl ReplayPlan {
         }
         self.replay(&mut batch, &mut report)?;
         status.finish_and_clear();
-        report.deliver(self.form, console)
+        report.deliver(&self.output, console)
     }
 
     fn replay(&self, batch: &mut Vec<Recording>, report: &mut Report) -> Result<()> {

@@ -6,8 +6,10 @@ use anyhow::Result;
 use largefolio_sim::crosscheck::{Aspect, Difference, Verdict};
 use serde::Serialize;
 
+use super::page;
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::page_file::{self, PageFile};
 use crate::verbs::values::Form;
 
 /// Version of the JSON of this verb.
@@ -69,12 +71,18 @@ impl Row {
     }
 }
 
+/// In which form, and whether as a page too.
+pub(super) struct Output {
+    pub(super) form: Form,
+    pub(super) page: Option<PageFile>,
+}
+
 /// All rows, and where they come from.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     schema_version: u32,
     tool_version: &'static str,
-    command_line: Vec<String>,
+    pub(super) command_line: Vec<String>,
     /// `uname -r` of the running kernel; empty for a replay.
     pub(super) kernel: String,
     /// Where the recordings are.
@@ -99,14 +107,18 @@ impl Report {
         self.rows.iter().filter(|row| row.outcome == outcome).count()
     }
 
-    /// Writes the report; the exit code it means.
-    pub(super) fn deliver(&self, form: Form, console: &mut Console) -> Result<Exit> {
-        let text = match form {
+    /// Writes the report, and the page beside it; the exit code it means.
+    pub(super) fn deliver(&self, out: &Output, console: &mut Console) -> Result<Exit> {
+        let text = match out.form {
             Form::Json => serde_json::to_string_pretty(self)? + "\n",
             Form::Csv => self.csv()?,
             Form::Text => super::text::of(self),
         };
-        console.deliver(text.as_bytes(), None)?;
+        let page = match &out.page {
+            Some(file) => Some((file, page::of(self)?)),
+            None => None,
+        };
+        page_file::deliver(console, text.as_bytes(), page)?;
         Ok(if self.nr(Outcome::Different) > 0 {
             Exit::No
         } else if self.nr(Outcome::Failed) > 0 || self.nr(Outcome::Equal) == 0 {

@@ -101,7 +101,7 @@ fn compared(text: &mut String, report: &Report) {
     }
 }
 
-const fn words(aspect: Aspect) -> &'static str {
+pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
         Aspect::Windows => "windows",

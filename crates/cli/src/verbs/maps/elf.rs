@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::console;
 
 /// Version of the JSON of this view.
-const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 1;
 /// The bit of [`Load::prot`] that makes a segment text.
 const EXECUTE: u32 = 4;
 
@@ -22,7 +22,7 @@ const EXECUTE: u32 = 4;
 pub(super) struct View {
     schema_version: u32,
     tool_version: &'static str,
-    command_line: Vec<String>,
+    pub(super) command_line: Vec<String>,
     /// Rules.
     pub(super) kernel: String,
     /// Base page in bytes.

@@ -47,7 +47,8 @@ pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     groups
 }
 
-fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
+/// What a mapping is counted with: name and permissions.
+pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
     let vma = &mapping.vma;
     let what = what(vma);
     let what = if nr_processes == 1 { format!("{:x} {what}", vma.range.start) } else { what };

@@ -15,17 +15,18 @@ use largefolio_sim::kernel::Kernel;
 
 use super::table::Show;
 use super::view::View;
-use super::{cache, table};
+use super::{cache, page, table};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::page_file::{self, PageFile};
 use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Filesystems that take the folios of another one, and those whose name is not known.
 const OPEN: [&str; 2] = ["overlay", ""];
 
-/// Mappings that are judged for a table: more than it shows, since they are grouped by file.
-const JUDGED_OF_ROW: usize = 8;
+/// Mappings that are judged for a page: those of a large system with most memory.
+const JUDGED_OF_PAGE: usize = 2000;
 
 /// Whose memory is shown.
 #[derive(Clone, Debug)]
@@ -62,6 +63,7 @@ pub(crate) struct LivePlan {
     pub(super) show: Show,
     pub(super) watch: Option<Duration>,
     pub(super) form: Form,
+    pub(super) page: Option<PageFile>,
     pub(super) command_line: Vec<String>,
 }
 
@@ -109,10 +111,11 @@ impl LivePlan {
             let census = census::take(&Live, &self.whom.pids()?)?;
             let kernel = Kernel::of_release(&look.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
+            let of_page = if self.page.is_some() { JUDGED_OF_PAGE } else { 0 };
             let nr_max = match self.form {
-                Form::Text => self.show.nr_rows.saturating_mul(JUDGED_OF_ROW),
+                Form::Text => self.show.nr_judged().max(of_page),
                 Form::Json => usize::MAX,
-                Form::Csv => 0,
+                Form::Csv => of_page,
             };
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
             let question = Question { system: &Live, limit: &limit, nr_max };
@@ -138,7 +141,11 @@ impl LivePlan {
                 json? + "\n"
             }
         };
-        console.deliver(result.as_bytes(), None)
+        let page = match &self.page {
+            Some(file) => Some((file, page::of(look, &self.command_line)?)),
+            None => None,
+        };
+        page_file::deliver(console, result.as_bytes(), page)
     }
 
     /// Says what is missing in the result; an error where it was asked for by name.

@@ -25,6 +25,8 @@ const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .header_separator(LineStyle::none().fill('-').junction('-'))
     .content_lines(ContentLineStyle::none());
+/// Mappings that are judged for a row.
+const JUDGED_OF_ROW: usize = 8;
 /// Characters of a line that the columns beside a name take.
 const BESIDE: usize = 68;
 /// Characters a name gets at least.
@@ -35,6 +37,13 @@ const NAME_MIN: usize = 24;
 pub(super) struct Show {
     pub(super) nr_rows: usize,
     pub(super) sort: Sort,
+}
+
+impl Show {
+    /// Mappings that are judged: more than are shown, since they are grouped by file.
+    pub(super) const fn nr_judged(self) -> usize {
+        self.nr_rows.saturating_mul(JUDGED_OF_ROW)
+    }
 }
 
 /// The whole text.
@@ -48,7 +57,8 @@ pub(super) fn of(look: &Look, show: Show) -> String {
                 processes(&mut text, census, show);
             }
             mappings(&mut text, census, show);
-            whys(&mut text, census, &look.findings, show);
+            let nr = look.findings.len().min(show.nr_judged());
+            whys(&mut text, census, &look.findings[..nr], show);
         }
     }
     if let Some(cached) = &look.cached {

@@ -67,7 +67,7 @@ fn file_text(text: &mut String, view: &View, file: &FileView) {
     text.push('\n');
 }
 
-fn cell(segment: &SegmentView, size: &SizeView) -> String {
+pub(super) fn cell(segment: &SegmentView, size: &SizeView) -> String {
     match size.refusal {
         None => {
             let (covered, all) = (size.covered_bytes.into(), segment.file_bytes.max(1).into());
@@ -88,7 +88,7 @@ fn word(refusal: Refusal) -> &'static str {
 }
 
 /// Why text is not mapped larger and what helps; where a size fits on some filesystems only.
-fn notes(view: &View, file: &FileView) -> Vec<String> {
+pub(super) fn notes(view: &View, file: &FileView) -> Vec<String> {
     let mut notes = Vec::new();
     for (refusal, sizes) in refused(file) {
         let names: Vec<_> = sizes.keys().map(|&bytes| size_name(bytes)).collect();
@@ -148,7 +148,8 @@ fn partly(view: &View, file: &FileView) -> Option<String> {
     (!parts.is_empty()).then(|| format!("only: {}", parts.join("; ")))
 }
 
-fn footer(view: &View) -> String {
+/// Which filesystems have which folios.
+pub(super) fn limits(view: &View) -> String {
     let mut by_size: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (name, bytes) in &view.filesystems {
         by_size.entry(*bytes).or_default().push(name);
@@ -158,8 +159,12 @@ fn footer(view: &View) -> String {
         .map(|(&bytes, names)| format!("up to {} on {}", size_name(bytes), names.join(", ")))
         .collect();
     limits.push("none on any other".to_owned());
-    let (kernel, page) = (&view.kernel, size_name(view.page_bytes));
-    let mut text = format!("kernel {kernel}, {page} pages: large folios {}\n", limits.join("; "));
+    limits.join("; ")
+}
+
+fn footer(view: &View) -> String {
+    let (kernel, page, limits) = (&view.kernel, size_name(view.page_bytes), limits(view));
+    let mut text = format!("kernel {kernel}, {page} pages: large folios {limits}\n");
     let summary = view.summary;
     if summary.nr_files > 1 {
         let share = |part: usize| figures::ratio(100 * part as u64, summary.nr_exec as u64);

@@ -12,7 +12,7 @@ use super::live::Look;
 use super::plain::plain;
 
 /// Version of the JSON of this view.
-const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 1;
 
 /// The whole result.
 #[derive(Debug, Serialize)]

@@ -130,12 +130,12 @@ fn pair(pair: Pair, row: &RowFinding, unit: &str) -> String {
     }
 }
 
-fn apart(distance: f64, row: &RowFinding) -> String {
+pub(super) fn apart(distance: f64, row: &RowFinding) -> String {
     let has_change = row.ours.is_some_and(|ours| ours.change.is_some());
     if has_change { format!("{}pp", signed(distance)) } else { signed(distance) + " " + &row.unit }
 }
 
-fn signed(change: f64) -> String {
+pub(super) fn signed(change: f64) -> String {
     match change {
         0.0 => "0".to_owned(),
         small if small.abs() < 0.05 => format!("{change:+.2}"),
@@ -145,7 +145,7 @@ fn signed(change: f64) -> String {
 }
 
 /// A number with its unit; counts with separators.
-fn number(value: f64, unit: &str) -> String {
+pub(super) fn number(value: f64, unit: &str) -> String {
     let shown = match value.abs() {
         large if large >= 1000.0 => grouped(value),
         _ if value.fract() == 0.0 => format!("{value}"),

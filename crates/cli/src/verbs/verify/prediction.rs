@@ -23,20 +23,20 @@ pub(super) struct Prediction {
 }
 
 /// What they came to.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Predicted {
-    kernel: String,
-    changed_kernel: String,
-    machine: String,
+    pub(super) kernel: String,
+    pub(super) changed_kernel: String,
+    pub(super) machine: String,
     /// Estimated time of the changed run less that of the plain one, in ns; none where a cost is not
     /// known.
-    difference_ns: Option<i64>,
+    pub(super) difference_ns: Option<i64>,
     /// That difference on top of the measured plain wall time, over the latter.
-    ratio: Option<f64>,
+    pub(super) ratio: Option<f64>,
     /// Whether the ratio lies in the measured interval.
-    is_inside: Option<bool>,
-    not_known: Vec<String>,
-    assumed: Vec<String>,
+    pub(super) is_inside: Option<bool>,
+    pub(super) not_known: Vec<String>,
+    pub(super) assumed: Vec<String>,
 }
 
 impl Prediction {

@@ -1,10 +1,13 @@
 //! The comparison as text, CSV and JSON.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict};
-use largefolio_report::figures::printable;
+use largefolio_linux::verify::rounds::Rounds;
+use largefolio_linux::verify::run::Sample;
+use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict, doubts};
+use largefolio_report::figures::{self, printable};
 use serde::Serialize;
 
 use super::prediction::Predicted;
@@ -15,47 +18,70 @@ use crate::verbs::running;
 const SCHEMA_VERSION: u32 = 1;
 
 /// One quantity.
-#[derive(Debug, Serialize)]
-struct Row {
-    quantity: &'static str,
-    unit: &'static str,
-    plain: f64,
-    plain_min: f64,
-    plain_max: f64,
-    changed: f64,
-    changed_min: f64,
-    changed_max: f64,
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) quantity: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) plain: f64,
+    pub(super) plain_min: f64,
+    pub(super) plain_max: f64,
+    pub(super) changed: f64,
+    pub(super) changed_min: f64,
+    pub(super) changed_max: f64,
     /// Changed over plain within a round; none where a plain value is 0.
-    ratio: Option<f64>,
+    pub(super) ratio: Option<f64>,
     /// 95 per cent confidence interval of the median ratio.
-    ratio_low: Option<f64>,
-    ratio_high: Option<f64>,
-    nr_rounds: usize,
+    pub(super) ratio_low: Option<f64>,
+    pub(super) ratio_high: Option<f64>,
+    pub(super) nr_rounds: usize,
+}
+
+/// What was measured of one run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) wall_ns: u64,
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+}
+
+/// One round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Round {
+    /// From 1.
+    pub(super) nr: usize,
+    pub(super) plain: Run,
+    pub(super) changed: Run,
+    /// Changed over plain of the quantity the verdict is about; none where plain is 0.
+    pub(super) ratio: Option<f64>,
 }
 
 /// Everything about one comparison.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct View {
-    schema_version: u32,
-    tool_version: &'static str,
-    kernel: String,
-    command: Vec<String>,
+    pub(super) schema_version: u32,
+    pub(super) tool_version: &'static str,
+    pub(super) kernel: String,
+    pub(super) command: Vec<String>,
     /// What was changed.
-    change: String,
+    pub(super) change: String,
     /// What came of it in the changed runs, as far as it is known.
-    effects: Vec<String>,
-    verdict: &'static str,
+    pub(super) effects: Vec<String>,
+    pub(super) verdict: &'static str,
     /// What the verdict is about.
-    metric: &'static str,
+    pub(super) metric: &'static str,
     /// Differences below it are none; 0.01 is one per cent.
-    margin: f64,
-    rows: Vec<Row>,
-    prediction: Option<Predicted>,
-    warnings: Vec<String>,
+    pub(super) margin: f64,
+    pub(super) rows: Vec<Row>,
+    /// Every round; of a page with very many some of them.
+    pub(super) rounds: Vec<Round>,
+    pub(super) prediction: Option<Predicted>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl View {
-    pub(super) fn new(compared: &[Compared], verdict: Verdict, doubts: &[Doubt]) -> Self {
+    pub(super) fn new(compared: &[Compared], verdict: Verdict, rounds: &Rounds) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -71,13 +97,18 @@ impl View {
             metric: "",
             margin: 0.0,
             rows: compared.iter().map(row).collect(),
+            rounds: rounds_of(rounds),
             prediction: None,
-            warnings: doubts.iter().map(warning).collect(),
+            warnings: doubts(rounds).iter().map(warning).collect(),
         }
     }
 
     /// What the verdict is about.
-    pub(super) fn about(self, metric: &'static str, margin: f64, change: String) -> Self {
+    pub(super) fn about(mut self, metric: &'static str, margin: f64, change: String) -> Self {
+        for round in &mut self.rounds {
+            let (plain, changed) = (round.plain.of(metric), round.changed.of(metric));
+            round.ratio = (plain > 0).then(|| figures::ratio(changed, plain));
+        }
         Self { change, metric, margin, ..self }
     }
 
@@ -137,7 +168,7 @@ impl View {
     }
 
     /// The verdict in a sentence.
-    fn reason(&self) -> String {
+    pub(super) fn reason(&self) -> String {
         let row = self.rows.iter().find(|row| row.quantity == self.metric);
         let interval = row.and_then(|row| Some((row.ratio?, row.ratio_low?, row.ratio_high?)));
         let Some((median, low, high)) = interval else {
@@ -174,6 +205,39 @@ impl View {
     }
 }
 
+impl Run {
+    fn new(sample: &Sample) -> Self {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            wall_ns: ns(sample.wall),
+            user_ns: ns(sample.user),
+            system_ns: ns(sample.system),
+            minor_faults: sample.nr_minor_faults,
+            major_faults: sample.nr_major_faults,
+        }
+    }
+
+    /// The value of a quantity.
+    pub(super) fn of(&self, metric: &str) -> u64 {
+        match metric {
+            "user" => self.user_ns,
+            "system" => self.system_ns,
+            _ => self.wall_ns,
+        }
+    }
+}
+
+fn rounds_of(rounds: &Rounds) -> Vec<Round> {
+    let both = rounds.plain.iter().zip(&rounds.changed);
+    let round = |(nr, (plain, changed))| Round {
+        nr,
+        plain: Run::new(plain),
+        changed: Run::new(changed),
+        ratio: None,
+    };
+    (1..).zip(both).map(round).collect()
+}
+
 fn row(compared: &Compared) -> Row {
     let Compared { plain, changed, ratio, .. } = compared;
     Row {
@@ -193,7 +257,7 @@ fn row(compared: &Compared) -> Row {
 }
 
 /// `12.3 ms [11.9 .. 14.0]`, median first.
-fn spread(unit: &str, values: [f64; 3]) -> String {
+pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
     let (divisor, unit) = match (unit, values[0]) {
         ("ns", large) if large >= 1e9 => (1e9, " s"),
         ("ns", _) => (1e6, " ms"),

@@ -1,0 +1,115 @@
+//! `--report FILE.html`: the option, and the file that is written.
+//!
+//! Pages stand beside the view they show (`maps/page.rs`, ..); what they are drawn with is
+//! `largefolio_report::html`. A page holds its data as JSON: that of `--json`, or, where that has no
+//! bound, the part of it that is shown.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use largefolio_report::html::frame::{Basis, Page, Section};
+use largefolio_report::html::markup::Markup;
+
+use crate::console::Console;
+
+/// The option.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct PageArgs {
+    /// Also write one HTML file with pictures, which needs nothing else
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// Where a page will be.
+#[derive(Clone, Debug)]
+pub(crate) struct PageFile(PathBuf);
+
+impl PageArgs {
+    /// Whether a page is asked for.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Checks, before the work, that the page will have a place that is none of `inputs`.
+    pub(crate) fn file<'a>(
+        self,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Option<PageFile>> {
+        let Some(path) = self.report else { return Ok(None) };
+        if let Some(input) = inputs.into_iter().find(|input| is_same(input, &path)) {
+            bail!("{} is what is looked at; choose another file with --report", input.display());
+        }
+        check_writable(&path, "--report")?;
+        Ok(Some(PageFile(path)))
+    }
+}
+
+/// Writes the page, if there is one, and the result; a page that cannot be written does not keep
+/// the result back.
+pub(crate) fn deliver(
+    console: &mut Console,
+    result: &[u8],
+    page: Option<(&PageFile, Page)>,
+) -> Result<()> {
+    let written = page.map(|(file, page)| console.deliver(page.html().as_bytes(), Some(&file.0)));
+    console.deliver(result, None)?;
+    written.unwrap_or(Ok(()))
+}
+
+/// Whether a result can be written to `path`, which `option` names.
+pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let writable = if path.exists() {
+        OpenOptions::new().append(true).open(path).map(drop)
+    } else {
+        tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
+    };
+    writable.with_context(|| {
+        format!("cannot write {}; choose another place with {option}", path.display())
+    })
+}
+
+/// Whether two paths name one file, be it there or not.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
+    same(a, b).unwrap_or(a == b)
+}
+
+/// A part of a page.
+pub(crate) fn section(
+    id: &'static str,
+    title: &'static str,
+    basis: Basis,
+    (lead, body): (&str, Markup),
+) -> Section {
+    Section { id: id.into(), title: title.into(), lead: lead.to_owned(), basis, body }
+}
+
+/// The last line of a page.
+pub(crate) fn footer(command_line: &[String]) -> String {
+    format!("folio {}: {}", env!("CARGO_PKG_VERSION"), command_line.join(" "))
+}
+
+/// Sentences below one another.
+pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
+    let mut list = Markup::new();
+    list.raw("<ul class=\"notes\">");
+    for note in notes {
+        list.element("li", note);
+    }
+    list.raw("</ul>\n");
+    list
+}
+
+/// What words mean.
+pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
+    let mut list = Markup::new();
+    list.raw("<dl class=\"bases\">");
+    for (word, meaning) in words {
+        list.element("dt", word).element("dd", meaning);
+    }
+    list.raw("</dl>\n");
+    list
+}

@@ -1,0 +1,284 @@
+//! Where the folios of single mappings and files lie, for pictures.
+//!
+//! ```text
+//!   pages of a mapping   |....AAAA BBBBBBBB cc..dddd|
+//!   runs                      [A ] [B B    ] [c [d        page, pages, order, how they are mapped
+//!   coarse               |   A   |   B   |   d      |     more runs than are wanted: cells instead
+//! ```
+//!
+//! Owns a second look at what was chosen after a census: the census keeps sums only. A program that
+//! runs meanwhile may have changed; the runs are those of the second look.
+//!
+//! Invariants:
+//! - L1: runs ascend by page, do not overlap and lie inside the mapping or file.
+//! - L2: a layout has at most as many runs as its caller wants.
+//! - L3: a run of whole folios begins with the first page of a folio.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::file::{Looker, open_live};
+use super::kpageflags::{Backing, Book};
+use super::maps::Vma;
+use super::pagemap::{self, Extent, Extents, Reader};
+use super::process::{Geometry, Piece, Walk, clip};
+use super::smaps_of;
+use crate::system::{Entries, Live, System};
+
+/// Cells of a layout that would have too many runs.
+const NR_CELLS: u64 = 1024;
+
+/// How folios are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// By PMD entries.
+    Pmd,
+    /// Whole, at an address aligned as the place in the file or in memory; of files: cached.
+    Aligned,
+    /// Whole, elsewhere.
+    Unaligned,
+    /// In part.
+    Partial,
+    /// Most of a cell is in folios of this size.
+    Mostly,
+}
+
+impl How {
+    /// All of them, in the order of their numbers in a picture's data.
+    pub const ALL: [Self; 5] =
+        [Self::Pmd, Self::Aligned, Self::Unaligned, Self::Partial, Self::Mostly];
+}
+
+/// Neighbouring pages in folios of one order, mapped alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First page, from the start of the mapping or file.
+    pub page: u64,
+    /// Pages.
+    pub nr_pages: u64,
+    /// Order of the folios.
+    pub order: u32,
+    /// How they are mapped.
+    pub how: How,
+}
+
+/// What lies where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Pages of the mapping or file.
+    pub nr_pages: u64,
+    /// Pages of a cell, where there are too many runs to tell each; else 1.
+    pub cell_pages: u64,
+    /// What is there.
+    pub runs: Vec<Run>,
+}
+
+/// Looks again at mappings of processes; `None` where one cannot be read any more.
+///
+/// # Errors
+/// When the flags of pages cannot be read.
+pub fn of_mappings(
+    system: &dyn System,
+    wanted: &[(u32, &Vma)],
+    nr_runs_max: usize,
+) -> io::Result<Vec<Option<Layout>>> {
+    let geometry = Geometry::of(system.page_bytes());
+    let found = wanted.iter().map(|&(pid, vma)| {
+        let page = geometry.page_bytes;
+        let pages = vma.range.start / page..vma.range.end / page;
+        Some((pages, of_mapping(system, geometry, (pid, vma)).ok()?))
+    });
+    layouts(&*system.kpageflags()?, geometry, found.collect(), nr_runs_max)
+}
+
+fn of_mapping(
+    system: &dyn System,
+    geometry: Geometry,
+    (pid, vma): (u32, &Vma),
+) -> io::Result<Extents> {
+    let entries = system.pagemap(pid)?;
+    let (page_bytes, pmd_pages) = (geometry.page_bytes, 1 << geometry.pmd_order);
+    let reader = Reader { entries: &*entries, page_bytes, pmd_pages };
+    let smaps = std::cell::OnceCell::new();
+    let vmas = std::slice::from_ref(vma);
+    let mut all = Extents::new();
+    for span in pagemap::spans(vmas, page_bytes, pmd_pages) {
+        let bounds = || smaps.get_or_init(|| smaps_of(system, pid)).as_slice();
+        all.append(&reader.read(&span, vmas, &bounds)?);
+    }
+    Ok(all)
+}
+
+/// Looks again at the page cache of files; `None` where one cannot be read any more.
+///
+/// # Errors
+/// Without the right to see PFNs.
+pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<Layout>>> {
+    let [pagemap, flags] = open_live()?;
+    let geometry = Geometry::of(Live.page_bytes());
+    let looker = Looker { entries: &*pagemap, geometry };
+    let found = paths.iter().map(|path| {
+        let (len_bytes, extents) = looker.look(path).ok()?;
+        Some((0..len_bytes.div_ceil(geometry.page_bytes), extents))
+    });
+    layouts(&*flags, geometry, found.collect(), nr_runs_max)
+}
+
+/// Pages looked at, and what is present of them.
+type Found = Option<(Range<u64>, Extents)>;
+
+fn layouts(
+    flags: &dyn Entries,
+    geometry: Geometry,
+    found: Vec<Found>,
+    nr_runs_max: usize,
+) -> io::Result<Vec<Option<Layout>>> {
+    let mut book = Book::new(flags, 1 << geometry.pmd_order)?;
+    let extents = found.iter().flatten().flat_map(|(_, extents)| &extents.list);
+    extents.for_each(|extent| book.want(extent));
+    book.read(flags)?;
+    let walk = Walk { book: &book, geometry };
+    let layout = |(pages, extents): (Range<u64>, Extents)| {
+        let mut runs = Runs::new(pages.end.saturating_sub(pages.start), nr_runs_max);
+        for extent in &extents.list {
+            walk.runs(pages.start, clip(extent, &pages), &mut runs);
+        }
+        runs.layout()
+    };
+    Ok(found.into_iter().map(|found| found.map(layout)).collect())
+}
+
+impl Walk<'_> {
+    /// Adds the runs of an extent of what begins at the page `start`.
+    fn runs(&self, start: u64, extent: Extent, runs: &mut Runs) {
+        let (mut done, nr) = (0, u64::from(extent.nr));
+        while done < nr {
+            let pfn = extent.pfn + done;
+            let (page, same) = self.book.at(pfn, nr - done);
+            let first = extent.page + done;
+            done += same;
+            if matches!(page.backing(), Backing::Zero | Backing::Unknown) {
+                continue;
+            }
+            let mut left = same;
+            while left > 0 {
+                let at = same - left;
+                let piece = self.piece(page, (first + at, pfn + at), left);
+                let how = how(&piece, extent.is_pmd);
+                let (page, order) = (first + at - start, page.order());
+                runs.add(Run { page, nr_pages: piece.nr, order, how });
+                left -= piece.nr;
+            }
+        }
+    }
+}
+
+const fn how(piece: &Piece, is_pmd: bool) -> How {
+    match (piece.is_whole, piece.is_aligned) {
+        (false, _) => How::Partial,
+        (true, _) if is_pmd => How::Pmd,
+        (true, true) => How::Aligned,
+        (true, false) => How::Unaligned,
+    }
+}
+
+/// Runs in the making; cells from the moment there are too many of them.
+struct Runs {
+    nr_pages: u64,
+    nr_max: usize,
+    list: Vec<Run>,
+    cell_pages: u64,
+    /// Pages by cell and order.
+    cells: BTreeMap<u64, BTreeMap<u32, u64>>,
+}
+
+impl Runs {
+    fn new(nr_pages: u64, nr_max: usize) -> Self {
+        let nr_cells = NR_CELLS.min(nr_max as u64).max(1);
+        let cell_pages = nr_pages.div_ceil(nr_cells).next_power_of_two();
+        Self { nr_pages, nr_max, list: Vec::new(), cell_pages, cells: BTreeMap::new() }
+    }
+
+    fn add(&mut self, next: Run) {
+        self.count(next);
+        if let Some(last) = self.list.last_mut()
+            && last.page + last.nr_pages == next.page
+            && (last.order, last.how) == (next.order, next.how)
+            && next.how != How::Partial
+        {
+            last.nr_pages += next.nr_pages;
+            return;
+        }
+        // One more than is wanted says that there are too many.
+        if self.list.len() <= self.nr_max {
+            self.list.push(next);
+        }
+    }
+
+    fn count(&mut self, run: Run) {
+        let (mut page, end) = (run.page, run.page + run.nr_pages);
+        while page < end {
+            let cell = page / self.cell_pages;
+            let nr = end.min((cell + 1) * self.cell_pages) - page;
+            *self.cells.entry(cell).or_default().entry(run.order).or_default() += nr;
+            page += nr;
+        }
+    }
+
+    fn layout(self) -> Layout {
+        let nr_pages = self.nr_pages;
+        if self.list.len() <= self.nr_max {
+            return Layout { nr_pages, cell_pages: 1, runs: self.list };
+        }
+        let mut coarse = Self::new(nr_pages, self.nr_max);
+        for (cell, orders) in &self.cells {
+            let most = orders.iter().max_by_key(|(order, nr)| (**nr, **order));
+            let page = cell * self.cell_pages;
+            let len = self.cell_pages.min(nr_pages - page);
+            if let Some((&order, _)) = most {
+                coarse.add(Run { page, nr_pages: len, order, how: How::Mostly });
+            }
+        }
+        Layout { nr_pages, cell_pages: self.cell_pages, runs: coarse.list }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(page: u64, nr_pages: u64, order: u32, how: How) -> Run {
+        Run { page, nr_pages, order, how }
+    }
+
+    #[test]
+    fn neighbours_alike_are_one_run_and_parts_are_not() {
+        let mut runs = Runs::new(64, 8);
+        for (page, how) in [(0, How::Aligned), (4, How::Aligned), (8, How::Partial)] {
+            runs.add(run(page, 4, 2, how));
+        }
+        runs.add(run(12, 4, 2, How::Partial));
+        let layout = runs.layout();
+        assert_eq!(layout.cell_pages, 1);
+        assert_eq!(layout.runs[0], run(0, 8, 2, How::Aligned));
+        assert_eq!(layout.runs.len(), 3);
+    }
+
+    #[test]
+    fn too_many_runs_become_cells_of_what_is_most_there() {
+        let mut runs = Runs::new(1 << 20, 4);
+        for at in 0..1000 {
+            runs.add(run(at * 4, 1, 0, How::Aligned));
+        }
+        runs.add(run(1 << 19, 512, 9, How::Pmd));
+        let layout = runs.layout();
+        assert_eq!(layout.cell_pages, 1 << 18);
+        let expected = [run(0, 1 << 18, 0, How::Mostly), run(1 << 19, 1 << 18, 9, How::Mostly)];
+        assert_eq!(layout.runs, expected);
+    }
+}

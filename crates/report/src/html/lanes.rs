@@ -1,0 +1,413 @@
+//! Marks on one axis: lanes under one another, or points in a field.
+//!
+//! ```text
+//!   what is shown    |     :   o====O     |    published and ours
+//!   another          |  o--:--O           |    `:` a guide over all lanes
+//!                    0     1     2     3       ticks
+//! ```
+//!
+//! Places are per cent of the width, so that a drawing needs no size and marks stay round.
+//!
+//! Invariant: a mark that lies beyond the axis stands at its end as a pointer; its number is in the
+//! table.
+
+use super::markup::{Markup, escaped};
+
+/// Ticks that are aimed at.
+const NR_TICKS: f64 = 4.0;
+/// Height of a field's drawing in dots.
+const FIELD_HEIGHT: u32 = 240;
+/// Steps that ticks may have, times a power of ten.
+const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
+
+/// A scale from low to high, with ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    low: f64,
+    high: f64,
+    ticks: Vec<f64>,
+    /// Digits after the point of a tick.
+    digits: usize,
+    /// What stands behind a tick.
+    unit: &'static str,
+}
+
+impl Axis {
+    /// From the first tick below `low` to the first above `high`.
+    ///
+    /// ```
+    /// # use largefolio_report::html::lanes::Axis;
+    /// let axis = Axis::over([-39.0, 75.0], "pp");
+    /// assert_eq!(axis.bounds(), (-50.0, 100.0));
+    /// assert!((axis.place(25.0) - 50.0).abs() < 1e-9);
+    /// ```
+    #[must_use]
+    pub fn over(values: impl IntoIterator<Item = f64>, unit: &'static str) -> Self {
+        let finite = values.into_iter().filter(|value| value.is_finite());
+        let bounds = finite.fold(None, |bounds: Option<(f64, f64)>, value| {
+            Some(bounds.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+        });
+        let (low, high) = bounds.unwrap_or((0.0, 1.0));
+        let span = if high > low { high - low } else { high.abs().max(1.0) };
+        let rough = span / NR_TICKS;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = STEPS.iter().map(|step| step * power).find(|step| *step >= rough * 0.999);
+        let step = step.unwrap_or(power * 10.0);
+        let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        let high = if high > low { high } else { low + step };
+        let mut ticks = Vec::new();
+        let mut tick = low;
+        while tick <= high + step / 2.0 && ticks.len() < 16 {
+            // Sums of a step like 0.1 miss 0 by a little.
+            ticks.push(if tick.abs() < step / 1e6 { 0.0 } else { tick });
+            tick += step;
+        }
+        Self { low, high, ticks, digits: digits(step), unit }
+    }
+
+    /// From `low` to `high` without ticks: for counts of things in order.
+    #[must_use]
+    pub fn between(low: f64, high: f64) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        Self { low, high, ticks: Vec::new(), digits: 0, unit: "" }
+    }
+
+    /// Its ends.
+    #[must_use]
+    pub const fn bounds(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// The place of a value in per cent, not beyond the ends.
+    #[must_use]
+    pub fn place(&self, value: f64) -> f64 {
+        let place = 100.0 * (value - self.low) / (self.high - self.low);
+        if place.is_nan() { 0.0 } else { place.clamp(0.0, 100.0) }
+    }
+
+    fn has(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    fn name(&self, tick: f64) -> String {
+        format!("{tick:.*}{}", self.digits, self.unit)
+    }
+}
+
+/// Digits that tell steps apart.
+fn digits(step: f64) -> usize {
+    (0..9)
+        .find(|&nr| {
+            let scaled = step * 10_f64.powi(nr);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled
+        })
+        .map_or(9, |nr| usize::try_from(nr).unwrap_or(0))
+}
+
+/// What a mark looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A filled circle.
+    Dot,
+    /// A circle.
+    Ring,
+    /// An upright line.
+    Tick,
+    /// A square on its corner.
+    Diamond,
+}
+
+/// Where across a lane a mark stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// In the middle.
+    Middle,
+    /// In the upper half.
+    Upper,
+    /// In the lower half.
+    Lower,
+}
+
+impl Side {
+    const fn place(self) -> f64 {
+        match self {
+            Self::Middle => 50.0,
+            Self::Upper => 27.0,
+            Self::Lower => 73.0,
+        }
+    }
+}
+
+/// A mark of a lane.
+#[derive(Clone, Debug)]
+pub enum Mark {
+    /// A place.
+    At {
+        /// Where.
+        value: f64,
+        /// Height in the lane.
+        side: Side,
+        /// What it looks like.
+        shape: Shape,
+        /// Colour class.
+        class: &'static str,
+        /// What pointing at it says.
+        tip: String,
+    },
+    /// From one place to another.
+    Span {
+        /// Ends, in any order.
+        from: f64,
+        /// The other end.
+        to: f64,
+        /// Height in the lane.
+        side: Side,
+        /// Colour class.
+        class: &'static str,
+        /// What pointing at it says.
+        tip: String,
+    },
+}
+
+/// A lane.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// What it shows, for readers of the drawing alone.
+    pub title: String,
+    /// What it shows.
+    pub name: Markup,
+    /// Later ones above earlier ones.
+    pub marks: Vec<Mark>,
+    /// The numbers at its end.
+    pub end: Markup,
+}
+
+/// What stands behind the marks: a line where both ends are equal, else a band.
+#[derive(Clone, Copy, Debug)]
+pub struct Guide {
+    /// One end.
+    pub from: f64,
+    /// The other.
+    pub to: f64,
+    /// Colour class.
+    pub class: &'static str,
+}
+
+/// Lanes under one another, and the axis.
+#[must_use]
+pub fn lanes(axis: &Axis, guides: &[Guide], lanes: &[Lane]) -> Markup {
+    let mut picture = Markup::new();
+    picture.raw("<div class=\"bars lanes\">");
+    for lane in lanes {
+        picture.raw("<div class=\"bar\"><span class=\"name\">").append(&lane.name);
+        picture.raw("</span><svg class=\"row lane\" role=\"img\">");
+        picture.element("title", &lane.title);
+        for guide in guides {
+            picture.append(&across(axis, guide));
+        }
+        for tick in &axis.ticks {
+            let at = axis.place(*tick);
+            picture.raw(&format!(
+                "<line class=\"grid\" x1=\"{at:.2}%\" x2=\"{at:.2}%\" y1=\"0\" y2=\"100%\"/>"
+            ));
+        }
+        for mark in &lane.marks {
+            picture.append(&drawn(axis, mark));
+        }
+        picture.raw("</svg><span class=\"total\">").append(&lane.end).raw("</span></div>");
+    }
+    picture.raw("<div class=\"bar\" aria-hidden=\"true\"><span></span>");
+    picture.raw("<svg class=\"row ticks\">");
+    for (nr, tick) in axis.ticks.iter().enumerate() {
+        let anchor = match nr {
+            0 => "start",
+            nr if nr + 1 == axis.ticks.len() => "end",
+            _ => "middle",
+        };
+        let at = axis.place(*tick);
+        picture.raw(&format!("<text x=\"{at:.2}%\" y=\"13\" text-anchor=\"{anchor}\">"));
+        picture.text(&axis.name(*tick)).raw("</text>");
+    }
+    picture.raw("</svg><span></span></div></div>\n");
+    picture
+}
+
+fn across(axis: &Axis, guide: &Guide) -> Markup {
+    let mut markup = Markup::new();
+    let (from, to) = (axis.place(guide.from), axis.place(guide.to));
+    let (from, to) = (from.min(to), from.max(to));
+    let class = guide.class;
+    if to > from {
+        let width = to - from;
+        markup.raw(&format!(
+            "<rect class=\"{class}\" x=\"{from:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>"
+        ));
+    } else if axis.has(guide.from) {
+        markup.raw(&format!(
+            "<line class=\"{class}\" x1=\"{from:.2}%\" x2=\"{from:.2}%\" y1=\"0\" y2=\"100%\"/>"
+        ));
+    }
+    markup
+}
+
+fn drawn(axis: &Axis, mark: &Mark) -> Markup {
+    match mark {
+        Mark::At { value, side, shape, class, tip } => {
+            let beyond = match *value {
+                value if value < axis.low => Some("M6 -5L-1 0L6 5z"),
+                value if value > axis.high => Some("M-6 -5L1 0L-6 5z"),
+                _ => None,
+            };
+            let place = (axis.place(*value), side.place());
+            beyond.map_or_else(
+                || glyph(place, *shape, (class, tip)),
+                |path| held(place, &format!("<path class=\"{class}\" d=\"{path}\""), tip),
+            )
+        }
+        Mark::Span { from, to, side, class, tip } => {
+            let (from, to, y) = (axis.place(*from), axis.place(*to), side.place());
+            let mut markup = Markup::new();
+            markup.raw(&format!(
+                "<line class=\"span {class}\" x1=\"{from:.2}%\" x2=\"{to:.2}%\" y1=\"{y}%\" \
+                 y2=\"{y}%\" data-tip=\"{}\"/>",
+                escaped(tip)
+            ));
+            markup
+        }
+    }
+}
+
+/// A mark at a place in per cent of width and height.
+fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup {
+    let body = match shape {
+        Shape::Dot => format!("<circle class=\"{class}\" r=\"4.5\""),
+        Shape::Ring => format!("<circle class=\"ring {class}\" r=\"4.5\""),
+        Shape::Tick => format!("<path class=\"tick {class}\" d=\"M0 -8v16\""),
+        Shape::Diamond => format!("<path class=\"{class}\" d=\"M0 -6L6 0L0 6L-6 0z\""),
+    };
+    held((x, y), &body, tip)
+}
+
+/// A shape in dots around a place in per cent.
+fn held((x, y): (f64, f64), body: &str, tip: &str) -> Markup {
+    let mut markup = Markup::new();
+    markup.raw(&format!("<svg class=\"mark\" x=\"{x:.2}%\" y=\"{y:.2}%\">{body} data-tip=\""));
+    markup.text(tip).raw("\"/></svg>");
+    markup
+}
+
+/// A point of a field.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Where, from left to right.
+    pub x: f64,
+    /// Where, from the bottom up.
+    pub y: f64,
+    /// What it looks like.
+    pub shape: Shape,
+    /// Colour class.
+    pub class: &'static str,
+    /// What pointing at it says.
+    pub tip: String,
+}
+
+/// Points over two axes; guides and ticks are those of the upright one.
+#[must_use]
+pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[Point]) -> Markup {
+    let mut picture = Markup::new();
+    picture.raw(&format!("<svg class=\"field\" role=\"img\" height=\"{FIELD_HEIGHT}\">"));
+    picture.element("title", title);
+    for guide in guides {
+        let (low, high) = (guide.from.min(guide.to), guide.from.max(guide.to));
+        let (top, end, class) = (100.0 - up.place(high), 100.0 - up.place(low), guide.class);
+        if end > top {
+            let height = end - top;
+            picture.raw(&format!(
+                "<rect class=\"{class}\" y=\"{top:.2}%\" width=\"100%\" height=\"{height:.2}%\"/>"
+            ));
+        } else if up.has(low) {
+            picture.raw(&format!(
+                "<line class=\"{class}\" x1=\"0\" x2=\"100%\" y1=\"{top:.2}%\" y2=\"{top:.2}%\"/>"
+            ));
+        }
+    }
+    for tick in &up.ticks {
+        let at = 100.0 - up.place(*tick);
+        picture.raw(&format!(
+            "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{at:.2}%\" y2=\"{at:.2}%\"/>"
+        ));
+    }
+    for point in of {
+        let place = (across.place(point.x), 100.0 - up.place(point.y));
+        picture.append(&glyph(place, point.shape, (point.class, &point.tip)));
+    }
+    picture.raw("</svg>");
+    let mut labels = Markup::new();
+    labels.raw("<svg class=\"field labels\" aria-hidden=\"true\" ");
+    labels.raw(&format!("height=\"{FIELD_HEIGHT}\">"));
+    for tick in &up.ticks {
+        let at = 100.0 - up.place(*tick);
+        labels.raw(&format!("<text x=\"100%\" y=\"{at:.2}%\" dy=\"4\" text-anchor=\"end\">"));
+        labels.text(&up.name(*tick)).raw("</text>");
+    }
+    labels.raw("</svg>");
+    let mut both = Markup::new();
+    both.raw("<div class=\"fielded\">").append(&labels).append(&picture).raw("</div>\n");
+    both
+}
+
+/// What colours mean: class, shape and words.
+#[must_use]
+pub fn key(entries: &[(Shape, &str, &str)]) -> Markup {
+    let mut legend = Markup::new();
+    legend.raw("<ul class=\"legend\">");
+    for (shape, class, words) in entries {
+        legend.raw("<li><svg class=\"key\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\">");
+        let body = glyph((0.0, 0.0), *shape, (class, ""));
+        legend.raw(&body.as_str().replace(" data-tip=\"\"", "")).raw("</svg>");
+        legend.text(words).raw("</li>");
+    }
+    legend.raw("</ul>\n");
+    legend
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers_around_the_values() {
+        let axis = Axis::over([0.93, 1.042], "");
+        assert_eq!(
+            axis.ticks.iter().map(|t| axis.name(*t)).collect::<Vec<_>>(),
+            ["0.90", "0.95", "1.00", "1.05"]
+        );
+        let axis = Axis::over([-100.0, 150.0], "%");
+        assert_eq!(axis.ticks.len(), 4);
+        assert_eq!((axis.name(axis.ticks[1]), axis.bounds()), ("0%".to_owned(), (-100.0, 200.0)));
+    }
+
+    #[test]
+    fn one_value_no_value_and_no_number_make_an_axis_too() {
+        for values in
+            [vec![], vec![0.0], vec![5.0], vec![f64::NAN, f64::INFINITY], vec![-3.0, -3.0]]
+        {
+            let axis = Axis::over(values, "");
+            let (low, high) = axis.bounds();
+            assert!(low < high && axis.ticks.len() > 1, "{axis:?}");
+            assert!((0.0..=100.0).contains(&axis.place(f64::NAN)));
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_is_a_pointer_at_the_end() {
+        let axis = Axis::over([0.0, 10.0], "");
+        let side = Side::Middle;
+        let at =
+            |value| Mark::At { value, side, shape: Shape::Dot, class: "x", tip: "<tip>".into() };
+        let inside = drawn(&axis, &at(5.0));
+        assert!(inside.as_str().contains("<circle") && inside.as_str().contains("&lt;tip&gt;"));
+        assert!(drawn(&axis, &at(50.0)).as_str().contains("x=\"100.00%\""));
+        assert!(drawn(&axis, &at(-50.0)).as_str().contains("<path"));
+    }
+}
