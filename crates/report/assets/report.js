@@ -257,6 +257,8 @@
     const [left, right, most] = chart.dataset.x.split(" ").map(Number);
     const [top, bottom] = chart.dataset.y.split(" ").map(Number);
     const points = result.rows[rows[0]].detail.tlb_curve[side];
+    const names = chart.closest("section").querySelectorAll("ul.policies li");
+    const name = chart.dataset.names.split(" ").map(function (nr) { return names[nr].textContent; });
     const place = function (n) { return left + Math.log2(n) / Math.log2(most) * (right - left); };
     const guide = document.createElementNS(SVG, "path");
     guide.setAttribute("class", "guide");
@@ -269,11 +271,11 @@
     function read(nr, x, y) {
       at = nr;
       const entries = points[nr][0];
-      const lines = rows.map(function (number) {
+      const lines = rows.map(function (number, line) {
         const row = result.rows[number], own = row.detail.tlb_curve[side];
         let last = own[0];
         for (const point of own) { if (point[0] <= entries) { last = point; } }
-        return row.kernel + ": " + rate(row, last[1]) + " per million (" +
+        return name[line] + ": " + rate(row, last[1]) + " per million (" +
           last[1].toLocaleString("en") + ")";
       });
       guide.setAttribute("d", "M" + place(entries) + " " + top + "V" + bottom);

@@ -96,11 +96,12 @@ const NOTE: &str = "Lines: a fully associative buffer of so many entries that re
     between its last eight pages. With scripts: point at a chart, or step through it with the \
     arrow keys.";
 
-/// The cell's name without its machine.
+/// The cell's name without what all lines of a chart have in common: machine and base page.
 fn policy(row: &Outcome, name: &str) -> String {
     let machine = format!(" on {}", row.machine);
+    let pages = format!(", {} pages", size(row.page_bytes));
     match name.strip_prefix(row.kernel.as_str()).and_then(|rest| rest.strip_prefix(&machine)) {
-        Some(rest) => format!("{}{rest}", row.kernel),
+        Some(rest) => format!("{}{}", row.kernel, rest.strip_prefix(&pages).unwrap_or(rest)),
         None => name.to_owned(),
     }
 }
@@ -112,7 +113,7 @@ fn colour(nr: usize) -> String {
 
 fn legend(policies: &[&str]) -> Markup {
     let mut legend = Markup::new();
-    legend.raw("<ul class=\"legend\">");
+    legend.raw("<ul class=\"legend policies\">");
     for (nr, policy) in policies.iter().enumerate() {
         legend.raw("<li><svg class=\"key wide-key\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">");
         legend.raw(&format!("<path class=\"line {}\" d=\"M0 6H28\"/>", colour(nr)));
@@ -173,12 +174,14 @@ fn chart(
     name: &str,
 ) -> Markup {
     let mut chart = Markup::new();
-    let rows: Vec<String> = lines.iter().map(|line| line.nr.to_string()).collect();
+    let join = |get: fn(&Line<'_>) -> usize| {
+        lines.iter().map(|line| get(line).to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let (rows, names) = (join(|line| line.nr), join(|line| line.colour));
     chart.raw(&format!(
         "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" tabindex=\"0\" \
-         data-rows=\"{}\" data-side=\"{key}\" data-x=\"{LEFT} {RIGHT} {NR_ENTRIES_MAX}\" \
-         data-y=\"{TOP} {BOTTOM}\">",
-        rows.join(" ")
+         data-rows=\"{rows}\" data-names=\"{names}\" data-side=\"{key}\" data-x=\"{LEFT} {RIGHT} {NR_ENTRIES_MAX}\" \
+         data-y=\"{TOP} {BOTTOM}\">"
     ));
     chart.element("title", &format!("{title} on {name}: misses over entries"));
     chart.append(&scale.axes()).append(&own_sizes(lines, side));
