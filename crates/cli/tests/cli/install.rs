@@ -135,8 +135,13 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     }
     let (study, said) = installed.done("study exec-order");
     assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
-    let (_, said) = installed.done("run --text remap --summary -- true");
-    assert!(!said.contains("not found beside folio"), "{said}");
+    // folio itself has text enough. What is asserted is told by the library in that process.
+    let (_, said) = installed.done("run --text remap --summary -- folio --version");
+    if said.contains("/dev/shm") {
+        eprintln!("SKIPPED: moving text: {said}");
+    } else {
+        assert!(said.contains("under PMD entries") || said.contains("in every process"), "{said}");
+    }
 
     let pages = installed.prefix().join("share/man");
     let shown =
