@@ -1,12 +1,11 @@
 # largefolio. `make demo` and `make test` are all a newcomer needs: both install what is missing.
 
 CARGO ?= cargo
-TARGET := $(or $(CARGO_TARGET_DIR),target)
-FOLIO := $(TARGET)/release/folio
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+FOLIO := $(TARGET_DIR)/release/folio
 PREFIX ?= /usr/local
-export PREFIX DESTDIR
-BUILD ?= $(TARGET)/release
-export BUILD
+BUILD ?= $(TARGET_DIR)/release
+INSTALL = BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 TOOLS := target/tools
 # What `make deb` and `make book` install if it is missing.
 CARGO_DEB := 3.8.0
@@ -50,17 +49,17 @@ traces: build
 ## Programs, libraries, manual pages and completions, in target/release.
 build: setup
 	$(CARGO) build --release --workspace
-	@scripts/install.sh pages
+	@$(INSTALL) pages
 
 ## Copies what `make build` made below PREFIX (and DESTDIR); uninstall removes exactly that.
 install uninstall:
-	@scripts/install.sh $@
+	@$(INSTALL) $@
 
 ## A Debian package with the same files.
 deb: build
 	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"; command -v cargo-deb >/dev/null || \
 		$(CARGO) install --locked --root $(TOOLS) cargo-deb --version $(CARGO_DEB)
-	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" scripts/install.sh deb
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(INSTALL) deb
 
 ## The documentation as a site: target/book/index.html.
 book:

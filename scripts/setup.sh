@@ -13,6 +13,10 @@ python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
 need qemu-x86_64 qemu-user
 need valgrind valgrind
+# Manual pages: read by the tests.
+need man man-db
+need groff groff-base
+need mandoc mandoc
 PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs
 PATH=$PATH:/usr/sbin:/sbin need mkfs.xfs xfsprogs
 need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu

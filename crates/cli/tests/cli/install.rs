@@ -60,16 +60,26 @@ impl Installed {
         self.place.path().join("prefix")
     }
 
-    fn attempt(&self, words: &[&str]) -> Output {
-        let mut script = Command::new(root().join("scripts/install.sh"));
-        script.args(words).env("BUILD", self.build()).env("PREFIX", self.prefix());
-        script.env("DIST", self.dist());
-        script.env_remove("DESTDIR").output().unwrap()
+    /// `make` with a target, or the script with another word.
+    fn command(&self, word: &str) -> Command {
+        let mut command = if word.ends_with("install") {
+            Command::new("make")
+        } else {
+            Command::new(root().join("scripts/install.sh"))
+        };
+        command.arg(word).current_dir(root());
+        command.env("BUILD", self.build()).env("PREFIX", self.prefix()).env("DIST", self.dist());
+        command.env_remove("DESTDIR").env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        command
+    }
+
+    fn attempt(&self, word: &str) -> Output {
+        self.command(word).output().unwrap()
     }
 
     /// What the script prints.
     fn make(&self, word: &str) -> String {
-        let output = self.attempt(&[word]);
+        let output = self.attempt(word);
         assert!(output.status.success(), "{word}: {}", text(&output.stderr));
         text(&output.stdout)
     }
@@ -125,8 +135,13 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     }
     let (study, said) = installed.done("study exec-order");
     assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
-    let (_, said) = installed.done("run --text remap --summary -- true");
-    assert!(!said.contains("not found beside folio"), "{said}");
+    // folio itself has text enough. What is asserted is told by the library in that process.
+    let (_, said) = installed.done("run --text remap --summary -- folio --version");
+    if said.contains("/dev/shm") {
+        eprintln!("SKIPPED: moving text: {said}");
+    } else {
+        assert!(said.contains("under PMD entries") || said.contains("in every process"), "{said}");
+    }
 
     let pages = installed.prefix().join("share/man");
     let shown =
@@ -142,7 +157,7 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     installed.make("install");
     installed.make("uninstall");
     assert!(!installed.prefix().exists(), "left: {:?}", installed.files());
-    let again = installed.attempt(&["uninstall"]);
+    let again = installed.attempt("uninstall");
     assert!(text(&again.stderr).contains("nothing of folio is installed"), "{again:?}");
 }
 
@@ -160,7 +175,7 @@ fn what_others_put_there_stays() {
     let listed = fs::read_to_string(&record).unwrap();
     let above = installed.prefix().join("../outside");
     let more = [old.as_path(), outside.as_path(), above.as_path()];
-    let more: String = more.iter().map(|path| format!("f {}\n", path.display())).collect();
+    let more = more.map(|path| format!("f {}\n", path.display())).concat();
     fs::write(&record, listed + &more).unwrap();
     installed.make("install");
     assert!(!old.exists(), "a file that this version does not have");
@@ -225,20 +240,35 @@ fn of_package(installed: &Installed) -> BTreeSet<String> {
 fn matching(pattern: &Path) -> Vec<String> {
     let last = pattern.file_name().unwrap().to_str().unwrap();
     let (start, end) = last.split_once('*').unwrap_or((last, ""));
-    let is_match = |name: &str| match last.contains('*') {
-        true => name.starts_with(start) && name.ends_with(end),
-        false => name == last,
-    };
+    let is_pattern = last.contains('*');
+    let is_match =
+        |name: &str| name == last || is_pattern && name.starts_with(start) && name.ends_with(end);
     let entries = fs::read_dir(pattern.parent().unwrap()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| is_match(name)).collect()
 }
 
 #[test]
+fn a_package_is_staged_below_destdir() {
+    let installed = Installed { place: tempfile::tempdir().unwrap() };
+    let staging = installed.place.path().join("staging");
+    let run = |word: &str| {
+        let mut command = installed.command(word);
+        command.env("PREFIX", "/usr").env("DESTDIR", &staging).status().unwrap().success()
+    };
+    assert!(run("install"));
+    assert!(staging.join("usr/share/zsh/vendor-completions/_folio").exists(), "as Debian has it");
+    let listed = fs::read_to_string(staging.join("usr/lib/largefolio/installed")).unwrap();
+    assert!(listed.contains("f /usr/bin/folio\n"), "paths are those after unpacking");
+    assert!(run("uninstall"));
+    assert_eq!(fs::read_dir(&staging).unwrap().count(), 0);
+}
+
+#[test]
 fn nothing_is_installed_where_something_is_missing() {
     let installed = Installed { place: tempfile::tempdir().unwrap() };
     fs::remove_file(installed.build().join("liblargefolio_preload.so")).unwrap();
-    let refused = installed.attempt(&["install"]);
+    let refused = installed.attempt("install");
     let said = text(&refused.stderr);
     assert!(said.contains("liblargefolio_preload.so is missing. Run: make build"), "{said}");
     assert_eq!(refused.status.code(), Some(2));

@@ -114,3 +114,18 @@ fn the_list_has_every_study_with_its_source() {
     }
     assert!(list.contains("[BEHAVIOUR.md J.5]"), "{list}");
 }
+
+#[test]
+fn both_sides_of_a_row_are_measured_on_this_kernel() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: study --live: settings of folio sizes are root's");
+        return;
+    }
+    let output = Place::new().run("study owners --live --rounds 1");
+    let (result, said) = (text(&output.stdout), text(&output.stderr));
+    // One round may go any way, which is exit status 1.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let row =
+        result.lines().find(|line| line.contains("stores that copy against stores that keep"));
+    assert!(row.is_some_and(|row| row.contains("measured, n = 1")), "{row:?}");
+}

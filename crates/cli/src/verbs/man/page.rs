@@ -75,7 +75,7 @@ fn synopsis(command: &Command) -> Roff {
 /// The long text without its first sentence, which is the page's name already.
 fn description(command: &Command) -> Roff {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let long = command.get_long_about().map(ToString::to_string).unwrap_or_else(|| about.clone());
+    let long = command.get_long_about().map_or_else(|| about.clone(), ToString::to_string);
     let rest = long.strip_prefix(about.as_str()).map(str::trim).filter(|rest| !rest.is_empty());
     let mut roff = section("DESCRIPTION");
     for (nr, paragraph) in rest.unwrap_or(&long).split("\n\n").enumerate() {

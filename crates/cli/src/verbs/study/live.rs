@@ -114,9 +114,9 @@ fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2
 fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2]> {
     let ram = RefCell::new(None);
     // Held over all rounds: changing settings is no part of the benchmark.
-    let hosts = [host(before)?, host(after)?];
+    let host = host(before, after)?;
     let mut subjects: Vec<Timed<'_>> = Vec::new();
-    for (bench, host) in [before, after].into_iter().zip(&hosts) {
+    for bench in [before, after] {
         subjects.push(subject(bench, host.as_ref(), &ram)?);
     }
     let series = interleave(nr_rounds, &mut subjects, &mut |_| {})?;
@@ -124,10 +124,15 @@ fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2]>
     Ok([first, second])
 }
 
-fn host(bench: &Bench) -> Result<Option<FolioSize>> {
-    match bench.subject {
-        Subject::Host => Ok(Some(FolioSize::enable(usize::try_from(bench.size)?)?)),
-        Subject::Named(_) => Ok(None),
+/// The size of those sides that run on this kernel. Settings have one value at a time, and whoever
+/// has changed them is waited for, ourselves included: both sides share one change.
+fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>> {
+    let on_host = [before, after].into_iter().filter(|bench| bench.subject == Subject::Host);
+    let sizes: Vec<u64> = on_host.map(|bench| bench.size).collect();
+    match sizes[..] {
+        [] => Ok(None),
+        [first, second] if first != second => bail!("both sides on this kernel have the same size"),
+        [size, ..] => Ok(Some(FolioSize::enable(usize::try_from(size)?)?)),
     }
 }
 
