@@ -6,6 +6,19 @@ from typing import Any, final
 
 import pyarrow as pa
 
+__all__ = [
+    "__version__",
+    "Kernel",
+    "Trace",
+    "Events",
+    "Prediction",
+    "predict",
+    "kernels",
+    "machines",
+    "edits",
+    "filesystems",
+]
+
 __version__: str
 
 @final
