@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from largefolio import _command
@@ -141,7 +140,8 @@ def study(
         files: studies of your own.
         live: measure on this kernel what the model cannot time; needs root.
         rounds: of each measurement.
-        traces: directory of the recorded traces; default: those of the package.
+        traces: directory of the recorded traces; default: ``traces`` here, else those of the
+            package.
     """
     arguments = ["study", "--json"]
     if switch(live, "live"):
@@ -150,8 +150,6 @@ def study(
         arguments += ["--rounds", str(whole(rounds, "rounds"))]
     if traces is not None:
         arguments += ["--traces", file_path(traces, "traces")]
-    elif not FilePath("traces").is_dir():
-        arguments += ["--traces", str(FilePath(_command.folio()).parents[1] / "share/largefolio/traces")]
     for path in items(files, "files", (str, os.PathLike)):
         arguments += ["--file", file_path(path, "files")]
     named = [text(name, "names") for name in names]
@@ -159,12 +157,13 @@ def study(
 
 
 class Crosscheck(dict[str, Any]):
-    """What ``folio crosscheck --json`` says: a row a workload, ``"outcome"`` is ``"equal"`` or not."""
+    """What ``folio crosscheck --json`` says: a row a workload; ``"outcome"`` is ``"equal"``,
+    ``"different"``, ``"skipped"`` or ``"failed"``."""
 
     @property
     def agrees(self) -> bool:
-        """Whether kernel and model agree in every row."""
-        return not any(row["differences"] for row in self["rows"])
+        """Whether kernel and model agree in every row that was not skipped on purpose."""
+        return not any(row["outcome"] in ("different", "failed") for row in self["rows"])
 
 
 def crosscheck(

@@ -26,7 +26,8 @@ class Rules(Mapping[str, Any]):
     A mapping from dotted names, as in the kernel files (``kernels/*.toml``), to values: words,
     integers (bytes, pages or milliseconds: ``_bytes``, ``_pages``, ``_ms`` in the name), booleans,
     and words with a number (``{"block": {"bytes": 65536}}``). It never changes: :meth:`set` and :meth:`edit` give new rules, checked as the command
-    line checks them. Rules can be compared, hashed, pickled and sent to other hosts.
+    line checks them. Rules can be compared (name and values), hashed, pickled and sent to other
+    hosts.
 
     Raises:
         KernelError: an unknown name, with the nearest ones; rules no kernel can have.

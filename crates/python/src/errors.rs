@@ -2,6 +2,7 @@
 //!
 //! The classes are Python's (`largefolio/errors.py`), where they can be `ValueError` too.
 
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
 use largefolio_report::ExportError;
@@ -37,6 +38,8 @@ pub(crate) enum Failure {
     Argument(String),
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
     #[error("internal error, please report it with the call and the trace: {0}")]
     Panic(String),
     #[error(transparent)]

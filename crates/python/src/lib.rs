@@ -8,7 +8,7 @@
 //! what people call is `python/largefolio/*.py`. JSON crosses the bridge as text, tables as Arrow
 //! (the `PyCapsule` interface, no copy). Invariants:
 //! - I1: whatever takes time runs without the interpreter's lock, and Ctrl-C ends it.
-//! - I2: no panic reaches Python: it becomes an error.
+//! - I2: a panic below becomes an error, and never ends the interpreter.
 
 mod asked;
 mod errors;

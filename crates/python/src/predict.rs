@@ -70,8 +70,8 @@ pub(crate) fn predict(
 ) -> Result<Prediction, Failure> {
     let request = asked.extract::<Asked<'_>>()?.request()?;
     let specs = request.specs()?;
-    py.detach(|| {
-        let meta = guarded(|| Ok(Reader::open(&trace)?.meta().clone()))?;
+    detached(py, || {
+        let meta = Reader::open(&trace)?.meta().clone();
         request.check_trace(&meta)?;
         let job = Job { trace, specs: &specs, nr_rows: meta.nr_rows, progress };
         let (meta, rows) = job.run()?;
@@ -108,10 +108,7 @@ impl Job<'_> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let replay = || drop(sender.send(guarded(|| self.replay(&shared))));
-            thread::Builder::new()
-                .name("largefolio".to_owned())
-                .spawn_scoped(scope, replay)
-                .map_err(|error| Failure::Panic(error.to_string()))?;
+            thread::Builder::new().name("largefolio".to_owned()).spawn_scoped(scope, replay)?;
             self.watch(&receiver, &shared)
         })
     }
