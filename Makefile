@@ -16,8 +16,9 @@ test: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) build --workspace --quiet
 	$(CARGO) test --workspace
+	scripts/python.sh
 	python3 -m unittest discover --quiet -s scripts -t scripts
-	scripts/docs.py --folio target/debug/folio
+	scripts/docs.py --folio target/debug/folio --python target/python-venv/bin/python
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio

@@ -63,6 +63,9 @@ def main():
                         help="others change settings of the system meanwhile: do not compare them")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     args = parser.parse_args()
+    if args.python and not args.python.exists():
+        print(f"SKIPPED: Python blocks: no {args.python}; scripts/python.sh makes it", file=sys.stderr)
+        args.python = None
     documents = read_documents(args.only)
     if args.list:
         for name, text in documents.items():

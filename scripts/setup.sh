@@ -8,6 +8,8 @@ need() { # command, Debian package
 }
 need cc gcc
 need python3 python3
+# The tests of the Python package make an environment of their own.
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
 need qemu-x86_64 qemu-user
 need valgrind valgrind

@@ -5,7 +5,6 @@ pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod crosscheck;
-mod machines;
 pub(crate) mod maps;
 pub(crate) mod predict;
 pub(crate) mod record;

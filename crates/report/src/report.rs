@@ -74,7 +74,7 @@
 //! | `detail.nr_left_out` | areas with too many runs |
 //! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
 
-use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::{Outcome, Request};
 use largefolio_trace::Meta;
 use serde::{Deserialize, Serialize};
 
@@ -154,6 +154,21 @@ pub struct Settings {
     pub annotations: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub reference_ns: u64,
+}
+
+impl Settings {
+    /// What the rows of `request` have in common.
+    #[must_use]
+    pub fn new(request: &Request) -> Self {
+        Self {
+            memory_bytes: request.memory().first().copied().unwrap_or_default(),
+            swap_bytes: request.swap_bytes,
+            unusable_permille: request.unusable_permille,
+            filesystem: request.filesystem.clone(),
+            annotations: request.annotations.iter().map(ToString::to_string).collect(),
+            reference_ns: request.ns_per_reference,
+        }
+    }
 }
 
 /// One result: a trace in one or several cells. The module gives the schema.

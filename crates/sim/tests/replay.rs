@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::outcome::Strays;
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay, replay_until};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{RetStubs, SweepOrder, Workload, ZipfMix};
 use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
@@ -279,4 +280,17 @@ fn anonymous_folios_of_every_size_are_counted_by_size() {
     let faults: Vec<_> = outcomes.iter().map(|outcome| outcome.faults.anon).collect();
     assert_eq!(faults, [1024, 64, 2]);
     assert!(Kernel::parse(kernels[3]).is_err(), "6.1 has no control of one size");
+}
+
+#[test]
+fn a_replay_ends_where_it_is_asked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = zipf(dir.path());
+    let mut nr_heard = 0;
+    let error = replay_until(&path, &[spec("7.2", "altra")], &mut |_| {
+        nr_heard += 1;
+        if nr_heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(error, Err(ReplayError::Stopped)), "{error:?}");
+    assert_eq!(nr_heard, 2);
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 /// The crates on a floor may use those on lower floors; DESIGN: an import points down.
 const FLOORS: &[(&str, u32)] = &[
     ("largefolio-cli", 6),
+    ("largefolio-python", 6),
     ("largefolio-report", 5),
     ("largefolio-linux", 4),
     ("largefolio-sim", 3),

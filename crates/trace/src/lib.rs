@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`event`] (what a row means) and [`meta`] (what the footer says), [`validate`]
 //! (the rules both obey), [`file`](mod@file) (the Parquet file on disk), [`runs`] (how references
-//! become rows), [`generate`] (seeded synthetic traces), [`import`] (other tools' recordings).
+//! become rows), [`info`] (what a trace holds), [`generate`] (seeded synthetic traces), [`import`]
+//! (other tools' recordings).
 //!
 //! ```
 //! use largefolio_trace::{Batch, Event, Meta, Op, Reader, Writer};
@@ -29,10 +30,12 @@ pub mod event;
 pub mod file;
 pub mod generate;
 pub mod import;
+pub mod info;
 pub mod meta;
 pub mod runs;
 pub mod validate;
 
 pub use event::{Event, ExitKind, FileId, Op, ThreadId};
 pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer, digest};
+pub use info::Info;
 pub use meta::{FileInfo, LayoutEntry, LayoutKind, Meta};

@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::bench::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
+use largefolio_sim::machine::{THIS, this_path};
 
-use super::machines::{THIS, this_path};
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;

@@ -3,9 +3,7 @@
 mod form;
 mod list;
 
-use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -14,25 +12,15 @@ use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::names::nearest;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
-use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
+use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
+use largefolio_sim::replay::{Annotation, CacheState, CellSpec, Request, replay};
+use largefolio_sim::size;
 use largefolio_trace::{Meta, Reader, digest};
 
-use super::machines;
-use super::values;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use form::{FrameArgs, FrameForm, Sink};
-
-/// Columns of one result: more are a mistake, and each takes memory of its own.
-const NR_CELLS_MAX: usize = 256;
-
-/// Runs of folios in a page, all columns together: with the paths that draw them 2 MiB.
-const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
-
-/// The filesystem that has no large folios under any kernel.
-const NO_LARGE_FOLIOS: &str = "none";
 
 /// Predict what kernels and machines do with a recorded program
 ///
@@ -78,14 +66,14 @@ pub(crate) struct PredictArgs {
     seed: Vec<u64>,
     /// Physical memory: a column each
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
-        value_parser = values::memory)]
+        value_parser = size::memory)]
     memory: Vec<u64>,
     /// Swap space; without any, private memory is never reclaimed
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::swap)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
     /// Thousandths of the free memory in which no PMD folio fits at the start
     #[arg(long, value_name = "PERMILLE", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=1000))]
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(PERMILLE_MAX)))]
     fragmentation: u32,
     /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
@@ -154,10 +142,10 @@ impl PredictArgs {
         let Some(trace) = self.trace.clone() else {
             return Ok(PredictPlan::List);
         };
-        self.check_filesystem()?;
-        let specs = self.specs()?;
+        let request = self.request()?;
+        let specs = request.specs()?;
         let meta = Reader::open(&trace)?.meta().clone();
-        self.check_annotations(&meta)?;
+        request.check_trace(&meta)?;
         let nr_rows = meta.nr_rows;
         self.check_outputs(&trace)?;
         let form = self.form.form(self.sink())?;
@@ -165,20 +153,13 @@ impl PredictArgs {
             trace,
             nr_rows,
             specs,
-            settings: Settings {
-                memory_bytes: self.memory.first().copied().unwrap_or_default(),
-                swap_bytes: self.swap,
-                unusable_permille: self.fragmentation,
-                filesystem: self.filesystem.clone(),
-                annotations: self.annotate.iter().map(ToString::to_string).collect(),
-                reference_ns: self.reference_ns,
-            },
+            settings: Settings::new(&request),
             form,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,
-            has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
+            has_idle_seeds: request.has_idle_seeds(),
         })))
     }
 
@@ -186,85 +167,24 @@ impl PredictArgs {
         if self.output.is_some() { Sink::File } else { Sink::Stream }
     }
 
-    /// Kernels x machines x memory sizes x seeds, each once.
-    fn specs(&self) -> Result<Vec<CellSpec>> {
-        let (kernel, machine, seeds) = (unique(&self.kernel), unique(&self.machine), self.seeds());
-        let memory = unique(&self.memory);
-        let nrs = [kernel.len(), machine.len(), memory.len(), seeds.len()];
-        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
-        if nr_cells > NR_CELLS_MAX {
-            let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
-            bail!(
-                "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x \
-                 {nr_seeds} seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one \
-                 result; ask for fewer at a time"
-            );
-        }
-        let kernels: Vec<Kernel> =
-            kernel.into_iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
-        let machines: Vec<Machine> =
-            machine.into_iter().map(|name| machines::load(name)).collect::<Result<_>>()?;
-        let mut specs = Vec::new();
-        for kernel in &kernels {
-            for machine in &machines {
-                for &&ram_bytes in &memory {
-                    let specs_of = seeds
-                        .iter()
-                        .map(|&&seed| CellSpec { ram_bytes, ..self.spec(kernel, machine, seed) });
-                    specs.extend(specs_of);
-                }
-            }
-        }
-        if self.report.is_some() {
-            let runs_max = u32::try_from(NR_DRAWN_RUNS_MAX / nr_cells.max(1)).unwrap_or(0);
-            for spec in &mut specs {
-                spec.detail_runs_max = runs_max;
-            }
-        }
-        for spec in &specs {
-            spec.kernel.check_page(spec.page_size())?;
-            for annotation in &spec.annotations {
-                annotation.check(&spec.kernel, spec.page_size())?;
-            }
-        }
-        Ok(specs)
-    }
-
-    /// Seeds of the columns: the first where all would give the same.
-    fn seeds(&self) -> Vec<&u64> {
-        let mut seeds = unique(&self.seed);
-        if self.fragmentation == 0 {
-            seeds.truncate(1);
-        }
-        seeds
-    }
-
-    fn spec(&self, kernel: &Kernel, machine: &Machine, seed: u64) -> CellSpec {
-        let cache = if self.cache.warm { CacheState::Warm } else { CacheState::Cold };
-        CellSpec {
-            cache,
-            seed,
+    fn request(&self) -> Result<Request> {
+        let kernels =
+            self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
+        let machines =
+            self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
+        Ok(Request {
+            seeds: self.seed.clone(),
+            memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
+            cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
-            ..CellSpec::new(kernel.clone(), machine.clone())
-        }
-    }
-
-    /// An annotation of a file the program never maps would silently do nothing.
-    fn check_annotations(&self, meta: &Meta) -> Result<()> {
-        let is_idle =
-            |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
-        match self.annotate.iter().find(is_idle) {
-            Some(idle) => bail!(
-                "--annotate {idle}: no file of the trace has such a name; `folio trace info` lists \
-                 them"
-            ),
-            None => Ok(()),
-        }
+            detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
+            ..Request::new(kernels, machines)
+        })
     }
 
     /// Before minutes of replay: whether the results will have places of their own.
@@ -283,28 +203,6 @@ impl PredictArgs {
         }
         Ok(())
     }
-
-    /// A name no kernel knows would silently have no large folios.
-    fn check_filesystem(&self) -> Result<()> {
-        let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
-            return Ok(());
-        };
-        let known = list::filesystems();
-        if known.contains(name) {
-            return Ok(());
-        }
-        let hint = nearest(name, known.iter().map(String::as_str));
-        bail!(
-            "no kernel has large folios on a filesystem called '{name}'; {hint}; \
-             `--fs {NO_LARGE_FOLIOS}` stands for all that have none"
-        )
-    }
-}
-
-/// Each of `items` once, in the order of the first mention.
-fn unique<T: Eq + Hash>(items: &[T]) -> Vec<&T> {
-    let mut seen = HashSet::new();
-    items.iter().filter(|&item| seen.insert(item)).collect()
 }
 
 /// Whether two paths name one file, be it there or not.

@@ -15,20 +15,6 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
-/// Physical memory, at most 4 TiB: the model keeps nine bytes of state a page, and a larger zone
-/// may not be had from the host.
-pub(crate) fn memory(text: &str) -> Result<u64, String> {
-    const GIB_MAX: u64 = 1 << 12;
-    parse_bytes(text)
-        .filter(|&bytes| bytes <= GIB_MAX << 30)
-        .ok_or_else(|| format!("expected bytes, such as 512M or 16G, and at most {GIB_MAX}G"))
-}
-
-/// Swap space: none, or as much as there can be memory.
-pub(crate) fn swap(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { memory(text) }
-}
-
 /// In which form a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

@@ -14,6 +14,10 @@ use crate::names::nearest;
 const DEPTH_MAX: usize = 16;
 /// Base page of a kernel that is asked about without a machine.
 const DEFAULT_PAGE: &str = "4K";
+/// Key of the base page.
+const PAGE: &str = "page";
+/// Key of the line for people.
+const DESCRIPTION: &str = "description";
 /// A kernel file is a page of text; more is not a kernel file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -26,13 +30,13 @@ struct File {
 
 /// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
-    from_table(name, resolve(name, &text_of(name)?)?)
+    from_table(name, resolve(name, parse(name, &text_of(name)?)?)?)
 }
 
-/// The kernel `name` that `table` describes, based on nothing more.
+/// The kernel that `table` describes; `name` names it, in errors too.
 pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
-    let is_page_given = table.contains_key("page");
-    table.entry("page").or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
+    let is_page_given = table.contains_key(PAGE);
+    table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
@@ -40,6 +44,21 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     check(&rules).map_err(bad)?;
     let name = name.to_owned();
     Ok(Kernel { name, description: file.description, rules, is_page_given })
+}
+
+/// The table of a kernel file that says all of `kernel`.
+pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
+    let unwritable = |error: toml::ser::Error| KernelError::BadFile {
+        origin: kernel.name.clone(),
+        message: error.to_string(),
+    };
+    let mut table = Table::new();
+    table.insert(DESCRIPTION.to_owned(), toml::Value::String(kernel.description.clone()));
+    table.extend(Table::try_from(&kernel.rules).map_err(unwritable)?);
+    if !kernel.is_page_given {
+        table.remove(PAGE);
+    }
+    Ok(table)
 }
 
 /// Values that no kernel can have (`Rules` I1, I2).
@@ -80,9 +99,9 @@ fn text_of(name: &str) -> Result<String, KernelError> {
     std::fs::read_to_string(path).map_err(io)
 }
 
-/// Parses `text` and lays it over what it is based on.
-fn resolve(origin: &str, text: &str) -> Result<Table, KernelError> {
-    let mut layers = vec![parse(origin, text)?];
+/// Lays `table` over what it is based on.
+pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> {
+    let mut layers = vec![table];
     while let Some(base) = layers.last_mut().and_then(|layer| layer.remove("based-on")) {
         let Some(base) = base.as_str().map(str::to_owned) else {
             let message = "based-on: expected the name of a kernel".to_owned();
@@ -101,7 +120,7 @@ fn resolve(origin: &str, text: &str) -> Result<Table, KernelError> {
     Ok(merged)
 }
 
-fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
+pub(super) fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
     text.parse::<Table>().map_err(|e| KernelError::BadFile {
         origin: origin.to_owned(),
         message: e.to_string().trim().to_owned(),

@@ -16,6 +16,7 @@ pub use error::KernelError;
 
 use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
+use toml::Table;
 
 /// A kernel to replay under.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,17 +38,48 @@ impl Kernel {
     /// Unknown names (with the nearest ones), unreadable or contradictory files, bad edits.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let (base, edits) = edit::parts(text);
-        let mut kernel = load::by_name(base)?;
+        load::by_name(base)?.with_edits(&edits, text)
+    }
+
+    /// The kernel with `edits` (`exec-block=64K+page=64K`) on top, its name too.
+    ///
+    /// # Errors
+    /// Bad edits.
+    pub fn edited(&self, edits: &str) -> Result<Self, KernelError> {
+        let name = format!("{}+{edits}", self.name);
+        // What stands before the first `+` is a kernel's name: here it is known already.
+        let (_, parts) = edit::parts(&name[self.name.len()..]);
+        self.clone().with_edits(&parts, &name)
+    }
+
+    /// The kernel that a kernel file says, which may be `based-on` others; `name` is its name.
+    ///
+    /// # Errors
+    /// What [`Kernel::parse`] says of files.
+    pub fn from_table(name: &str, table: Table) -> Result<Self, KernelError> {
+        load::from_table(name, load::resolve(name, table)?)?.with_edits(&[], name)
+    }
+
+    /// A kernel file, based on none, that says all of this kernel: [`Kernel::from_table`] of it gives
+    /// the kernel again.
+    ///
+    /// # Errors
+    /// Numbers above those of TOML, 2^63.
+    pub fn to_table(&self) -> Result<Table, KernelError> {
+        load::to_table(self)
+    }
+
+    fn with_edits(mut self, edits: &[String], name: &str) -> Result<Self, KernelError> {
         for part in edits {
-            edit::apply(&mut kernel, &part)?;
+            edit::apply(&mut self, part)?;
         }
-        text.clone_into(&mut kernel.name);
-        if kernel.is_page_given {
-            kernel.check_page(kernel.rules.page)?;
+        name.clone_into(&mut self.name);
+        if self.is_page_given {
+            self.check_page(self.rules.page)?;
         } else {
-            kernel.check_min_folio(PageSize::K64)?;
+            self.check_min_folio(PageSize::K64)?;
         }
-        Ok(kernel)
+        Ok(self)
     }
 
     /// The rules for a running kernel of `release` (`uname -r`, `6.18.15+deb13-cloud-amd64`) with

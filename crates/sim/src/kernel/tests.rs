@@ -178,3 +178,28 @@ fn collapse_follows_the_history_and_its_edits() {
     assert_eq!(collapse("6.18+khugepaged-scan-sleep=100ms").scan_sleep_ms, 100);
     assert!(Kernel::parse("6.18+khugepaged-scan-sleep=0").is_err());
 }
+
+#[test]
+fn a_kernel_file_of_a_kernel_gives_it_again() {
+    let edits =
+        ["", "+page=16K", "+exec-block=64K+sizes=64K:always+exec/2M:always+anon-64K=always"];
+    for name in Kernel::names() {
+        for edit in edits.iter().filter(|edit| edit.len() < 10 || name.starts_with("7.2")) {
+            let kernel = Kernel::parse(&format!("{name}{edit}")).unwrap();
+            let text = kernel.to_table().unwrap().to_string();
+            assert_eq!(Kernel::from_table(&kernel.name, text.parse().unwrap()).unwrap(), kernel);
+        }
+    }
+}
+
+#[test]
+fn an_edit_later_is_an_edit() {
+    let kernel = Kernel::parse("7.2+page=64K").unwrap();
+    let edits = "sizes=64K:always+exec/2M:always+exec-block=64K";
+    let whole = Kernel::parse(&format!("7.2+page=64K+{edits}")).unwrap();
+    assert_eq!(kernel.edited(edits).unwrap(), whole);
+    let message = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
+    assert!(message("exec-blok=1").starts_with("no rule is called 'exec-blok'"));
+    assert!(message("").starts_with("no rule is called ''"));
+    assert!(message("min-folio=1G+page=4K").contains("at most 2M"));
+}

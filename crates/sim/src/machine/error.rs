@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use largefolio_mm::units::PageSize;
 
@@ -26,6 +27,16 @@ pub enum MachineError {
     Contradiction { origin: String, line: usize, error: Box<Contradiction> },
     #[error("the machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
+    #[error(
+        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so that there is no place for this \
+         machine's file; give one: folio calibrate -o FILE"
+    )]
+    NoPlace,
+    #[error(
+        "no calibration of this machine ({} is missing): run folio calibrate",
+        path.display()
+    )]
+    NotCalibrated { path: PathBuf },
 }
 
 /// What a machine file says that no machine can be.

@@ -38,6 +38,7 @@ mod costs;
 mod error;
 mod load;
 pub(crate) mod locate;
+mod this;
 
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub use builtin::names;
 pub use costs::{Costs, Elision, Quantity, Unit, UnitBytes, UnitRate};
 pub use error::{Contradiction, MachineError};
 pub use load::MAX_FILE_BYTES;
+pub use this::{THIS, this_path};
 
 /// A machine to replay a trace on.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,8 @@
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
 //! khugepaged wakes by), `touched` and [`census`] (what is counted), `reads` (who waits for which
-//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`].
+//! read), [`detail`] (what pictures need besides), `finish`, [`outcome`], [`request`] (what is asked
+//! for becomes cells).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -28,6 +29,7 @@ pub mod outcome;
 mod place;
 mod program;
 mod reads;
+pub mod request;
 mod syscalls;
 mod touched;
 
@@ -40,6 +42,7 @@ use rayon::prelude::*;
 pub use annotate::{Annotation, AnnotationError};
 pub use cell::{CacheState, Cell, CellError, CellSpec};
 pub use outcome::Outcome;
+pub use request::{Request, RequestError};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count
 /// differently, so that results of before and after are not taken for one another.
@@ -67,13 +70,16 @@ pub enum ReplayError {
     /// The runs of a trace add up to more than any program does.
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
-    /// Whom [`replay_each`] tells of its progress wanted an end.
-    #[error("stopped")]
+    /// The progress callback asked for the end.
+    #[error("stopped before the end of the trace")]
     Stopped,
 }
 
 /// What became of each cell, in the order of the specs.
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
+
+/// Hears the rows decoded so far after each batch, and says whether to go on.
+pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
 /// warm page cache); `progress` hears the rows decoded so far.
@@ -89,7 +95,19 @@ pub fn replay(
         progress(nr_rows);
         ControlFlow::Continue(())
     };
-    let (meta, cells) = run(path, specs, Failed::EndsAll, &mut hears)?;
+    replay_until(path, specs, &mut hears)
+}
+
+/// As [`replay`]; ends early when `progress` says so.
+///
+/// # Errors
+/// As [`replay`], or [`ReplayError::Stopped`].
+pub fn replay_until(
+    path: &Path,
+    specs: &[CellSpec],
+    progress: Progress<'_>,
+) -> Result<(Meta, Vec<Outcome>), ReplayError> {
+    let (meta, cells) = run(path, specs, Failed::EndsAll, progress)?;
     Ok((meta, cells.into_iter().collect::<Result<_, _>>()?))
 }
 
@@ -101,7 +119,7 @@ pub fn replay(
 pub fn replay_each(
     path: &Path,
     specs: &[CellSpec],
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     run(path, specs, Failed::EndsItself, progress)
 }
@@ -120,7 +138,7 @@ fn run(
     path: &Path,
     specs: &[CellSpec],
     failed: Failed,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     let meta = Reader::open(path)?.meta().clone();
     let new = |spec: &CellSpec| {
@@ -165,7 +183,7 @@ fn pass(
     path: &Path,
     lanes: &mut Vec<Lane>,
     (takes, failed): (&(dyn Fn(&Cell) -> bool + Sync), Failed),
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: Progress<'_>,
 ) -> Result<(), ReplayError> {
     let mut reader = Reader::open(path)?;
     let (mut current, mut next) = (Batch::default(), Batch::default());

@@ -9,10 +9,9 @@ use serde_json::Value;
 use super::error::StudyError;
 use super::file::{Source, Study};
 use super::parts::Generated;
-use crate::replay::{CellSpec, Outcome, replay};
+use crate::replay::{CellSpec, Outcome, ReplayError, replay_until};
 
-/// Hears what is being done, a name and the rows decoded so far of it, and may end it before the
-/// next trace.
+/// Hears what is being done, a name and the rows decoded so far of it, and may end it.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 
 /// What every cell of some studies came to.
@@ -111,11 +110,11 @@ impl Values {
             Input::Recorded(name) => name.clone(),
             Input::Generated(_) => "generated".to_owned(),
         };
-        let mut hears = |nr| {
-            // A replay is not left in the middle.
-            let _ = progress(&name, nr);
-        };
-        let (_, outcomes) = replay(path, &specs, &mut hears).map_err(|error| {
+        let mut hears = |nr| progress(&name, nr);
+        let (_, outcomes) = replay_until(path, &specs, &mut hears).map_err(|error| {
+            if matches!(error, ReplayError::Stopped) {
+                return StudyError::Stopped;
+            }
             let (study, cell, _) = group.cells[0];
             let (origin, cell) = (study.origin.clone(), cell.to_owned());
             StudyError::Replay { origin, cell, error: Box::new(error) }

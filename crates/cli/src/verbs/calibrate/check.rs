@@ -24,7 +24,6 @@ use largefolio_sim::machine::Machine;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::machines;
 use crate::verbs::values::Form;
 
 /// Largest distance of a predicted from a measured ratio of stubs.
@@ -118,7 +117,7 @@ pub(crate) struct CheckPlan {
 
 impl CheckPlan {
     pub(super) fn new(machine: &str, effort: Effort, dir: PathBuf, form: Form) -> Result<Self> {
-        let machine = machines::load(machine)?;
+        let machine = Machine::of_user(machine)?;
         let is_nested = machine.costs.walk_nested.is_some();
         Ok(Self {
             machine,

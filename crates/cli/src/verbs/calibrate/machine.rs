@@ -11,12 +11,10 @@ use largefolio_linux::calibrate::{
 use largefolio_linux::measure::Spread;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
-use largefolio_sim::machine::{Costs, Machine, Quantity, Unit, UnitBytes, UnitRate};
+use largefolio_sim::machine::{Costs, Machine, Quantity, THIS, Unit, UnitBytes, UnitRate};
 use largefolio_sim::tlb::{
     CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig, TlbConfig, Ways,
 };
-
-use super::super::machines::THIS;
 
 use crate::verbs::running;
 

@@ -1,14 +1,12 @@
 //! `folio predict --list`: what can be asked for.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use largefolio_sim::kernel::{EDITS, Kernel};
-use largefolio_sim::machine::{self, Machine};
+use largefolio_sim::machine::{self, Machine, THIS};
+use largefolio_sim::replay::request::filesystems;
 
 use crate::console::Console;
 use crate::errors::Exit;
-use crate::verbs::machines::THIS;
 
 /// Writes kernels, machines, edits and filesystems with a line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
@@ -39,10 +37,4 @@ fn add(text: &mut String, title: &str, entries: &[(String, String)]) {
     text.push('\n');
     text.extend(lines);
     text.push('\n');
-}
-
-/// Every filesystem that has large folios under some built-in kernel.
-pub(super) fn filesystems() -> BTreeSet<String> {
-    let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());
-    kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
 }

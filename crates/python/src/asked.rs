@@ -1,0 +1,75 @@
+//! Arguments of `predict` become a [`Request`].
+//!
+//! Python has checked types and the range of integers (`largefolio/_arguments.py`); names and sizes
+//! are read here as the command line reads them.
+
+use largefolio_sim::cost::Walks;
+use largefolio_sim::kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CacheState, Request};
+use largefolio_sim::size;
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::kernel::Kernel;
+
+/// A kernel by name or by value.
+#[derive(FromPyObject)]
+enum Rules<'py> {
+    Value(PyRef<'py, Kernel>),
+    Name(String),
+}
+
+/// The arguments, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Asked<'py> {
+    kernels: Vec<Rules<'py>>,
+    machines: Vec<String>,
+    seeds: Vec<u64>,
+    memory: Vec<String>,
+    swap: String,
+    fragmentation: u32,
+    filesystem: Option<String>,
+    warm: bool,
+    annotate: Vec<String>,
+    nested: bool,
+    reference_ns: Option<u64>,
+}
+
+impl Asked<'_> {
+    /// What is to be replayed.
+    pub(crate) fn request(&self) -> Result<Request, Failure> {
+        let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<_, _>>()?;
+        let machines =
+            self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
+        let annotations = self.annotate.iter().map(|text| text.parse());
+        let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
+        let plain = Request::new(kernels, machines);
+        Ok(Request {
+            seeds: self.seeds.clone(),
+            memory_bytes: memory.collect::<Result<_, _>>()?,
+            swap_bytes: sized("swap", &self.swap, size::swap(&self.swap))?,
+            unusable_permille: self.fragmentation,
+            filesystem: self.filesystem.clone(),
+            annotations: annotations.collect::<Result<_, _>>()?,
+            cache: if self.warm { CacheState::Warm } else { CacheState::Cold },
+            ns_per_reference: self.reference_ns.unwrap_or(plain.ns_per_reference),
+            walks: if self.nested { Walks::Nested } else { Walks::Native },
+            ..plain
+        })
+    }
+}
+
+impl Rules<'_> {
+    fn kernel(&self) -> Result<kernel::Kernel, Failure> {
+        Ok(match self {
+            Self::Value(kernel) => kernel.0.clone(),
+            Self::Name(name) => kernel::Kernel::parse(name)?,
+        })
+    }
+}
+
+fn sized(what: &str, text: &str, parsed: Result<u64, String>) -> Result<u64, Failure> {
+    parsed.map_err(|expected| Failure::Argument(format!("{what} '{text}': {expected}")))
+}

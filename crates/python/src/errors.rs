@@ -1,0 +1,101 @@
+//! Errors as Python exceptions: the text is the one `folio` prints.
+//!
+//! The classes are Python's (`largefolio/errors.py`), where they can be `ValueError` too.
+
+use std::panic::{self, AssertUnwindSafe};
+
+use largefolio_report::ExportError;
+use largefolio_report::table::TableError;
+use largefolio_sim::kernel::KernelError;
+use largefolio_sim::machine::MachineError;
+use largefolio_sim::replay::{AnnotationError, ReplayError, RequestError};
+use largefolio_trace::TraceError;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+
+/// Everything that can go wrong below Python.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Annotation(#[from] AnnotationError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// An argument that is none, with the argument.
+    #[error("{0}")]
+    Argument(String),
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    #[error("internal error, please report it with the call and the trace: {0}")]
+    Panic(String),
+    #[error(transparent)]
+    Python(#[from] PyErr),
+}
+
+impl Failure {
+    /// Class of `largefolio.errors`.
+    const fn class(&self) -> &'static str {
+        match self {
+            Self::Trace(_) | Self::Replay(ReplayError::Trace(_)) => "TraceError",
+            Self::Kernel(_) | Self::Request(RequestError::Kernel(_)) => "KernelError",
+            Self::Machine(_) => "MachineError",
+            Self::Request(_) | Self::Annotation(_) | Self::Argument(_) => "RequestError",
+            Self::Replay(_) => "ReplayError",
+            _ => "FolioError",
+        }
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Python(error) => error,
+            // Only a signal or a failed callback stops a replay, and both have said why already.
+            Failure::Replay(ReplayError::Stopped) => PyKeyboardInterrupt::new_err(()),
+            failure => Python::attach(|py| raised(py, &failure)),
+        }
+    }
+}
+
+fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
+    let errors = py.import("largefolio.errors");
+    let class = errors.and_then(|errors| errors.getattr(failure.class()));
+    let raised = class.and_then(|class| class.call1((failure.to_string(),)));
+    raised.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Runs `work` without the interpreter's lock; a panic becomes an error (I2).
+pub(crate) fn detached<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    py.detach(|| guarded(work))
+}
+
+/// Runs `work`; a panic becomes an error (I2).
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Failure::Panic(text.unwrap_or("no message").to_owned()))
+    })
+}
+
+/// Keeps panics quiet that are caught and become errors; with `RUST_BACKTRACE` all are shown. The
+/// hook is that of this module's copy of the standard library: no other extension's.
+pub(crate) fn silence_caught_panics() {
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        panic::set_hook(Box::new(|_| {}));
+    }
+}

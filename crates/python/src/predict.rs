@@ -1,0 +1,177 @@
+//! The replay, in this process and beside the interpreter.
+//!
+//! ```text
+//!   caller's thread   waits 50 ms -> lock -> signals? progress(rows, of) -> waits ..      stop = true
+//!   other thread      pool of this call: replay ---- after each batch: rows = n, stop? ----> outcome
+//! ```
+//!
+//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C. The pool belongs to
+//! the call: one for the whole process would be lost in a child made by fork.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use arrow_pyarrow::ToPyArrow as _;
+use largefolio_report::{Exporter, Json, Report, Settings, TraceInfo, table};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay_until};
+use largefolio_trace::{Meta, Reader, digest};
+use pyo3::prelude::*;
+use rayon::ThreadPoolBuilder;
+
+use crate::asked::Asked;
+use crate::errors::{Failure, detached, guarded};
+
+/// How long Ctrl-C may go unseen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a replay came to.
+#[pyclass(frozen, module = "largefolio._native")]
+pub(crate) struct Prediction {
+    report: Report,
+    has_idle_seeds: bool,
+}
+
+#[pymethods]
+impl Prediction {
+    /// The result as `folio predict --json` prints it, with an empty `command_line`.
+    fn json(&self, py: Python<'_>) -> Result<String, Failure> {
+        detached(py, || {
+            let mut text = Vec::new();
+            Json.export(&self.report, &mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        })
+    }
+
+    /// The result as one record batch, a row a cell.
+    fn table<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let Report { trace, settings, rows, .. } = &self.report;
+        let batch = detached(py, || Ok(table::batch(trace, settings, rows)?))?;
+        Ok(batch.to_pyarrow(py)?)
+    }
+
+    /// Whether there were seeds that would have given what the first gave.
+    #[getter]
+    fn has_idle_seeds(&self) -> bool {
+        self.has_idle_seeds
+    }
+}
+
+/// Replays a trace; `progress` hears the rows done and the rows there are.
+#[pyfunction]
+pub(crate) fn predict(
+    py: Python<'_>,
+    trace: PathBuf,
+    asked: &Bound<'_, PyAny>,
+    progress: Option<Py<PyAny>>,
+) -> Result<Prediction, Failure> {
+    let request = asked.extract::<Asked<'_>>()?.request()?;
+    let specs = request.specs()?;
+    py.detach(|| {
+        let meta = guarded(|| Ok(Reader::open(&trace)?.meta().clone()))?;
+        request.check_trace(&meta)?;
+        let job = Job { trace, specs: &specs, nr_rows: meta.nr_rows, progress };
+        let (meta, rows) = job.run()?;
+        let path = &job.trace;
+        let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
+        let info = TraceInfo { digest: Some(digest(path)?), ..plain };
+        let report = Report::new(Vec::new(), info, Settings::new(&request), rows);
+        Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
+    })
+}
+
+type Replayed = Result<(Meta, Vec<Outcome>), Failure>;
+
+/// A replay to be made.
+struct Job<'a> {
+    trace: PathBuf,
+    specs: &'a [CellSpec],
+    nr_rows: u64,
+    progress: Option<Py<PyAny>>,
+}
+
+/// What the two threads tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Rows replayed, all passes together.
+    nr_done: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Job<'_> {
+    /// Runs it; called without the interpreter's lock.
+    fn run(&self) -> Replayed {
+        let shared = Shared::default();
+        let (sender, receiver) = mpsc::channel();
+        thread::scope(|scope| {
+            let replay = || drop(sender.send(guarded(|| self.replay(&shared))));
+            thread::Builder::new()
+                .name("largefolio".to_owned())
+                .spawn_scoped(scope, replay)
+                .map_err(|error| Failure::Panic(error.to_string()))?;
+            self.watch(&receiver, &shared)
+        })
+    }
+
+    fn replay(&self, shared: &Shared) -> Replayed {
+        let pool = ThreadPoolBuilder::new().build()?;
+        let (mut before, mut last) = (0, 0);
+        let mut hear = |nr_read: u64| {
+            if nr_read < last {
+                before += last;
+            }
+            last = nr_read;
+            shared.nr_done.store(before + nr_read, Relaxed);
+            if shared.stop.load(Relaxed) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
+    }
+
+    /// Waits for the replay; a signal or an exception of the callback ends it, and is what is told.
+    fn watch(&self, receiver: &Receiver<Replayed>, shared: &Shared) -> Replayed {
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(replayed) => {
+                    let replayed = replayed?;
+                    Python::attach(|py| self.tell(py, self.nr_rows_of_passes()))?;
+                    return Ok(replayed);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::Panic("the replay ended without a word".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let looked = Python::attach(|py| {
+                        py.check_signals()?;
+                        self.tell(py, shared.nr_done.load(Relaxed))
+                    });
+                    if let Err(error) = looked {
+                        shared.stop.store(true, Relaxed);
+                        // What the replay came to in the meantime does not matter any more.
+                        drop(receiver.recv());
+                        return Err(Failure::Python(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rows of all passes: a warm cache takes two.
+    fn nr_rows_of_passes(&self) -> u64 {
+        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
+        self.nr_rows.saturating_mul(if is_warm { 2 } else { 1 })
+    }
+
+    fn tell(&self, py: Python<'_>, nr_done: u64) -> PyResult<()> {
+        match &self.progress {
+            Some(progress) => progress.call1(py, (nr_done, self.nr_rows_of_passes())).map(drop),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The machine that this user calibrated.
+
+use std::env;
+use std::path::PathBuf;
+
+use super::{Machine, MachineError};
+
+/// Name of the machine `folio calibrate` measured.
+pub const THIS: &str = "this";
+
+impl Machine {
+    /// A built-in machine, a machine file, or [`THIS`].
+    ///
+    /// # Errors
+    /// As [`Machine::load`]; [`MachineError::NoPlace`] or [`MachineError::NotCalibrated`].
+    pub fn of_user(spec: &str) -> Result<Self, MachineError> {
+        if spec != THIS {
+            return Self::load(spec);
+        }
+        let path = this_path()?;
+        if !path.exists() {
+            return Err(MachineError::NotCalibrated { path });
+        }
+        Self::from_path(&path)
+    }
+}
+
+/// Where `folio calibrate` writes and [`Machine::of_user`] looks: below `$XDG_CONFIG_HOME`, else
+/// `~/.config`.
+///
+/// # Errors
+/// [`MachineError::NoPlace`] when neither variable is an absolute path.
+pub fn this_path() -> Result<PathBuf, MachineError> {
+    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    let config = config.ok_or(MachineError::NoPlace)?;
+    Ok(config.join("largefolio/machines/this.toml"))
+}

@@ -1,0 +1,312 @@
+//! What a user asks for: kernels x machines x memory sizes x seeds under common settings.
+//!
+//! Owns the checks that hold whoever asks (the command line, Python) and the order of the cells:
+//! kernels outermost, seeds innermost. Does not own how names and sizes are written.
+
+use std::collections::{BTreeSet, HashSet};
+
+use largefolio_trace::Meta;
+
+use super::annotate::Annotation;
+use super::cell::{CacheState, CellSpec};
+use super::clock::NS_PER_REFERENCE;
+use crate::cost::Walks;
+use crate::kernel::{Kernel, KernelError};
+use crate::machine::Machine;
+use crate::names::nearest;
+
+/// Cells of one result: more are a mistake, and each takes memory of its own.
+pub const NR_CELLS_MAX: usize = 256;
+/// Runs of folios in a page, all cells together: with the paths that draw them 2 MiB.
+const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
+/// The filesystem that has no large folios under any kernel.
+pub const NO_LARGE_FOLIOS: &str = "none";
+/// Physical memory unless it is said: 16 GiB.
+pub const MEMORY_BYTES: u64 = 16 << 30;
+/// Most physical memory: the model keeps nine bytes of state a page, and a larger zone may not be
+/// had from the host.
+pub const MEMORY_GIB_MAX: u64 = 1 << 12;
+/// The whole, in thousandths.
+pub const PERMILLE_MAX: u32 = 1000;
+
+/// What to replay a trace under.
+///
+/// ```
+/// use largefolio_sim::kernel::Kernel;
+/// use largefolio_sim::machine::Machine;
+/// use largefolio_sim::replay::Request;
+/// let kernels = vec![Kernel::parse("6.12").unwrap(), Kernel::parse("7.2").unwrap()];
+/// let request = Request { seeds: vec![1, 2], ..Request::new(kernels, vec![Machine::named("altra")?]) };
+/// assert_eq!(request.specs().unwrap().len(), 2); // Seeds of unfragmented memory are all alike.
+/// assert!(request.has_idle_seeds());
+/// # Ok::<(), largefolio_sim::machine::MachineError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Kernels; the first is the reference.
+    pub kernels: Vec<Kernel>,
+    /// Machines.
+    pub machines: Vec<Machine>,
+    /// Seeds of the fragmentation.
+    pub seeds: Vec<u64>,
+    /// Sizes of physical memory in bytes.
+    pub memory_bytes: Vec<u64>,
+    /// Swap space in bytes; 0 = private memory is never reclaimed.
+    pub swap_bytes: u64,
+    /// Thousandths of the free memory in which no PMD folio fits at the start.
+    pub unusable_permille: u32,
+    /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
+    pub filesystem: Option<String>,
+    /// Folio sizes that the loader asks for.
+    pub annotations: Vec<Annotation>,
+    /// Page cache at the start.
+    pub cache: CacheState,
+    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
+    pub ns_per_reference: u64,
+    /// Which walks the estimate of time reckons with.
+    pub walks: Walks,
+    /// Whether outcomes have the detail that pictures need.
+    pub detail: Detail,
+}
+
+/// Whether outcomes have the detail that pictures need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Counts only.
+    #[default]
+    None,
+    /// Runs of folios, as many as can be drawn.
+    Drawn,
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// More cells than a result has.
+    #[error(
+        "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x {nr_seeds} \
+         seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one result; ask for fewer at \
+         a time"
+    )]
+    #[expect(missing_docs, reason = "the message says it")]
+    TooManyCells {
+        nr_kernels: usize,
+        nr_machines: usize,
+        nr_memory: usize,
+        nr_seeds: usize,
+        nr_cells: usize,
+    },
+    /// An empty list.
+    #[error("no {0} to replay under; name at least one")]
+    Nothing(&'static str),
+    /// Not a size of physical memory.
+    #[error(
+        "{0} bytes of memory; expected bytes, such as 512M or 16G, and at most {MEMORY_GIB_MAX}G"
+    )]
+    Memory(u64),
+    /// Not a fragmentation.
+    #[error("fragmentation of {0} thousandths; expected 0 to {PERMILLE_MAX}")]
+    Fragmentation(u32),
+    /// A kernel that has not the folio sizes it is asked for.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A filesystem no kernel knows.
+    #[error(
+        "no kernel has large folios on a filesystem called '{name}'; {hint}; \
+         `--fs {NO_LARGE_FOLIOS}` stands for all that have none"
+    )]
+    Filesystem {
+        /// The name.
+        name: String,
+        /// The nearest names, or all of them.
+        hint: String,
+    },
+    /// An annotation of a file the program never maps, which would silently do nothing.
+    #[error("--annotate {0}: no file of the trace has such a name; `folio trace info` lists them")]
+    IdleAnnotation(String),
+}
+
+impl Request {
+    /// Cold cells with 16 GiB of unfragmented memory.
+    #[must_use]
+    pub const fn new(kernels: Vec<Kernel>, machines: Vec<Machine>) -> Self {
+        Self {
+            kernels,
+            machines,
+            seeds: Vec::new(),
+            memory_bytes: Vec::new(),
+            swap_bytes: 0,
+            unusable_permille: 0,
+            filesystem: None,
+            annotations: Vec::new(),
+            cache: CacheState::Cold,
+            ns_per_reference: NS_PER_REFERENCE,
+            walks: Walks::Native,
+            detail: Detail::None,
+        }
+    }
+
+    /// Kernels x machines x memory sizes x seeds, each once.
+    ///
+    /// # Errors
+    /// [`RequestError`], but for what [`Request::check_trace`] finds.
+    pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
+        self.check_filesystem()?;
+        self.check_settings()?;
+        let (kernels, machines) = (unique(&self.kernels), unique(&self.machines));
+        let (memory, seeds) = (self.memory(), self.effective_seeds());
+        let nr_cells = count([kernels.len(), machines.len(), memory.len(), seeds.len()])?;
+        let mut specs = Vec::new();
+        for kernel in kernels {
+            for machine in &machines {
+                for &ram_bytes in &memory {
+                    let of_seed = |&seed| CellSpec {
+                        seed,
+                        ram_bytes,
+                        ..self.spec(kernel, machine, nr_cells)
+                    };
+                    specs.extend(seeds.iter().map(of_seed));
+                }
+            }
+        }
+        for spec in &specs {
+            spec.kernel.check_page(spec.page_size())?;
+            for annotation in &spec.annotations {
+                annotation.check(&spec.kernel, spec.page_size())?;
+            }
+        }
+        Ok(specs)
+    }
+
+    /// Whether the annotations fit the trace whose footer is `meta`.
+    ///
+    /// # Errors
+    /// [`RequestError::IdleAnnotation`].
+    pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
+        let is_idle =
+            |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
+        match self.annotations.iter().find(is_idle) {
+            Some(idle) => Err(RequestError::IdleAnnotation(idle.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there are seeds that would give what the first gives.
+    #[must_use]
+    pub fn has_idle_seeds(&self) -> bool {
+        self.effective_seeds().len() < unique_numbers(&self.seeds).len()
+    }
+
+    /// Sizes of physical memory, each once; the first is that of the reference.
+    #[must_use]
+    pub fn memory(&self) -> Vec<u64> {
+        match self.memory_bytes.as_slice() {
+            [] => vec![MEMORY_BYTES],
+            some => unique_numbers(some),
+        }
+    }
+
+    /// The first seed where all would give the same.
+    fn effective_seeds(&self) -> Vec<u64> {
+        let mut seeds = unique_numbers(&self.seeds);
+        if seeds.is_empty() {
+            seeds.push(1);
+        }
+        if self.unusable_permille == 0 {
+            seeds.truncate(1);
+        }
+        seeds
+    }
+
+    fn spec(&self, kernel: &Kernel, machine: &Machine, nr_cells: usize) -> CellSpec {
+        let detail_runs_max = match self.detail {
+            Detail::None => 0,
+            Detail::Drawn => u32::try_from(NR_DRAWN_RUNS_MAX / nr_cells.max(1)).unwrap_or(0),
+        };
+        CellSpec {
+            cache: self.cache,
+            swap_bytes: self.swap_bytes,
+            unusable_permille: self.unusable_permille,
+            filesystem: self.filesystem.clone(),
+            annotations: self.annotations.clone(),
+            ns_per_reference: self.ns_per_reference,
+            walks: self.walks,
+            detail_runs_max,
+            ..CellSpec::new(kernel.clone(), machine.clone())
+        }
+    }
+
+    fn check_settings(&self) -> Result<(), RequestError> {
+        for (list, what) in
+            [(self.kernels.is_empty(), "kernel"), (self.machines.is_empty(), "machine")]
+        {
+            if list {
+                return Err(RequestError::Nothing(what));
+            }
+        }
+        let bytes_max = MEMORY_GIB_MAX << 30;
+        let memory = self.memory_bytes.iter().chain([&self.swap_bytes]);
+        if let Some(&bytes) = memory.into_iter().find(|&&bytes| bytes > bytes_max) {
+            return Err(RequestError::Memory(bytes));
+        }
+        if self.unusable_permille > PERMILLE_MAX {
+            return Err(RequestError::Fragmentation(self.unusable_permille));
+        }
+        Ok(())
+    }
+
+    /// A name no kernel knows would silently have no large folios.
+    fn check_filesystem(&self) -> Result<(), RequestError> {
+        let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
+            return Ok(());
+        };
+        let known = filesystems();
+        if known.contains(name) {
+            return Ok(());
+        }
+        let hint = nearest(name, known.iter().map(String::as_str));
+        Err(RequestError::Filesystem { name: name.to_owned(), hint })
+    }
+}
+
+/// Every filesystem that has large folios under some built-in kernel.
+#[must_use]
+pub fn filesystems() -> BTreeSet<String> {
+    let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());
+    kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
+}
+
+fn count(nrs: [usize; 4]) -> Result<usize, RequestError> {
+    let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
+    let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
+    if nr_cells > NR_CELLS_MAX {
+        return Err(RequestError::TooManyCells {
+            nr_kernels,
+            nr_machines,
+            nr_memory,
+            nr_seeds,
+            nr_cells,
+        });
+    }
+    Ok(nr_cells)
+}
+
+/// Each of `items` once, in the order of the first mention.
+fn unique<T: PartialEq>(items: &[T]) -> Vec<&T> {
+    let mut seen: Vec<&T> = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// The same of numbers, of which there may be many.
+fn unique_numbers(numbers: &[u64]) -> Vec<u64> {
+    let mut seen = HashSet::new();
+    numbers.iter().copied().filter(|&number| seen.insert(number)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+use super::*;
+
+fn request(kernels: &[&str], machines: &[&str]) -> Request {
+    let kernels = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
+    Request::new(kernels, machines.iter().map(|name| Machine::named(name).unwrap()).collect())
+}
+
+fn said(request: &Request) -> String {
+    request.specs().unwrap_err().to_string()
+}
+
+#[test]
+fn cells_come_kernels_outermost_and_each_once() {
+    let mut asked = request(&["6.12", "7.2", "6.12"], &["altra", "altra"]);
+    asked.memory_bytes = vec![1 << 30, 2 << 30, 1 << 30];
+    asked.seeds = vec![3, 4, 3];
+    asked.unusable_permille = 1;
+    let specs = asked.specs().unwrap();
+    let told = |spec: &CellSpec| (spec.kernel.name.clone(), spec.ram_bytes >> 30, spec.seed);
+    let cells: Vec<_> = specs.iter().map(told).collect();
+    let of =
+        |kernel: &str| [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(m, s)| (kernel.to_owned(), m, s));
+    assert_eq!(cells, [of("6.12"), of("7.2")].concat());
+    assert!(!asked.has_idle_seeds());
+}
+
+#[test]
+fn a_request_without_settings_is_a_cell_of_the_defaults() {
+    let spec = request(&["7.2"], &["altra"]).specs().unwrap().remove(0);
+    let plain = CellSpec::new(Kernel::parse("7.2").unwrap(), Machine::named("altra").unwrap());
+    assert_eq!((spec.ram_bytes, spec.seed), (plain.ram_bytes, plain.seed));
+    assert_eq!(spec.ns_per_reference, plain.ns_per_reference);
+}
+
+#[test]
+fn what_no_model_has_is_refused() {
+    assert!(said(&request(&[], &["altra"])).starts_with("no kernel to replay under"));
+    assert!(said(&request(&["7.2"], &[])).starts_with("no machine to replay under"));
+    let plain = request(&["7.2"], &["altra"]);
+    let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
+    assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4096G"));
+    let swap_bytes = u64::MAX;
+    assert!(said(&Request { swap_bytes, ..plain.clone() }).contains("at most 4096G"));
+    assert!(said(&Request { unusable_permille: 1001, ..plain.clone() }).contains("0 to 1000"));
+    let seeds = (0..300).collect();
+    let asked = Request { seeds, unusable_permille: 1, ..plain.clone() };
+    assert!(said(&asked).contains("300 seeds are 300 columns"));
+    let filesystem = Some("ntfs".to_owned());
+    assert!(said(&Request { filesystem, ..plain.clone() }).contains("`--fs none` stands for"));
+    let annotations = vec!["cc1=2M".parse().unwrap()];
+    let asked = Request { annotations, ..plain };
+    let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
+    assert!(said.starts_with("--annotate cc1=2M: no file of the trace has such a name"), "{said}");
+}

@@ -1,0 +1,97 @@
+//! What a trace holds: its metadata, and its rows by operation.
+//!
+//! Owns the result of `folio trace info` and its JSON (schema version 1). Reading it takes one
+//! pass over the trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::event::{Op, ThreadId};
+use crate::file::{Batch, Reader, TraceError};
+use crate::meta::Meta;
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Rows of one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OpCount {
+    /// Rows.
+    pub nr_rows: u64,
+    /// References, where the rows are runs of references.
+    pub nr_references: u64,
+}
+
+/// What there is to say about a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Info {
+    /// Version of the JSON.
+    pub schema_version: u32,
+    /// Version of folio.
+    pub tool_version: &'static str,
+    /// The file, as it was named.
+    pub path: String,
+    /// Size of the file in bytes.
+    pub file_bytes: u64,
+    /// Threads that did something.
+    pub nr_threads: usize,
+    /// Rows by operation; those without rows are left out.
+    pub ops: BTreeMap<&'static str, OpCount>,
+    /// The footer.
+    pub meta: Meta,
+}
+
+impl Info {
+    /// Reads all rows of `reader`, which was opened at `path`; `progress` hears the rows read so far
+    /// and may end it: `None` then.
+    ///
+    /// # Errors
+    /// As [`Reader::next_batch`].
+    pub fn read(
+        path: &Path,
+        reader: &mut Reader,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Option<Self>, TraceError> {
+        let (mut counts, mut threads) = ([OpCount::default(); Op::ALL.len()], BTreeSet::new());
+        let (mut batch, mut last) = (Batch::default(), None);
+        while reader.next_batch(&mut batch)? {
+            count(&batch, &mut counts, &mut threads, &mut last);
+            if progress(reader.nr_read()).is_break() {
+                return Ok(None);
+            }
+        }
+        let ops = Op::ALL.into_iter().zip(counts).filter(|(_, count)| count.nr_rows > 0);
+        Ok(Some(Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            path: path.to_string_lossy().into_owned(),
+            file_bytes: reader.file_bytes(),
+            nr_threads: threads.len(),
+            ops: ops.map(|(op, count)| (op.name(), count)).collect(),
+            meta: reader.meta().clone(),
+        }))
+    }
+}
+
+/// Counts a batch; `last` spares the set of threads most of its work.
+fn count(
+    batch: &Batch,
+    counts: &mut [OpCount; Op::ALL.len()],
+    threads: &mut BTreeSet<ThreadId>,
+    last: &mut Option<ThreadId>,
+) {
+    for ((&op, &len), &thread) in batch.ops().iter().zip(batch.lens()).zip(batch.threads()) {
+        let count = &mut counts[usize::from(op)];
+        count.nr_rows += 1;
+        if Op::from_number(op).is_some_and(Op::is_reference) {
+            count.nr_references += len;
+        }
+        if *last != Some(thread) {
+            threads.insert(thread);
+            *last = Some(thread);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+"""Large folios predicted for real programs.
+
+Record a program once; replay its memory accesses in a model of the memory management of any kernel
+on any machine; look at what this kernel does.
+
+    >>> import largefolio as lf
+    >>> lf.kernels()[:2]
+    ['6.1', '6.12']
+
+Prediction runs in this process (:func:`predict`, :func:`report`, :class:`Trace`, :class:`Rules`);
+what touches the running kernel (:func:`record`, :func:`maps`, :func:`study`, :func:`crosscheck`)
+runs the command ``folio`` that comes with the package.
+"""
+
+from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
+from largefolio._names import edits, filesystems, kernels, machines
+from largefolio._native import __version__
+from largefolio._predict import predict, report
+from largefolio._rules import Rules
+from largefolio._trace import Trace
+from largefolio.errors import (
+    CommandError,
+    FolioError,
+    FolioWarning,
+    KernelError,
+    MachineError,
+    ReplayError,
+    RequestError,
+    TraceError,
+)
+
+__all__ = [
+    "CommandError",
+    "Crosscheck",
+    "FolioError",
+    "FolioWarning",
+    "KernelError",
+    "MachineError",
+    "Maps",
+    "ReplayError",
+    "RequestError",
+    "Rules",
+    "Study",
+    "Trace",
+    "TraceError",
+    "__version__",
+    "crosscheck",
+    "edits",
+    "filesystems",
+    "kernels",
+    "machines",
+    "maps",
+    "predict",
+    "record",
+    "report",
+    "study",
+]

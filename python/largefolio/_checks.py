@@ -1,0 +1,70 @@
+"""Types and ranges of arguments, with errors that name the argument."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+Path: TypeAlias = "str | os.PathLike[str]"
+Size: TypeAlias = "int | str"
+
+_U64_MAX = 2**64 - 1
+
+
+def file_path(value: Path, what: str) -> str:
+    """A path as text."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{what}: expected a path, not {_kind(value)}")
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a path of str, not of bytes")
+    if "\0" in text:
+        raise ValueError(f"{what}: a path has no NUL character")
+    return text
+
+
+def text(value: str, what: str) -> str:
+    """A text without NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: expected str, not {_kind(value)}")
+    if "\0" in value:
+        raise ValueError(f"{what}: {value!r} has a NUL character")
+    return value
+
+
+def switch(value: bool, what: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what}: expected True or False, not {_kind(value)}")
+    return value
+
+
+def whole(value: int, what: str, high: int = _U64_MAX) -> int:
+    """An integer from 0 to ``high``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what}: expected an integer, not {_kind(value)}")
+    number = value.__index__()
+    if not 0 <= number <= high:
+        raise ValueError(f"{what}: expected 0 to {high}, not {number}")
+    return number
+
+
+def size(value: Size, what: str) -> str:
+    """Bytes, as an integer or as ``"16G"``, in the form the model reads."""
+    if isinstance(value, str):
+        return text(value, what)
+    return str(whole(value, what))
+
+
+def items(value: Any, what: str, single: tuple[type, ...]) -> list[Any]:
+    """One item or several."""
+    if isinstance(value, single):
+        return [value]
+    if value is None or isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{what}: expected one or several, not {_kind(value)}")
+    return list(value)
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__

@@ -1,0 +1,131 @@
+"""The command ``folio`` that comes with the package: found, run, and its words understood.
+
+What touches the running kernel (signals, forked keepers of settings, mounts) is done by a process
+of its own, never inside the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import NoReturn
+
+from largefolio.errors import CommandError, FolioWarning
+
+_FOLIO = Path(__file__).resolve().parent / "_folio" / "bin" / "folio"
+_VARIABLE = "LARGEFOLIO_FOLIO"
+_ERROR = "folio: error: "
+_WARNING = "folio: warning: "
+# How long a child may take to end of itself, having had the same Ctrl-C.
+_HEARD_S = 2
+# What is undone on the way out takes a moment; a second Ctrl-C does not wait for it.
+_PATIENCE_S = 30
+
+
+def folio() -> str:
+    """Path of the command: the variable LARGEFOLIO_FOLIO, else the one in this package."""
+    named = os.environ.get(_VARIABLE)
+    path = Path(named) if named else _FOLIO
+    if not path.is_file():
+        raise CommandError(
+            f"{path} is missing: set {_VARIABLE} to the command folio, or install the package "
+            "from its repository with pip install ./python"
+        )
+    if not os.access(path, os.X_OK) and not named:
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return str(path)
+
+
+def main() -> NoReturn:
+    """The console command ``folio``: becomes the program."""
+    os.execv(folio(), ["folio", *sys.argv[1:]])
+
+
+def run(arguments: Sequence[str], accepted: Iterable[int] = (0,)) -> str:
+    """Runs ``folio`` and returns what it wrote to stdout.
+
+    Its warnings become :class:`FolioWarning`, its error becomes :class:`CommandError`. Ctrl-C goes to
+    it, and it is waited for while it puts everything back.
+    """
+    command = [folio(), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE) as process:
+        with _ending(process):
+            out, err = process.communicate()
+    said = _heard(err.decode(errors="replace").splitlines())
+    if process.returncode not in accepted:
+        raise CommandError(said or _status(process.returncode), process.returncode)
+    return out.decode(errors="replace")
+
+
+def run_program(arguments: Sequence[str]) -> int:
+    """Runs ``folio`` with a program that has standard input, output and error of this process.
+
+    Returns the exit status, which is the program's; warnings and errors are as in :func:`run`.
+    """
+    lines: list[str] = []
+    is_error = False
+    with subprocess.Popen([folio(), *arguments], stderr=PIPE) as process:
+        with _ending(process):
+            assert process.stderr is not None
+            for line in process.stderr:
+                text = line.decode(errors="replace")
+                is_error = is_error or text.startswith(_ERROR)
+                if is_error or text.startswith(_WARNING):
+                    lines.append(text.rstrip("\n"))
+                elif sys.stderr is not None:
+                    sys.stderr.write(text)
+            process.wait()
+    said = _heard(lines)
+    if said:
+        raise CommandError(said, process.returncode)
+    return process.returncode
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends the process as Ctrl-C does when this one is interrupted."""
+    try:
+        yield
+    except BaseException:
+        # Ctrl-C in a terminal reaches the child too; once is enough then.
+        if not _waited(process, _HEARD_S):
+            process.send_signal(signal.SIGINT)
+            if not _waited(process, _PATIENCE_S):
+                process.terminate()
+        raise
+
+
+def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it ended within that time."""
+    try:
+        process.communicate(timeout=seconds)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        return process.poll() is not None
+    return True
+
+
+def _heard(lines: Iterable[str]) -> str:
+    """Issues the warnings among ``lines``; returns the error, else the other lines."""
+    errors, others = [], []
+    for line in lines:
+        if line.startswith(_WARNING):
+            warnings.warn(line.removeprefix(_WARNING), FolioWarning, stacklevel=4)
+        elif line.startswith(_ERROR):
+            errors.append(line.removeprefix(_ERROR))
+        elif errors:
+            errors.append(line)
+        else:
+            others.append(line)
+    return "\n".join(errors or others).strip()
+
+
+def _status(code: int) -> str:
+    return f"folio was ended by signal {-code}" if code < 0 else f"folio ended with status {code}"

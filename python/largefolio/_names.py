@@ -1,0 +1,44 @@
+"""What can be asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from largefolio import _native
+
+
+class Edit(NamedTuple):
+    """An edit of a kernel, such as ``exec-block=64K``."""
+
+    name: str
+    """What stands before the ``=``."""
+    value: str
+    """What may stand behind it, in words."""
+    help: str
+    """What it sets."""
+
+
+def kernels() -> list[str]:
+    """Names of the built-in kernels, oldest first; ``recorded/..`` are those of recordings.
+
+    Use one as it is, or with edits: ``"7.2+page=64K"``.
+    """
+    return [name for name, _ in _native.kernels()]
+
+
+def machines() -> list[str]:
+    """Names of the built-in machines.
+
+    Besides there are machine files (paths) and ``"this"``, which ``folio calibrate`` writes.
+    """
+    return [name for name, _ in _native.machines()]
+
+
+def edits() -> list[Edit]:
+    """Every edit of a kernel, with the form of its value and what it sets."""
+    return [Edit(*edit) for edit in _native.edits()]
+
+
+def filesystems() -> list[str]:
+    """Filesystems with large folios under some kernel, for ``predict(filesystem=..)``."""
+    return _native.filesystems()

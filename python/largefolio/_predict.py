@@ -1,0 +1,136 @@
+"""Predictions: a trace replayed under kernels on machines, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from largefolio import _arguments as arguments
+from largefolio import _checks as checks
+from largefolio import _native
+from largefolio._progress import Progress, progressing
+from largefolio._rules import Rules
+from largefolio.errors import FolioWarning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KERNELS = ("6.12", "6.18", "7.2")
+_IDLE_SEEDS = (
+    "seeds change nothing in unfragmented memory; add fragmentation, such as fragmentation=500"
+)
+
+
+def predict(
+    trace: str | os.PathLike[str],
+    kernels: str | Rules | Iterable[str | Rules] = _KERNELS,
+    machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
+    seeds: int | Iterable[int] = (1,),
+    *,
+    memory: int | str | Iterable[int | str] = "16G",
+    swap: int | str = 0,
+    fragmentation: int = 0,
+    filesystem: str | None = None,
+    warm: bool = False,
+    annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
+    nested: bool = False,
+    reference_ns: int | None = None,
+    progress: Progress = None,
+) -> pa.Table:
+    """Replays ``trace`` under every kernel on every machine; a row a cell.
+
+    Cells are kernels x machines x memory sizes x seeds, each once, at most 256; the trace is decoded
+    once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
+    exact, columns that begin with ``estimate_`` are estimated (nanoseconds). The same call gives the
+    same table. Other threads run on meanwhile, and Ctrl-C ends the call.
+
+    Args:
+        trace: path, or a :class:`Trace`.
+        kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
+        machines: names, paths of machine files, or ``"this"``.
+        seeds: seeds of the fragmentation.
+        memory: physical memory in bytes, or as ``"16G"``; several make a cell each.
+        swap: swap space in bytes; 0: private memory is never reclaimed.
+        fragmentation: thousandths of the free memory in which no PMD folio fits at the start.
+        filesystem: of all files, or ``"none"`` for one without large folios; ``None``: as recorded.
+        warm: start with the page cache that an earlier run left.
+        annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
+        nested: estimate for a virtual machine.
+        reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
+        progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
+            callable that hears the rows done and the rows there are.
+
+    Raises:
+        TraceError, KernelError, MachineError, RequestError, ReplayError: all :class:`FolioError`.
+        TypeError, ValueError: arguments that are none.
+    """
+    import pyarrow as pa
+
+    prediction = _replay(
+        trace,
+        progress,
+        kernels=arguments.kernel_list(kernels),
+        machines=arguments.machine_list(machines),
+        seeds=arguments.seed_list(seeds),
+        memory=arguments.size_list(memory, "memory"),
+        swap=checks.size(swap, "swap"),
+        fragmentation=arguments.permille(fragmentation, "fragmentation"),
+        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
+        warm=checks.switch(warm, "warm"),
+        annotate=arguments.annotation_list(annotate),
+        nested=checks.switch(nested, "nested"),
+        reference_ns=arguments.reference_ns(reference_ns),
+    )
+    return pa.Table.from_batches([prediction.table()])
+
+
+def report(
+    trace: str | os.PathLike[str],
+    kernels: str | Rules | Iterable[str | Rules] = _KERNELS,
+    machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
+    seeds: int | Iterable[int] = (1,),
+    *,
+    memory: int | str | Iterable[int | str] = "16G",
+    swap: int | str = 0,
+    fragmentation: int = 0,
+    filesystem: str | None = None,
+    warm: bool = False,
+    annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
+    nested: bool = False,
+    reference_ns: int | None = None,
+    progress: Progress = None,
+) -> dict[str, Any]:
+    """As :func:`predict`, but all there is: the JSON of ``folio predict --json`` as a dictionary.
+
+    Each row has the terms of its estimate and the constants they rest on, with their sources.
+    ``"command_line"`` is empty.
+    """
+    prediction = _replay(
+        trace,
+        progress,
+        kernels=arguments.kernel_list(kernels),
+        machines=arguments.machine_list(machines),
+        seeds=arguments.seed_list(seeds),
+        memory=arguments.size_list(memory, "memory"),
+        swap=checks.size(swap, "swap"),
+        fragmentation=arguments.permille(fragmentation, "fragmentation"),
+        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
+        warm=checks.switch(warm, "warm"),
+        annotate=arguments.annotation_list(annotate),
+        nested=checks.switch(nested, "nested"),
+        reference_ns=arguments.reference_ns(reference_ns),
+    )
+    result: dict[str, Any] = json.loads(prediction.json())
+    return result
+
+
+def _replay(trace: Any, progress: Progress, **asked: Any) -> _native.Prediction:
+    path = checks.file_path(trace, "trace")
+    with progressing(progress) as hears:
+        prediction = _native.predict(path, asked, hears)
+    if prediction.has_idle_seeds:
+        warnings.warn(_IDLE_SEEDS, FolioWarning, stacklevel=3)
+    return prediction

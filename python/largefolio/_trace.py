@@ -1,0 +1,76 @@
+"""Traces: what a program touched, in program order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from largefolio import _native
+from largefolio._checks import Path, file_path, whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH_ROWS_MAX = 1 << 22
+
+
+class Trace:
+    """A trace file, from :func:`largefolio.record`, ``folio record`` or ``folio trace gen``.
+
+    Opening it checks the whole file against its checksum. ``len(trace)`` is its number of rows.
+
+        >>> trace = Trace("traces/perf.folio")
+        >>> trace.info["meta"]["recorder"]
+        'qemu'
+
+    Raises:
+        TraceError: no such file, no trace, or a damaged one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = file_path(path, "path")
+        self._trace = _native.Trace(self._path)
+
+    @property
+    def path(self) -> str:
+        """The file, as it was named."""
+        return self._path
+
+    def __fspath__(self) -> str:
+        return self._path
+
+    def __len__(self) -> int:
+        return self._trace.nr_rows
+
+    @property
+    def nr_references(self) -> int:
+        """Memory references, all rows together: a row is a run of references to one page."""
+        return self._trace.nr_references
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What ``folio trace info --json`` says: rows by operation, threads, and in ``"meta"`` the
+        recorded command, the files, the first layout. Reads the whole trace once.
+        """
+        info: dict[str, Any] = json.loads(self._trace.info())
+        return info
+
+    def events(self, batch_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """The rows in program order, as record batches of ``batch_rows`` rows (the last may be
+        shorter); each row has been checked. Memory does not grow with the trace.
+
+        Columns: ``thread`` (dense number), ``op`` (a name, from a dictionary), ``addr`` (bytes;
+        references: the first byte of the 4 KiB page), ``len`` (references: how many; else bytes),
+        ``pos`` (position in the file in bytes, or the operation's second address), ``aux`` (its
+        further number), ``flags`` (of the Linux x86-64 ABI), ``file`` (row of
+        ``info["meta"]["files"]``, -1 for none).
+        """
+        rows = whole(batch_rows, "batch_rows", _BATCH_ROWS_MAX)
+        if rows == 0:
+            raise ValueError("batch_rows: expected at least 1")
+        return self._trace.events(rows)
+
+    def __repr__(self) -> str:
+        return f"Trace({self._path!r})"

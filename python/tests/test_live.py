@@ -1,0 +1,153 @@
+"""What touches the running kernel, through the command of the package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import largefolio as lf
+
+has_qemu = shutil.which("qemu-x86_64") is not None
+needs_qemu = pytest.mark.skipif(not has_qemu, reason="SKIPPED: no qemu-x86_64 (apt-get install qemu-user)")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: needs root")
+
+
+@needs_qemu
+def test_a_tiny_program_is_recorded_and_predicted(tmp_path: Path) -> None:
+    output = tmp_path / "true.folio"
+    trace = lf.record(["/bin/true"], output, quiet=True)
+    assert trace.path == str(output)
+    assert len(trace) > 100
+    assert trace.info["meta"]["command"] == ["/bin/true"]
+    assert trace.info["meta"]["recorder"] == "qemu"
+    table = lf.predict(trace, ["6.12", "7.2"])
+    assert all(total > 0 for total in table["faults_total"].to_pylist())
+
+
+@needs_qemu
+def test_a_program_that_fails_is_recorded_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = lf.record(["/bin/sh", "-c", "echo told >&2; exit 3"], tmp_path / "false.folio")
+    assert "3" in trace.info["meta"]["ended"]
+    said = capsys.readouterr().err
+    assert said.startswith("told\nfolio: recorded "), said
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(lf.CommandError) as raised:
+        lf.record(["/nowhere/program"], tmp_path / "x.folio")
+    assert "/nowhere/program" in str(raised.value)
+    assert raised.value.returncode == 2
+    assert not (tmp_path / "x.folio").exists()
+
+
+@pytest.mark.parametrize("command", ["ls -l", b"ls", [], None, [None], ["a\0"]])
+def test_what_is_no_command_is_refused(command: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        lf.record(command)
+
+
+def test_an_interrupted_command_puts_everything_back(tmp_path: Path) -> None:
+    """Ctrl-C reaches the child, which ends; Python goes on."""
+    fake = tmp_path / "folio"
+    done = tmp_path / "done"
+    fake.write_text(
+        f"#!{sys.executable}\nimport signal, sys, pathlib, os\n"
+        "def end(*_):\n"
+        f"    pathlib.Path({str(done)!r}).write_text('back')\n"
+        "    sys.exit(130)\n"
+        "signal.signal(signal.SIGINT, end)\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "signal.pause()\n"
+    )
+    fake.chmod(0o755)
+    code = (
+        "import largefolio as lf\n"
+        "try:\n    lf.maps(1)\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    environment = {**os.environ, "LARGEFOLIO_FOLIO": str(fake)}
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == "interrupted\n", ended
+    assert done.read_text() == "back"
+
+
+def test_maps_of_this_process() -> None:
+    found = lf.maps(os.getpid())
+    assert [process["pid"] for process in found["processes"]] == [os.getpid()]
+    table = found.to_arrow()
+    assert table.num_rows > 10
+    assert set(table["pid"].to_pylist()) == {os.getpid()}
+    total = sum(row["mapped_bytes"] for row in found["totals"])
+    assert sum(table["mapped_bytes"].to_pylist()) == total > 1 << 20
+
+
+def test_maps_of_files_and_of_programs() -> None:
+    cached = lf.maps(files=sys.executable).to_arrow()
+    assert set(cached["kind"].to_pylist()) == {"cached"}
+    table = lf.maps(elf="/bin/sh", kernel="7.2+page=16K").to_arrow()
+    assert {"path", "segment", "size_bytes", "covered_bytes", "refusal"} <= set(table.column_names)
+
+
+def test_maps_of_nobody_is_an_error() -> None:
+    with pytest.raises(lf.CommandError, match="say what to show"):
+        lf.maps()
+    with pytest.raises(lf.CommandError, match="no process"):
+        lf.maps(2**31 - 1)
+    for pids in (None, "1", -1, 1 << 40):
+        with pytest.raises((TypeError, ValueError)):
+            lf.maps(pids)  # type: ignore[arg-type]
+
+
+def test_studies_come_with_their_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = lf.study("owners", "history")
+    assert [study["study"] for study in found["studies"]] == ["owners", "history"]
+    table = found.to_arrow()
+    assert isinstance(table, pa.Table)
+    assert {"study", "table", "what", "published_after", "ours_after"} <= set(table.column_names)
+    with pytest.raises(lf.CommandError, match="no study is called"):
+        lf.study("nothing")
+
+
+@needs_root
+def test_kernel_and_model_agree() -> None:
+    with warnings.catch_warnings():
+        # A kernel that does not show all its settings is warned of.
+        warnings.simplefilter("ignore", lf.FolioWarning)
+        found = lf.crosscheck(filesystems="ext4", windows="128K", only="*seq_s0")
+    assert found["rows"]
+    assert found.agrees
+
+
+def test_the_command_is_on_the_path() -> None:
+    folio = Path(sys.executable).parent / "folio"
+    done = subprocess.run([folio, "--version"], capture_output=True, text=True, check=True)
+    assert lf.__version__ in done.stdout
+
+
+def test_a_missing_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LARGEFOLIO_FOLIO", "/nowhere/folio")
+    with pytest.raises(lf.CommandError, match="/nowhere/folio is missing"):
+        lf.maps(1)
+
+
+def test_a_signal_that_ends_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "folio"
+    fake.write_text("#!/bin/sh\nkill -KILL $$\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("LARGEFOLIO_FOLIO", str(fake))
+    with pytest.raises(lf.CommandError) as raised:
+        lf.maps(1)
+    assert raised.value.returncode == -signal.SIGKILL

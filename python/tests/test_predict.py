@@ -1,0 +1,315 @@
+"""Predictions equal those of the command, number for number, and leave Python alive."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import largefolio as lf
+
+Complaint = Callable[..., str]
+Folio = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# What the table leaves out, or says in other columns; the JSON has it.
+_LEFT_OUT = ("/detail", "/estimate/constants", "/estimate/not_known", "/estimate/difference_ns")
+
+
+def _expected(folio: Folio, *words: str) -> dict[str, Any]:
+    done = folio("predict", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    result["command_line"] = []
+    return result
+
+
+def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> None:
+    words = [str(small), "--kernel", "6.12,7.2+page=64K", "--machine", "altra,grace-64k"]
+    words += ["--memory", "64M,1G", "--swap", "1G", "--fragmentation", "500", "--seed", "1,2"]
+    words += ["--fs", "xfs", "--warm", "--nested", "--reference-ns", "5"]
+    report = lf.report(
+        small,
+        ["6.12", "7.2+page=64K"],
+        ["altra", "grace-64k"],
+        seeds=[1, 2],
+        memory=["64M", 1 << 30],
+        swap="1G",
+        fragmentation=500,
+        filesystem="xfs",
+        warm=True,
+        nested=True,
+        reference_ns=5,
+    )
+    expected = _expected(folio, *words)
+    assert len(report["rows"]) == 16
+    assert report == expected
+
+
+def test_defaults_are_those_of_the_command(folio: Folio, small: Path) -> None:
+    assert lf.report(small) == _expected(folio, str(small))
+
+
+def _numbers(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    """Pointers of a row that are columns of the table."""
+    if prefix.startswith(_LEFT_OUT) or prefix.endswith(("/terms", "/difference_ns")):
+        return []
+    if isinstance(value, dict):
+        if any(key[:1].isdigit() for key in value) or not value:
+            return []
+        return [pair for key, inner in value.items() for pair in _numbers(f"{prefix}/{key}", inner)]
+    return [] if isinstance(value, list) else [(prefix, value)]
+
+
+def test_the_table_has_the_numbers_of_the_command(folio: Folio, small: Path) -> None:
+    kernels = ["6.1", "6.12", "7.2+exec-block=64K"]
+    table = lf.predict(small, kernels, ["altra", "cascadelake"])
+    rows = _expected(folio, str(small), "--kernel", ",".join(kernels), "--machine", "altra,cascadelake")
+    assert table.num_rows == len(rows["rows"]) == 6
+    nr_compared = 0
+    for cell, row in zip(table.to_pylist(), rows["rows"], strict=True):
+        for pointer, value in _numbers("", row):
+            name = pointer.strip("/").replace("/", "_")
+            name = name.replace("estimate_causes_", "estimate_")
+            if name in cell:
+                assert cell[name] == value, name
+                nr_compared += 1
+        sizes = row["folios"]["text"]["by_size"]
+        found = {str(size["folio_bytes"]): size for size in cell["folios_text_by_size"]}
+        assert found.keys() == sizes.keys()
+        for size, counts in sizes.items():
+            assert found[size]["aligned_bytes"] == counts["aligned_bytes"]
+    assert nr_compared > 6 * 60
+
+
+def test_the_same_call_gives_the_same_table(small: Path) -> None:
+    assert lf.predict(small, "7.2").equals(lf.predict(small, "7.2"))
+
+
+def test_one_call_makes_a_data_frame_of_pandas_and_of_polars(small: Path) -> None:
+    import polars
+
+    table = lf.predict(small, ["6.12", "7.2"])
+    pandas_frame = table.to_pandas()
+    polars_frame = polars.from_arrow(table)
+    assert isinstance(polars_frame, polars.DataFrame)
+    assert list(pandas_frame.kernel) == polars_frame["kernel"].to_list() == ["6.12", "7.2"]
+    assert list(pandas_frame.faults_total) == polars_frame["faults_total"].to_list()
+
+
+def test_a_loader_may_annotate_files(folio: Folio, small: Path) -> None:
+    path = lf.Trace(small).info["meta"]["files"][0]["path"]
+    expected = _expected(folio, str(small), "--kernel", "6.12", "--annotate", f"{path}=64K")
+    for annotate in ({path: "64K"}, {path: 65536}, f"{path}=64K", [f"{path}=64K"]):
+        assert lf.report(small, "6.12", annotate=annotate) == expected
+
+
+def test_idle_seeds_are_warned_of(small: Path) -> None:
+    with pytest.warns(lf.FolioWarning, match="seeds change nothing in unfragmented memory") as said:
+        lf.predict(small, "7.2", seeds=range(5))
+    assert said[0].filename == __file__
+
+
+def test_errors_are_those_of_the_command(complaint: Complaint, small: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.folio"
+    damaged.write_bytes(small.read_bytes()[:-1000])
+    bad_machine = tmp_path / "bad.toml"
+    bad_machine.write_text("name = 3\n")
+    bad_kernel = tmp_path / "kernel.toml"
+    bad_kernel.write_text('based-on = "7.2"\n[fault]\nexecc = 1\n')
+    text = str(small)
+    cases: list[tuple[type[Exception], list[str], dict[str, Any]]] = [
+        (lf.TraceError, ["/nowhere.folio"], {}),
+        (lf.TraceError, [str(damaged)], {}),
+        (lf.TraceError, ["/dev/null"], {}),
+        (lf.KernelError, [text, "--kernel", "6.81"], {"kernels": "6.81"}),
+        (lf.KernelError, [text, "--kernel", "7.2+page=5K"], {"kernels": "7.2+page=5K"}),
+        (lf.KernelError, [text, "--kernel", str(bad_kernel)], {"kernels": bad_kernel}),
+        (
+            lf.KernelError,
+            [text, "--kernel", "7.2+min-folio=32M", "--machine", "altra"],
+            {"kernels": "7.2+min-folio=32M"},
+        ),
+        (lf.MachineError, [text, "--machine", "altar"], {"machines": "altar"}),
+        (lf.MachineError, [text, "--machine", str(bad_machine)], {"machines": bad_machine}),
+        (lf.RequestError, [text, "--fs", "ntfs"], {"filesystem": "ntfs"}),
+        (lf.RequestError, [text, "--annotate", "nothing=64K"], {"annotate": "nothing=64K"}),
+        (
+            lf.RequestError,
+            [text, "--fragmentation", "1", "--seed", ",".join(map(str, range(300)))],
+            {"fragmentation": 1, "seeds": range(300)},
+        ),
+        (
+            lf.ReplayError,
+            [text, "--kernel", "7.2+page=64K", "--machine", "cascadelake"],
+            {"kernels": "7.2+page=64K", "machines": "cascadelake"},
+        ),
+    ]
+    for kind, words, arguments in cases:
+        with pytest.raises(kind) as raised:
+            lf.predict(words[0], **arguments)
+        assert str(raised.value) == complaint("predict", *words), words
+        assert isinstance(raised.value, lf.FolioError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"kernels": None}, TypeError),
+        ({"kernels": []}, ValueError),
+        ({"kernels": [None]}, TypeError),
+        ({"kernels": b"7.2"}, TypeError),
+        ({"kernels": "7.2\0"}, ValueError),
+        ({"kernels": "\udcff"}, (ValueError, TypeError)),
+        ({"machines": 3}, TypeError),
+        ({"machines": ()}, ValueError),
+        ({"seeds": -1, "fragmentation": 1}, ValueError),
+        ({"seeds": 1 << 64, "fragmentation": 1}, ValueError),
+        ({"seeds": 10**1000, "fragmentation": 1}, ValueError),
+        ({"seeds": math.nan}, TypeError),
+        ({"seeds": True}, TypeError),
+        ({"memory": math.nan}, TypeError),
+        ({"memory": 0}, (ValueError, lf.ReplayError)),
+        ({"memory": -1}, ValueError),
+        ({"memory": 1 << 63}, ValueError),
+        ({"memory": "16G\0"}, ValueError),
+        ({"memory": ""}, ValueError),
+        ({"swap": 1 << 62}, ValueError),
+        ({"swap": None}, TypeError),
+        ({"fragmentation": 1001}, ValueError),
+        ({"fragmentation": 1 << 40}, ValueError),
+        ({"fragmentation": 0.5}, TypeError),
+        ({"filesystem": ""}, ValueError),
+        ({"filesystem": "xfs\0"}, ValueError),
+        ({"warm": 1}, TypeError),
+        ({"nested": None}, TypeError),
+        ({"annotate": 3}, TypeError),
+        ({"annotate": {"x": None}}, TypeError),
+        ({"annotate": ["x"]}, ValueError),
+        ({"reference_ns": -1}, ValueError),
+        ({"progress": "bar"}, TypeError),
+        ({"progress": 3}, TypeError),
+    ],
+)
+def test_what_is_no_argument_is_refused(
+    small: Path, arguments: dict[str, Any], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        lf.predict(small, **arguments)
+
+
+@pytest.mark.parametrize("trace", [None, 3, b"x", "\0", "a\0b", [], math.nan])
+def test_what_is_no_path_is_refused(trace: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        lf.predict(trace)
+    with pytest.raises((TypeError, ValueError)):
+        lf.Trace(trace)
+
+
+def test_progress_hears_rows_and_may_stop_it(small: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    lf.predict(small, "7.2", warm=True, progress=lambda done, of: heard.append((done, of)))
+    total = 2 * len(lf.Trace(small))
+    assert heard[-1] == (total, total)
+    assert heard == sorted(heard)
+
+    def refuse(_done: int, _of: int) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        lf.predict(small, "7.2", progress=refuse)
+
+
+def test_other_threads_run_during_a_replay(traces: Path) -> None:
+    """The lock is released: a thread counts while the replay is inside one native call."""
+    inside, ticks = threading.Event(), 0
+    stop = threading.Event()
+
+    def count() -> None:
+        nonlocal ticks
+        inside.wait()
+        while not stop.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    other = threading.Thread(target=count)
+    other.start()
+    starts: list[int] = []
+
+    def hear(_done: int, _of: int) -> None:
+        starts.append(ticks)
+        inside.set()
+
+    lf.predict(traces / "cc1.folio", ["6.12", "7.2"], ["altra", "zen4"], progress=hear)
+    stop.set()
+    other.join()
+    # With the lock held all the time it could tick once a call of `hear`, which lets it go.
+    assert starts[-1] - starts[0] > 3 * len(starts)
+
+
+_LONG = """
+import sys, largefolio as lf
+kernels = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.2"]
+said = False
+def hear(done, of):
+    global said
+    if not said:
+        said = True
+        print("begun", flush=True)
+try:
+    lf.predict(sys.argv[1], kernels, lf.machines()[:8], memory="1G", warm=True, progress=hear)
+    print("ended")
+except KeyboardInterrupt:
+    print("interrupted", lf.predict(sys.argv[2], "7.2").num_rows)
+"""
+
+
+def test_ctrl_c_stops_a_long_replay_and_leaves_python_alive(traces: Path, small: Path) -> None:
+    words = [sys.executable, "-c", _LONG, str(traces / "cc1.folio"), str(small)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=120)
+    assert rest == "interrupted 1\n"
+    assert process.returncode == 0
+
+
+def test_ctrl_c_comes_as_it_does_from_a_thread(traces: Path) -> None:
+    """64 cells take a minute; the signal ends them after the batch that is in work."""
+    main = threading.main_thread().ident
+    assert main is not None
+    sent = threading.Event()
+
+    def interrupt(_done: int, _of: int) -> None:
+        if not sent.is_set():
+            sent.set()
+            threading.Thread(target=signal.pthread_kill, args=(main, signal.SIGINT)).start()
+
+    kernels, machines = lf.kernels()[:8], lf.machines()[:8]
+    with pytest.raises(KeyboardInterrupt):
+        lf.predict(traces / "cc1.folio", kernels, machines, memory="1G", progress=interrupt)
+    assert sent.is_set()
+
+
+def test_a_forked_child_can_predict(small: Path) -> None:
+    """Threads of the parent do not exist in a child: each call starts its own."""
+    code = (
+        "import os, sys, largefolio as lf\n"
+        "lf.predict(sys.argv[1], '7.2')\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(lf.predict(sys.argv[1], ['6.12', '7.2']).num_rows)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    words = [sys.executable, "-W", "ignore", "-c", code, str(small)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "2\n"
