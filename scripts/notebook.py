@@ -93,11 +93,11 @@ def table_differences(left, program, rows):
     found = []
     cells = [cell for cell in left["cells"] if cell["program"] == program]
     for cell, row in zip(cells, rows, strict=True):
-        walks = row["tlb"]["walks"]
+        tlb = row["tlb"]
         said = {
             "program": program, "kernel": row["kernel"], "machine": row["machine"],
             "faults_major": row["faults"]["major"], "reads_bytes": row["reads"]["bytes"],
-            "walks": walks["pte"] + walks["contpte"] + walks["pmd"],
+            "walks": tlb["walks_pte"] + tlb["walks_contpte"] + tlb["walks_pmd"],
             "estimate_ms": row["estimate"]["total_ns"] / 1e6,
         }
         found += differences(cell, said, f"{program}, {row['kernel']}, {row['machine']}")
