@@ -26,7 +26,7 @@ test: setup
 	$(CARGO) test --workspace
 	scripts/python.sh
 	python3 -m unittest discover --quiet -s scripts -t scripts
-	scripts/docs.py --folio target/debug/folio
+	scripts/docs.py --folio target/debug/folio --python target/python-venv/bin/python
 	scripts/arm64.py
 	scripts/miri.sh
 	scripts/bench.py --smoke --folio target/debug/folio

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command of README.md and docs/**/*.md as a reader would, and compares what it prints.
+"""Runs every command of README.md, python/README.md and docs/**/*.md as a reader would, and compares what it prints.
 
 Each document runs in a fresh directory that holds the files its commands name; at most two at a
 time. What a document shows below a `$ ` is compared in shape: `scripts/doccheck/shape.py` says how.
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def read_documents(only):
     """{name: text} of the documents, or of those whose name has one of the words `only`."""
-    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    paths = [ROOT / "README.md", ROOT / "python/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     names = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
     return {name: text for name, text in names.items() if not only or any(word in name for word in only)}
 
@@ -63,6 +63,9 @@ def main():
                         help="others change settings of the system meanwhile: do not compare them")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     args = parser.parse_args()
+    if args.python and not args.python.exists():
+        print(f"SKIPPED: Python blocks: no {args.python}; scripts/python.sh makes it", file=sys.stderr)
+        args.python = None
     documents = read_documents(args.only)
     if args.list:
         for name, text in documents.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Python package into a fresh environment and runs its tests. Builds with cargo's dev
+# Installs the Python package into a fresh environment, runs its tests and the notebook. Builds with cargo's dev
 # profile, so that what the gate has built already is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,5 +15,6 @@ rm -rf "$environment"
 pip=("$environment/bin/pip" --disable-pip-version-check --quiet)
 # The same maturin and interpreter each time: what was built against them is not built again.
 "${pip[@]}" install 'maturin>=1.16,<2'
-PATH=$environment/bin:$PATH "${pip[@]}" install --no-build-isolation --config-settings profile=dev './python[test]'
+PATH=$environment/bin:$PATH "${pip[@]}" install --no-build-isolation --config-settings profile=dev './python[notebook,test]'
 "$environment/bin/python" -m pytest -q -rs python/tests "$@"
+"$environment/bin/python" scripts/notebook.py --folio "$environment/bin/folio"

@@ -36,7 +36,7 @@ class Rule:
     used_parts: set = dataclasses.field(default_factory=set)
 
     def concerns(self, command):
-        return fnmatch.fnmatch(command.document, self.document) and self.match in command.text
+        return fnmatch.fnmatch(command.document, self.document) and self.match in command.text + "$"
 
     def apply(self, command):
         """The text to run in place of the command's; notes which parts of the rule were of use."""

@@ -15,7 +15,8 @@ class Words:
     def __init__(self, folio, root, foreign):
         self.folio, self.root, self.foreign = folio, root, foreign
         self.used_foreign = set()
-        self.targets = set(re.findall(r"^([a-z][\w-]*):", (root / "Makefile").read_text(), re.M))
+        rules = re.findall(r"^([a-z][\w -]*):", (root / "Makefile").read_text(), re.M)
+        self.targets = {target for rule in rules for target in rule.split()}
 
     @functools.cache
     def help(self, *verbs):
