@@ -14,11 +14,14 @@ use largefolio_report::html::runs::{Drawn, Strip};
 use largefolio_report::html::sizes::{class, legend};
 
 use super::live::Look;
+use super::plain::shortened;
 use super::summary::{Named, SizeData, Sizes, StripData, Summary, is_aside};
 use crate::verbs::page_file::{footer, meanings, section};
 
 /// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
 const LARGE_BYTES: u64 = 64 << 10;
+/// Characters of a name beside a bar; the table has all of them.
+const NAME_CHARS: usize = 56;
 
 /// The page.
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page> {
@@ -182,7 +185,7 @@ fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     }
     let drawn: Vec<Bar> = rows.iter().map(|(one, at)| bar(one, at)).collect();
     let mut picture = legend(&known, &others);
-    picture.append(&bars(&drawn));
+    picture.raw("<div class=\"named\">").append(&bars(&drawn)).raw("</div>");
     figure(caption, &picture, &table(corner, &known, rows))
 }
 
@@ -210,7 +213,7 @@ fn bar(one: &Named, at: &str) -> Bar {
     if !one.about.is_empty() {
         total.raw("<br>").element("small", &one.about);
     }
-    Bar { label: one.name.clone(), parts, total }
+    Bar { label: shortened(&one.name, NAME_CHARS), parts, total }
 }
 
 fn table(corner: &str, known: &BTreeSet<u64>, rows: &[Row<'_>]) -> Markup {
