@@ -12,6 +12,7 @@ mod errors;
 mod help;
 mod maps;
 mod maps_live;
+mod pages;
 mod predict;
 mod record;
 mod report;

@@ -361,7 +361,9 @@ fn why(summary: &Summary<'_>) -> Markup {
     if drawn.is_empty() {
         body.raw("<div class=\"wide\">").append(&table).raw("</div>");
     } else {
-        body.append(&figure("Bytes by reason", &bars(&drawn), &table));
+        let mut picture = Markup::new();
+        picture.raw("<div class=\"named\">").append(&bars(&drawn)).raw("</div>");
+        body.append(&figure("Bytes by reason", &picture, &table));
         body.append(&remedies(summary));
     }
     body.append(&asides(&[(summary.nr_subjects_not_shown, "smaller ones that could be larger")]));
@@ -430,3 +432,6 @@ fn sources(summary: &Summary<'_>) -> Markup {
         ),
     ])
 }
+
+#[cfg(test)]
+mod tests;
