@@ -159,7 +159,9 @@ fn a_page_of_a_study_of_ones_own() {
         ("same", "{ change = -90 }", "reason = \"close\"\n"),
     ] {
         let row = format!("[[tables.rows]]\nwhat = '''{what}'''\npublished = {published}\n");
-        toml += &format!("{row}{more}count = \"units\"\n");
+        toml.push_str(&row);
+        toml.push_str(more);
+        toml.push_str("count = \"units\"\n");
     }
     fs::write(place.path("mine.toml"), toml).unwrap();
     let printed = place.done("study --file mine.toml --json --report page.html");
