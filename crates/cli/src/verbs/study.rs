@@ -134,7 +134,6 @@ struct Report<'a> {
 
 /// How many rows of a study go which way.
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
 struct Summary {
     study: String,
     nr_rows: usize,

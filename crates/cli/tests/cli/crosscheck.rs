@@ -21,7 +21,7 @@ E 0
 P 0..7
 ";
 
-fn small(order: &str) -> String {
+pub(crate) fn small(order: &str) -> String {
     SMALL.replace("ORDER", order)
 }
 

@@ -16,6 +16,7 @@ mod man;
 mod maps;
 mod maps_live;
 mod parquet;
+mod pages;
 mod predict;
 mod record;
 mod report;

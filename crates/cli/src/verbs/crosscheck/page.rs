@@ -431,7 +431,9 @@ fn rows(data: &Data<'_>) -> Markup {
     let columns = ["outcome", "steps", "items compared", "differences"].map(str::to_owned);
     let nr = data.rows.len();
     let mut body = Markup::new();
-    body.raw("<details><summary>").text(&format!("{nr} recordings")).raw("</summary>");
+    body.raw("<details class=\"more\"><summary>")
+        .text(&format!("{nr} recordings"))
+        .raw("</summary>");
     body.raw("<div class=\"wide\">").append(&table_head("Recording", &columns));
     for (nr, row) in data.rows.iter().enumerate() {
         body.raw("<tr>").element("th scope=\"row\"", row.name).element("td", row.outcome);

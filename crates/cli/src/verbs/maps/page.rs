@@ -14,11 +14,14 @@ use largefolio_report::html::runs::{Drawn, Strip};
 use largefolio_report::html::sizes::{class, legend};
 
 use super::live::Look;
+use super::plain::shortened;
 use super::summary::{Named, SizeData, Sizes, StripData, Summary, is_aside};
 use crate::verbs::page_file::{footer, meanings, section};
 
 /// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
 const LARGE_BYTES: u64 = 64 << 10;
+/// Characters of a name beside a bar; the table has all of them.
+const NAME_CHARS: usize = 56;
 
 /// The page.
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page> {
@@ -169,7 +172,7 @@ fn size_name(size_data: &SizeData) -> String {
 
 /// Bars by folio size, and the table.
 fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
-    let all = || rows.iter().flat_map(|(one, _)| &one.sizes.sizes);
+    let all = || rows.iter().flat_map(|(one, _)| &one.sizes.by_size);
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
     let mut others = Vec::new();
     let has = |of: fn(&SizeData) -> bool| all().any(of);
@@ -182,19 +185,19 @@ fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     }
     let drawn: Vec<Bar> = rows.iter().map(|(one, at)| bar(one, at)).collect();
     let mut picture = legend(&known, &others);
-    picture.append(&bars(&drawn));
+    picture.raw("<div class=\"named\">").append(&bars(&drawn)).raw("</div>");
     figure(caption, &picture, &table(corner, &known, rows))
 }
 
 fn bar(one: &Named, at: &str) -> Bar {
-    let all = one.sizes.mapped_bytes;
+    let (all, name) = (one.sizes.mapped_bytes, shortened(&one.name, NAME_CHARS));
     let part = |class: String, value: u64, what: String| Part {
-        tip: format!("{}\n{what}: {}, {}", one.name, figures::bytes(value), percent(value, all)),
+        tip: format!("{name}\n{what}: {}, {}", figures::bytes(value), percent(value, all)),
         class,
         value,
     };
     let colour = |size: &SizeData| size.folio_bytes.map_or_else(|| "unknown".to_owned(), class);
-    let sizes = &one.sizes.sizes;
+    let sizes = &one.sizes.by_size;
     let whole = sizes.iter().map(|size| {
         let aligned = size.mapped_bytes - size.unaligned_bytes - size.partial_bytes;
         part(colour(size), aligned, format!("{} folios", size_name(size)))
@@ -210,14 +213,14 @@ fn bar(one: &Named, at: &str) -> Bar {
     if !one.about.is_empty() {
         total.raw("<br>").element("small", &one.about);
     }
-    Bar { label: one.name.clone(), parts, total }
+    Bar { label: name.clone(), parts, total }
 }
 
 fn table(corner: &str, known: &BTreeSet<u64>, rows: &[Row<'_>]) -> Markup {
     let mut columns = vec!["all".to_owned()];
     columns.extend(known.iter().map(|bytes| size(*bytes)));
     let has_unknown =
-        rows.iter().any(|(one, _)| one.sizes.sizes.iter().any(|size| size.folio_bytes.is_none()));
+        rows.iter().any(|(one, _)| one.sizes.by_size.iter().any(|size| size.folio_bytes.is_none()));
     columns.extend(has_unknown.then(|| "not known".to_owned()));
     columns.extend(["not aligned", "partly mapped", "contpte", "PMD"].map(str::to_owned));
     let mut table = table_head(corner, &columns);
@@ -231,11 +234,11 @@ fn table(corner: &str, known: &BTreeSet<u64>, rows: &[Row<'_>]) -> Markup {
         number(&mut table, &format!("{at}/mapped_bytes"), sizes.mapped_bytes);
         let wanted = known.iter().map(|bytes| Some(*bytes)).chain(has_unknown.then_some(None));
         for folio_bytes in wanted {
-            let found = sizes.sizes.iter().position(|size| size.folio_bytes == folio_bytes);
+            let found = sizes.by_size.iter().position(|size| size.folio_bytes == folio_bytes);
             match found {
                 Some(nr) => {
-                    let at = format!("{at}/sizes/{nr}/mapped_bytes");
-                    number(&mut table, &at, sizes.sizes[nr].mapped_bytes);
+                    let at = format!("{at}/by_size/{nr}/mapped_bytes");
+                    number(&mut table, &at, sizes.by_size[nr].mapped_bytes);
                 }
                 None => {
                     table.raw("<td></td>");
@@ -358,7 +361,9 @@ fn why(summary: &Summary<'_>) -> Markup {
     if drawn.is_empty() {
         body.raw("<div class=\"wide\">").append(&table).raw("</div>");
     } else {
-        body.append(&figure("Bytes by reason", &bars(&drawn), &table));
+        let mut picture = Markup::new();
+        picture.raw("<div class=\"named\">").append(&bars(&drawn)).raw("</div>");
+        body.append(&figure("Bytes by reason", &picture, &table));
         body.append(&remedies(summary));
     }
     body.append(&asides(&[(summary.nr_subjects_not_shown, "smaller ones that could be larger")]));
@@ -427,3 +432,6 @@ fn sources(summary: &Summary<'_>) -> Markup {
         ),
     ])
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,13 +11,14 @@ use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Kind, Tally};
 use largefolio_linux::census::layout::{self, How, Layout};
 use largefolio_linux::census::maps::Vma;
+use largefolio_linux::census::process::{Geometry, Process};
 use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::System;
 use serde::Serialize;
 
 use super::Sort;
-use super::group::{self, Subject};
+use super::group::{self, Group, Subject};
 use super::live::Look;
 use super::plain::plain;
 use super::view::SCHEMA_VERSION;
@@ -75,11 +76,12 @@ pub(super) struct Sizes {
     pub(super) partial_bytes: u64,
     pub(super) contpte_bytes: u64,
     pub(super) pmd_bytes: u64,
-    pub(super) sizes: Vec<SizeData>,
+    pub(super) by_size: Vec<SizeData>,
 }
 
 /// Memory in folios of one size.
 #[derive(Clone, Copy, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the JSON, with their unit")]
 pub(super) struct SizeData {
     /// Absent where the size is not known.
     pub(super) folio_bytes: Option<u64>,
@@ -138,13 +140,20 @@ pub(super) struct StripData {
     pub(super) runs: Vec<[u64; 4]>,
 }
 
+/// Where a mapping of a group is.
+struct Place<'a> {
+    bytes: u64,
+    process: &'a Process,
+    vma: &'a Vma,
+}
+
 impl Sizes {
     fn of(tally: &Tally, page_bytes: u64) -> Self {
         let all = tally.all();
-        let mut sizes: BTreeMap<Option<u64>, SizeData> = BTreeMap::new();
+        let mut by_size: BTreeMap<Option<u64>, SizeData> = BTreeMap::new();
         for (_, size, cell) in tally.cells() {
             let folio_bytes = size.bytes(page_bytes);
-            let data = sizes.entry(folio_bytes).or_default();
+            let data = by_size.entry(folio_bytes).or_default();
             data.folio_bytes = folio_bytes;
             data.mapped_bytes += cell.mapped_bytes();
             data.unaligned_bytes += cell.unaligned_bytes;
@@ -156,14 +165,14 @@ impl Sizes {
             partial_bytes: all.partial_bytes,
             contpte_bytes: all.contpte_bytes,
             pmd_bytes: all.pmd_bytes,
-            sizes: sizes.into_values().collect(),
+            by_size: by_size.into_values().collect(),
         }
     }
 
     /// Bytes in folios of at least `folio_bytes`.
     pub(super) fn of_at_least(&self, folio_bytes: u64) -> u64 {
         let is_large = |size: &&SizeData| size.folio_bytes.is_some_and(|own| own >= folio_bytes);
-        self.sizes.iter().filter(is_large).map(|size| size.mapped_bytes).sum()
+        self.by_size.iter().filter(is_large).map(|size| size.mapped_bytes).sum()
     }
 }
 
@@ -171,7 +180,7 @@ impl<'a> Summary<'a> {
     /// Of a look; `system` is looked at again for the strips.
     pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
         let page_bytes = system.page_bytes();
-        let geometry = largefolio_linux::census::process::Geometry::of(page_bytes);
+        let geometry = Geometry::of(page_bytes);
         let census = look.census.as_ref();
         let empty = Tally::default();
         let mut summary = Self {
@@ -245,30 +254,32 @@ impl<'a> Summary<'a> {
     }
 
     /// Of each of the largest groups the mapping with most memory.
-    fn add_strips(&mut self, census: &Census, groups: &[group::Group], system: &dyn System) {
-        let is_folios = |one: &&group::Group| one.tally.of(Kind::Other) != one.tally.all();
-        let mut chosen: Vec<(&group::Group, Option<(u64, u32, &str, &Vma)>)> =
+    fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
+        let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
+        let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
             groups.iter().filter(is_folios).take(NR_STRIPS_MAX).map(|one| (one, None)).collect();
         for process in &census.processes {
             for mapping in &process.mappings {
                 let key = group::key(mapping, census.processes.len());
-                let is_it = |one: &group::Group| (&one.what, &one.permissions) == (&key.0, &key.1);
+                let is_it = |one: &Group| (&one.what, &one.permissions) == (&key.0, &key.1);
                 let Some((_, best)) = chosen.iter_mut().find(|(one, _)| is_it(one)) else {
                     continue;
                 };
                 let bytes = mapping.tally.all().mapped_bytes();
-                if best.is_none_or(|(most, ..)| bytes > most) {
-                    *best = Some((bytes, process.pid, &process.name, &mapping.vma));
+                if best.as_ref().is_none_or(|best| bytes > best.bytes) {
+                    *best = Some(Place { bytes, process, vma: &mapping.vma });
                 }
             }
         }
-        let found: Vec<_> =
-            chosen.iter().filter_map(|(one, best)| best.map(|best| (*one, best))).collect();
-        let wanted: Vec<(u32, &Vma)> = found.iter().map(|(_, best)| (best.1, best.3)).collect();
+        let found: Vec<(&Group, Place<'_>)> =
+            chosen.into_iter().filter_map(|(one, best)| Some((one, best?))).collect();
+        let wanted: Vec<(u32, &Vma)> =
+            found.iter().map(|(_, place)| (place.process.pid, place.vma)).collect();
         let Ok(layouts) = layout::of_mappings(system, &wanted, NR_RUNS_MAX) else { return };
-        for ((one, (_, pid, name, vma)), layout) in found.into_iter().zip(layouts) {
+        for ((one, Place { process, vma, .. }), layout) in found.into_iter().zip(layouts) {
             let of = if census.processes.len() > 1 {
-                format!(" at {:#x} of process {pid} ({name})", vma.range.start)
+                let (start, pid, name) = (vma.range.start, process.pid, &process.name);
+                format!(" at {start:#x} of process {pid} ({name})")
             } else {
                 String::new()
             };

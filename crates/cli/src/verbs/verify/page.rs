@@ -233,7 +233,7 @@ fn quantities(view: &View) -> Markup {
         let mut name = Markup::new();
         name.text(row.quantity);
         if row.quantity == view.metric {
-            name.raw(" ").element("small", "the verdict's");
+            name.raw(" ").element("small", "the verdict is about it");
         }
         let mut end = Markup::new();
         let mut marks = Vec::new();
@@ -463,3 +463,6 @@ fn sources(view: &View) -> Markup {
         ("estimated", "The prediction: counts of the model times the costs of the machine file."),
     ])
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The page of machines that are directories, and of one that is too large for a page.
+
+use std::path::Path;
+
+use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::maps::Vma;
+use largefolio_linux::census::process::{Mapping, Process};
+use largefolio_linux::census::why::{Finding, Question, findings};
+use largefolio_linux::census::{Census, take};
+use largefolio_linux::system::MemSystem;
+
+use super::*;
+
+/// A name that would do harm where it was taken for HTML.
+const HOSTILE: &str = "/lib/</script><script>window.harmed=1</script>\u{1b}[31m\u{202e}";
+
+fn system() -> MemSystem {
+    let linux = Path::new(env!("CARGO_MANIFEST_DIR")).join("../linux");
+    MemSystem::from_dir(linux.join("fixtures/proc/6.18"))
+}
+
+fn look(census: Census, findings: Vec<Finding>) -> Look {
+    Look { release: "6.18.44".to_owned(), census: Some(census), findings, cached: None }
+}
+
+fn page(look: &Look) -> String {
+    let command = ["folio".to_owned(), "maps".to_owned()];
+    of_summary(&Summary::of(look, &command, &system()), title(look)).unwrap().html()
+}
+
+#[test]
+fn runs_of_a_strip_are_those_of_the_census() {
+    let system = system();
+    let census = take(&system, &[100]).unwrap();
+    let question = Question { system: &system, limit: &|_| None, nr_max: 100 };
+    let judged = findings(&census, &question);
+    let mapped = census.processes[0].tally.sum(|kind, _| kind != Kind::Other);
+    let look = look(census, judged);
+    let command = ["folio".to_owned()];
+    let summary = Summary::of(&look, &command, &system);
+    let runs = || summary.strips.iter().flat_map(|strip| &strip.runs);
+    let pages: u64 = runs().map(|run| run[1]).sum();
+    assert_eq!(pages * 4096, mapped.mapped_bytes());
+    let pmd: u64 = runs().filter(|run| run[3] == 0).map(|run| run[1]).sum();
+    assert_eq!(pmd * 4096, mapped.pmd_bytes);
+    for strip in &summary.strips {
+        let ends = strip.runs.windows(2).all(|two| two[0][0] + two[0][1] <= two[1][0]);
+        let last = strip.runs.last().map_or(0, |run| run[0] + run[1]);
+        assert!(ends && last <= strip.nr_pages, "{}", strip.name);
+    }
+    let page = page(&look);
+    assert!(page.contains("id=\"places\"") && page.contains("Bytes by reason"));
+}
+
+/// More processes and mappings than are shown, all with long names.
+fn large() -> Look {
+    let mut tally = Tally::default();
+    for order in 0..10 {
+        for kind in Kind::ALL {
+            let bytes = 1 << 30;
+            let cell = Cell { aligned_bytes: bytes, partial_bytes: bytes, ..Cell::default() };
+            tally.add(kind, Size::Order(order), &cell);
+        }
+    }
+    let long = "x".repeat(3000);
+    let vma = |nr: u64| Vma {
+        range: nr << 32..(nr + 1) << 32,
+        permissions: *b"r-xp",
+        pos: 0,
+        device: (8, 1),
+        inode: nr,
+        path: format!("{HOSTILE}{nr}{long}").into(),
+        is_deleted: false,
+    };
+    let mapping = |nr| Mapping { vma: vma(nr), tally: tally.clone() };
+    let mappings: Vec<Mapping> = (1..30).map(mapping).collect();
+    let process = |pid| Process {
+        pid,
+        name: "<b>name".to_owned(),
+        mappings: mappings.clone(),
+        tally: tally.clone(),
+        nr_bad_lines: 0,
+    };
+    let small = take(&system(), &[100]).unwrap();
+    let processes = (1..30).map(process).collect();
+    let census = Census { processes, totals: tally.clone(), ..small };
+    look(census, Vec::new())
+}
+
+#[test]
+fn a_large_system_has_a_page_of_bounded_size_and_its_names_are_text() {
+    let look = large();
+    let command = ["folio".to_owned()];
+    let mut summary = Summary::of(&look, &command, &system());
+    let runs: Vec<[u64; 4]> = (0..2048).map(|nr| [nr << 20, 1 << 19, nr % 10, nr % 5]).collect();
+    for nr in 0..24 {
+        summary.strips.push(StripData {
+            name: format!("{HOSTILE}{nr}"),
+            about: String::new(),
+            is_file: nr < 12,
+            nr_pages: 2048 << 20,
+            cell_pages: 1,
+            runs: runs.clone(),
+        });
+    }
+    let page = of_summary(&summary, title(&look)).unwrap().html();
+    assert!(page.len() < 3 << 20, "{} bytes", page.len());
+    assert!(page.contains("And 5 smaller processes; --json has all."));
+    let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();
+    assert!(!body.contains("<script") && !body.contains("<b>name"), "a name became an element");
+    assert!(!body.contains(['\u{1b}', '\u{202e}']), "a control character came through");
+    assert_eq!(rest.matches("</script>").count(), 2, "a name ended the data");
+}

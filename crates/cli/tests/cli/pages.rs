@@ -1,0 +1,260 @@
+//! `--report` of `maps`, `study`, `verify` and `crosscheck`: the file, its data, hostile names, and
+//! each page in a real browser.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Child, Command};
+
+use largefolio_testkit::browser::{browser, printed, probed};
+use serde_json::Value;
+
+use crate::crosscheck::small;
+use crate::support::{Place, text};
+
+/// A name that would do harm where it was taken for HTML, a script or an attribute.
+const HOSTILE: &str =
+    "<script>window.harmed=1<&quot;'><img src=x onerror=\"window.harmed=1\">\u{202e}";
+
+fn page(place: &Place, name: &str) -> String {
+    let page = fs::read_to_string(place.path(name)).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(page.len() < 3 << 20, "{name}: {} bytes", page.len());
+    page
+}
+
+fn data(page: &str) -> Value {
+    let (_, data) = page.split_once("id=\"result\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// Complete without scripts: numbers are those of the data, each figure has marks and a table.
+fn read_without_scripts(page: &str, nr_figures: usize) {
+    let json = data(page);
+    let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();
+    assert!(!body.contains("<img") && !body.contains("<script"), "a name became an element");
+    assert!(!body.contains(['\u{1b}', '\u{202e}', '\u{0}']), "a control character came through");
+    assert_eq!(rest.matches("</script>").count(), 2, "a name ended the data");
+    let figures: Vec<&str> = body.split("<figure").skip(1).collect();
+    assert!(figures.len() >= nr_figures, "{} figures", figures.len());
+    for figure in figures {
+        let figure = figure.split("</figure>").next().unwrap();
+        assert!(figure.contains("<svg") && figure.contains("<table"), "{figure}");
+    }
+    for number in body.split("<data value=\"").skip(1) {
+        let (value, rest) = number.split_once("\" data-at=\"").unwrap();
+        let at = rest.split('"').next().unwrap();
+        let expected = json.pointer(at).unwrap_or_else(|| panic!("nothing at {at}"));
+        let (value, expected) = (value.parse::<f64>().unwrap(), expected.as_f64().unwrap());
+        assert!((value - expected).abs() <= expected.abs() * 1e-12, "{at}: {value}");
+    }
+}
+
+/// In a wide and a narrow window, and on paper.
+fn use_in_a_browser(page: &str) {
+    let Some(browser) = browser() else { return };
+    for width in [1200, 390] {
+        let said = probed(browser, page, width);
+        assert_eq!(said["wrong"], Value::Array(Vec::new()), "{said}");
+        assert_eq!(said["seen"]["width"], width);
+        assert!(said["seen"]["pictures"].as_u64().unwrap() > 0, "{said}");
+        assert!(said["seen"]["tips"].as_u64().unwrap() > 0, "{said}");
+    }
+    let pdf = printed(browser, page);
+    assert!(pdf.starts_with(b"%PDF") && pdf.len() > 10_000, "{} bytes", pdf.len());
+}
+
+/// A process to look at, ended and reaped when dropped.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_page_of_processes_and_files() {
+    if fs::File::open("/proc/kpageflags").is_err() {
+        eprintln!("SKIPPED: PFNs need root");
+        return;
+    }
+    let (place, sleeper) =
+        (Place::new(), Sleeper(Command::new("sleep").arg("1000").spawn().unwrap()));
+    fs::write(place.path("some.data"), vec![1_u8; 3 << 20]).unwrap();
+    let words = format!("maps {} --file some.data --json --report page.html", sleeper.0.id());
+    let printed: Value = serde_json::from_str(&place.done(&words)).unwrap();
+    let page = page(&place, "page.html");
+    let json = data(&page);
+    assert_eq!(json["nr_processes"], 1);
+    let sum = |cells: &Value| {
+        let cells = cells.as_array().unwrap().iter();
+        cells.map(|cell| cell["mapped_bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(json["total"]["mapped_bytes"], sum(&printed["totals"]));
+    assert_eq!(json["files"][0]["mapped_bytes"], 3 << 20);
+    let strips = json["strips"].as_array().unwrap();
+    let file = strips.iter().find(|strip| strip["is_file"] == true).unwrap();
+    assert_eq!(file["nr_pages"], 768);
+    let of_runs = |strip: &Value| {
+        let runs = strip["runs"].as_array().unwrap().iter();
+        runs.map(|run| run[1].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(of_runs(file), 768, "every page of the file is drawn");
+    assert!(strips.len() > 3 && page.contains("libc.so.6"), "{strips:?}");
+    read_without_scripts(&page, 4);
+    use_in_a_browser(&page);
+}
+
+#[test]
+fn a_page_of_the_whole_system_is_bounded() {
+    let place = Place::new();
+    let output = place.run("maps --all --report page.html");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = page(&place, "page.html");
+    assert!(data(&page)["processes"].as_array().unwrap().len() <= 24);
+    read_without_scripts(&page, 2);
+    use_in_a_browser(&page);
+}
+
+#[test]
+fn a_page_of_programs_with_names_that_are_no_text() {
+    let place = Place::new();
+    fs::copy("/bin/true", place.path("harmless")).unwrap();
+    let hostile = [HOSTILE.as_bytes(), b"\x1b[31m\xff\xfe</script>"].concat();
+    let hostile: Vec<u8> = hostile.into_iter().filter(|byte| *byte != b'/').collect();
+    fs::copy("/bin/true", place.path("harmless").with_file_name(OsStr::from_bytes(&hostile)))
+        .unwrap();
+    let output = place
+        .command("maps --report page.html --json --elf harmless")
+        .arg(OsStr::from_bytes(&hostile))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let page = page(&place, "page.html");
+    assert_eq!(data(&page)["files"], printed["files"]);
+    read_without_scripts(&page, 2);
+    use_in_a_browser(&page);
+}
+
+#[test]
+fn a_page_of_a_study_of_ones_own() {
+    let place = Place::new();
+    let cell = |name: &str, kernel: &str| {
+        format!(
+            "[cells.{name}]\nmodel = {{ do = \"clear\", kernel = \"{kernel}\", size = \"2M\" }}\n"
+        )
+    };
+    let mut toml = format!(
+        "name = \"mine\"\ntitle = '''{HOSTILE}'''\nsource = '''{HOSTILE}'''\nsetup = \"none\"\n{}{}\
+         [[tables]]\ntitle = '''{HOSTILE}'''\nbefore = \"a\"\nafter = \"b\"\n",
+        cell("a", "6.19"),
+        cell("b", "7.0")
+    );
+    for (what, published, more) in [
+        ("pieces", "{ before = 512, after = 3 }", ""),
+        (HOSTILE, "{ change = 3000 }", "disagrees = \"it is fewer\"\n"),
+        ("same", "{ change = -90 }", "reason = \"close\"\n"),
+    ] {
+        let row = format!("[[tables.rows]]\nwhat = '''{what}'''\npublished = {published}\n");
+        toml.push_str(&row);
+        toml.push_str(more);
+        toml.push_str("count = \"units\"\n");
+    }
+    fs::write(place.path("mine.toml"), toml).unwrap();
+    let printed = place.done("study --file mine.toml --json --report page.html");
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let page = page(&place, "page.html");
+    assert_eq!(data(&page), printed);
+    let summary = &printed["summary"][0];
+    assert_eq!((&summary["nr_same_way"], &summary["nr_other_way"]), (&2.into(), &1.into()));
+    assert!(page.contains("it is fewer") && page.contains("2 of 3"), "reasons and the answer");
+    read_without_scripts(&page, 2);
+    use_in_a_browser(&page);
+    let said = place.fails("study --file mine.toml --report mine.toml");
+    assert!(said.contains("mine.toml is what is looked at"), "{said}");
+    assert!(fs::read_to_string(place.path("mine.toml")).unwrap().starts_with("name"));
+}
+
+#[test]
+fn a_page_of_a_verdict_has_every_round() {
+    let place = Place::new();
+    let scan = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan";
+    let Ok(now) = fs::read_to_string(scan) else {
+        eprintln!("SKIPPED: {scan} is not there: this kernel has no transparent huge pages");
+        return;
+    };
+    let change = format!("--tune khugepaged.pages_to_scan={}", now.trim());
+    let words = format!("verify {change} --runs 4 --margin 50 --json --report page.html -- true");
+    let output = place.run(&words);
+    if output.status.code() == Some(2) {
+        eprintln!("SKIPPED: changing a setting needs root: {}", text(&output.stderr));
+        return;
+    }
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rounds = printed["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 4);
+    for (nr, round) in (1..).zip(rounds) {
+        let ns = |arm: &str| round[arm]["wall_ns"].as_f64().unwrap();
+        assert_eq!(round["nr"], nr);
+        let ratio = round["ratio"].as_f64().unwrap();
+        assert!((ratio - ns("changed") / ns("plain")).abs() < 1e-12, "{round}");
+    }
+    let page = page(&place, "page.html");
+    assert_eq!(data(&page), printed);
+    assert!(page.contains("rounds are few"), "a doubt with its remedy");
+    read_without_scripts(&page, 3);
+    use_in_a_browser(&page);
+}
+
+#[test]
+fn a_page_of_a_check_that_agrees_and_differs() {
+    let place = Place::new();
+    fs::write(place.path("equal.txt"), small("0")).unwrap();
+    fs::write(place.path("other <b>.txt"), small("0").replace("x8", "x7")).unwrap();
+    let output = place
+        .command("crosscheck replay --csv --report page.html equal.txt")
+        .arg("other <b>.txt")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(",different,"));
+    let page = page(&place, "page.html");
+    let json = data(&page);
+    assert_eq!(json["outcomes"], serde_json::json!({ "different": 1, "equal": 1 }));
+    let difference = &json["different"][0]["differences"][0];
+    for side in ["kernel", "model"] {
+        assert!(!difference[side].as_str().unwrap().is_empty(), "{difference}");
+    }
+    assert!(page.contains("differ in 1 of 2 recordings"));
+    assert!(page.contains("step 1 (touch page 0)") || page.contains("1 (touch page 0)"));
+    read_without_scripts(&page, 2);
+    use_in_a_browser(&page);
+}
+
+#[test]
+fn a_page_without_a_place_is_refused_before_the_work() {
+    let place = Place::new();
+    fs::write(place.path("equal.txt"), small("0")).unwrap();
+    // The command would make a file, were it run.
+    for words in [
+        "verify --heap 64K --report nowhere/page.html -- touch made",
+        "maps --all --report nowhere/page.html",
+        "maps --elf /bin/true --report nowhere/page.html",
+        "study --report nowhere/page.html",
+        "crosscheck replay equal.txt --report nowhere/page.html",
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains("cannot write nowhere/page.html"), "{words}: {said}");
+        assert!(said.contains("choose another place with --report"), "{words}: {said}");
+    }
+    assert!(!place.path("made").exists());
+    let said = place.fails("crosscheck replay equal.txt --report equal.txt");
+    assert!(said.contains("equal.txt is what is looked at"), "{said}");
+    let said = place.fails("maps --all --watch --report page.html");
+    assert!(said.contains("--watch looks again and again"), "{said}");
+    assert!(place.fails("crosscheck cow --report page.html").contains("--report"));
+    assert!(!place.path("page.html").exists());
+}

@@ -1,0 +1,114 @@
+//! A page in a real browser: its numbers, pointing, zoom, keys, narrow windows; no error and no
+//! request.
+//!
+//! The probe (`browser/probe.js`) is put behind the page's script and runs in a frame as wide as the
+//! test says; it posts what it saw to the outer page, which the browser prints.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const ERRORS: &str = include_str!("browser/errors.js");
+const PROBE: &str = include_str!("browser/probe.js");
+
+/// Debian's and Ubuntu's name, and that of the vendor's package.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// A browser; says loudly where there is none.
+#[must_use]
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+pub fn browser() -> Option<&'static str> {
+    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let found = BROWSERS.into_iter().find(runs);
+    if found.is_none() {
+        eprintln!(
+            "SKIPPED: no browser, the page was not opened; install one with: sudo apt-get install \
+             chromium"
+        );
+    }
+    found
+}
+
+/// Opens `page` in a frame of `width` dots; what the probe posted: `wrong`, a list that should be
+/// empty, and `seen`, numbers.
+///
+/// # Panics
+/// When the browser fails, or says something on its console.
+#[must_use]
+pub fn probed(browser: &str, page: &str, width: u32) -> Value {
+    let dir = home();
+    let head = format!("<head>\n<script>{ERRORS}</script>");
+    let page = page.replacen("<head>", &head, 1);
+    let probe = format!("<script>{PROBE}</script>\n</body>");
+    let Some((start, end)) = page.rsplit_once("</body>") else { panic!("a page has a body") };
+    write(&dir.path().join("page.html"), &format!("{start}{probe}{end}"));
+    let outer = format!(
+        "<!DOCTYPE html><pre id=said></pre><script>addEventListener('message', e => \
+         {{ said.textContent = encodeURIComponent(e.data) }})</script>\
+         <iframe src=page.html style='width:{width}px;height:900px;border:0'></iframe>"
+    );
+    let outer_path = dir.path().join("outer.html");
+    write(&outer_path, &outer);
+    let words = ["--virtual-time-budget=20000", "--dump-dom", "--window-size=1400,1000"];
+    let output = opened(browser, &words, &outer_path, dir.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let console: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "the console said: {console:?}");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let said = dom.split("<pre id=\"said\">").nth(1).and_then(|rest| rest.split('<').next());
+    let said = decoded(said.unwrap_or_else(|| panic!("the browser printed: {dom}")));
+    serde_json::from_str(&said).unwrap_or_else(|_| panic!("the probe did not end: '{said}'"))
+}
+
+/// The page on paper: a PDF.
+///
+/// # Panics
+/// When the browser writes none.
+#[must_use]
+pub fn printed(browser: &str, page: &str) -> Vec<u8> {
+    let dir = home();
+    let (path, pdf) = (dir.path().join("page.html"), dir.path().join("page.pdf"));
+    write(&path, page);
+    let to = format!("--print-to-pdf={}", pdf.display());
+    let output = opened(browser, &["--no-pdf-header-footer", &to], &path, dir.path());
+    fs::read(&pdf).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap_or_else(|error| panic!("a directory for the browser: {error}"))
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+fn opened(browser: &str, words: &[&str], path: &Path, home: &Path) -> Output {
+    Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"])
+        .args(words)
+        .arg(format!("--user-data-dir={}", home.join("profile").display()))
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .unwrap_or_else(|error| panic!("{browser}: {error}"))
+}
+
+/// The inverse of `encodeURIComponent`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let code = code.and_then(|two| u8::from_str_radix(two, 16).ok());
+        if let Some(byte) = code.filter(|_| first == b'%') {
+            bytes.push(byte);
+            rest = &tail[2..];
+        } else {
+            bytes.push(first);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
