@@ -2,6 +2,8 @@
 
 mod form;
 mod list;
+mod replay;
+mod sweep;
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -10,20 +12,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
+use largefolio_report::Settings;
+use largefolio_report::sweep::Request;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::names::nearest;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
-use largefolio_sim::replay::{Annotation, CacheState, CellSpec, replay};
-use largefolio_trace::{Meta, Reader, digest};
+use largefolio_sim::replay::{Annotation, CacheState, CellSpec};
+use largefolio_sim::sweep::Grid;
+use largefolio_trace::{Meta, Reader};
 
 use super::machines;
 use super::values;
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::errors::Exit;
-use form::{FrameArgs, FrameForm, Sink};
+use form::{FrameArgs, Sink};
+use replay::ReplayPlan;
+use sweep::{Summary, SweepPlan};
+
+/// What is said of seeds that are all the same.
+const IDLE_SEEDS: &str = "seeds change nothing in unfragmented memory; add --fragmentation, such as \
+                          --fragmentation 500";
 
 /// Columns of one result: more are a mistake, and each takes memory of its own.
 const NR_CELLS_MAX: usize = 256;
@@ -54,6 +64,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
+  folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -62,9 +73,9 @@ data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of 
 A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
-    /// Trace, from `folio record` or `folio trace gen`
-    #[arg(required_unless_present = "list", conflicts_with = "list")]
-    trace: Option<PathBuf>,
+    /// Trace, from `folio record` or `folio trace gen`; several with --sweep
+    #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
+    trace: Vec<PathBuf>,
     /// Kernels, with edits; the first is the reference
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
     kernel: Vec<String>,
@@ -111,6 +122,11 @@ pub(crate) struct PredictArgs {
     /// Also write one HTML file with pictures, which needs nothing else
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Directory of a data set that the results of all traces are added to, one row a cell; what it
+    /// has already is not done again
+    #[arg(long, value_name = "DIR",
+        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "list"])]
+    sweep: Option<PathBuf>,
     /// List the kernels, machines and edits, and end
     #[arg(long)]
     list: bool,
@@ -132,39 +148,37 @@ pub(crate) enum PredictPlan {
     List,
     /// Replay.
     Replay(Box<ReplayPlan>),
-}
-
-/// A replay that can be made.
-pub(crate) struct ReplayPlan {
-    trace: PathBuf,
-    nr_rows: u64,
-    specs: Vec<CellSpec>,
-    settings: Settings,
-    form: FrameForm,
-    shows_time: bool,
-    output: Option<PathBuf>,
-    report: Option<PathBuf>,
-    command_line: Vec<String>,
-    has_idle_seeds: bool,
+    /// Replay many into a data set.
+    Sweep(Box<SweepPlan>),
 }
 
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
-        let Some(trace) = self.trace.clone() else {
+        if self.list {
             return Ok(PredictPlan::List);
-        };
+        }
         self.check_filesystem()?;
-        let specs = self.specs()?;
-        let meta = Reader::open(&trace)?.meta().clone();
+        let grid = self.grid()?;
+        if let Some(dir) = self.sweep.clone() {
+            let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
+            let request = Request { command_line, traces: self.trace.clone(), grid };
+            return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary })));
+        }
+        let [trace] = self.trace.as_slice() else {
+            bail!(
+                "{} traces do not fit in one table; add --sweep DIR for one data set of all, or \
+                 give one trace",
+                self.trace.len()
+            );
+        };
+        let meta = Reader::open(trace)?.meta().clone();
         self.check_annotations(&meta)?;
-        let nr_rows = meta.nr_rows;
-        self.check_outputs(&trace)?;
-        let form = self.form.form(self.sink())?;
+        self.check_outputs(trace)?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
-            trace,
-            nr_rows,
-            specs,
+            trace: trace.clone(),
+            nr_rows: meta.nr_rows,
+            specs: self.specs(&grid)?,
             settings: Settings {
                 memory_bytes: self.memory.first().copied().unwrap_or_default(),
                 swap_bytes: self.swap,
@@ -173,12 +187,12 @@ impl PredictArgs {
                 annotations: self.annotate.iter().map(ToString::to_string).collect(),
                 reference_ns: self.reference_ns,
             },
-            form,
+            form: self.form.form(self.sink())?,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,
-            has_idle_seeds: self.seeds().len() < unique(&self.seed).len(),
+            has_idle_seeds: grid.has_idle_seeds(),
         })))
     }
 
@@ -187,63 +201,36 @@ impl PredictArgs {
     }
 
     /// Kernels x machines x memory sizes x seeds, each once.
-    fn specs(&self) -> Result<Vec<CellSpec>> {
-        let (kernel, machine, seeds) = (unique(&self.kernel), unique(&self.machine), self.seeds());
-        let memory = unique(&self.memory);
-        let nrs = [kernel.len(), machine.len(), memory.len(), seeds.len()];
-        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
-        if nr_cells > NR_CELLS_MAX {
-            let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
-            bail!(
-                "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x \
-                 {nr_seeds} seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one \
-                 result; ask for fewer at a time"
-            );
-        }
-        let kernels: Vec<Kernel> =
-            kernel.into_iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
-        let machines: Vec<Machine> =
-            machine.into_iter().map(|name| machines::load(name)).collect::<Result<_>>()?;
-        let mut specs = Vec::new();
-        for kernel in &kernels {
-            for machine in &machines {
-                for &&ram_bytes in &memory {
-                    let specs_of = seeds
-                        .iter()
-                        .map(|&&seed| CellSpec { ram_bytes, ..self.spec(kernel, machine, seed) });
-                    specs.extend(specs_of);
-                }
-            }
-        }
+    fn grid(&self) -> Result<Grid> {
+        let kernels = unique(&self.kernel).into_iter().map(|name| Kernel::parse(name));
+        let kernels: Vec<Kernel> = kernels.collect::<Result<_, _>>()?;
+        let machines = unique(&self.machine).into_iter().map(|name| machines::load(name));
+        let machines: Vec<Machine> = machines.collect::<Result<_>>()?;
+        let (Some(kernel), Some(machine)) = (kernels.first(), machines.first()) else {
+            bail!("no kernel or no machine was given");
+        };
+        let base = self.spec(kernel, machine);
+        let memory_bytes = unique(&self.memory).into_iter().copied().collect();
+        let seeds = unique(&self.seed).into_iter().copied().collect();
+        Ok(Grid { kernels, machines, memory_bytes, seeds, base })
+    }
+
+    /// The columns of one result.
+    fn specs(&self, grid: &Grid) -> Result<Vec<CellSpec>> {
+        let mut specs = grid.cells(NR_CELLS_MAX)?;
         if self.report.is_some() {
-            let runs_max = u32::try_from(NR_DRAWN_RUNS_MAX / nr_cells.max(1)).unwrap_or(0);
+            let runs_max = u32::try_from(NR_DRAWN_RUNS_MAX / specs.len().max(1)).unwrap_or(0);
             for spec in &mut specs {
                 spec.detail_runs_max = runs_max;
-            }
-        }
-        for spec in &specs {
-            spec.kernel.check_page(spec.page_size())?;
-            for annotation in &spec.annotations {
-                annotation.check(&spec.kernel, spec.page_size())?;
             }
         }
         Ok(specs)
     }
 
-    /// Seeds of the columns: the first where all would give the same.
-    fn seeds(&self) -> Vec<&u64> {
-        let mut seeds = unique(&self.seed);
-        if self.fragmentation == 0 {
-            seeds.truncate(1);
-        }
-        seeds
-    }
-
-    fn spec(&self, kernel: &Kernel, machine: &Machine, seed: u64) -> CellSpec {
+    fn spec(&self, kernel: &Kernel, machine: &Machine) -> CellSpec {
         let cache = if self.cache.warm { CacheState::Warm } else { CacheState::Cold };
         CellSpec {
             cache,
-            seed,
             swap_bytes: self.swap,
             unusable_permille: self.fragmentation,
             filesystem: self.filesystem.clone(),
@@ -335,49 +322,7 @@ impl PredictPlan {
         match self {
             Self::List => list::run(console),
             Self::Replay(plan) => plan.run(console),
+            Self::Sweep(plan) => plan.run(console),
         }
-    }
-}
-
-impl ReplayPlan {
-    fn run(&self, console: &mut Console) -> Result<Exit> {
-        if self.has_idle_seeds {
-            console::warn(
-                "seeds change nothing in unfragmented memory; add --fragmentation, such as \
-                 --fragmentation 500",
-            );
-        }
-        let (meta, rows) = self.replay()?;
-        let trace = TraceInfo {
-            digest: Some(digest(&self.trace)?),
-            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
-        };
-        let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let mut result = Vec::new();
-        let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
-        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
-        if let Some(path) = &self.report {
-            let mut page = Vec::new();
-            Html.export(&report, &mut page)?;
-            console.deliver(&page, Some(path))?;
-        }
-        console.deliver(&result, self.output.as_deref())?;
-        Ok(Exit::Done)
-    }
-
-    fn replay(&self) -> Result<(Meta, Vec<largefolio_sim::replay::Outcome>)> {
-        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
-        let nr_passes = if is_warm { 2 } else { 1 };
-        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes), "replaying");
-        let (mut before, mut last) = (0, 0);
-        let result = replay(&self.trace, &self.specs, &mut |nr_read| {
-            if nr_read < last {
-                before += last;
-            }
-            last = nr_read;
-            bar.set_position(before + nr_read);
-        });
-        bar.finish_and_clear();
-        Ok(result?)
     }
 }

@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod study;
 mod support;
+mod sweep;
 mod trace;
 mod tune;
 mod verify;
