@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
 //! [`json`], [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
-//! people read), [`html`] (the page), [`figures`] (how they write numbers).
+//! people read), [`html`] (the page), [`figures`] (how they write numbers), [`sweep`] (data sets of many
+//! results).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
@@ -14,6 +15,7 @@ pub mod html;
 pub mod json;
 pub mod parquet;
 pub mod report;
+pub mod sweep;
 pub mod table;
 pub mod text;
 pub mod tidy;

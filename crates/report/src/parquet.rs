@@ -31,7 +31,12 @@ impl Exporter for Parquet {
 /// # Errors
 /// When the library refuses the batch.
 pub fn file_of(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
-    let schema = batch.schema();
+    file_of_all(std::slice::from_ref(batch))
+}
+
+/// The file of batches that have the schema of the first.
+pub(crate) fn file_of_all(batches: &[RecordBatch]) -> Result<Vec<u8>, ParquetError> {
+    let schema = batches.first().map_or_else(table::schema, RecordBatch::schema);
     let mut common: Vec<_> = schema.metadata().iter().collect();
     common.sort();
     let common = common.into_iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
@@ -44,7 +49,9 @@ pub fn file_of(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
         .build();
     let mut file = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut file, schema, Some(properties))?;
-    writer.write(batch)?;
+    for batch in batches {
+        writer.write(batch)?;
+    }
     writer.close()?;
     Ok(file)
 }

@@ -12,4 +12,5 @@ pub mod names;
 pub mod replay;
 pub mod size;
 pub mod study;
+pub mod sweep;
 pub mod tlb;

@@ -2,25 +2,34 @@
 
 mod form;
 mod list;
+mod replay;
+mod sweep;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
+use largefolio_report::Settings;
+use largefolio_report::sweep::Request;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
-use largefolio_sim::replay::{Annotation, CacheState, CellSpec, Request, replay};
+use largefolio_sim::replay::{self as sim, Annotation, CacheState};
 use largefolio_sim::size;
-use largefolio_trace::{Meta, Reader, digest};
+use largefolio_trace::Reader;
 
 use super::page_file::{check_writable, is_same};
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::errors::Exit;
-use form::{FrameArgs, FrameForm, Sink};
+use form::{FrameArgs, Sink};
+use replay::ReplayPlan;
+use sweep::{Summary, SweepPlan};
+
+/// What is said of seeds that are all the same.
+const IDLE_SEEDS: &str = "seeds change nothing in unfragmented memory; add --fragmentation, such as \
+                          --fragmentation 500";
 
 /// Predict what kernels and machines do with a recorded program
 ///
@@ -42,6 +51,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
+  folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
@@ -50,9 +60,9 @@ data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of 
 A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
-    /// Trace, from `folio record` or `folio trace gen`
-    #[arg(required_unless_present = "list", conflicts_with = "list")]
-    trace: Option<PathBuf>,
+    /// Trace, from `folio record` or `folio trace gen`; several with --sweep
+    #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
+    trace: Vec<PathBuf>,
     /// Kernels, with edits; the first is the reference
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
     kernel: Vec<String>,
@@ -99,6 +109,11 @@ pub(crate) struct PredictArgs {
     /// Also write one HTML file with pictures, which needs nothing else
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Directory of a data set that the results of all traces are added to, one row a cell; what it
+    /// has already is not done again
+    #[arg(long, value_name = "DIR",
+        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "list"])]
+    sweep: Option<PathBuf>,
     /// List the kernels, machines and edits, and end
     #[arg(long)]
     list: bool,
@@ -120,41 +135,39 @@ pub(crate) enum PredictPlan {
     List,
     /// Replay.
     Replay(Box<ReplayPlan>),
-}
-
-/// A replay that can be made.
-pub(crate) struct ReplayPlan {
-    trace: PathBuf,
-    nr_rows: u64,
-    specs: Vec<CellSpec>,
-    settings: Settings,
-    form: FrameForm,
-    shows_time: bool,
-    output: Option<PathBuf>,
-    report: Option<PathBuf>,
-    command_line: Vec<String>,
-    has_idle_seeds: bool,
+    /// Replay many into a data set.
+    Sweep(Box<SweepPlan>),
 }
 
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
-        let Some(trace) = self.trace.clone() else {
+        if self.list {
             return Ok(PredictPlan::List);
-        };
+        }
         let request = self.request()?;
+        if let Some(dir) = self.sweep.clone() {
+            let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
+            let request = Request { command_line, traces: self.trace.clone(), cells: request };
+            return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary })));
+        }
+        let [trace] = self.trace.as_slice() else {
+            bail!(
+                "{} traces do not fit in one table; add --sweep DIR for one data set of all, or \
+                 give one trace",
+                self.trace.len()
+            );
+        };
         let specs = request.specs()?;
-        let meta = Reader::open(&trace)?.meta().clone();
+        let meta = Reader::open(trace)?.meta().clone();
         request.check_trace(&meta)?;
-        let nr_rows = meta.nr_rows;
-        self.check_outputs(&trace)?;
-        let form = self.form.form(self.sink())?;
+        self.check_outputs(trace)?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
-            trace,
-            nr_rows,
+            trace: trace.clone(),
+            nr_rows: meta.nr_rows,
             specs,
             settings: Settings::new(&request),
-            form,
+            form: self.form.form(self.sink())?,
             shows_time: self.time,
             output: self.output.clone(),
             report: self.report.clone(),
@@ -167,12 +180,12 @@ impl PredictArgs {
         if self.output.is_some() { Sink::File } else { Sink::Stream }
     }
 
-    fn request(&self) -> Result<Request> {
+    fn request(&self) -> Result<sim::Request> {
         let kernels =
             self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
         let machines =
             self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
-        Ok(Request {
+        Ok(sim::Request {
             seeds: self.seed.clone(),
             memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
@@ -183,7 +196,7 @@ impl PredictArgs {
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
             detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
-            ..Request::new(kernels, machines)
+            ..sim::Request::new(kernels, machines)
         })
     }
 
@@ -219,49 +232,7 @@ impl PredictPlan {
         match self {
             Self::List => list::run(console),
             Self::Replay(plan) => plan.run(console),
+            Self::Sweep(plan) => plan.run(console),
         }
-    }
-}
-
-impl ReplayPlan {
-    fn run(&self, console: &mut Console) -> Result<Exit> {
-        if self.has_idle_seeds {
-            console::warn(
-                "seeds change nothing in unfragmented memory; add --fragmentation, such as \
-                 --fragmentation 500",
-            );
-        }
-        let (meta, rows) = self.replay()?;
-        let trace = TraceInfo {
-            digest: Some(digest(&self.trace)?),
-            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
-        };
-        let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let mut result = Vec::new();
-        let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
-        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
-        if let Some(path) = &self.report {
-            let mut page = Vec::new();
-            Html.export(&report, &mut page)?;
-            console.deliver(&page, Some(path))?;
-        }
-        console.deliver(&result, self.output.as_deref())?;
-        Ok(Exit::Done)
-    }
-
-    fn replay(&self) -> Result<(Meta, Vec<largefolio_sim::replay::Outcome>)> {
-        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
-        let nr_passes = if is_warm { 2 } else { 1 };
-        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes), "replaying");
-        let (mut before, mut last) = (0, 0);
-        let result = replay(&self.trace, &self.specs, &mut |nr_read| {
-            if nr_read < last {
-                before += last;
-            }
-            last = nr_read;
-            bar.set_position(before + nr_read);
-        });
-        bar.finish_and_clear();
-        Ok(result?)
     }
 }

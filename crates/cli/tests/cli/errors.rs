@@ -47,7 +47,7 @@ fn more_columns_than_fit_are_counted() {
     let words = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
     let said = place.fails(&format!("predict mix.folio {words}"));
     assert!(
-        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds are 258 columns"),
+        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds are 258 cells"),
         "{said}"
     );
 }

@@ -10,6 +10,7 @@ mod builtin;
 mod edit;
 mod error;
 mod load;
+mod text;
 
 pub use edit::{EDITS, EditHelp};
 pub use error::KernelError;

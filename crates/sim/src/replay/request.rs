@@ -84,17 +84,17 @@ pub enum Detail {
 pub enum RequestError {
     /// More cells than a result has.
     #[error(
-        "{nr_kernels} kernels x {nr_machines} machines x {nr_memory} memory sizes x {nr_seeds} \
-         seeds are {nr_cells} columns, at most {NR_CELLS_MAX} fit in one result; ask for fewer at \
-         a time"
+        "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells, at most \
+         {limit} go into one result; ask for fewer at a time",
+        nrs[0], nrs[1], nrs[2], nrs[3]
     )]
-    #[expect(missing_docs, reason = "the message says it")]
     TooManyCells {
-        nr_kernels: usize,
-        nr_machines: usize,
-        nr_memory: usize,
-        nr_seeds: usize,
+        /// Kernels, machines, memory sizes, seeds.
+        nrs: [usize; 4],
+        /// Their product.
         nr_cells: usize,
+        /// Most cells.
+        limit: usize,
     },
     /// An empty list.
     #[error("no {0} to replay under; name at least one")]
@@ -146,33 +146,48 @@ impl Request {
         }
     }
 
-    /// Kernels x machines x memory sizes x seeds, each once.
+    /// Whether there are such cells, at most `limit`: all that can be said before a trace is looked
+    /// at.
     ///
     /// # Errors
     /// [`RequestError`], but for what [`Request::check_trace`] finds.
-    pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
+    pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
-        let (kernels, machines) = (unique(&self.kernels), unique(&self.machines));
-        let (memory, seeds) = (self.memory(), self.effective_seeds());
-        let nr_cells = count([kernels.len(), machines.len(), memory.len(), seeds.len()])?;
-        let mut specs = Vec::new();
-        for kernel in kernels {
-            for machine in &machines {
-                for &ram_bytes in &memory {
-                    let of_seed = |&seed| CellSpec {
-                        seed,
-                        ram_bytes,
-                        ..self.spec(kernel, machine, nr_cells)
-                    };
-                    specs.extend(seeds.iter().map(of_seed));
+        let nrs =
+            [self.kernels().len(), self.machines().len(), self.memory().len(), self.seeds().len()];
+        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
+        if nr_cells > limit {
+            return Err(RequestError::TooManyCells { nrs, nr_cells, limit });
+        }
+        for kernel in self.kernels() {
+            for machine in self.machines() {
+                let spec = self.spec(kernel, machine, nr_cells);
+                kernel.check_page(spec.page_size())?;
+                for annotation in &spec.annotations {
+                    annotation.check(kernel, spec.page_size())?;
                 }
             }
         }
-        for spec in &specs {
-            spec.kernel.check_page(spec.page_size())?;
-            for annotation in &spec.annotations {
-                annotation.check(&spec.kernel, spec.page_size())?;
+        Ok(())
+    }
+
+    /// Kernels x machines x memory sizes x seeds, each once, at most [`NR_CELLS_MAX`].
+    ///
+    /// # Errors
+    /// As [`Request::check`].
+    pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
+        self.check(NR_CELLS_MAX)?;
+        let (machines, memory, seeds) = (self.machines(), self.memory(), self.seeds());
+        let nr_cells = self.kernels().len() * machines.len() * memory.len() * seeds.len();
+        let mut specs = Vec::new();
+        for kernel in self.kernels() {
+            for machine in &machines {
+                let of_both = self.spec(kernel, machine, nr_cells);
+                for &ram_bytes in &memory {
+                    let with_seed = |&seed| CellSpec { seed, ram_bytes, ..of_both.clone() };
+                    specs.extend(seeds.iter().map(with_seed));
+                }
             }
         }
         Ok(specs)
@@ -194,7 +209,28 @@ impl Request {
     /// Whether there are seeds that would give what the first gives.
     #[must_use]
     pub fn has_idle_seeds(&self) -> bool {
-        self.effective_seeds().len() < unique_numbers(&self.seeds).len()
+        self.seeds().len() < unique_numbers(&self.seeds).len()
+    }
+
+    /// Kernels, each once; the first is the reference.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<&Kernel> {
+        unique(&self.kernels)
+    }
+
+    /// Machines, each once.
+    #[must_use]
+    pub fn machines(&self) -> Vec<&Machine> {
+        unique(&self.machines)
+    }
+
+    /// The first cell; none without a kernel or a machine.
+    #[must_use]
+    pub fn first(&self) -> Option<CellSpec> {
+        let (kernel, machine) = (self.kernels.first()?, self.machines.first()?);
+        let spec = self.spec(kernel, machine, 1);
+        let (seed, ram_bytes) = (*self.seeds().first()?, *self.memory().first()?);
+        Some(CellSpec { seed, ram_bytes, ..spec })
     }
 
     /// Sizes of physical memory, each once; the first is that of the reference.
@@ -206,8 +242,9 @@ impl Request {
         }
     }
 
-    /// The first seed where all would give the same.
-    fn effective_seeds(&self) -> Vec<u64> {
+    /// Seeds, each once; the first where all would give the same.
+    #[must_use]
+    pub fn seeds(&self) -> Vec<u64> {
         let mut seeds = unique_numbers(&self.seeds);
         if seeds.is_empty() {
             seeds.push(1);
@@ -274,21 +311,6 @@ impl Request {
 pub fn filesystems() -> BTreeSet<String> {
     let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());
     kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
-}
-
-fn count(nrs: [usize; 4]) -> Result<usize, RequestError> {
-    let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
-    let [nr_kernels, nr_machines, nr_memory, nr_seeds] = nrs;
-    if nr_cells > NR_CELLS_MAX {
-        return Err(RequestError::TooManyCells {
-            nr_kernels,
-            nr_machines,
-            nr_memory,
-            nr_seeds,
-            nr_cells,
-        });
-    }
-    Ok(nr_cells)
 }
 
 /// Each of `items` once, in the order of the first mention.

@@ -38,6 +38,10 @@ pub(super) enum Sink {
 }
 
 impl FrameArgs {
+    pub(super) fn is_json(self) -> bool {
+        self.form.form() == Form::Json
+    }
+
     /// The form, for a result that goes to `sink`.
     pub(super) fn form(self, sink: Sink) -> Result<FrameForm> {
         if !self.parquet {

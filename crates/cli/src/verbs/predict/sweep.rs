@@ -1,0 +1,128 @@
+//! `folio predict --sweep`: many traces into one data set.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use largefolio_linux::signals::Stop;
+use largefolio_report::figures::grouped;
+use largefolio_report::sweep::local::{self, Hears};
+use largefolio_report::sweep::manifest::Run;
+use largefolio_report::sweep::{Counts, Ended, Failure, Manifest, Request, Sweep, SweepError};
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// What a shell adds to the signal that ended a program.
+const SIGNALLED: i32 = 128;
+
+/// Failures that are told one by one; the manifest has all.
+const NR_TOLD_MAX: usize = 10;
+
+/// How the end is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Summary {
+    /// A line.
+    Text,
+    /// The manifest.
+    Json,
+}
+
+/// A sweep that can be made.
+pub(crate) struct SweepPlan {
+    pub(super) dir: PathBuf,
+    pub(super) request: Request,
+    pub(super) summary: Summary,
+}
+
+impl SweepPlan {
+    pub(super) fn run(&self, console: &mut Console) -> Result<Exit> {
+        if self.request.cells.has_idle_seeds() {
+            console::warn(super::IDLE_SEEDS);
+        }
+        let stop = Stop::watch().context("watching for signals")?;
+        let mut sweep = Sweep::open(&self.dir, &self.request)?;
+        for aside in sweep.set_aside() {
+            console::warn(&format!(
+                "{}: {}; it is now {}, and what it had is done again",
+                self.dir.join(&aside.file).display(),
+                aside.why,
+                aside.now
+            ));
+        }
+        let ended = replay(&mut sweep, &stop);
+        let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped));
+        // The error that ended it says more than a manifest that the same full disk refuses.
+        let (ended, manifest) = (ended?, manifest?);
+        tell_failures(&manifest.failed);
+        self.tell(&manifest, console)?;
+        Ok(match (ended, stop.asked_by()) {
+            (Ended::Interrupted, Some(signal)) => {
+                Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
+            }
+            _ if is_whole(&manifest) => Exit::Done,
+            _ => Exit::No,
+        })
+    }
+
+    fn tell(&self, manifest: &Manifest, console: &mut Console) -> Result<()> {
+        if self.summary == Summary::Json {
+            let mut text = serde_json::to_vec_pretty(manifest)?;
+            text.push(b'\n');
+            return console.deliver(&text, None);
+        }
+        let told = manifest.last().map(|run| self.told(manifest, run)).unwrap_or_default();
+        console.deliver(told.as_bytes(), None)
+    }
+
+    /// One line; a second where something is missing.
+    fn told(&self, manifest: &Manifest, run: &Run) -> String {
+        let dir = self.dir.display();
+        let number = |nr: usize| grouped(nr as u64);
+        let done = format!(
+            "{dir}: {} cells done, {} found, {} failed; {} rows in {} parts, \
+             read_parquet('{dir}/*.parquet')\n",
+            number(run.nr_done),
+            number(run.nr_found),
+            number(run.nr_failed),
+            number(manifest.nr_cells),
+            number(manifest.nr_parts),
+        );
+        match run.nr_asked - run.nr_found - run.nr_done - run.nr_failed {
+            0 => done,
+            nr_left => format!(
+                "{done}{} cells are left; the same command goes on from there\n",
+                number(nr_left)
+            ),
+        }
+    }
+}
+
+/// Replays all that is missing, with a bar.
+fn replay(sweep: &mut Sweep, stop: &Stop) -> Result<Ended, SweepError> {
+    let bar = console::counter(sweep.counts().nr_asked as u64, "cells");
+    let mut progress = |counts: Counts| {
+        bar.set_position((counts.nr_found + counts.nr_done + counts.nr_failed) as u64);
+    };
+    let is_stopped = || stop.asked_by().is_some();
+    let hears = Hears { progress: &mut progress, is_stopped: &is_stopped };
+    let ended = local::run(sweep, hears);
+    bar.finish_and_clear();
+    ended
+}
+
+fn is_whole(manifest: &Manifest) -> bool {
+    manifest.last().is_some_and(|run| run.ended == Ended::Done)
+}
+
+fn tell_failures(failures: &[Failure]) {
+    for failure in failures.iter().take(NR_TOLD_MAX) {
+        let cells = match failure.cells.as_slice() {
+            [cell] => format!("{} on {}", cell.kernel, cell.machine),
+            _ => format!("{} cells", failure.nr_cells),
+        };
+        console::warn(&format!("{}, {cells} failed: {}", failure.trace, failure.error));
+    }
+    if let Some(nr_more) = failures.len().checked_sub(NR_TOLD_MAX).filter(|&nr| nr > 0) {
+        console::warn(&format!("{nr_more} more failures are in the manifest"));
+    }
+}

@@ -1,0 +1,357 @@
+//! `folio predict --sweep`: a data set that is whole at any moment and grows by what is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::parquet::{Frame, rows};
+use crate::support::{Place, text};
+
+/// Two traces in four cells each.
+const EIGHT: &str = "predict a.folio b.folio --kernel 6.12,7.2 --machine altra --memory 64M,1G";
+
+/// Two small traces.
+fn small() -> Place {
+    let place = Place::new();
+    for (name, seed) in [("a", 1), ("b", 2)] {
+        let words = "trace gen zipf --files 2 --file-size 1M --anon-size 1M --runs 4000";
+        place.done(&format!("{words} --seed {seed} -o {name}.folio"));
+    }
+    place
+}
+
+/// Four traces in 80 cells: five tasks each, enough to be met in the middle.
+fn long() -> (Place, String) {
+    let place = Place::new();
+    for name in ["a", "b", "c", "d"] {
+        let words = "trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 30000";
+        let seed = name.as_bytes()[0];
+        place.done(&format!("{words} --seed {seed} -o {name}.folio"));
+    }
+    let sizes: Vec<String> = (0..40).map(|nr| format!("{}M", 64 + nr)).collect();
+    let traces = "a.folio b.folio c.folio d.folio";
+    let words = format!("predict {traces} --kernel 6.12,7.2 --memory {}", sizes.join(","));
+    (place, format!("{words} --sweep set"))
+}
+
+const NR_LONG: usize = 320;
+
+fn part_names(place: &Place) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(place.path("set")) else { return BTreeSet::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".parquet")).collect()
+}
+
+/// Every row of the data set by cell; no cell has two.
+fn cells(place: &Place) -> BTreeMap<String, Frame> {
+    let mut cells = BTreeMap::new();
+    for name in part_names(place) {
+        for row in rows(&place.path("set").join(name)) {
+            let cell = row["cell"].as_str().unwrap().to_owned();
+            assert!(cells.insert(cell.clone(), row).is_none(), "{cell} has two rows");
+        }
+    }
+    cells
+}
+
+fn manifest(place: &Place) -> Value {
+    serde_json::from_slice(&fs::read(place.path("set/_manifest.json")).unwrap()).unwrap()
+}
+
+fn ended(place: &Place) -> Vec<String> {
+    let manifest = manifest(place);
+    let runs = manifest["runs"].as_array().unwrap().iter();
+    runs.map(|run| run["ended"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The numbers of a JSON row under the names of the columns.
+fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let below = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
+                scalars(&below.replace("estimate_causes_", "estimate_"), value, found);
+            }
+        }
+        Value::Array(_) => {}
+        scalar => drop(found.insert(name.to_owned(), scalar.clone())),
+    }
+}
+
+/// What stands in lists, or not in the table at all.
+fn is_scalar_column(name: &str) -> bool {
+    let keyed = ["by_size", "cached_bytes", "anon_sizes", "pmd_refused", "collapse_refused"];
+    let further = ["pressure_", "cleared_bytes", "_constants_", "difference_ns", "detail"];
+    !keyed.iter().chain(&further).any(|part| name.contains(part))
+}
+
+#[test]
+fn every_row_has_the_numbers_of_a_prediction_of_its_cell() {
+    let place = small();
+    let told = place.done(&format!("{EIGHT} --swap 64M --sweep set"));
+    assert!(told.starts_with("set: 8 cells done, 0 found, 0 failed; 8 rows in 2 parts"), "{told}");
+    let cells = cells(&place);
+    assert_eq!(cells.len(), 8);
+    for row in cells.values() {
+        let word = |name: &str| row[name].as_str().unwrap().to_owned();
+        let (trace, kernel, memory) = (word("trace"), word("kernel"), &row["memory_bytes"]);
+        let words = format!("predict {trace} --kernel {kernel} --machine altra --swap 64M");
+        let json = place.done(&format!("{words} --memory {memory} --json"));
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let mut expected = BTreeMap::new();
+        scalars("", &json["rows"][0], &mut expected);
+        expected.retain(|name, _| is_scalar_column(name));
+        assert!(expected.len() > 80, "{}", expected.len());
+        for (name, value) in expected {
+            assert_eq!(row.get(&name), Some(&value), "{name}");
+        }
+        assert_eq!(row["trace_digest"], json["trace"]["digest"]);
+    }
+}
+
+#[test]
+fn what_is_done_is_found_and_only_what_is_new_is_added() {
+    let place = small();
+    place.done(&format!("{EIGHT} --sweep set"));
+    let before = part_names(&place);
+    let told = place.done(&format!("{EIGHT} --sweep set"));
+    assert!(told.starts_with("set: 0 cells done, 8 found, 0 failed"), "{told}");
+    assert_eq!(part_names(&place), before);
+    // A trace that lies elsewhere under another name is the same trace.
+    fs::create_dir(place.path("moved")).unwrap();
+    fs::rename(place.path("a.folio"), place.path("moved/x.folio")).unwrap();
+    let more = "predict moved/x.folio b.folio --kernel 6.18,6.12,7.2 --memory 64M,1G";
+    let told = place.done(&format!("{more} --sweep set"));
+    assert!(told.starts_with("set: 4 cells done, 8 found, 0 failed; 12 rows in 4"), "{told}");
+    assert!(part_names(&place).is_superset(&before));
+    assert_eq!(cells(&place).len(), 12);
+    assert_eq!(ended(&place), ["done", "done", "done"]);
+}
+
+#[test]
+fn an_edited_kernel_file_is_another_kernel() {
+    let place = small();
+    let write = |readahead: &str| {
+        let text = format!("based-on = \"6.12\"\ndescription = \"x\"\n{readahead}\n");
+        fs::write(place.path("mine.toml"), text).unwrap();
+    };
+    let words = "predict a.folio --kernel mine.toml --sweep set --json";
+    write("readahead_bytes = 131072");
+    place.done(words);
+    write("# what is only said otherwise changes nothing\nreadahead_bytes = 131072");
+    let json: Value = serde_json::from_str(&place.done(words)).unwrap();
+    assert_eq!(json["runs"][1]["nr_found"], 1);
+    write("readahead_bytes = 1048576");
+    let json: Value = serde_json::from_str(&place.done(words)).unwrap();
+    assert_eq!(json["runs"][2]["nr_done"], 1);
+    let kernels: Vec<_> = cells(&place).values().map(|row| row["kernel"].clone()).collect();
+    assert_eq!(kernels, ["mine.toml", "mine.toml"]);
+    let key = json["runs"][2]["asked"]["kernels"][0]["text"].as_str().unwrap();
+    assert!(json["texts"][key].as_str().unwrap().contains("readahead_bytes = 1048576"), "{json}");
+}
+
+#[test]
+fn a_broken_trace_fails_and_the_others_go_on() {
+    let place = small();
+    fs::write(place.path("text.folio"), "no trace").unwrap();
+    let bytes = fs::read(place.path("b.folio")).unwrap();
+    fs::write(place.path("half.folio"), &bytes[..bytes.len() / 2]).unwrap();
+    let words = "predict text.folio a.folio half.folio gone.folio --kernel 6.12,7.2 --sweep set";
+    let output = place.run(words);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(told.starts_with("set: 2 cells done, 0 found, 6 failed"), "{told}");
+    for part in ["text.folio, 2 cells failed: ", "half.folio", "gone.folio, 2 cells failed: cannot"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let failed = manifest(&place)["failed"].clone();
+    assert_eq!(failed.as_array().unwrap().len(), 3, "{failed}");
+    assert_eq!(ended(&place), ["incomplete"]);
+    fs::copy(place.path("b.folio"), place.path("gone.folio")).unwrap();
+    let told = place.done("predict a.folio gone.folio --kernel 6.12,7.2 --sweep set");
+    assert!(told.starts_with("set: 2 cells done, 2 found, 0 failed"), "{told}");
+    let left = manifest(&place)["failed"].as_array().unwrap().len();
+    assert_eq!(left, 2, "what is not asked for again is still known to have failed");
+}
+
+#[test]
+fn a_damaged_part_is_named_and_done_again() {
+    let place = small();
+    place.done(&format!("{EIGHT} --sweep set"));
+    let before = cells(&place);
+    let parts: Vec<PathBuf> =
+        part_names(&place).iter().map(|name| place.path("set").join(name)).collect();
+    let mut bytes = fs::read(&parts[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&parts[0], bytes).unwrap();
+    let half = fs::metadata(&parts[1]).unwrap().len() / 2;
+    File::options().write(true).open(&parts[1]).unwrap().set_len(half).unwrap();
+    let output = place.run(&format!("{EIGHT} --sweep set"));
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(told.starts_with("set: 8 cells done, 0 found"), "{told}");
+    for part in &parts {
+        let name = part.file_name().unwrap().to_str().unwrap();
+        assert!(said.contains(&format!("set/{name}: its content is not")), "{said}");
+        assert!(place.path(&format!("set/_{name}.broken")).exists());
+    }
+    assert_eq!(cells(&place), before, "the same rows again");
+}
+
+#[test]
+fn a_second_sweep_is_refused_at_once() {
+    let place = small();
+    fs::create_dir(place.path("set")).unwrap();
+    let lock = File::create(place.path("set/.lock")).unwrap();
+    lock.lock().unwrap();
+    let said = place.fails(&format!("{EIGHT} --sweep set"));
+    assert!(said.contains("another sweep is writing to set"), "{said}");
+    drop(lock);
+    place.done(&format!("{EIGHT} --sweep set"));
+}
+
+#[test]
+fn what_a_sweep_cannot_have_is_told() {
+    let place = small();
+    let said = place.fails("predict a.folio b.folio --kernel 6.12");
+    assert!(said.contains("2 traces do not fit in one table; add --sweep DIR"), "{said}");
+    for other in ["--csv", "--parquet", "-o out", "--report out.html", "--time"] {
+        let said = place.fails(&format!("{EIGHT} --sweep set {other}"));
+        assert!(said.contains("cannot be used with"), "{other}: {said}");
+    }
+    let said = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
+    assert!(said.contains("annotation nowhere=64K: no file of any trace"), "{said}");
+    let said = place.fails("predict a.folio --sweep a.folio");
+    assert!(said.contains("cannot create a.folio"), "{said}");
+}
+
+/// A sweep in the background; killed where a test ends early.
+struct Running(Child);
+
+impl Running {
+    fn start(place: &Place, words: &str) -> Self {
+        let mut command = place.command(words);
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits until the data set has `nr` parts; false where the sweep ended before.
+    fn has_parts(&mut self, place: &Place, nr: usize) -> bool {
+        while part_names(place).len() < nr {
+            if self.0.try_wait().unwrap().is_some() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    fn end(mut self) -> Output {
+        let mut output = Output { status: self.0.wait().unwrap(), stdout: vec![], stderr: vec![] };
+        let mut streams = (self.0.stdout.take().unwrap(), self.0.stderr.take().unwrap());
+        std::io::Read::read_to_end(&mut streams.0, &mut output.stdout).unwrap();
+        std::io::Read::read_to_end(&mut streams.1, &mut output.stderr).unwrap();
+        output
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_goes_on_from_there() {
+    let (place, words) = long();
+    let mut nr_killed = 0;
+    let mut known = BTreeMap::new();
+    for nr_parts in [0, 1, 2, 6, 11] {
+        let mut running = Running::start(&place, &words);
+        if running.has_parts(&place, nr_parts) {
+            running.0.kill().unwrap();
+            nr_killed += 1;
+        }
+        running.0.wait().unwrap();
+        let now = cells(&place);
+        assert!(known.iter().all(|(cell, row)| now.get(cell) == Some(row)), "rows are kept");
+        known = now;
+    }
+    assert!(nr_killed >= 3, "the sweep is too short to be killed: {nr_killed}");
+    let told = place.done(&words);
+    assert!(told.contains(" 0 failed; 320 rows"), "{told}");
+    assert_eq!(cells(&place).len(), NR_LONG);
+    let ended = ended(&place);
+    assert_eq!(ended.last().unwrap(), "done");
+    assert!(ended.contains(&"died".to_owned()), "{ended:?}");
+    let names = fs::read_dir(place.path("set")).unwrap();
+    let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_left_over = |name: &str| name.contains(".writing") || name.contains("broken");
+    assert!(names.all(|name| !is_left_over(&name)));
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_says_so() {
+    let (place, words) = long();
+    let mut running = Running::start(&place, &words);
+    assert!(running.has_parts(&place, 1), "the sweep is too short to be interrupted");
+    let kill = ["-INT".to_owned(), running.0.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    let output = running.end();
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{told} {said}");
+    assert!(told.contains("cells are left; the same command goes on from there"), "{told}");
+    assert_eq!(ended(&place), ["interrupted"]);
+    let nr_done = cells(&place).len();
+    assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");
+    let told = place.done(&words);
+    assert!(told.contains(&format!("{} cells done, {nr_done} found", NR_LONG - nr_done)), "{told}");
+}
+
+#[test]
+fn a_full_disk_ends_it_with_what_is_done_and_what_to_do() {
+    let (place, words) = long();
+    fs::create_dir(place.path("set")).unwrap();
+    let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    // In a mount namespace of its own, so that the small filesystem goes with the shell.
+    let script = format!(
+        "mount -t tmpfs -o size=384k tmpfs set || exit 77\n\
+         {folio} {words}; echo code $?\n\
+         cp -r set full\n\
+         mount -o remount,size=64m set\n\
+         {folio} {words}; echo code $?\n\
+         cp -r set whole\n"
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", &script]).current_dir(place.0.path());
+    let output = shell.output().unwrap();
+    if output.status.code() != Some(0) {
+        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
+        return;
+    }
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(told.starts_with("code 2\n"), "{told} {said}");
+    assert!(
+        said.contains("No space left on device") && said.contains("of 320 cells are done"),
+        "{said}"
+    );
+    assert!(said.contains("the same command goes on from there"), "{said}");
+    assert!(told.ends_with("code 0\n") && told.contains("320 rows"), "{told}");
+    fs::rename(place.path("full"), place.path("full-set")).unwrap();
+    fs::remove_dir_all(place.path("set")).unwrap();
+    fs::rename(place.path("full-set"), place.path("set")).unwrap();
+    let nr_kept = cells(&place).len();
+    assert!((1..NR_LONG).contains(&nr_kept), "{nr_kept}");
+    assert!(told.contains(&format!("{} cells done, {nr_kept} found", NR_LONG - nr_kept)), "{told}");
+    fs::remove_dir_all(place.path("set")).unwrap();
+    fs::rename(place.path("whole"), place.path("set")).unwrap();
+    assert_eq!(cells(&place).len(), NR_LONG);
+}

@@ -1,0 +1,222 @@
+//! Sweeps: many traces under many kernels on many machines, as one data set that grows.
+//!
+//! ```text
+//!   Sweep::open(dir, request)      lock; what is done = the cells of the parts on disk
+//!     Sweep::missing() -> Task ..  what is not, in tasks of one trace each
+//!       Task::run -> TaskResult    here (local), or on any host that has the trace
+//!     Sweep::add(task, result)     one part more, or nothing: whole, or not there
+//!   Sweep::finish(ended)           the manifest
+//! ```
+//!
+//! Reading order: [`task`] (what a worker does), `part` and [`data_set`] (the files),
+//! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
+//!
+//! Owns which of the cells asked for are done. Does not own what a cell is
+//! ([`largefolio_sim::sweep`]) or what it counts.
+//!
+//! Invariants:
+//! - W1: a cell that is done is never replayed again, and never has two rows.
+//! - W2: at any moment, killed or not, the directory is a data set of whole parts; the same request
+//!   goes on from there.
+//! - W3: a trace or cell that fails is recorded with the reason; the others go on. It is tried
+//!   again when it is asked for again.
+
+mod data_set;
+pub mod error;
+pub mod local;
+pub mod manifest;
+mod part;
+mod plan;
+pub mod task;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use largefolio_sim::replay;
+use largefolio_sim::sweep::CellId;
+
+pub use data_set::SetAside;
+pub use error::{SweepError, TaskError};
+pub use manifest::{Ended, FailedCell, Failure, Manifest};
+pub use task::{Task, TaskCell, TaskResult};
+
+use data_set::{AddError, DataSet};
+use manifest::Run;
+use part::Part;
+use plan::Plan;
+
+/// Cells of a task, where nobody says otherwise: enough that decoding the trace is little beside
+/// them, few enough that a lost task is little work.
+pub const NR_CELLS_OF_A_TASK: usize = 16;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The command, or what stands for it.
+    pub command_line: Vec<String>,
+    /// Traces.
+    pub traces: Vec<PathBuf>,
+    /// Kernels, machines, memory sizes, seeds.
+    pub cells: replay::Request,
+}
+
+/// How far a sweep is, in cells of its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Asked for.
+    pub nr_asked: usize,
+    /// Done before it began.
+    pub nr_found: usize,
+    /// Done by it.
+    pub nr_done: usize,
+    /// Failed.
+    pub nr_failed: usize,
+}
+
+/// A sweep; nobody else writes to its directory while it lives.
+#[derive(Debug)]
+pub struct Sweep {
+    data: DataSet,
+    manifest: Manifest,
+    plan: Plan,
+    nr_found: usize,
+    nr_done: usize,
+    /// Cells that failed, with their trace and the reason.
+    failed: BTreeMap<CellId, (FailedCell, String, String)>,
+    aside: Vec<SetAside>,
+}
+
+impl Sweep {
+    /// Opens the data set in `dir` for `request`, making the directory where it is missing. A trace
+    /// that cannot be read is a failure of its cells, not of the sweep.
+    ///
+    /// # Errors
+    /// A directory that another sweep has or that is no data set, and cells that cannot be.
+    pub fn open(dir: &Path, request: &Request) -> Result<Self, SweepError> {
+        plan::check(request)?;
+        let (data, mut aside) = DataSet::open(dir)?;
+        let (mut manifest, damaged) = Manifest::open(dir)?;
+        aside.extend(damaged);
+        let plan = Plan::new(request)?;
+        manifest.failed.retain(|failure| !plan.asks_for(failure));
+        manifest.texts.extend(plan.texts());
+        manifest.runs.push(Run::new(request, plan.asked(), &aside));
+        let nr_found = plan.cells().filter(|cell| data.has(cell)).count();
+        let (nr_done, failed) = (0, BTreeMap::new());
+        let sweep = Self { data, manifest, plan, nr_found, nr_done, failed, aside };
+        sweep.write(Ended::Running)?;
+        Ok(sweep)
+    }
+
+    /// Where the data set is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.data.dir()
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            nr_asked: self.plan.nr_asked(),
+            nr_found: self.nr_found,
+            nr_done: self.nr_done,
+            nr_failed: self.failed.len() + self.plan.nr_broken(),
+        }
+    }
+
+    /// Damaged files that were found; what they had is missing.
+    #[must_use]
+    pub fn set_aside(&self) -> &[SetAside] {
+        &self.aside
+    }
+
+    /// Tasks for all that is not done, at most `nr_cells_max` cells each. Cells that failed are
+    /// among them; those of a trace without a digest are not.
+    #[must_use]
+    pub fn missing(&self, nr_cells_max: usize) -> Vec<Task> {
+        self.plan.tasks(nr_cells_max, &|cell| self.data.has(cell))
+    }
+
+    /// Takes in what `task` gave. Rows of cells that are done already are left out.
+    ///
+    /// # Errors
+    /// [`SweepError::NotOfTheTask`] where rows and task do not belong together;
+    /// [`SweepError::NotWritten`] where the disk is full.
+    pub fn add(&mut self, task: &Task, result: &TaskResult) -> Result<(), SweepError> {
+        let refused = |why: String| Err(SweepError::NotOfTheTask(why));
+        let part = match Part::read(result.part.clone()) {
+            Ok(part) => part,
+            Err(error) => return refused(error.to_string()),
+        };
+        let is_of_task = |id: &CellId| task.cells.iter().any(|cell| cell.id == *id);
+        if !part.cells().iter().chain(result.failed.keys()).all(is_of_task) {
+            return refused("it has cells that the task has not".to_owned());
+        }
+        if !part.is_of(&task.digest) {
+            return refused("it is of another trace".to_owned());
+        }
+        let nr_new = self.data.add(&part).map_err(|error| self.not_written(error))?;
+        self.nr_done += nr_new;
+        for cell in part.cells() {
+            self.failed.remove(cell);
+        }
+        for cell in &task.cells {
+            if let Some(error) = result.failed.get(&cell.id) {
+                self.note(task, cell, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that no cell of `task` could be replayed, and why.
+    pub fn fail(&mut self, task: &Task, error: &str) {
+        for cell in &task.cells {
+            self.note(task, cell, error);
+        }
+    }
+
+    fn note(&mut self, task: &Task, cell: &TaskCell, error: &str) {
+        if !self.data.has(&cell.id) {
+            let what = (task.failed(cell), task.trace.clone(), error.to_owned());
+            self.failed.insert(cell.id.clone(), what);
+        }
+    }
+
+    /// Writes how it went and gives the directory free. What ended as it should is
+    /// [`Ended::Incomplete`] where cells are missing.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written; the parts stay what they are.
+    pub fn finish(self, ended: Ended) -> Result<Manifest, SweepError> {
+        let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
+        let is_whole = nr_found + nr_done == nr_asked;
+        self.write(if ended == Ended::Done && !is_whole { Ended::Incomplete } else { ended })
+    }
+
+    fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {
+        let mut manifest = self.manifest.clone();
+        (manifest.nr_cells, manifest.nr_parts) = (self.data.nr_cells(), self.data.nr_parts());
+        manifest.failed.extend(self.plan.broken().iter().cloned());
+        for (cell, trace, error) in self.failed.values() {
+            manifest.note(cell, trace, error);
+        }
+        let counts = self.counts();
+        if let Some(run) = manifest.runs.last_mut() {
+            run.set(ended, counts);
+        }
+        manifest.write(self.data.dir())?;
+        Ok(manifest)
+    }
+
+    fn not_written(&self, error: AddError) -> SweepError {
+        match error {
+            AddError::Parquet(error) => SweepError::Parquet(error),
+            AddError::Io { path, source } => {
+                let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
+                let nr_done = nr_found + nr_done;
+                SweepError::NotWritten { path, source, nr_done, nr_asked }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The data set on disk: a directory of parts, each whole or not there.
+//!
+//! ```text
+//!   DIR/part-HASH.parquet   rows of one task; HASH = BLAKE3 of the file, 32 digits
+//!   DIR/_manifest.json      who asked for what, and how it went
+//!   DIR/_part-HASH.parquet.broken   damaged, set aside
+//!   DIR/.lock               held by the one sweep that writes
+//! ```
+//!
+//! Owns the parts and the lock. Does not own the manifest ([`super::manifest`]).
+//!
+//! Invariants:
+//! - D1: what is done is what stands in the `cell` columns of the parts, and nothing else.
+//! - D2: no cell stands in two rows.
+//! - D3: a part is written under a temporary name, brought to the disk and renamed: under its final
+//!   name it is complete, and by its name it is the one that was written.
+//! - D4: while a [`DataSet`] lives nobody else writes to its directory.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::Builder;
+
+use super::error::SweepError;
+use super::part::{self, Part};
+use largefolio_sim::sweep::CellId;
+
+/// What a part's name begins with.
+const PART: &str = "part-";
+/// What a part's name ends with.
+const PARQUET: &str = ".parquet";
+/// What is added to the name of a part that is set aside.
+const BROKEN: &str = ".broken";
+/// What a name begins with that readers of the whole directory leave out.
+const HIDDEN: &str = "_";
+/// What names of files begin and end with that are being written.
+const TEMPORARY: (&str, &str) = (".writing-", ".tmp");
+/// Digits of a hash in a name: 128 bits.
+const NR_DIGITS: usize = 32;
+/// Largest part: a task has some rows of some kilobytes.
+const PART_BYTES_MAX: u64 = 1 << 30;
+
+/// A file that was found damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAside {
+    /// The name it had.
+    pub file: String,
+    /// The name it has now.
+    pub now: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// An open data set.
+#[derive(Debug)]
+pub(super) struct DataSet {
+    dir: PathBuf,
+    /// D1.
+    done: BTreeSet<CellId>,
+    nr_parts: usize,
+    /// D4: unlocked when it is closed.
+    _lock: File,
+}
+
+impl DataSet {
+    /// Opens the data set in `dir`, which is made where it is missing; sets damaged parts aside.
+    pub(super) fn open(dir: &Path) -> Result<(Self, Vec<SetAside>), SweepError> {
+        fs::create_dir_all(dir).map_err(|error| SweepError::io("create", dir, error))?;
+        let lock = lock(dir)?;
+        let names = names(dir)?;
+        let parts = |name: &&String| name.ends_with(PARQUET) && !name.starts_with('.');
+        if let Some(foreign) = names.iter().filter(parts).find(|name| hash_of(name).is_none()) {
+            let (path, dir) = (dir.join(foreign), dir.to_owned());
+            return Err(SweepError::Foreign { path, dir });
+        }
+        for name in names.iter().filter(|name| is_temporary(name)) {
+            let path = dir.join(name);
+            fs::remove_file(&path).map_err(|error| SweepError::io("remove", &path, error))?;
+        }
+        let mut data =
+            Self { dir: dir.to_owned(), done: BTreeSet::new(), nr_parts: 0, _lock: lock };
+        let mut aside = Vec::new();
+        for name in names.iter().filter(parts) {
+            if let Err(why) = data.take_in(name)? {
+                aside.push(set_aside(dir, name, why)?);
+            }
+        }
+        Ok((data, aside))
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn has(&self, cell: &CellId) -> bool {
+        self.done.contains(cell)
+    }
+
+    /// Rows.
+    pub(super) fn nr_cells(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Files.
+    pub(super) const fn nr_parts(&self) -> usize {
+        self.nr_parts
+    }
+
+    /// Takes a part in that lies in the directory; why not, where it is damaged.
+    fn take_in(&mut self, name: &str) -> Result<Result<(), String>, SweepError> {
+        let path = self.dir.join(name);
+        let io = |error| SweepError::io("read", &path, error);
+        let nr_bytes = fs::metadata(&path).map_err(io)?.len();
+        if nr_bytes > PART_BYTES_MAX {
+            return Ok(Err(format!("{nr_bytes} bytes are too many for a part")));
+        }
+        let bytes = fs::read(&path).map_err(io)?;
+        if hash_of(name) != Some(hash(&bytes).as_str()) {
+            return Ok(Err("its content is not what its name says: it is damaged".to_owned()));
+        }
+        let part = match Part::read(bytes) {
+            Ok(part) => part,
+            Err(part::NoPart::OtherColumns) => return Err(SweepError::OtherColumns { path }),
+            Err(part::NoPart::Damaged(why)) => return Ok(Err(why)),
+        };
+        if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
+            return Ok(Err(format!("it has cell {cell}, which another part has as well")));
+        }
+        self.done.extend(part.cells().iter().cloned());
+        self.nr_parts += 1;
+        Ok(Ok(()))
+    }
+
+    /// Adds the rows of `part` whose cells are not done (D2); their number. With an error of the
+    /// system, the file that could not be written.
+    pub(super) fn add(&mut self, part: &Part) -> Result<usize, AddError> {
+        let is_new = |cell: &CellId| !self.done.contains(cell);
+        let nr_new = part.cells().iter().filter(|cell| is_new(cell)).count();
+        if nr_new == 0 {
+            return Ok(0);
+        }
+        let bytes = part.without(&|cell| !is_new(cell))?;
+        let name = format!("{PART}{}{PARQUET}", hash(&bytes));
+        write_whole(&self.dir, &name, &bytes)
+            .map_err(|source| AddError::Io { path: self.dir.join(&name), source })?;
+        self.done.extend(part.cells().iter().cloned());
+        self.nr_parts += 1;
+        Ok(nr_new)
+    }
+}
+
+/// Why rows could not be added.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AddError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
+}
+
+/// Writes `name` in `dir` so that it is whole or not there (D3).
+pub(super) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut file = Builder::new()
+        .prefix(TEMPORARY.0)
+        .suffix(TEMPORARY.1)
+        // As any file that is created: less the umask.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(dir.join(name)).map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()
+}
+
+/// Gives `name` in `dir` another name under which nobody takes it for what it was.
+pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside, SweepError> {
+    let path = dir.join(name);
+    let now = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));
+    fs::rename(&path, dir.join(&now)).map_err(|error| SweepError::io("rename", &path, error))?;
+    Ok(SetAside { file: name.to_owned(), now, why })
+}
+
+/// D4.
+fn lock(dir: &Path) -> Result<File, SweepError> {
+    let path = dir.join(".lock");
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(&path);
+    let file = file.map_err(|error| SweepError::io("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SweepError::Busy { dir: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(SweepError::io("lock", &path, error)),
+    }
+}
+
+/// Names of the files in `dir`, in order; a name that is no text is none of ours.
+fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
+    let io = |error| SweepError::io("list", dir, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io)? {
+        names.extend(entry.map_err(io)?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The hash in the name of a part; nothing where it is no such name.
+fn hash_of(name: &str) -> Option<&str> {
+    let hash = name.strip_prefix(PART)?.strip_suffix(PARQUET)?;
+    (hash.len() == NR_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(hash)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut digits = blake3::hash(bytes).to_hex().to_string();
+    digits.truncate(NR_DIGITS);
+    digits
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
+}

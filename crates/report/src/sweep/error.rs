@@ -1,0 +1,176 @@
+//! What can go wrong with a sweep: cause and remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow_schema::ArrowError;
+use largefolio_sim::replay::{ReplayError, RequestError};
+use largefolio_sim::sweep::RecipeError;
+use largefolio_trace::TraceError;
+use parquet::errors::ParquetError;
+
+use crate::table::TableError;
+
+/// Why a sweep cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// Another one has the directory.
+    #[error(
+        "another sweep is writing to {}; wait for its end, or choose another directory",
+        dir.display()
+    )]
+    Busy {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// File concerned.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A part could not be written.
+    #[error(
+        "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; once there is \
+         room, the same command goes on from there",
+        path.display()
+    )]
+    NotWritten {
+        /// The part.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+        /// Cells of this sweep in the data set.
+        nr_done: usize,
+        /// Cells of this sweep.
+        nr_asked: usize,
+    },
+    /// A Parquet file of somebody else.
+    #[error(
+        "{} is no part of a sweep, and who reads all of {}/*.parquet would read it too; choose an \
+         empty directory, or move the file away",
+        path.display(), dir.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A part with the columns of another folio.
+    #[error(
+        "{} has the columns of another version of folio; choose another directory for this one",
+        path.display()
+    )]
+    OtherColumns {
+        /// The part.
+        path: PathBuf,
+    },
+    /// A manifest of a newer folio.
+    #[error("{} has schema version {found}, this folio knows {known}; use a newer folio",
+        path.display())]
+    NewerManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Version it has.
+        found: u32,
+        /// Newest version known.
+        known: u32,
+    },
+    /// What a worker handed in does not belong to its task.
+    #[error("the result of a task is refused: {0}")]
+    NotOfTheTask(String),
+    /// Cells that cannot be.
+    #[error(transparent)]
+    Cells(#[from] RequestError),
+    /// A kernel or machine that cannot be written down.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// An annotation that no trace has a file for.
+    #[error("annotation {0}: no file of any trace has such a name; `folio trace info` lists them")]
+    IdleAnnotation(String),
+    /// A manifest that JSON has no form for.
+    #[error("cannot write the manifest as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// What the Parquet library refuses.
+    #[error("cannot write a part: {0}")]
+    Parquet(#[from] ParquetError),
+}
+
+impl SweepError {
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// Why a task has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The file is another one than the task was made for.
+    #[error(
+        "{} is another file than the sweep was planned with (BLAKE3 {found}, planned {planned}); \
+         plan it again",
+        path.display()
+    )]
+    OtherTrace {
+        /// The file.
+        path: PathBuf,
+        /// Its digest.
+        found: String,
+        /// The digest in the task.
+        planned: String,
+    },
+    /// The task was made by a folio that counts otherwise.
+    #[error(
+        "the task was planned by another version of folio than this one ({tool}): its cells have \
+         other identities here; use one version for the whole sweep"
+    )]
+    OtherVersion {
+        /// Version of this folio.
+        tool: &'static str,
+    },
+    /// A cell names a kernel or machine the task does not have.
+    #[error("a cell of the task has no kernel or no machine")]
+    Incomplete,
+    /// A kernel or machine that is none.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// The replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// A number that no data frame holds.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// What the Parquet library refuses.
+    #[error("cannot write the result as Parquet: {0}")]
+    Parquet(#[from] ParquetError),
+    /// What the Arrow library refuses.
+    #[error("cannot make a data frame of the result: {0}")]
+    Arrow(#[from] ArrowError),
+}
+
+impl TaskError {
+    /// Whether it was asked to end.
+    #[must_use]
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self, Self::Replay(ReplayError::Stopped))
+    }
+
+    /// Whether every other task of this trace will fail the same way.
+    #[must_use]
+    pub const fn is_of_the_trace(&self) -> bool {
+        matches!(
+            self,
+            Self::Trace(_)
+                | Self::OtherTrace { .. }
+                | Self::Replay(ReplayError::Trace(_) | ReplayError::TooManyReferences)
+        )
+    }
+}

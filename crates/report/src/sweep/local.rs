@@ -1,0 +1,152 @@
+//! All tasks of a sweep on this host.
+//!
+//! A replay runs its cells in parallel by itself; several tasks are under way so that no processor
+//! waits for the end of one. Their results come to one place, which alone writes.
+//!
+//! Owns the workers. A task that panics is a failure of its cells.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::error::{SweepError, TaskError};
+use super::task::{Task, TaskResult};
+use super::{Counts, Ended, NR_CELLS_OF_A_TASK, Sweep};
+
+/// Who hears of the sweep.
+pub struct Hears<'a> {
+    /// How far it is, after each task.
+    pub progress: &'a mut dyn FnMut(Counts),
+    /// Whether it is to end; asked often, by several threads.
+    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// What a worker hands over.
+enum Handed {
+    Result(TaskResult),
+    Failed(String),
+}
+
+/// What the workers share.
+struct Work<'a> {
+    tasks: Mutex<VecDeque<Task>>,
+    /// Traces that cannot be read, by digest, with the reason.
+    broken: Mutex<BTreeMap<String, String>>,
+    has_ended: AtomicBool,
+    is_stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Replays all that is missing.
+///
+/// # Errors
+/// The first error that is not a cell's, such as a full disk. What is done is kept.
+pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
+    let Hears { progress, is_stopped } = hears;
+    let tasks = sweep.missing(NR_CELLS_OF_A_TASK);
+    let nr_workers = nr_workers(&tasks);
+    let work = Work {
+        tasks: Mutex::new(tasks.into()),
+        broken: Mutex::default(),
+        has_ended: AtomicBool::new(false),
+        is_stopped,
+    };
+    progress(sweep.counts());
+    let taken = thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(nr_workers);
+        for _ in 0..nr_workers {
+            let (sender, work) = (sender.clone(), &work);
+            scope.spawn(move || work.work(&sender));
+        }
+        drop(sender);
+        let mut taken = Ok(());
+        for (task, handed) in receiver {
+            if taken.is_err() {
+                continue;
+            }
+            taken = take(sweep, &task, handed);
+            if taken.is_err() {
+                work.has_ended.store(true, Ordering::Relaxed);
+            }
+            progress(sweep.counts());
+        }
+        taken
+    });
+    taken?;
+    Ok(if is_stopped() { Ended::Interrupted } else { Ended::Done })
+}
+
+fn take(sweep: &mut Sweep, task: &Task, handed: Handed) -> Result<(), SweepError> {
+    match handed {
+        Handed::Result(result) => sweep.add(task, &result),
+        Handed::Failed(error) => {
+            sweep.fail(task, &error);
+            Ok(())
+        }
+    }
+}
+
+/// Tasks under way at once: together as many cells as there are processors, and one task more.
+fn nr_workers(tasks: &[Task]) -> usize {
+    let nr_processors = thread::available_parallelism().map_or(1, usize::from);
+    let nr_cells: usize = tasks.iter().map(|task| task.cells.len()).sum();
+    let nr_of_a_task = nr_cells.div_ceil(tasks.len().max(1)).max(1);
+    (nr_processors.div_ceil(nr_of_a_task) + 1).min(tasks.len())
+}
+
+impl Work<'_> {
+    fn is_over(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed) || (self.is_stopped)()
+    }
+
+    fn work(&self, sender: &SyncSender<(Task, Handed)>) {
+        while !self.is_over()
+            && let Some(task) = lock(&self.tasks).pop_front()
+        {
+            let Some(handed) = self.replay(&task) else { return };
+            // The receiver lives until all senders are gone.
+            let _ = sender.send((task, handed));
+        }
+    }
+
+    /// The result of a task; nothing where it was stopped.
+    fn replay(&self, task: &Task) -> Option<Handed> {
+        if let Some(error) = lock(&self.broken).get(&task.digest) {
+            return Some(Handed::Failed(error.clone()));
+        }
+        let mut hears = |_| {
+            if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let run = AssertUnwindSafe(|| task.run(Path::new(&task.trace), &mut hears));
+        match catch_unwind(run) {
+            Ok(Ok(result)) => Some(Handed::Result(result)),
+            Ok(Err(error)) if error.is_stopped() => None,
+            Ok(Err(error)) => Some(Handed::Failed(self.note(task, &error))),
+            Err(panic) => Some(Handed::Failed(told(panic.as_ref()))),
+        }
+    }
+
+    /// Notes a trace that cannot be read, so that it is not tried for each of its tasks.
+    fn note(&self, task: &Task, error: &TaskError) -> String {
+        let text = error.to_string();
+        if error.is_of_the_trace() {
+            lock(&self.broken).insert(task.digest.clone(), text.clone());
+        }
+        text
+    }
+}
+
+fn told(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+    format!("internal error, please report it with the trace: {text}")
+}
+
+/// A worker that panics holds no lock: its task runs without one.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,281 @@
+//! The manifest: who asked for what, and how it went.
+//!
+//! For people and for scripts; what is done is decided by the parts alone. One file, replaced as a
+//! whole when a sweep begins and when it ends.
+//!
+//! # JSON schema, version 1
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `schema_version` `table_version` `results_version` `tool_version` | of this file; of the columns; of what is counted; of folio |
+//! | `nr_cells` `nr_parts` | rows and parts of the data set |
+//! | `failed[]` | what was asked for last and has no row: `trace`, `nr_cells`, `error`, `cells` (the first hundred) |
+//! | `texts.BLAKE3` | kernels and machines as they were, as TOML |
+//! | `runs[]` | one for each time: `command_line`, `asked`, `ended`, counts, files set aside |
+//! | `..asked.traces[]` | `path`, `digest` |
+//! | `..asked.kernels[]` `..asked.machines[]` | `name`, `text`: the key in `texts` |
+//! | `..asked.memory_bytes` `..asked.seeds` `..asked.setting` | sizes, seeds, and all else |
+//! | `..ended` | `running`, `done`, `incomplete` (something failed), `interrupted`, `stopped` (an error), `died` |
+//! | `..nr_asked` `nr_found` `nr_done` `nr_failed` | cells: asked for, done before, done now, failed |
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use largefolio_sim::replay::RESULTS_VERSION;
+use largefolio_sim::sweep::{CellId, Setting, Stamp};
+use serde::{Deserialize, Serialize};
+
+use super::data_set::{SetAside, set_aside, write_whole};
+use super::error::SweepError;
+use super::{Counts, Request};
+use crate::report::TOOL_VERSION;
+use crate::table::TABLE_VERSION;
+
+/// Name of the file. Readers of a whole directory (pyarrow, pandas, Dask, Spark) leave out what begins
+/// with `_`.
+pub const MANIFEST: &str = "_manifest.json";
+
+/// Version of its schema.
+pub const MANIFEST_VERSION: u32 = 1;
+
+/// Longest manifest that is read: a thousand runs of a thousand traces.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// Not yet.
+    Running,
+    /// With every cell.
+    Done,
+    /// With cells that failed.
+    Incomplete,
+    /// By who started it.
+    Interrupted,
+    /// By an error that is not a cell's.
+    Stopped,
+    /// Killed, or the host went down: it did not say.
+    Died,
+}
+
+/// A trace that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedTrace {
+    /// As it was named.
+    pub path: String,
+    /// BLAKE3 of the file; absent where it could not be read.
+    pub digest: Option<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Traces.
+    pub traces: Vec<AskedTrace>,
+    /// Kernels.
+    pub kernels: Vec<Stamp>,
+    /// Machines.
+    pub machines: Vec<Stamp>,
+    /// Sizes of physical memory.
+    pub memory_bytes: Vec<u64>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// All else; its memory and seed are the first.
+    pub setting: Setting,
+}
+
+/// One time that somebody swept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Version of folio.
+    pub tool_version: String,
+    /// The command, or what stands for it.
+    pub command_line: Vec<String>,
+    /// What was asked for.
+    pub asked: Asked,
+    /// How it ended.
+    pub ended: Ended,
+    /// Cells asked for.
+    pub nr_asked: usize,
+    /// Of these, done before.
+    pub nr_found: usize,
+    /// Of these, done now.
+    pub nr_done: usize,
+    /// Of these, failed.
+    pub nr_failed: usize,
+    /// Damaged files that were found.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// Most cells of a failure that are named.
+const NR_NAMED_MAX: usize = 100;
+
+impl Run {
+    /// One that begins.
+    pub(super) fn new(request: &Request, asked: Asked, aside: &[SetAside]) -> Self {
+        Self {
+            tool_version: TOOL_VERSION.to_owned(),
+            command_line: request.command_line.clone(),
+            asked,
+            ended: Ended::Running,
+            nr_asked: 0,
+            nr_found: 0,
+            nr_done: 0,
+            nr_failed: 0,
+            set_aside: aside.to_vec(),
+        }
+    }
+
+    pub(super) const fn set(&mut self, ended: Ended, counts: Counts) {
+        self.ended = ended;
+        Counts {
+            nr_asked: self.nr_asked,
+            nr_found: self.nr_found,
+            nr_done: self.nr_done,
+            nr_failed: self.nr_failed,
+        } = counts;
+    }
+}
+
+/// A cell that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedCell {
+    /// Its identity.
+    pub id: CellId,
+    /// Kernel.
+    pub kernel: String,
+    /// Machine.
+    pub machine: String,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Cells of one trace that have no row for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The trace as it was named.
+    pub trace: String,
+    /// How many cells of it.
+    pub nr_cells: usize,
+    /// Why.
+    pub error: String,
+    /// Which: the first hundred. None where the trace cannot even be read.
+    pub cells: Vec<FailedCell>,
+}
+
+/// The manifest. The module gives the schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`MANIFEST_VERSION`].
+    pub schema_version: u32,
+    /// Version of the columns.
+    pub table_version: u32,
+    /// Version of what is counted.
+    pub results_version: u32,
+    /// Version of folio that wrote this.
+    pub tool_version: String,
+    /// Rows of the data set.
+    pub nr_cells: usize,
+    /// Its parts.
+    pub nr_parts: usize,
+    /// What has no row.
+    pub failed: Vec<Failure>,
+    /// Kernels and machines by the BLAKE3 of their text.
+    pub texts: BTreeMap<String, String>,
+    /// Each time somebody swept, the last one last.
+    pub runs: Vec<Run>,
+}
+
+impl Manifest {
+    fn new() -> Self {
+        Self {
+            schema_version: MANIFEST_VERSION,
+            table_version: TABLE_VERSION,
+            results_version: RESULTS_VERSION,
+            tool_version: TOOL_VERSION.to_owned(),
+            nr_cells: 0,
+            nr_parts: 0,
+            failed: Vec::new(),
+            texts: BTreeMap::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// That of `dir`, or a new one; a damaged one is set aside. Who holds the lock knows that no
+    /// earlier run is running.
+    pub(super) fn open(dir: &Path) -> Result<(Self, Option<SetAside>), SweepError> {
+        let path = dir.join(MANIFEST);
+        let io = |error| SweepError::io("read", &path, error);
+        if !path.exists() {
+            return Ok((Self::new(), None));
+        }
+        if fs::metadata(&path).map_err(io)?.len() > MANIFEST_BYTES_MAX {
+            let aside = set_aside(dir, MANIFEST, "it is too long for a manifest".to_owned())?;
+            return Ok((Self::new(), Some(aside)));
+        }
+        let text = fs::read(&path).map_err(io)?;
+        if let Some(found) = version(&text).filter(|&found| found > MANIFEST_VERSION) {
+            return Err(SweepError::NewerManifest { path, found, known: MANIFEST_VERSION });
+        }
+        let manifest: Self = match serde_json::from_slice(&text) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let aside = set_aside(dir, MANIFEST, format!("it cannot be read: {error}"))?;
+                return Ok((Self::new(), Some(aside)));
+            }
+        };
+        let Self { failed, texts, mut runs, .. } = manifest;
+        for run in runs.iter_mut().filter(|run| run.ended == Ended::Running) {
+            run.ended = Ended::Died;
+        }
+        Ok((Self { failed, texts, runs, ..Self::new() }, None))
+    }
+
+    /// Replaces the file in `dir`.
+    pub(super) fn write(&self, dir: &Path) -> Result<(), SweepError> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        write_whole(dir, MANIFEST, &text)
+            .map_err(|error| SweepError::io("write", &dir.join(MANIFEST), error))
+    }
+
+    /// Adds a cell that failed.
+    pub(super) fn note(&mut self, cell: &FailedCell, trace: &str, error: &str) {
+        let is_same = |known: &&mut Failure| {
+            known.trace == trace && known.error == error && !known.cells.is_empty()
+        };
+        match self.failed.iter_mut().find(is_same) {
+            Some(known) => {
+                known.nr_cells += 1;
+                if known.cells.len() < NR_NAMED_MAX {
+                    known.cells.push(cell.clone());
+                }
+            }
+            None => self.failed.push(Failure {
+                trace: trace.to_owned(),
+                nr_cells: 1,
+                error: error.to_owned(),
+                cells: vec![cell.clone()],
+            }),
+        }
+    }
+
+    /// The last run: the one that is running, or that ended.
+    #[must_use]
+    pub fn last(&self) -> Option<&Run> {
+        self.runs.last()
+    }
+}
+
+/// The version alone: a newer manifest may have any other form.
+fn version(text: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        schema_version: u32,
+    }
+    serde_json::from_slice::<Versioned>(text).ok().map(|versioned| versioned.schema_version)
+}

@@ -1,0 +1,113 @@
+//! A part: rows of cells, as Parquet.
+//!
+//! Bytes come from workers and from the disk; a part that was read has the columns of this folio and
+//! an identity in every row.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use bytes::Bytes;
+use largefolio_sim::sweep::CellId;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+
+use crate::parquet::file_of_all;
+use crate::table;
+
+/// The column with the digest of the trace.
+const TRACE_DIGEST: &str = "trace_digest";
+
+/// Rows that were read.
+#[derive(Debug)]
+pub(super) struct Part {
+    bytes: Vec<u8>,
+    batches: Vec<RecordBatch>,
+    cells: Vec<CellId>,
+}
+
+/// Why bytes are no part.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoPart {
+    #[error("it has the columns of another version of folio")]
+    OtherColumns,
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl Part {
+    /// Reads all of a part. A panic of the library on damaged bytes is an error.
+    pub(super) fn read(bytes: Vec<u8>) -> Result<Self, NoPart> {
+        let damaged = |why: String| NoPart::Damaged(format!("it cannot be read: {why}"));
+        let shared = Bytes::from(bytes.clone());
+        let read = catch_unwind(AssertUnwindSafe(|| batches(shared)));
+        let batches = match read {
+            Ok(Ok(batches)) => batches,
+            Ok(Err(error)) => return Err(damaged(error.to_string())),
+            Err(_) => return Err(damaged("the Parquet library gave up".to_owned())),
+        };
+        let expected = table::schema();
+        if batches.iter().any(|batch| batch.schema().fields() != expected.fields()) {
+            return Err(NoPart::OtherColumns);
+        }
+        let mut cells = Vec::new();
+        for batch in &batches {
+            for cell in texts(batch, table::CELL) {
+                let cell = CellId::try_from(cell.to_owned());
+                cells.push(cell.map_err(|error| NoPart::Damaged(error.to_string()))?);
+            }
+        }
+        let mut sorted = cells.clone();
+        sorted.sort();
+        if let Some([twice, ..]) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(NoPart::Damaged(format!("it has cell {twice} twice")));
+        }
+        Ok(Self { bytes, batches, cells })
+    }
+
+    /// Identities of the rows, in order.
+    pub(super) fn cells(&self) -> &[CellId] {
+        &self.cells
+    }
+
+    /// Whether every row is of the trace with this digest.
+    pub(super) fn is_of(&self, digest: &str) -> bool {
+        self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))
+    }
+
+    /// The file without the rows of some cells.
+    pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Vec<u8>, ParquetError> {
+        if !self.cells.iter().any(drops) {
+            return Ok(self.bytes.clone());
+        }
+        let mut cells = self.cells.iter();
+        let mut kept = Vec::new();
+        for batch in &self.batches {
+            for (row, cell) in (0..batch.num_rows()).zip(cells.by_ref()) {
+                if !drops(cell) {
+                    kept.push(batch.slice(row, 1));
+                }
+            }
+        }
+        file_of_all(&kept)
+    }
+}
+
+fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let schema = builder.schema().clone();
+    let mut batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
+    if batches.is_empty() {
+        batches.push(RecordBatch::new_empty(schema));
+    }
+    Ok(batches)
+}
+
+/// The texts of a column that every batch has; null is no text.
+fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a str> {
+    let texts = batch.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
+    let nr_rows = texts.map_or(0, Array::len);
+    let text =
+        move |row| texts.filter(|texts| texts.is_valid(row)).map_or("", |texts| texts.value(row));
+    (0..nr_rows).map(text)
+}

@@ -1,0 +1,260 @@
+//! Which cells a request asks for, and the tasks of those that are missing.
+//!
+//! Invariants:
+//! - P1: no cell is planned twice: a kernel that is named twice and a trace that lies in two places
+//!   have the same identities.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use largefolio_sim::replay::{Annotation, RequestError};
+use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
+use largefolio_trace::{Reader, TraceError, digest};
+
+use super::Request;
+use super::error::SweepError;
+use super::manifest::{Asked, AskedTrace, Failure};
+use super::task::{Task, TaskCell};
+
+/// Most cells of one trace: a million is weeks of replay, more is a mistake.
+const NR_CELLS_MAX: usize = 1 << 20;
+/// Most state that the cells of a task may have together.
+const STATE_BYTES_MAX: u64 = 1 << 30;
+/// State of a cell for each byte of its memory: nine bytes a base page of 4 KiB.
+const MEMORY_BYTES_PER_STATE_BYTE: u64 = 4096 / 9;
+
+/// A kernel or a machine.
+#[derive(Debug)]
+struct Text {
+    named: Arc<Named>,
+    stamp: Stamp,
+}
+
+/// The cells of a trace.
+#[derive(Debug)]
+struct OfTrace {
+    path: String,
+    digest: String,
+    /// Their `kernel` and `machine` are those of the plan.
+    cells: Vec<TaskCell>,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct Plan {
+    kernels: Vec<Text>,
+    machines: Vec<Text>,
+    traces: Vec<OfTrace>,
+    named: Vec<AskedTrace>,
+    broken: Vec<Failure>,
+    /// That of the first cell.
+    first: Setting,
+    /// Sizes of physical memory in bytes, each once.
+    memory_bytes: Vec<u64>,
+    /// Seeds that make a difference, each once.
+    seeds: Vec<u64>,
+}
+
+/// What can be said before any trace is looked at.
+pub(super) fn check(request: &Request) -> Result<(), SweepError> {
+    Ok(request.cells.check(NR_CELLS_MAX)?)
+}
+
+impl Plan {
+    pub(super) fn new(request: &Request) -> Result<Self, SweepError> {
+        let kernels = request.cells.kernels().into_iter().map(|kernel| Ok(Named::kernel(kernel)?));
+        let machines =
+            request.cells.machines().into_iter().map(|machine| Ok(Named::machine(machine)?));
+        let Some(first) = request.cells.first() else {
+            return Err(RequestError::Nothing("kernel on a machine").into());
+        };
+        let mut plan = Self {
+            kernels: kernels.map(text).collect::<Result<_, _>>()?,
+            machines: machines.map(text).collect::<Result<_, _>>()?,
+            traces: Vec::new(),
+            named: Vec::new(),
+            broken: Vec::new(),
+            first: Setting::of(&first),
+            memory_bytes: request.cells.memory(),
+            seeds: request.cells.seeds(),
+        };
+        check_annotations(request)?;
+        let mut seen = BTreeSet::new();
+        for path in &request.traces {
+            plan.add_trace(path, &mut seen);
+        }
+        Ok(plan)
+    }
+
+    fn add_trace(&mut self, path: &Path, seen: &mut BTreeSet<CellId>) {
+        let name = path.to_string_lossy().into_owned();
+        let found = digest(path);
+        self.named.push(AskedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
+        match found {
+            Ok(digest) => {
+                let mut cells = self.cells_of(&digest);
+                cells.retain(|cell| seen.insert(cell.id.clone()));
+                self.traces.push(OfTrace { path: name, digest, cells });
+            }
+            Err(error) => self.add_broken(name, &error),
+        }
+    }
+
+    fn add_broken(&mut self, trace: String, error: &TraceError) {
+        let nr_cells = self.settings().len() * self.kernels.len() * self.machines.len();
+        let (error, cells) = (error.to_string(), Vec::new());
+        self.broken.push(Failure { trace, nr_cells, error, cells });
+    }
+
+    /// Memory sizes x seeds.
+    fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for &memory_bytes in &self.memory_bytes {
+            let of_seed = |&seed| Setting { memory_bytes, seed, ..self.first.clone() };
+            settings.extend(self.seeds.iter().map(of_seed));
+        }
+        settings
+    }
+
+    fn cells_of(&self, digest: &str) -> Vec<TaskCell> {
+        let settings = self.settings();
+        let mut cells = Vec::new();
+        for (kernel, of_kernel) in self.kernels.iter().enumerate() {
+            for (machine, of_machine) in self.machines.iter().enumerate() {
+                let stamps = (&of_kernel.stamp, &of_machine.stamp);
+                cells.extend(settings.iter().map(|setting| TaskCell {
+                    id: CellId::of_stamps(digest, stamps, setting),
+                    kernel,
+                    machine,
+                    setting: setting.clone(),
+                }));
+            }
+        }
+        cells
+    }
+
+    /// Identities of the cells that can be planned.
+    pub(super) fn cells(&self) -> impl Iterator<Item = &CellId> {
+        self.traces.iter().flat_map(|trace| trace.cells.iter().map(|cell| &cell.id))
+    }
+
+    pub(super) fn nr_asked(&self) -> usize {
+        self.cells().count() + self.nr_broken()
+    }
+
+    /// Cells of traces that cannot be read.
+    pub(super) fn nr_broken(&self) -> usize {
+        self.broken.iter().map(|failure| failure.nr_cells).sum()
+    }
+
+    pub(super) fn broken(&self) -> &[Failure] {
+        &self.broken
+    }
+
+    /// Whether a failure of earlier is about something that is asked for again.
+    pub(super) fn asks_for(&self, failure: &Failure) -> bool {
+        if failure.cells.is_empty() {
+            return self.named.iter().any(|trace| trace.path == failure.trace);
+        }
+        let is_failed = |id: &CellId| failure.cells.iter().any(|cell| cell.id == *id);
+        self.cells().any(is_failed)
+    }
+
+    /// Kernels and machines by the BLAKE3 of their text.
+    pub(super) fn texts(&self) -> BTreeMap<String, String> {
+        let texts = self.kernels.iter().chain(&self.machines);
+        texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
+    }
+
+    /// What the manifest says was asked for.
+    pub(super) fn asked(&self) -> Asked {
+        let stamps = |texts: &[Text]| texts.iter().map(|text| text.stamp.clone()).collect();
+        Asked {
+            traces: self.named.clone(),
+            kernels: stamps(&self.kernels),
+            machines: stamps(&self.machines),
+            memory_bytes: self.memory_bytes.clone(),
+            seeds: self.seeds.clone(),
+            setting: self.first.clone(),
+        }
+    }
+
+    /// Tasks of the cells that are not done, at most `nr_cells_max` each.
+    pub(super) fn tasks(
+        &self,
+        nr_cells_max: usize,
+        is_done: &dyn Fn(&CellId) -> bool,
+    ) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for trace in &self.traces {
+            let mut open: Vec<&TaskCell> = Vec::new();
+            let mut state_bytes = 0_u64;
+            for cell in trace.cells.iter().filter(|cell| !is_done(&cell.id)) {
+                let bytes = cell.setting.memory_bytes / MEMORY_BYTES_PER_STATE_BYTE;
+                let is_full = open.len() >= nr_cells_max.max(1)
+                    || state_bytes.saturating_add(bytes) > STATE_BYTES_MAX;
+                if is_full && !open.is_empty() {
+                    tasks.push(self.task(trace, &open));
+                    open.clear();
+                    state_bytes = 0;
+                }
+                open.push(cell);
+                state_bytes = state_bytes.saturating_add(bytes);
+            }
+            if !open.is_empty() {
+                tasks.push(self.task(trace, &open));
+            }
+        }
+        tasks
+    }
+
+    /// A task of `cells` with only the kernels and machines they have.
+    fn task(&self, trace: &OfTrace, cells: &[&TaskCell]) -> Task {
+        let mut task = Task {
+            trace: trace.path.clone(),
+            digest: trace.digest.clone(),
+            kernels: Vec::new(),
+            machines: Vec::new(),
+            cells: Vec::new(),
+        };
+        for cell in cells {
+            let kernel = place(&mut task.kernels, &self.kernels[cell.kernel].named);
+            let machine = place(&mut task.machines, &self.machines[cell.machine].named);
+            task.cells.push(TaskCell { kernel, machine, ..(*cell).clone() });
+        }
+        task
+    }
+}
+
+/// Where `named` stands in `among`; it is added where it does not.
+fn place(among: &mut Vec<Arc<Named>>, named: &Arc<Named>) -> usize {
+    among.iter().position(|known| Arc::ptr_eq(known, named)).unwrap_or_else(|| {
+        among.push(Arc::clone(named));
+        among.len() - 1
+    })
+}
+
+fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
+    let named = named?;
+    Ok(Text { stamp: named.stamp(), named: Arc::new(named) })
+}
+
+/// An annotation of a file that no program maps would silently do nothing. A trace that cannot be
+/// read is told elsewhere.
+fn check_annotations(request: &Request) -> Result<(), SweepError> {
+    let annotations = &request.cells.annotations;
+    if annotations.is_empty() {
+        return Ok(());
+    }
+    let metas: Vec<_> = request
+        .traces
+        .iter()
+        .filter_map(|path| Some(Reader::open(path).ok()?.meta().clone()))
+        .collect();
+    let fits = |annotation: &&Annotation| {
+        metas.iter().flat_map(|meta| &meta.files).any(|file| annotation.fits(&file.path))
+    };
+    let idle = annotations.iter().find(|annotation| !metas.is_empty() && !fits(annotation));
+    idle.map_or(Ok(()), |idle| Err(SweepError::IdleAnnotation(idle.to_string())))
+}

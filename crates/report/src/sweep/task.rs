@@ -1,0 +1,168 @@
+//! A task: some cells of one trace, replayed at once.
+//!
+//! A task is self-contained: it carries kernels and machines as texts and knows its trace by digest.
+//! As JSON it travels to another host, whose worker needs the trace file and nothing else:
+//!
+//! ```text
+//!   Sweep::missing -> Task --JSON--> worker: Task::run(path of the trace) -> TaskResult --> Sweep::add
+//! ```
+//!
+//! Owns what a worker does. Does not own the data set ([`super::data_set`]).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use largefolio_sim::replay::{CellSpec, Outcome, ReplayError, replay_each};
+use largefolio_sim::sweep::{CellId, Named, Recipe, Setting};
+use largefolio_trace::{Meta, digest};
+use serde::{Deserialize, Serialize};
+
+use super::error::TaskError;
+use super::manifest::FailedCell;
+use crate::parquet;
+use crate::report::{Settings, TOOL_VERSION, TraceInfo};
+use crate::table::{self, Row};
+
+/// One cell of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskCell {
+    /// Its identity.
+    pub id: CellId,
+    /// Which of the task's kernels.
+    pub kernel: usize,
+    /// Which of the task's machines.
+    pub machine: usize,
+    /// The rest.
+    pub setting: Setting,
+}
+
+/// Some cells of one trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// The trace as it was named.
+    pub trace: String,
+    /// BLAKE3 of its file.
+    pub digest: String,
+    /// Kernels of the cells.
+    pub kernels: Vec<Arc<Named>>,
+    /// Machines of the cells.
+    pub machines: Vec<Arc<Named>>,
+    /// The cells.
+    pub cells: Vec<TaskCell>,
+}
+
+/// What a task gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskResult {
+    /// Parquet: the rows of the cells that could be replayed.
+    pub part: Vec<u8>,
+    /// Why the others could not.
+    pub failed: BTreeMap<CellId, String>,
+}
+
+impl Task {
+    /// Replays the cells; `trace` is where the trace lies here. `progress` hears the rows decoded so
+    /// far and may end it.
+    ///
+    /// # Errors
+    /// When no cell can be replayed: a trace that cannot be read or is another one, a task of
+    /// another version, an end that was asked for. A cell that fails alone stands in the result.
+    pub fn run(
+        &self,
+        trace: &Path,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<TaskResult, TaskError> {
+        let (batch, failed) = self.frame(trace, progress)?;
+        Ok(TaskResult { part: parquet::file_of(&batch)?, failed })
+    }
+
+    /// The same as a data frame.
+    ///
+    /// # Errors
+    /// As [`Task::run`].
+    pub fn frame(
+        &self,
+        trace: &Path,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(RecordBatch, BTreeMap<CellId, String>), TaskError> {
+        let specs = self.specs()?;
+        let found = digest(trace)?;
+        if found != self.digest {
+            let planned = self.digest.clone();
+            return Err(TaskError::OtherTrace { path: trace.to_owned(), found, planned });
+        }
+        let (meta, outcomes) = replay_each(trace, &specs, progress)?;
+        self.table(&meta, outcomes)
+    }
+
+    /// What a failure says of a cell.
+    pub(super) fn failed(&self, cell: &TaskCell) -> FailedCell {
+        let name = |named: &[Arc<Named>], nr: usize| {
+            named.get(nr).map(|named| named.name.clone()).unwrap_or_default()
+        };
+        FailedCell {
+            id: cell.id.clone(),
+            kernel: name(&self.kernels, cell.kernel),
+            machine: name(&self.machines, cell.machine),
+            memory_bytes: cell.setting.memory_bytes,
+            seed: cell.setting.seed,
+        }
+    }
+
+    /// The cells to replay.
+    fn specs(&self) -> Result<Vec<CellSpec>, TaskError> {
+        self.cells.iter().map(|cell| self.spec(cell)).collect()
+    }
+
+    fn spec(&self, cell: &TaskCell) -> Result<CellSpec, TaskError> {
+        let (kernel, machine) = (self.kernels.get(cell.kernel), self.machines.get(cell.machine));
+        let (Some(kernel), Some(machine)) = (kernel, machine) else {
+            return Err(TaskError::Incomplete);
+        };
+        let (kernel, machine) = (Named::clone(kernel), Named::clone(machine));
+        let recipe = Recipe { kernel, machine, setting: cell.setting.clone() };
+        if CellId::new(&self.digest, &recipe) != cell.id {
+            return Err(TaskError::OtherVersion { tool: TOOL_VERSION });
+        }
+        Ok(recipe.cell()?)
+    }
+
+    fn table(
+        &self,
+        meta: &Meta,
+        outcomes: Vec<Result<Outcome, ReplayError>>,
+    ) -> Result<(RecordBatch, BTreeMap<CellId, String>), TaskError> {
+        let digest = Some(self.digest.clone());
+        let trace = TraceInfo { digest, ..TraceInfo::new(&self.trace, meta) };
+        let (mut done, mut failed) = (Vec::new(), BTreeMap::new());
+        for (cell, outcome) in self.cells.iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => done.push((cell, settings(&cell.setting), outcome)),
+                Err(error) => drop(failed.insert(cell.id.clone(), error.to_string())),
+            }
+        }
+        let rows: Vec<Row<'_>> = done
+            .iter()
+            .map(|(_, settings, outcome)| Row { trace: &trace, settings, outcome })
+            .collect();
+        let ids: Vec<String> = done.iter().map(|(cell, ..)| cell.id.to_string()).collect();
+        Ok((table::with_cells(&table::batch_of(&rows)?, &ids)?, failed))
+    }
+}
+
+/// The settings of a row.
+fn settings(setting: &Setting) -> Settings {
+    Settings {
+        memory_bytes: setting.memory_bytes,
+        swap_bytes: setting.swap_bytes,
+        unusable_permille: setting.unusable_permille,
+        filesystem: setting.filesystem.clone(),
+        annotations: setting.annotations.clone(),
+        reference_ns: setting.reference_ns,
+    }
+}

@@ -1,0 +1,247 @@
+//! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use largefolio_report::sweep::manifest::MANIFEST;
+use largefolio_report::sweep::{
+    Counts, Ended, Manifest, Request, Sweep, SweepError, Task, TaskError, TaskResult,
+};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay;
+use largefolio_trace::generate::{Workload, ZipfMix};
+use tempfile::TempDir;
+
+/// A directory with a small trace `mix.folio`.
+fn place() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    write_trace(&place.path().join("mix.folio"), 2_000);
+    place
+}
+
+fn write_trace(path: &Path, nr_runs: u64) {
+    let (file_bytes, anon_bytes) = (1 << 20, 1 << 20);
+    let mix = ZipfMix { nr_runs, nr_files: 1, file_bytes, anon_bytes, ..ZipfMix::default() };
+    mix.write(path).unwrap();
+}
+
+fn request(place: &TempDir, kernels: &[&str], traces: &[&str]) -> Request {
+    let kernels: Vec<_> = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
+    let machines = vec![Machine::named("altra").unwrap(), Machine::named("zen4").unwrap()];
+    let memory_bytes = vec![64 << 20, 1 << 30];
+    Request {
+        command_line: vec!["a test".to_owned()],
+        traces: traces.iter().map(|name| place.path().join(name)).collect(),
+        cells: replay::Request { memory_bytes, ..replay::Request::new(kernels, machines) },
+    }
+}
+
+fn run(task: &Task, trace: &Path) -> Result<TaskResult, TaskError> {
+    task.run(trace, &mut |_| ControlFlow::Continue(()))
+}
+
+fn here(task: &Task) -> TaskResult {
+    run(task, Path::new(&task.trace)).unwrap()
+}
+
+fn parts(dir: &Path) -> BTreeSet<PathBuf> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "parquet")).collect()
+}
+
+fn manifest(dir: &Path) -> Manifest {
+    serde_json::from_slice(&fs::read(dir.join(MANIFEST)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
+    let place = place();
+    let file = place.path().join("mine.toml");
+    fs::write(&file, "based-on = \"6.12\"\ndescription = \"mine\"\n").unwrap();
+    let name = file.to_str().unwrap();
+    let dir = place.path().join("set");
+    let mut sweep = Sweep::open(&dir, &request(&place, &[name], &["mix.folio"])).unwrap();
+    let texts: Vec<String> =
+        sweep.missing(3).iter().map(|task| serde_json::to_string(task).unwrap()).collect();
+    assert_eq!(texts.len(), 2, "4 cells in tasks of 3");
+    fs::remove_file(&file).unwrap();
+    let moved = place.path().join("elsewhere.folio");
+    fs::rename(place.path().join("mix.folio"), &moved).unwrap();
+    for text in &texts {
+        let task: Task = serde_json::from_str(text).unwrap();
+        sweep.add(&task, &run(&task, &moved).unwrap()).unwrap();
+    }
+    assert!(sweep.missing(3).is_empty());
+    assert_eq!(sweep.finish(Ended::Done).unwrap().last().unwrap().ended, Ended::Done);
+    assert_eq!(parts(&dir).len(), 2);
+}
+
+#[test]
+fn a_result_that_comes_twice_is_kept_once() {
+    let place = place();
+    let dir = place.path().join("set");
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let whole = sweep.missing(16).remove(0);
+    let halves = sweep.missing(2);
+    sweep.add(&halves[0], &here(&halves[0])).unwrap();
+    sweep.add(&halves[0], &here(&halves[0])).unwrap();
+    assert_eq!(sweep.counts().nr_done, 2);
+    sweep.add(&whole, &here(&whole)).unwrap();
+    let expected = Counts { nr_asked: 4, nr_found: 0, nr_done: 4, nr_failed: 0 };
+    assert_eq!(sweep.counts(), expected);
+    let manifest = sweep.finish(Ended::Done).unwrap();
+    assert_eq!((manifest.nr_cells, manifest.nr_parts), (4, 2));
+    let again = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    assert!(again.set_aside().is_empty(), "a cell in two parts would be damage");
+    assert_eq!(again.counts().nr_found, 4);
+}
+
+#[test]
+fn what_does_not_belong_to_the_task_is_refused() {
+    let place = place();
+    write_trace(&place.path().join("other.folio"), 2_001);
+    let dir = place.path().join("set");
+    let traces = ["mix.folio", "other.folio"];
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &traces)).unwrap();
+    let tasks = sweep.missing(16);
+    let (mine, theirs) = (here(&tasks[0]), here(&tasks[1]));
+    let mut half = mine.clone();
+    half.part.truncate(half.part.len() / 2);
+    let mut flipped = mine.clone();
+    flipped.part[100] ^= 0xff;
+    let nothing = TaskResult::default();
+    for (result, why) in [(&theirs, "cells that"), (&half, "read"), (&nothing, "read")] {
+        let error = sweep.add(&tasks[0], result).unwrap_err();
+        assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    // Damage inside of a page may be read as other values or not at all, but never panics.
+    let _ = sweep.add(&tasks[0], &flipped);
+    sweep.add(&tasks[1], &theirs).unwrap();
+    assert!(sweep.counts().nr_done >= 4);
+}
+
+#[test]
+fn a_worker_refuses_another_trace_and_another_version() {
+    let place = place();
+    let dir = place.path().join("set");
+    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let task = sweep.missing(16).remove(0);
+    let other = place.path().join("other.folio");
+    write_trace(&other, 2_001);
+    let error = run(&task, &other).unwrap_err();
+    assert!(matches!(error, TaskError::OtherTrace { .. }) && error.is_of_the_trace(), "{error}");
+    let mut changed = task.clone();
+    changed.cells[0].setting.swap_bytes = 1 << 30;
+    let error = run(&changed, Path::new(&task.trace)).unwrap_err();
+    assert!(matches!(error, TaskError::OtherVersion { .. }), "{error}");
+    changed.cells[0].kernel = 7;
+    assert!(matches!(run(&changed, &other).unwrap_err(), TaskError::Incomplete));
+    let stopped = task.run(Path::new(&task.trace), &mut |_| ControlFlow::Break(())).unwrap_err();
+    assert!(stopped.is_stopped(), "{stopped}");
+}
+
+#[test]
+fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
+    let place = place();
+    let dir = place.path().join("set");
+    let request = request(&place, &["6.12"], &["mix.folio", "missing.folio"]);
+    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    assert_eq!(sweep.counts().nr_failed, 4, "a trace that is not there");
+    let tasks = sweep.missing(2);
+    assert_eq!(tasks.len(), 2);
+    sweep.fail(&tasks[0], "the worker was lost");
+    sweep.fail(&tasks[1], "the worker was lost");
+    assert_eq!(sweep.counts().nr_failed, 8);
+    sweep.add(&tasks[1], &here(&tasks[1])).unwrap();
+    assert_eq!(sweep.counts().nr_failed, 6);
+    let told = sweep.finish(Ended::Done).unwrap();
+    assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
+    let failed: Vec<_> =
+        told.failed.iter().map(|failure| (failure.nr_cells, failure.cells.len())).collect();
+    assert_eq!(failed, [(4, 0), (2, 2)]);
+    assert!(told.failed[0].error.contains("missing.folio"), "{:?}", told.failed);
+    assert_eq!(told.failed[1].error, "the worker was lost");
+    assert_eq!(manifest(&dir), told);
+    fs::copy(place.path().join("mix.folio"), place.path().join("missing.folio")).unwrap();
+    let mut again = Sweep::open(&dir, &request).unwrap();
+    let missing = again.missing(16);
+    assert_eq!(missing.len(), 1, "the same bytes under two names are one trace");
+    again.add(&missing[0], &here(&missing[0])).unwrap();
+    let told = again.finish(Ended::Done).unwrap();
+    assert_eq!((told.failed.len(), told.last().unwrap().ended), (0, Ended::Done));
+}
+
+#[test]
+fn a_cell_that_fails_alone_leaves_the_others() {
+    let place = place();
+    let dir = place.path().join("set");
+    let mut request = request(&place, &["6.12"], &["mix.folio"]);
+    request.cells.memory_bytes = vec![64 << 20, 16 << 10];
+    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let task = sweep.missing(16).remove(0);
+    let result = here(&task);
+    assert_eq!(result.failed.len(), 2, "{:?}", result.failed);
+    sweep.add(&task, &result).unwrap();
+    let told = sweep.finish(Ended::Done).unwrap();
+    assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
+    let cells: Vec<_> = told.failed.iter().flat_map(|failure| &failure.cells).collect();
+    assert!(cells.iter().all(|cell| cell.memory_bytes == 16 << 10), "{cells:?}");
+    assert_eq!((cells.len(), told.nr_cells), (2, 2));
+}
+
+#[test]
+fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
+    let place = place();
+    let dir = place.path().join("set");
+    let request = request(&place, &["6.12"], &["mix.folio"]);
+    let first = Sweep::open(&dir, &request).unwrap();
+    assert!(matches!(Sweep::open(&dir, &request), Err(SweepError::Busy { .. })));
+    drop(first);
+    fs::write(dir.join(".writing-x.tmp"), "half of a part").unwrap();
+    let second = Sweep::open(&dir, &request).unwrap();
+    assert!(!dir.join(".writing-x.tmp").exists());
+    let ended: Vec<_> = second.finish(Ended::Interrupted).unwrap().runs;
+    let ended: Vec<_> = ended.iter().map(|run| run.ended).collect();
+    assert_eq!(ended, [Ended::Died, Ended::Interrupted]);
+}
+
+#[test]
+fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
+    let place = place();
+    let dir = place.path().join("set");
+    let request = request(&place, &["6.12"], &["mix.folio"]);
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("sales.parquet"), "PAR1").unwrap();
+    let error = Sweep::open(&dir, &request).unwrap_err().to_string();
+    assert!(error.contains("sales.parquet is no part of a sweep"), "{error}");
+    fs::remove_file(dir.join("sales.parquet")).unwrap();
+    fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
+    let error = Sweep::open(&dir, &request).unwrap_err().to_string();
+    assert!(error.contains("use a newer folio"), "{error}");
+    fs::write(dir.join(MANIFEST), "{\"schema_version\": 1").unwrap();
+    let sweep = Sweep::open(&dir, &request).unwrap();
+    assert_eq!(sweep.set_aside()[0].file, MANIFEST);
+    assert!(dir.join("_manifest.json.broken").exists());
+}
+
+#[test]
+fn no_cell_is_planned_twice_and_no_task_needs_more_memory_than_there_is() {
+    let place = place();
+    fs::copy(place.path().join("mix.folio"), place.path().join("copy.folio")).unwrap();
+    let traces = ["mix.folio", "mix.folio", "copy.folio"];
+    let mut request = request(&place, &["6.12", "6.12"], &traces);
+    let dir = place.path().join("set");
+    let sweep = Sweep::open(&dir, &request).unwrap();
+    assert_eq!(sweep.counts().nr_asked, 4);
+    assert_eq!(sweep.missing(1).len(), 4);
+    drop(sweep);
+    request.cells.memory_bytes = vec![1 << 42, 1 << 41, 1 << 30, 2 << 30];
+    let sweep = Sweep::open(&dir, &request).unwrap();
+    let sizes: Vec<_> = sweep.missing(16).iter().map(|task| task.cells.len()).collect();
+    assert_eq!(sizes, [1, 1, 2, 1, 1, 2], "terabytes alone, gigabytes together; two machines");
+}

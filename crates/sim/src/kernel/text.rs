@@ -1,0 +1,94 @@
+//! A kernel as a text of its own: what another host needs to replay under the same rules.
+
+use serde::Serialize;
+use toml::Table;
+
+use super::load::from_table;
+use super::{Kernel, KernelError};
+
+/// A kernel file that is based on none.
+#[derive(Serialize)]
+struct File<'a> {
+    description: &'a str,
+    #[serde(flatten)]
+    rules: Table,
+}
+
+impl Kernel {
+    /// The kernel file that says everything this kernel does, edits included, and is based on no
+    /// other: the same rules give the same text. The name stands beside it.
+    ///
+    /// ```
+    /// use largefolio_sim::kernel::Kernel;
+    /// let edited = Kernel::parse("6.12+exec-block=64K")?;
+    /// let again = Kernel::from_toml(&edited.name, &edited.to_toml()?)?;
+    /// assert_eq!(again, edited);
+    /// # Ok::<(), largefolio_sim::kernel::KernelError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KernelError::BadFile`] when the text does not give the kernel back, so that it is not
+    /// used at all.
+    pub fn to_toml(&self) -> Result<String, KernelError> {
+        let bad = |message: String| KernelError::BadFile { origin: self.name.clone(), message };
+        let mut rules = Table::try_from(&self.rules).map_err(|error| bad(error.to_string()))?;
+        if !self.is_page_given {
+            rules.remove("page");
+        }
+        let file = File { description: &self.description, rules };
+        let text = toml::to_string(&file).map_err(|error| bad(error.to_string()))?;
+        if Self::from_toml(&self.name, &text)? != *self {
+            return Err(bad("has rules that its text does not give back".to_owned()));
+        }
+        Ok(text)
+    }
+
+    /// The kernel `name` whose file is `text`, as [`Kernel::to_toml`] writes it: nothing else is
+    /// read, no edit applied.
+    ///
+    /// # Errors
+    /// As [`Kernel::parse`] for a bad file.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, KernelError> {
+        let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
+        let table: Table = text.parse().map_err(|error: toml::de::Error| bad(error.to_string()))?;
+        if table.contains_key("based-on") {
+            return Err(bad("a text of its own is based on no other".to_owned()));
+        }
+        from_table(name, table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_and_many_edits_survive_their_text() {
+        let edits = [
+            "page=64K",
+            "exec-window=arch",
+            "exec-block=64K+forced=final",
+            "sizes=64K:always+exec/2M:always",
+            "sizes.xfs=2M:exec",
+            "anon-64K=always+thp=always",
+            "max-ptes-none=0+max-ptes-swap=3+max-ptes-shared=4",
+            "start-order=64K+fault-around=contpte",
+            "clear=one-pass+preemption=on",
+        ];
+        for base in Kernel::names() {
+            let names = std::iter::once(base.to_owned())
+                .chain(edits.iter().map(|edit| format!("{base}+{edit}")));
+            for kernel in names.filter_map(|name| Kernel::parse(&name).ok()) {
+                let text = kernel.to_toml().unwrap();
+                assert_eq!(Kernel::from_toml(&kernel.name, &text).unwrap(), kernel);
+                assert_eq!(kernel.clone().to_toml().unwrap(), text, "the same text");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_reads_no_other_file() {
+        let error = Kernel::from_toml("x", "based-on = \"6.12\"\ndescription = \"\"").unwrap_err();
+        assert!(error.to_string().contains("based on no other"), "{error}");
+    }
+}

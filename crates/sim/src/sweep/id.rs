@@ -1,0 +1,175 @@
+//! The identity of a cell.
+//!
+//! BLAKE3 of the digest of the trace, the stamps of kernel and machine (name, and BLAKE3 of the text),
+//! the setting, and the versions of folio and of what it counts,
+//! as one JSON array: JSON says where each part ends, so that no two cells are one text.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::recipe::{Recipe, Setting, Stamp};
+use crate::replay::RESULTS_VERSION;
+
+/// What the text begins with; raised when its form changes.
+const FORM: &str = "largefolio cell 1";
+
+/// Digits of an identity: 256 bits.
+const NR_DIGITS: usize = 64;
+
+/// 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CellId(String);
+
+/// A text that is no identity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no identity of a cell: expected {NR_DIGITS} hexadecimal digits")]
+pub struct NoCellId(String);
+
+impl CellId {
+    /// That of `recipe` for the trace whose file has `digest` ([`largefolio_trace::digest`]).
+    #[must_use]
+    pub fn new(digest: &str, recipe: &Recipe) -> Self {
+        let (kernel, machine) = (recipe.kernel.stamp(), recipe.machine.stamp());
+        Self::of_stamps(digest, (&kernel, &machine), &recipe.setting)
+    }
+
+    /// The same from the stamps of kernel and machine, for who has many cells of a few of each.
+    #[must_use]
+    pub fn of_stamps(digest: &str, stamps: (&Stamp, &Stamp), setting: &Setting) -> Self {
+        Self::of_version((env!("CARGO_PKG_VERSION"), RESULTS_VERSION), digest, stamps, setting)
+    }
+
+    fn of_version(
+        version: (&str, u32),
+        digest: &str,
+        stamps: (&Stamp, &Stamp),
+        setting: &Setting,
+    ) -> Self {
+        let parts = (FORM, version, digest, stamps, setting);
+        let Ok(text) = serde_json::to_vec(&parts) else {
+            unreachable!("texts, numbers and names of variants are JSON")
+        };
+        Self(blake3::hash(&text).to_hex().to_string())
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for CellId {
+    type Error = NoCellId;
+
+    fn try_from(text: String) -> Result<Self, NoCellId> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() == NR_DIGITS && text.bytes().all(is_digit) {
+            Ok(Self(text))
+        } else {
+            Err(NoCellId(text))
+        }
+    }
+}
+
+impl From<CellId> for String {
+    fn from(id: CellId) -> Self {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::cost::Walks;
+    use crate::kernel::Kernel;
+    use crate::machine::Machine;
+    use crate::replay::{CacheState, CellSpec};
+
+    const DIGEST: &str = "00";
+
+    fn cell() -> CellSpec {
+        CellSpec::new(Kernel::parse("6.12").unwrap(), Machine::named("altra").unwrap())
+    }
+
+    fn id(cell: &CellSpec) -> CellId {
+        CellId::new(DIGEST, &Recipe::of(cell).unwrap())
+    }
+
+    #[test]
+    fn an_identity_survives_being_written_down() {
+        let mut cell = cell();
+        cell.annotations = vec!["libc*=64K".parse().unwrap()];
+        cell.filesystem = Some("xfs".to_owned());
+        let recipe = Recipe::of(&cell).unwrap();
+        let text = serde_json::to_string(&recipe).unwrap();
+        let read: Recipe = serde_json::from_str(&text).unwrap();
+        let again = read.cell().unwrap();
+        assert_eq!(again.kernel, cell.kernel);
+        assert_eq!(again.machine, cell.machine);
+        assert_eq!(id(&again), id(&cell));
+        assert_eq!(CellId::try_from(id(&cell).to_string()), Ok(id(&cell)));
+        assert!(CellId::try_from("../../etc/passwd".to_owned()).is_err());
+    }
+
+    #[test]
+    fn whatever_decides_the_outcome_changes_the_identity() {
+        let kernel = |name: &str| Kernel::parse(name).unwrap();
+        let mut edited = kernel("6.12+readahead=1M");
+        edited.name = String::from("6.12");
+        let mut slower = Machine::named("altra").unwrap();
+        slower.tlb.l2[0].entries /= 2;
+        let cells = vec![
+            cell(),
+            CellSpec { kernel: kernel("7.2"), ..cell() },
+            CellSpec { kernel: kernel("6.12+page=4K"), ..cell() },
+            CellSpec { kernel: edited, ..cell() },
+            CellSpec { machine: slower, ..cell() },
+            CellSpec { cache: CacheState::Warm, ..cell() },
+            CellSpec { seed: 2, ..cell() },
+            CellSpec { ram_bytes: 1 << 30, ..cell() },
+            CellSpec { swap_bytes: 1 << 30, ..cell() },
+            CellSpec { unusable_permille: 1, ..cell() },
+            CellSpec { filesystem: Some("xfs".to_owned()), ..cell() },
+            CellSpec { annotations: vec!["a=64K".parse().unwrap()], ..cell() },
+            CellSpec { ns_per_reference: 2, ..cell() },
+            CellSpec { walks: Walks::Nested, ..cell() },
+        ];
+        let ids: BTreeSet<CellId> = cells.iter().map(id).collect();
+        assert_eq!(ids.len(), cells.len());
+        let recipe = Recipe::of(&cell()).unwrap();
+        let (kernel, machine) = (recipe.kernel.stamp(), recipe.machine.stamp());
+        let of_version =
+            |version| CellId::of_version(version, DIGEST, (&kernel, &machine), &recipe.setting);
+        for other in [
+            CellId::new("01", &recipe),
+            of_version(("0.0.9", RESULTS_VERSION)),
+            of_version((env!("CARGO_PKG_VERSION"), RESULTS_VERSION + 1)),
+        ] {
+            assert!(!ids.contains(&other));
+        }
+    }
+
+    #[test]
+    fn the_form_of_an_identity_does_not_change_unnoticed() {
+        let stamp = |name: &str| Stamp { name: name.to_owned(), text: "0".to_owned() };
+        let setting = Setting::of(&cell());
+        let id = CellId::of_version(("1.2.3", 1), DIGEST, (&stamp("k"), &stamp("m")), &setting);
+        assert_eq!(id.as_str(), "5c7a5b08294f98d88dc16b2a184aaad221243de80d7194759fb1212f05a83b61");
+    }
+
+    #[test]
+    fn what_only_pictures_need_does_not_change_it() {
+        assert_eq!(id(&CellSpec { detail_runs_max: 7, ..cell() }), id(&cell()));
+    }
+}

@@ -1,0 +1,158 @@
+//! A cell written down, to be replayed elsewhere.
+//!
+//! Kernel and machine stand in it as texts of their own, not as names: whoever replays needs none of
+//! the user's files, and a file that is edited later changes nothing here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::Walks;
+use crate::kernel::{Kernel, KernelError};
+use crate::machine::{Machine, MachineError};
+use crate::replay::{AnnotationError, CacheState, CellSpec};
+
+/// Why a recipe cannot be written or followed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecipeError {
+    /// Its kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Its machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// An annotation.
+    #[error(transparent)]
+    Annotation(#[from] AnnotationError),
+}
+
+/// A kernel or a machine as a text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// What a row calls it.
+    pub name: String,
+    /// Its file, based on no other.
+    pub toml: String,
+}
+
+/// What decides the outcome of a cell beside trace, kernel and machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Page cache at the start.
+    pub cache: CacheState,
+    /// Seed of the initial state of memory.
+    pub seed: u64,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Swap space in bytes.
+    pub swap_bytes: u64,
+    /// Free memory unusable for PMD-order folios at the start, in thousandths.
+    pub unusable_permille: u32,
+    /// Filesystem of every file, instead of the recorded ones.
+    pub filesystem: Option<String>,
+    /// Folio sizes that the loader asks for, as `FILE=SIZE`.
+    pub annotations: Vec<String>,
+    /// Nanoseconds of a reference on khugepaged's clock.
+    pub reference_ns: u64,
+    /// Which walks the estimate of time reckons with.
+    pub walks: Walks,
+}
+
+/// A cell without its trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Kernel.
+    pub kernel: Named,
+    /// Machine.
+    pub machine: Named,
+    /// The rest.
+    pub setting: Setting,
+}
+
+/// A [`Named`] in short: the text is its BLAKE3.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stamp {
+    /// What a row calls it.
+    pub name: String,
+    /// BLAKE3 of the text, in hex.
+    pub text: String,
+}
+
+impl Named {
+    /// What of it decides the identity of a cell.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        let text = blake3::hash(self.toml.as_bytes()).to_hex().to_string();
+        Stamp { name: self.name.clone(), text }
+    }
+
+    /// A kernel.
+    ///
+    /// # Errors
+    /// As [`Kernel::to_toml`].
+    pub fn kernel(kernel: &Kernel) -> Result<Self, KernelError> {
+        Ok(Self { name: kernel.name.clone(), toml: kernel.to_toml()? })
+    }
+
+    /// A machine.
+    ///
+    /// # Errors
+    /// As [`Machine::to_toml`].
+    pub fn machine(machine: &Machine) -> Result<Self, MachineError> {
+        Ok(Self { name: machine.name.clone(), toml: machine.to_toml("")? })
+    }
+}
+
+impl Setting {
+    /// That of a cell.
+    #[must_use]
+    pub fn of(cell: &CellSpec) -> Self {
+        Self {
+            cache: cell.cache,
+            seed: cell.seed,
+            memory_bytes: cell.ram_bytes,
+            swap_bytes: cell.swap_bytes,
+            unusable_permille: cell.unusable_permille,
+            filesystem: cell.filesystem.clone(),
+            annotations: cell.annotations.iter().map(ToString::to_string).collect(),
+            reference_ns: cell.ns_per_reference,
+            walks: cell.walks,
+        }
+    }
+}
+
+impl Recipe {
+    /// That of a cell.
+    ///
+    /// # Errors
+    /// A kernel or machine whose text does not give it back.
+    pub fn of(cell: &CellSpec) -> Result<Self, RecipeError> {
+        let kernel = Named::kernel(&cell.kernel)?;
+        Ok(Self { kernel, machine: Named::machine(&cell.machine)?, setting: Setting::of(cell) })
+    }
+
+    /// The cell: no file is read.
+    ///
+    /// # Errors
+    /// A text that is no kernel, machine or annotation.
+    pub fn cell(&self) -> Result<CellSpec, RecipeError> {
+        let kernel = Kernel::from_toml(&self.kernel.name, &self.kernel.toml)?;
+        let mut machine = Machine::from_toml(&self.machine.toml, &self.machine.name)?;
+        machine.name.clone_from(&self.machine.name);
+        let Setting { cache, seed, swap_bytes, unusable_permille, walks, .. } = self.setting;
+        let annotations = self.setting.annotations.iter().map(|text| text.parse());
+        Ok(CellSpec {
+            cache,
+            seed,
+            swap_bytes,
+            unusable_permille,
+            walks,
+            ram_bytes: self.setting.memory_bytes,
+            filesystem: self.setting.filesystem.clone(),
+            annotations: annotations.collect::<Result<_, _>>()?,
+            ns_per_reference: self.setting.reference_ns,
+            ..CellSpec::new(kernel, machine)
+        })
+    }
+}
