@@ -8,7 +8,7 @@
 //!   Sweep::finish(ended)           the manifest
 //! ```
 //!
-//! Reading order: [`task`] (what a worker does), `part` and [`data_set`] (the files),
+//! Reading order: [`task`] (what a worker does), `part` and `data_set` (the files),
 //! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
 //!
 //! Owns which of the cells asked for are done. Does not own what a cell is

@@ -7,7 +7,7 @@
 //!   Sweep::missing -> Task --JSON--> worker: Task::run(path of the trace) -> TaskResult --> Sweep::add
 //! ```
 //!
-//! Owns what a worker does. Does not own the data set ([`super::data_set`]).
+//! Owns what a worker does. Does not own the data set (`data_set`).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
