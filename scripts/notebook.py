@@ -50,7 +50,7 @@ def execute(path, directory, folio):
     os.environ["TMPDIR"] = str(directory)
     nbclient.NotebookClient(
         notebook, timeout=SECONDS_A_CELL, kernel_name="python3",
-        resources={"metadata": {"path": str(directory)}},
+        resources={"metadata": {"path": str(directory)}}, extra_arguments=["--IPKernelApp.log_level=40"],
     ).execute()
     pictures = sum(
         "image/png" in output.get("data", {}) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
@@ -60,12 +60,12 @@ def execute(path, directory, folio):
     return json.loads((directory / "left.json").read_text())
 
 
-def command_line(folio, left, trace):
+def command_line(folio, left, trace, directory):
     """What `folio predict --json` says of the same trace, kernels and machines."""
     kernels = [left["mine"] if name == "mine" else name for name in left["kernels"]]
     words = [folio, "predict", trace, "--kernel", ",".join(kernels), "--machine", ",".join(left["machines"]),
              "--fs", "xfs", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=directory)
     said = json.loads(done.stdout)
     return replaced(said, left["mine"], "mine")
 
@@ -111,7 +111,7 @@ def check(path, folio):
         left = execute(path, directory, folio)
         found, nr_cells = [], 0
         for program, trace in left["traces"].items():
-            said = command_line(folio, left, directory / trace)
+            said = command_line(folio, left, trace, directory)
             ours = left["reports"][program]
             for result in (said, ours):
                 result.pop("command_line")
