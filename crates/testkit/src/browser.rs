@@ -62,7 +62,7 @@ pub fn probed(browser: &str, page: &str, width: u32) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|_| panic!("the probe did not end: '{said}'"))
 }
 
-/// The page on paper: a PDF.
+/// The page on paper, its scripts off: a PDF.
 ///
 /// # Panics
 /// When the browser writes none.
@@ -70,7 +70,7 @@ pub fn probed(browser: &str, page: &str, width: u32) -> Value {
 pub fn printed(browser: &str, page: &str) -> Vec<u8> {
     let dir = home();
     let (path, pdf) = (dir.path().join("page.html"), dir.path().join("page.pdf"));
-    write(&path, page);
+    write(&path, &page.replace("<script>", "<script type=\"text/plain\">"));
     let to = format!("--print-to-pdf={}", pdf.display());
     let output = opened(browser, &["--no-pdf-header-footer", &to], &path, dir.path());
     fs::read(&pdf).unwrap_or_else(|error| panic!("{error}: {output:?}"))

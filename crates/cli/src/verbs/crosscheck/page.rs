@@ -383,7 +383,7 @@ fn differences(data: &Data<'_>) -> Markup {
         body.text(if one.is_repeated { "; recorded twice" } else { "" }).raw("</p>");
         for difference in one.differences {
             let Difference { aspect, step, action, state_before, kernel, model } = difference;
-            body.raw("<div class=\"wide\"><table class=\"wrap left\"><tbody>");
+            body.raw("<div class=\"wide\"><table class=\"wrap left sides\"><tbody>");
             body.raw("<tr class=\"heading\"><th scope=\"row\">step</th><td>");
             body.text(&format!("{step} ({action}): {}", words(*aspect))).raw("</td></tr>");
             let sides = [
