@@ -6,5 +6,6 @@ pub mod buddy;
 pub mod page_tree;
 pub mod pgtable;
 pub mod rmap;
+pub mod skeleton;
 pub mod tlb;
 pub mod walk;
