@@ -32,8 +32,7 @@ use super::{Counts, Request};
 use crate::report::TOOL_VERSION;
 use crate::table::TABLE_VERSION;
 
-/// Name of the file. Readers of a whole directory (pyarrow, pandas, Dask, Spark) leave out what begins
-/// with `_`.
+/// Name of the file. Who reads the whole directory through pyarrow leaves out what begins with `_`.
 pub const MANIFEST: &str = "_manifest.json";
 
 /// Version of its schema.
