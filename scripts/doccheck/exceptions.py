@@ -80,13 +80,13 @@ class Exceptions:
             raise Stale(f"{command.document}:{command.line}: more than one rule: {[r.match for r in found]}")
         return found[0] if found else Rule(command.document, command.text, "")
 
-    def missing(self, text, rule):
+    def missing(self, text, rule, path):
         """What this machine lacks for a command, with the remedy; None if nothing."""
-        for tool, package in self.tools.items():
-            if re.search(rf"(^|[\s|(;])(sudo )?{re.escape(tool)}(?=[\s)]|$)", text) and not shutil.which(tool):
-                return f"no {tool}. Run: sudo apt-get install {package}"
+        for tool, remedy in self.tools.items():
+            if re.search(rf"(^|[\s|(;])(sudo )?{re.escape(tool)}(?=[\s)]|$)", text) and not shutil.which(tool, path=path):
+                return f"no {tool}. Run: {remedy}"
         for need in rule.needs:
-            is_there = os.path.exists(need) if need.startswith("/") else shutil.which(need, path=all_paths())
+            is_there = os.path.exists(need) if need.startswith("/") else shutil.which(need, path=path)
             if not is_there:
                 return f"this machine has no {need}"
         return None
@@ -103,7 +103,3 @@ class Exceptions:
         return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
             line for rule in self.rules if (line := rule.complaint())
         ]
-
-
-def all_paths():
-    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

@@ -98,7 +98,7 @@ class Session:
         text = rule.apply(command)
         if rule.skip:
             raise NotRun(rule.why)
-        if reason := self.house.exceptions.missing(text, rule) or self.lacks(command, text):
+        if reason := self.house.exceptions.missing(text, rule, self.environment["PATH"]) or self.lacks(command, text):
             raise NotRun(reason)
         for pid, own in self.pids.items():
             text = re.sub(rf"(?<![\w.-]){pid}\b", own, text)
