@@ -13,6 +13,9 @@ that has not says so, and the task is handed out again with the trace.
 Invariant: a task is waiting or running, or its cells have a row or have failed; never two of these.
 """
 
+# Dask has no types of its own.
+# mypy: allow-untyped-calls
+
 from __future__ import annotations
 
 import os
@@ -25,7 +28,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from largefolio import _native
-from largefolio.errors import ClusterError, FolioError, FolioWarning
+from largefolio.errors import ClusterError, FolioError, FolioWarning, SweepError
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -125,6 +128,12 @@ def run(
     driver = _Driver(sweep, client, hears)
     try:
         driver.run()
+    except SweepError:
+        raise
+    except Exception as error:
+        # Whatever a client without a scheduler raises.
+        driver.check_scheduler(error)
+        raise
     finally:
         driver.cancel()
 
@@ -158,7 +167,8 @@ class _Driver:
             self._client.cancel(list(self._running))
 
     def _nr_threads(self) -> int:
-        return max(sum(self._client.nthreads().values()), 1)
+        nr_threads: int = sum(self._client.nthreads().values())
+        return max(nr_threads, 1)
 
     def _cells_of_a_task(self) -> int:
         nr_asked, nr_found, _, nr_failed = self._sweep.counts()
@@ -192,18 +202,23 @@ class _Driver:
 
     def _look(self) -> None:
         """Whether there is anybody to wait for."""
-        self._check_scheduler()
+        self.check_scheduler()
         if not self._client.nthreads() and not self._has_warned:
             self._has_warned = True
             warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=6)
 
-    def _check_scheduler(self) -> None:
+    def check_scheduler(self, cause: Exception | None = None) -> None:
+        """Whether there is one.
+
+        Raises:
+            ClusterError: there is none.
+        """
         if self._client.status != "running":
             nr_asked, nr_found, nr_done, _ = self._sweep.counts()
             raise ClusterError(
                 f"the scheduler is gone; {nr_found + nr_done} of {nr_asked} cells are done and "
                 "kept, the same call goes on from there"
-            )
+            ) from cause
 
     def _take(self, future: Future[Any], task: _native.Task) -> None:
         """What became of a task that is over."""
@@ -213,7 +228,7 @@ class _Driver:
             what, value = future.result()
         except CancelledError:
             # A trace that was sent went with its worker, or the scheduler is gone.
-            self._check_scheduler()
+            self.check_scheduler()
             self._traces.pop(task.digest, None)
             self._send(task)
         except KilledWorker as error:

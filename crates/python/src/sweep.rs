@@ -29,7 +29,7 @@ type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
 /// BLAKE3 of a file, in hex.
 #[pyfunction]
 pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
-    detached(py, || Ok(largefolio_trace::digest(&path)?))
+    detached(py, move || Ok(largefolio_trace::digest(&path)?))
 }
 
 /// Some cells of one trace.
@@ -74,7 +74,7 @@ impl Task {
         trace: PathBuf,
         threads: usize,
     ) -> Result<Handed<'py>, Failure> {
-        let result = detached(py, || {
+        let result = detached(py, move || {
             beside::run(
                 |shared| {
                     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
@@ -109,7 +109,7 @@ impl Sweep {
         let cells = asked.extract::<Asked<'_>>()?.request()?;
         let has_idle_seeds = cells.has_idle_seeds();
         let request = Request { command_line, traces, cells };
-        let sweep = detached(py, || Ok(sweep::Sweep::open(&directory, &request)?))?;
+        let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;
         Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds })
     }
 
@@ -143,7 +143,7 @@ impl Sweep {
     /// there are.
     fn run_here(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Result<(), Failure> {
         let (nr_asked, ..) = self.counts()?;
-        let tell = |py: Python<'_>, nr_over: u64| match &progress {
+        let tell = move |py: Python<'_>, nr_over: u64| match &progress {
             Some(progress) => progress.call1(py, (nr_over, nr_asked)).map(drop),
             None => Ok(()),
         };

@@ -11,7 +11,7 @@ use support::{generated, hostile, html, predicted};
 
 fn check(page: &str, width: u32) {
     let Some(browser) = browser() else { return };
-    let said = probed(browser, page, width);
+    let said: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
     assert_eq!(said["wrong"], Value::Array(Vec::new()), "{said}");
     let seen = |what: &str| said["seen"][what].as_u64().unwrap();
     assert_eq!(seen("width"), u64::from(width));

@@ -55,7 +55,7 @@ fn read_without_scripts(page: &str, nr_figures: usize) {
 fn use_in_a_browser(page: &str) {
     let Some(browser) = browser() else { return };
     for width in [1200, 390] {
-        let said = probed(browser, page, width);
+        let said: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
         assert_eq!(said["wrong"], Value::Array(Vec::new()), "{said}");
         assert_eq!(said["seen"]["width"], width);
         assert!(said["seen"]["pictures"].as_u64().unwrap() > 0, "{said}");
