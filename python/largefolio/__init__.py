@@ -7,7 +7,8 @@ on any machine; look at what this kernel does.
     >>> lf.kernels()[:2]
     ['6.1', '6.12']
 
-Prediction runs in this process (:func:`predict`, :func:`report`, :class:`Trace`, :class:`Rules`);
+Prediction runs in this process (:func:`predict`, :func:`report`, :class:`Trace`, :class:`Rules`),
+many predictions on all its CPUs or on a cluster (:func:`sweep`);
 what touches the running kernel (:func:`record`, :func:`maps`, :func:`study`, :func:`crosscheck`)
 runs the command ``folio`` that comes with the package.
 """
@@ -17,8 +18,10 @@ from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
 from largefolio._predict import predict, report
 from largefolio._rules import Rules
+from largefolio._sweep import Swept, sweep
 from largefolio._trace import Trace
 from largefolio.errors import (
+    ClusterError,
     CommandError,
     FolioError,
     FolioWarning,
@@ -26,10 +29,12 @@ from largefolio.errors import (
     MachineError,
     ReplayError,
     RequestError,
+    SweepError,
     TraceError,
 )
 
 __all__ = [
+    "ClusterError",
     "CommandError",
     "Crosscheck",
     "FolioError",
@@ -41,6 +46,8 @@ __all__ = [
     "RequestError",
     "Rules",
     "Study",
+    "SweepError",
+    "Swept",
     "Trace",
     "TraceError",
     "__version__",
@@ -54,4 +61,5 @@ __all__ = [
     "record",
     "report",
     "study",
+    "sweep",
 ]

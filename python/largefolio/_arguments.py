@@ -5,14 +5,52 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from largefolio._checks import file_path, items, size, text, whole
+from largefolio._checks import file_path, items, size, switch, text, whole
 from largefolio._rules import Rules
 
 _U32_MAX = 2**32 - 1
+KERNELS = ("6.12", "6.18", "7.2")
+"""Kernels where none are named."""
+IDLE_SEEDS = (
+    "seeds change nothing in unfragmented memory; add fragmentation, such as fragmentation=500"
+)
+"""What is said of seeds that are all the same."""
 
 
-def kernel_list(value: Any) -> list[Any]:
-    """Kernels by name or by value, as the native module takes them."""
+def asked(
+    *,
+    kernels: Any,
+    machines: Any,
+    seeds: Any,
+    memory: Any,
+    swap: Any,
+    fragmentation: Any,
+    filesystem: Any,
+    warm: Any,
+    annotate: Any,
+    nested: Any,
+    reference_ns: Any,
+) -> dict[str, Any]:
+    """What decides the cells, as the native module takes it."""
+    return {
+        "kernels": _kernels(kernels),
+        "machines": [file_path(one, "machines") for one in items(machines, "machines", _PATHS)],
+        "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
+        "memory": [size(one, "memory") for one in items(memory, "memory", (int, str))],
+        "swap": size(swap, "swap"),
+        "fragmentation": whole(fragmentation, "fragmentation", _U32_MAX),
+        "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
+        "warm": switch(warm, "warm"),
+        "annotate": _annotations(annotate),
+        "nested": switch(nested, "nested"),
+        "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
+    }
+
+
+_PATHS = (str, os.PathLike)
+
+
+def _kernels(value: Any) -> list[Any]:
     found = items(value, "kernels", (str, os.PathLike, Rules))
     return [
         kernel._kernel if isinstance(kernel, Rules) else file_path(kernel, "kernels")
@@ -20,22 +58,7 @@ def kernel_list(value: Any) -> list[Any]:
     ]
 
 
-def machine_list(value: Any) -> list[str]:
-    """Machines by name or path."""
-    return [file_path(machine, "machines") for machine in items(value, "machines", (str, os.PathLike))]
-
-
-def seed_list(value: Any) -> list[int]:
-    """Seeds."""
-    return [whole(seed, "seeds") for seed in items(value, "seeds", (int,))]
-
-
-def size_list(value: Any, what: str) -> list[str]:
-    """Sizes in bytes."""
-    return [size(one, what) for one in items(value, what, (int, str))]
-
-
-def annotation_list(value: Any) -> list[str]:
+def _annotations(value: Any) -> list[str]:
     """``{"libc.so*": "64K"}``, ``"libc.so*=64K"`` or several of these."""
     if value is None:
         return []
@@ -45,13 +68,3 @@ def annotation_list(value: Any) -> list[str]:
             for pattern, bytes_ in value.items()
         ]
     return [text(one, "annotate") for one in items(value, "annotate", (str,))]
-
-
-def permille(value: int, what: str) -> int:
-    """Thousandths: the model says what is too much."""
-    return whole(value, what, _U32_MAX)
-
-
-def reference_ns(value: int | None) -> int | None:
-    """Nanoseconds, or ``None`` for those of the model."""
-    return None if value is None else whole(value, "reference_ns")

@@ -18,15 +18,11 @@ from largefolio.errors import FolioWarning
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KERNELS = ("6.12", "6.18", "7.2")
-_IDLE_SEEDS = (
-    "seeds change nothing in unfragmented memory; add fragmentation, such as fragmentation=500"
-)
 
 
 def predict(
     trace: str | os.PathLike[str],
-    kernels: str | Rules | Iterable[str | Rules] = _KERNELS,
+    kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,
     machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
     seeds: int | Iterable[int] = (1,),
     *,
@@ -72,24 +68,26 @@ def predict(
     prediction = _replay(
         trace,
         progress,
-        kernels=arguments.kernel_list(kernels),
-        machines=arguments.machine_list(machines),
-        seeds=arguments.seed_list(seeds),
-        memory=arguments.size_list(memory, "memory"),
-        swap=checks.size(swap, "swap"),
-        fragmentation=arguments.permille(fragmentation, "fragmentation"),
-        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
-        warm=checks.switch(warm, "warm"),
-        annotate=arguments.annotation_list(annotate),
-        nested=checks.switch(nested, "nested"),
-        reference_ns=arguments.reference_ns(reference_ns),
+        arguments.asked(
+            kernels=kernels,
+            machines=machines,
+            seeds=seeds,
+            memory=memory,
+            swap=swap,
+            fragmentation=fragmentation,
+            filesystem=filesystem,
+            warm=warm,
+            annotate=annotate,
+            nested=nested,
+            reference_ns=reference_ns,
+        ),
     )
     return pa.Table.from_batches([prediction.table()])
 
 
 def report(
     trace: str | os.PathLike[str],
-    kernels: str | Rules | Iterable[str | Rules] = _KERNELS,
+    kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,
     machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
     seeds: int | Iterable[int] = (1,),
     *,
@@ -111,26 +109,28 @@ def report(
     prediction = _replay(
         trace,
         progress,
-        kernels=arguments.kernel_list(kernels),
-        machines=arguments.machine_list(machines),
-        seeds=arguments.seed_list(seeds),
-        memory=arguments.size_list(memory, "memory"),
-        swap=checks.size(swap, "swap"),
-        fragmentation=arguments.permille(fragmentation, "fragmentation"),
-        filesystem=None if filesystem is None else checks.text(filesystem, "filesystem"),
-        warm=checks.switch(warm, "warm"),
-        annotate=arguments.annotation_list(annotate),
-        nested=checks.switch(nested, "nested"),
-        reference_ns=arguments.reference_ns(reference_ns),
+        arguments.asked(
+            kernels=kernels,
+            machines=machines,
+            seeds=seeds,
+            memory=memory,
+            swap=swap,
+            fragmentation=fragmentation,
+            filesystem=filesystem,
+            warm=warm,
+            annotate=annotate,
+            nested=nested,
+            reference_ns=reference_ns,
+        ),
     )
     result: dict[str, Any] = json.loads(prediction.json())
     return result
 
 
-def _replay(trace: Any, progress: Progress, **asked: Any) -> _native.Prediction:
+def _replay(trace: Any, progress: Progress, asked: dict[str, Any]) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
     with progressing(progress) as hears:
         prediction = _native.predict(path, asked, hears)
     if prediction.has_idle_seeds:
-        warnings.warn(_IDLE_SEEDS, FolioWarning, stacklevel=3)
+        warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     return prediction

@@ -10,14 +10,17 @@ from typing import TypeAlias
 
 Progress: TypeAlias = "Callable[[int, int], object] | bool | None"
 """``None``: a bar on stderr if that is a terminal; ``True``: a bar; ``False``: nothing; a callable
-hears the rows done and the rows there are, some twenty times a second, and may raise."""
+hears what is done and what there is (rows; cells of a sweep), some twenty times a second, and may
+raise."""
 
 _WIDTH = 30
 _HIDDEN_S = 0.3
 
 
 @contextmanager
-def progressing(progress: Progress) -> Iterator[Callable[[int, int], object] | None]:
+def progressing(
+    progress: Progress, what: str = "rows"
+) -> Iterator[Callable[[int, int], object] | None]:
     """The callable to tell."""
     if callable(progress):
         yield progress
@@ -28,7 +31,7 @@ def progressing(progress: Progress) -> Iterator[Callable[[int, int], object] | N
     if progress is False or (progress is None and not _is_terminal()):
         yield None
         return
-    bar = _Bar()
+    bar = _Bar(what)
     try:
         yield bar
     finally:
@@ -42,7 +45,8 @@ def _is_terminal() -> bool:
 class _Bar:
     """A line on stderr; short calls show none."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._start = time.monotonic()
         self._is_shown = False
 
@@ -53,7 +57,7 @@ class _Bar:
         part = min(done / total, 1.0)
         bar = ("=" * int(part * _WIDTH)).ljust(_WIDTH)
         left = f"{elapsed * (1 - part) / part:.0f} s left" if part else "starting"
-        sys.stderr.write(f"\r\033[Kreplaying [{bar}] {done:,} of {total:,} rows, {left}")
+        sys.stderr.write(f"\r\033[Kreplaying [{bar}] {done:,} of {total:,} {self._what}, {left}")
         sys.stderr.flush()
         self._is_shown = True
 

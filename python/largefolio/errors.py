@@ -25,6 +25,14 @@ class ReplayError(FolioError):
     """A cell that cannot go on, such as a machine without the kernel's base pages."""
 
 
+class SweepError(FolioError):
+    """A sweep that cannot go on, such as a full disk. What is done is kept: the same call goes on."""
+
+
+class ClusterError(SweepError):
+    """A cluster that cannot sweep: its scheduler is gone, or its workers lack this package."""
+
+
 class CommandError(FolioError):
     """The command ``folio`` failed.
 

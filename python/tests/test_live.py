@@ -72,7 +72,8 @@ def test_an_interrupted_command_puts_everything_back(tmp_path: Path) -> None:
     )
     fake.chmod(0o755)
     code = (
-        "import largefolio as lf\n"
+        "import signal, largefolio as lf\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n    lf.maps(1)\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
     )

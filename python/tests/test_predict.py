@@ -255,8 +255,10 @@ def test_other_threads_run_during_a_replay(traces: Path) -> None:
     assert starts[-1] - starts[0] > 3 * len(starts)
 
 
+# A gate that runs in the background has SIGINT ignored, and its children inherit that.
 _LONG = """
-import sys, largefolio as lf
+import signal, sys, largefolio as lf
+signal.signal(signal.SIGINT, signal.default_int_handler)
 kernels = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.2"]
 said = False
 def hear(done, of):
@@ -285,6 +287,7 @@ def test_ctrl_c_stops_a_long_replay_and_leaves_python_alive(traces: Path, small:
 
 def test_ctrl_c_comes_as_it_does_from_a_thread(traces: Path) -> None:
     """64 cells take a minute; the signal ends them after the batch that is in work."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     assert main is not None
     sent = threading.Event()
@@ -297,6 +300,7 @@ def test_ctrl_c_comes_as_it_does_from_a_thread(traces: Path) -> None:
     kernels, machines = lf.kernels()[:8], lf.machines()[:8]
     with pytest.raises(KeyboardInterrupt):
         lf.predict(traces / "cc1.folio", kernels, machines, memory="1G", progress=interrupt)
+    signal.signal(signal.SIGINT, before)
     assert sent.is_set()
 
 

@@ -6,6 +6,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
 use largefolio_report::ExportError;
+use largefolio_report::sweep::{SweepError, TaskError};
 use largefolio_report::table::TableError;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
@@ -33,6 +34,10 @@ pub(crate) enum Failure {
     Export(#[from] ExportError),
     #[error(transparent)]
     Table(#[from] TableError),
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    #[error(transparent)]
+    Task(#[from] TaskError),
     /// An argument that is none, with the argument.
     #[error("{0}")]
     Argument(String),
@@ -51,9 +56,14 @@ impl Failure {
     const fn class(&self) -> &'static str {
         match self {
             Self::Trace(_) | Self::Replay(ReplayError::Trace(_)) => "TraceError",
+            Self::Task(error) if error.is_of_the_trace() => "TraceError",
             Self::Kernel(_) | Self::Request(RequestError::Kernel(_)) => "KernelError",
             Self::Machine(_) => "MachineError",
-            Self::Request(_) | Self::Annotation(_) | Self::Argument(_) => "RequestError",
+            Self::Request(_)
+            | Self::Annotation(_)
+            | Self::Argument(_)
+            | Self::Sweep(SweepError::Cells(_) | SweepError::IdleAnnotation(_)) => "RequestError",
+            Self::Sweep(_) | Self::Task(_) => "SweepError",
             Self::Replay(_) => "ReplayError",
             _ => "FolioError",
         }

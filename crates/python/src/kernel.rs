@@ -54,7 +54,7 @@ impl Kernel {
 
     /// A kernel file that says all of it.
     fn to_toml(&self) -> Result<String, Failure> {
-        Ok(self.0.to_table()?.to_string())
+        Ok(self.0.to_toml()?)
     }
 
     /// The kernel file as a JSON object.

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! The native module of the Python package `largefolio`.
 //!
-//! Reading order: [`errors`] (what Python is told), [`kernel`], [`trace`], [`asked`] (arguments
-//! become a request), [`predict`] (the replay, beside an interpreter that goes on), [`names`].
+//! Reading order: `errors` (what Python is told), `kernel`, `trace`, `asked` (arguments become a
+//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `names`.
 //!
 //! Owns the bridge and nothing else: every check and every number is that of the crates below, and
 //! what people call is `python/largefolio/*.py`. JSON crosses the bridge as text, tables as Arrow
@@ -11,12 +11,15 @@
 //! - I2: a panic below becomes an error, and never ends the interpreter.
 
 mod asked;
+mod beside;
 mod errors;
 mod kernel;
 mod names;
 mod predict;
+mod sweep;
 mod trace;
 
+use largefolio_report::sweep::NR_CELLS_OF_A_TASK;
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -27,6 +30,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trace::Trace>()?;
     module.add_class::<trace::Events>()?;
     module.add_class::<predict::Prediction>()?;
+    module.add_class::<sweep::Sweep>()?;
+    module.add_class::<sweep::Task>()?;
+    module.add("CELLS_OF_A_TASK", NR_CELLS_OF_A_TASK)?;
+    module.add_function(wrap_pyfunction!(sweep::digest, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;

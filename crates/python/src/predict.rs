@@ -1,19 +1,8 @@
-//! The replay, in this process and beside the interpreter.
+//! The replay, in this process and beside the interpreter ([`crate::beside`]).
 //!
-//! ```text
-//!   caller's thread   waits 50 ms -> lock -> signals? progress(rows, of) -> waits ..      stop = true
-//!   other thread      pool of this call: replay ---- after each batch: rows = n, stop? ----> outcome
-//! ```
-//!
-//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C. The pool belongs to
-//! the call: one for the whole process would be lost in a child made by fork.
+//! The pool belongs to the call: one for the whole process would be lost in a child made by fork.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
 
 use arrow_pyarrow::ToPyArrow as _;
 use largefolio_report::{Exporter, Json, Report, Settings, TraceInfo, table};
@@ -23,10 +12,8 @@ use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 
 use crate::asked::Asked;
-use crate::errors::{Failure, detached, guarded};
-
-/// How long Ctrl-C may go unseen.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::beside::{self, Shared};
+use crate::errors::{Failure, detached};
 
 /// What a replay came to.
 #[pyclass(frozen, module = "largefolio._native")]
@@ -93,24 +80,12 @@ struct Job<'a> {
     progress: Option<Py<PyAny>>,
 }
 
-/// What the two threads tell each other.
-#[derive(Default)]
-struct Shared {
-    /// Rows replayed, all passes together.
-    nr_done: AtomicU64,
-    stop: AtomicBool,
-}
-
 impl Job<'_> {
     /// Runs it; called without the interpreter's lock.
     fn run(&self) -> Replayed {
-        let shared = Shared::default();
-        let (sender, receiver) = mpsc::channel();
-        thread::scope(|scope| {
-            let replay = || drop(sender.send(guarded(|| self.replay(&shared))));
-            thread::Builder::new().name("largefolio".to_owned()).spawn_scoped(scope, replay)?;
-            self.watch(&receiver, &shared)
-        })
+        let replayed = beside::run(|shared| self.replay(shared), &|py, done| self.tell(py, done))?;
+        Python::attach(|py| self.tell(py, self.nr_rows_of_passes()))?;
+        Ok(replayed)
     }
 
     fn replay(&self, shared: &Shared) -> Replayed {
@@ -121,42 +96,9 @@ impl Job<'_> {
                 before += last;
             }
             last = nr_read;
-            shared.nr_done.store(before + nr_read, Relaxed);
-            if shared.stop.load(Relaxed) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            shared.done(before + nr_read)
         };
         Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
-    }
-
-    /// Waits for the replay; a signal or an exception of the callback ends it, and is what is told.
-    fn watch(&self, receiver: &Receiver<Replayed>, shared: &Shared) -> Replayed {
-        loop {
-            match receiver.recv_timeout(LOOK) {
-                Ok(replayed) => {
-                    let replayed = replayed?;
-                    Python::attach(|py| self.tell(py, self.nr_rows_of_passes()))?;
-                    return Ok(replayed);
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::Panic("the replay ended without a word".to_owned()));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    let looked = Python::attach(|py| {
-                        py.check_signals()?;
-                        self.tell(py, shared.nr_done.load(Relaxed))
-                    });
-                    if let Err(error) = looked {
-                        shared.stop.store(true, Relaxed);
-                        // What the replay came to in the meantime does not matter any more.
-                        drop(receiver.recv());
-                        return Err(Failure::Python(error));
-                    }
-                }
-            }
-        }
     }
 
     /// Rows of all passes: a warm cache takes two.

@@ -7,5 +7,6 @@ pub mod lru;
 pub mod page_tree;
 pub mod pgtable;
 pub mod rmap;
+pub mod skeleton;
 pub mod tlb;
 pub mod walk;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command};
 
 use largefolio_testkit::browser::{browser, printed, probed};
+use largefolio_testkit::skeleton::skeleton;
 use serde_json::Value;
 
 use crate::crosscheck::small;
@@ -171,6 +172,8 @@ fn a_page_of_a_study_of_ones_own() {
     let summary = &printed["summary"][0];
     assert_eq!((&summary["nr_same_way"], &summary["nr_other_way"]), (&2.into(), &1.into()));
     assert!(page.contains("it is fewer") && page.contains("2 of 3"), "reasons and the answer");
+    let kernel = format!("kernel {}", printed["kernel"].as_str().unwrap());
+    insta::assert_snapshot!("page_of_a_study", skeleton(&page.replace(&kernel, "kernel RELEASE")));
     read_without_scripts(&page, 2);
     use_in_a_browser(&page);
     let said = place.fails("study --file mine.toml --report mine.toml");
@@ -229,6 +232,7 @@ fn a_page_of_a_check_that_agrees_and_differs() {
         assert!(!difference[side].as_str().unwrap().is_empty(), "{difference}");
     }
     assert!(page.contains("differ in 1 of 2 recordings"));
+    insta::assert_snapshot!("page_of_a_check", skeleton(&page));
     assert!(page.contains("step 1 (touch page 0)") || page.contains("1 (touch page 0)"));
     read_without_scripts(&page, 2);
     use_in_a_browser(&page);

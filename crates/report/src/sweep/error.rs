@@ -93,6 +93,9 @@ pub enum SweepError {
     /// An annotation that no trace has a file for.
     #[error("annotation {0}: no file of any trace has such a name; `folio trace info` lists them")]
     IdleAnnotation(String),
+    /// No threads to replay with.
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
     /// A manifest that JSON has no form for.
     #[error("cannot write the manifest as JSON: {0}")]
     Json(#[from] serde_json::Error),

@@ -3,7 +3,8 @@
 //! A replay runs its cells in parallel by itself; several tasks are under way so that no processor
 //! waits for the end of one. Their results come to one place, which alone writes.
 //!
-//! Owns the workers. A task that panics is a failure of its cells.
+//! Owns the workers and their pool, which ends with the sweep: one for the whole process would be lost
+//! in a child made by fork. A task that panics is a failure of its cells.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::error::{SweepError, TaskError};
 use super::task::{Task, TaskResult};
@@ -34,6 +37,7 @@ enum Handed {
 
 /// What the workers share.
 struct Work<'a> {
+    pool: ThreadPool,
     tasks: Mutex<VecDeque<Task>>,
     /// Traces that cannot be read, by digest, with the reason.
     broken: Mutex<BTreeMap<String, String>>,
@@ -50,6 +54,7 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
     let tasks = sweep.missing(NR_CELLS_OF_A_TASK);
     let nr_workers = nr_workers(&tasks);
     let work = Work {
+        pool: ThreadPoolBuilder::new().build()?,
         tasks: Mutex::new(tasks.into()),
         broken: Mutex::default(),
         has_ended: AtomicBool::new(false),
@@ -121,8 +126,8 @@ impl Work<'_> {
         let mut hears = |_| {
             if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let run = AssertUnwindSafe(|| task.run(Path::new(&task.trace), &mut hears));
-        match catch_unwind(run) {
+        let run = || self.pool.install(|| task.run(Path::new(&task.trace), &mut hears));
+        match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(result)) => Some(Handed::Result(result)),
             Ok(Err(error)) if error.is_stopped() => None,
             Ok(Err(error)) => Some(Handed::Failed(self.note(task, &error))),

@@ -1,18 +1,7 @@
 //! A kernel as a text of its own: what another host needs to replay under the same rules.
 
-use serde::Serialize;
-use toml::Table;
-
-use super::load::from_table;
+use super::load::{from_table, parse};
 use super::{Kernel, KernelError};
-
-/// A kernel file that is based on none.
-#[derive(Serialize)]
-struct File<'a> {
-    description: &'a str,
-    #[serde(flatten)]
-    rules: Table,
-}
 
 impl Kernel {
     /// The kernel file that says everything this kernel does, edits included, and is based on no
@@ -30,15 +19,10 @@ impl Kernel {
     /// [`KernelError::BadFile`] when the text does not give the kernel back, so that it is not
     /// used at all.
     pub fn to_toml(&self) -> Result<String, KernelError> {
-        let bad = |message: String| KernelError::BadFile { origin: self.name.clone(), message };
-        let mut rules = Table::try_from(&self.rules).map_err(|error| bad(error.to_string()))?;
-        if !self.is_page_given {
-            rules.remove("page");
-        }
-        let file = File { description: &self.description, rules };
-        let text = toml::to_string(&file).map_err(|error| bad(error.to_string()))?;
+        let text = self.to_table()?.to_string();
         if Self::from_toml(&self.name, &text)? != *self {
-            return Err(bad("has rules that its text does not give back".to_owned()));
+            let message = "has rules that its text does not give back".to_owned();
+            return Err(KernelError::BadFile { origin: self.name.clone(), message });
         }
         Ok(text)
     }
@@ -49,10 +33,10 @@ impl Kernel {
     /// # Errors
     /// As [`Kernel::parse`] for a bad file.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, KernelError> {
-        let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
-        let table: Table = text.parse().map_err(|error: toml::de::Error| bad(error.to_string()))?;
+        let table = parse(name, text)?;
         if table.contains_key("based-on") {
-            return Err(bad("a text of its own is based on no other".to_owned()));
+            let message = "a text of its own is based on no other".to_owned();
+            return Err(KernelError::BadFile { origin: name.to_owned(), message });
         }
         from_table(name, table)
     }

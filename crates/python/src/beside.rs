@@ -1,0 +1,85 @@
+//! Long work beside the interpreter.
+//!
+//! ```text
+//!   caller's thread   waits 50 ms -> lock -> signals? tell(done) -> waits ..      stop = true
+//!   other thread      work ---- now and then: done = n, stop? -----------------------> result
+//! ```
+//!
+//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+use crate::errors::{Failure, guarded};
+
+/// How long Ctrl-C may go unseen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the two threads tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    nr_done: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    /// How much is done; whether to go on.
+    pub(crate) fn done(&self, nr_done: u64) -> ControlFlow<()> {
+        self.nr_done.store(nr_done, Relaxed);
+        if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Whether the work is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+/// Does `work` on a thread of its own; called without the interpreter's lock. A signal or an
+/// exception of `tell`, which hears what is done, ends it, and is what is returned.
+pub(crate) fn run<T: Send>(
+    work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
+    tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
+) -> Result<T, Failure> {
+    let shared = Shared::default();
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        let shared = &shared;
+        thread::Builder::new()
+            .name("largefolio".to_owned())
+            .spawn_scoped(scope, move || drop(sender.send(guarded(|| work(shared)))))?;
+        watch(&receiver, shared, tell)
+    })
+}
+
+fn watch<T>(
+    receiver: &Receiver<Result<T, Failure>>,
+    shared: &Shared,
+    tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
+) -> Result<T, Failure> {
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Panic("the work ended without a word".to_owned()));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let looked = Python::attach(|py| {
+                    py.check_signals()?;
+                    tell(py, shared.nr_done.load(Relaxed))
+                });
+                if let Err(error) = looked {
+                    shared.stop.store(true, Relaxed);
+                    // What the work came to in the meantime does not matter any more.
+                    drop(receiver.recv());
+                    return Err(Failure::Python(error));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Sweeps: the data set for a driver, tasks for its workers.
+//!
+//! ```text
+//!   driver  Sweep.open -> missing() -> Task.json() ..    .. add(task, part, failed) -> finish()
+//!   worker                             Task(json).run(trace, threads) -> part, failed
+//! ```
+//!
+//! Only the driver touches the directory. `Sweep` is closed by `finish`; one that is not leaves a
+//! data set as a killed process does.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use largefolio_report::sweep::local::{self, Hears};
+use largefolio_report::sweep::{self, Counts, Ended, Request, TaskResult};
+use largefolio_sim::sweep::CellId;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rayon::ThreadPoolBuilder;
+
+use crate::asked::Asked;
+use crate::beside;
+use crate::errors::{Failure, detached};
+
+/// A part and why the cells failed that have no row in it.
+type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
+
+/// BLAKE3 of a file, in hex.
+#[pyfunction]
+pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
+    detached(py, || Ok(largefolio_trace::digest(&path)?))
+}
+
+/// Some cells of one trace.
+#[pyclass(frozen, module = "largefolio._native")]
+pub(crate) struct Task(sweep::Task);
+
+#[pymethods]
+impl Task {
+    /// A task from its JSON.
+    #[new]
+    fn new(json: &str) -> Result<Self, Failure> {
+        let task = serde_json::from_str(json);
+        Ok(Self(task.map_err(|error| Failure::Argument(format!("not a task: {error}")))?))
+    }
+
+    fn json(&self) -> Result<String, Failure> {
+        serde_json::to_string(&self.0).map_err(|error| Failure::Argument(error.to_string()))
+    }
+
+    /// The trace as it was named.
+    #[getter]
+    fn trace(&self) -> &str {
+        &self.0.trace
+    }
+
+    /// BLAKE3 of its file.
+    #[getter]
+    fn digest(&self) -> &str {
+        &self.0.digest
+    }
+
+    #[getter]
+    fn nr_cells(&self) -> usize {
+        self.0.cells.len()
+    }
+
+    /// Replays the cells of the trace at `trace` on `threads` threads: the part, and why cells
+    /// failed that have no row in it.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        trace: PathBuf,
+        threads: usize,
+    ) -> Result<Handed<'py>, Failure> {
+        let result = detached(py, || {
+            beside::run(
+                |shared| {
+                    let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+                    let mut hear = |nr_rows| shared.done(nr_rows);
+                    Ok(pool.install(|| self.0.run(&trace, &mut hear))?)
+                },
+                &|_, _| Ok(()),
+            )
+        })?;
+        let failed = result.failed.into_iter().map(|(id, error)| (id.to_string(), error));
+        Ok((PyBytes::new(py, &result.part), failed.collect()))
+    }
+}
+
+/// A data set that a driver fills.
+#[pyclass(frozen, module = "largefolio._native")]
+pub(crate) struct Sweep {
+    sweep: Mutex<Option<sweep::Sweep>>,
+    has_idle_seeds: bool,
+}
+
+#[pymethods]
+impl Sweep {
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        directory: PathBuf,
+        traces: Vec<PathBuf>,
+        asked: &Bound<'_, PyAny>,
+        command_line: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let cells = asked.extract::<Asked<'_>>()?.request()?;
+        let has_idle_seeds = cells.has_idle_seeds();
+        let request = Request { command_line, traces, cells };
+        let sweep = detached(py, || Ok(sweep::Sweep::open(&directory, &request)?))?;
+        Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds })
+    }
+
+    /// Whether there were seeds that would have given what the first gave.
+    #[getter]
+    fn has_idle_seeds(&self) -> bool {
+        self.has_idle_seeds
+    }
+
+    /// Cells asked for, found, done, failed.
+    fn counts(&self) -> Result<(usize, usize, usize, usize), Failure> {
+        self.with(|sweep| {
+            let Counts { nr_asked, nr_found, nr_done, nr_failed } = sweep.counts();
+            Ok((nr_asked, nr_found, nr_done, nr_failed))
+        })
+    }
+
+    /// Damaged files: what each was called, what is wrong, what it is called now.
+    fn set_aside(&self) -> Result<Vec<(String, String, String)>, Failure> {
+        self.with(|sweep| {
+            let files = sweep.set_aside().iter();
+            Ok(files.map(|one| (one.file.clone(), one.why.clone(), one.now.clone())).collect())
+        })
+    }
+
+    fn missing(&self, cells_of_a_task: usize) -> Result<Vec<Task>, Failure> {
+        self.with(|sweep| Ok(sweep.missing(cells_of_a_task).into_iter().map(Task).collect()))
+    }
+
+    /// Replays all that is missing on this host; `progress` hears the cells over and the cells
+    /// there are.
+    fn run_here(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Result<(), Failure> {
+        let (nr_asked, ..) = self.counts()?;
+        let tell = |py: Python<'_>, nr_over: u64| match &progress {
+            Some(progress) => progress.call1(py, (nr_over, nr_asked)).map(drop),
+            None => Ok(()),
+        };
+        detached(py, || {
+            beside::run(
+                |shared| {
+                    self.with(|sweep| {
+                        let mut hear = |counts| {
+                            let _ = shared.done(nr_over(counts));
+                        };
+                        let is_stopped = || shared.is_stopped();
+                        let hears = Hears { progress: &mut hear, is_stopped: &is_stopped };
+                        Ok(local::run(sweep, hears).map(drop)?)
+                    })
+                },
+                &tell,
+            )
+        })?;
+        let counts = self.with(|sweep| Ok(sweep.counts()))?;
+        Ok(tell(py, nr_over(counts))?)
+    }
+
+    /// Takes in what a task gave.
+    fn add(
+        &self,
+        py: Python<'_>,
+        task: &Task,
+        part: Vec<u8>,
+        failed: BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        let failed = failed.into_iter().map(|(id, error)| Ok((CellId::try_from(id)?, error)));
+        let failed = failed.collect::<Result<_, largefolio_sim::sweep::id::NoCellId>>();
+        let failed = failed.map_err(|error| Failure::Argument(error.to_string()))?;
+        let result = TaskResult { part, failed };
+        detached(py, || self.with(|sweep| Ok(sweep.add(&task.0, &result)?)))
+    }
+
+    /// Records that no cell of a task could be replayed.
+    fn fail(&self, task: &Task, error: &str) -> Result<(), Failure> {
+        self.with(|sweep| {
+            sweep.fail(&task.0, error);
+            Ok(())
+        })
+    }
+
+    /// Writes how it went, gives the directory free; the manifest as JSON.
+    fn finish(&self, py: Python<'_>, ended: &str) -> Result<String, Failure> {
+        let ended = match ended {
+            "done" => Ended::Done,
+            "interrupted" => Ended::Interrupted,
+            _ => Ended::Stopped,
+        };
+        let sweep = self.lock().take().ok_or_else(closed)?;
+        let manifest = detached(py, || Ok(sweep.finish(ended)?))?;
+        serde_json::to_string(&manifest).map_err(|error| Failure::Argument(error.to_string()))
+    }
+}
+
+impl Sweep {
+    fn lock(&self) -> MutexGuard<'_, Option<sweep::Sweep>> {
+        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut sweep::Sweep) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        work(self.lock().as_mut().ok_or_else(closed)?)
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Argument("the sweep is finished".to_owned())
+}
+
+fn nr_over(counts: Counts) -> u64 {
+    (counts.nr_found + counts.nr_done + counts.nr_failed) as u64
+}

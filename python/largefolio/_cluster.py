@@ -1,0 +1,252 @@
+"""A sweep on a cluster of ``dask.distributed``: tasks out, parts back.
+
+::
+
+    driver     missing -> Task.json --> scheduler --> worker: work(task, path, content)
+    data set <- Sweep.add <- part    <------------------------ ("done", (part, failed))
+
+Only the driver writes, so workers share no directory with it. Dask runs the tasks of a lost worker
+again elsewhere; a part is in the data set whole or not at all, and a cell that is there is not taken
+in twice. A trace is read where the driver names it if the worker has the same file there; a worker
+that has not says so, and the task is handed out again with the trace.
+
+Invariant: a task is waiting or running, or its cells have a row or have failed; never two of these.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from largefolio import _native
+from largefolio.errors import ClusterError, FolioError, FolioWarning
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+# Tasks in flight for each thread of the cluster: one runs, one waits, so that a worker is never
+# idle while its part travels, and the scheduler holds little.
+_TASKS_A_THREAD = 2
+# Tasks that each thread gets at least, where there are enough cells: so that all end at one time.
+_TASKS_OF_A_THREAD = 4
+# Times that a task is handed out with its trace; each time a worker took the trace with it.
+_SENT_MAX = 3
+# Seconds after which the driver looks whether there is anybody to wait for.
+_LOOK_S = 5.0
+
+_OVER = ("finished", "error", "cancelled")
+
+
+# On a worker
+
+
+def version() -> str:
+    """Version of the package."""
+    return _native.__version__
+
+
+def work(task_json: str, path: str, content: bytes | None) -> tuple[str, Any]:
+    """Replays a task: ``("done", (part, failed))``, ``("absent", None)`` or ``("failed", text)``.
+
+    ``content`` is the trace, where the driver sent it.
+    """
+    task = _native.Task(task_json)
+    if content is not None:
+        path = _kept(task.digest, content)
+    elif _digest(path) != task.digest:
+        return "absent", None
+    try:
+        return "done", task.run(path, 1)
+    except FolioError as error:
+        return "failed", str(error)
+
+
+def _digest(path: str) -> str | None:
+    """BLAKE3 of a file; ``None`` where it cannot be read."""
+    try:
+        file = os.stat(path)
+        return _digest_of(path, (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns))
+    except (OSError, FolioError):
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _digest_of(path: str, _file: tuple[int, ...]) -> str:
+    return _native.digest(path)
+
+
+def _kept(digest: str, content: bytes) -> str:
+    """A trace that was sent, as a file that goes with the worker's process."""
+    path = os.path.join(_directory().name, f"{digest}.folio")
+    if not os.path.exists(path):
+        with tempfile.NamedTemporaryFile(dir=_directory().name, delete=False) as file:
+            file.write(content)
+        os.replace(file.name, path)
+    return path
+
+
+@lru_cache(maxsize=1)
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="largefolio-")
+
+
+# At the driver
+
+
+def check(client: Client) -> None:
+    """Whether the workers there are have this version of the package.
+
+    Raises:
+        ClusterError: one has another, or none.
+    """
+    try:
+        found = client.run(version)
+    except ImportError as error:
+        raise ClusterError(
+            f"a worker cannot import largefolio ({error}); install {version()} on every worker"
+        ) from error
+    for worker, has in found.items():
+        if has != version():
+            raise ClusterError(
+                f"worker {worker} has largefolio {has}, this is {version()}; install one version"
+            )
+
+
+def run(
+    sweep: _native.Sweep, client: Client, hears: Callable[[int, int], object] | None
+) -> None:
+    """Has what is missing replayed by the workers; ``hears`` gets the cells over and asked for."""
+    driver = _Driver(sweep, client, hears)
+    try:
+        driver.run()
+    finally:
+        driver.cancel()
+
+
+class _Driver:
+    """Which tasks wait, and which run."""
+
+    def __init__(
+        self, sweep: _native.Sweep, client: Client, hears: Callable[[int, int], object] | None
+    ) -> None:
+        self._sweep, self._client, self._hears = sweep, client, hears
+        self._waiting = deque(sweep.missing(self._cells_of_a_task()))
+        self._running: dict[Future[Any], _native.Task] = {}
+        # Traces on the cluster, by digest; how often a task was handed out with one.
+        self._traces: dict[str, Future[Any]] = {}
+        self._nr_sent: Counter[int] = Counter()
+        self._has_warned = False
+
+    def run(self) -> None:
+        """Until no task is left."""
+        self._tell()
+        while self._waiting or self._running:
+            self._submit()
+            for future in self._over():
+                self._take(future, self._running.pop(future))
+                self._tell()
+
+    def cancel(self) -> None:
+        """Takes back what runs."""
+        if self._running and self._client.status == "running":
+            self._client.cancel(list(self._running))
+
+    def _nr_threads(self) -> int:
+        return max(sum(self._client.nthreads().values()), 1)
+
+    def _cells_of_a_task(self) -> int:
+        nr_asked, nr_found, _, nr_failed = self._sweep.counts()
+        share = (nr_asked - nr_found - nr_failed) // (_TASKS_OF_A_THREAD * self._nr_threads())
+        return min(max(share, 1), _native.CELLS_OF_A_TASK)
+
+    def _submit(self) -> None:
+        nr_max = _TASKS_A_THREAD * self._nr_threads()
+        while self._waiting and len(self._running) < nr_max:
+            task = self._waiting.popleft()
+            trace = self._traces.get(task.digest)
+            path = os.path.abspath(task.trace)
+            future = self._client.submit(work, task.json(), path, trace, pure=False)
+            self._running[future] = task
+
+    def _over(self) -> list[Future[Any]]:
+        """Tasks that are over; waits until there are any."""
+        from distributed import TimeoutError, wait
+
+        while True:
+            over = [future for future in self._running if future.status in _OVER]
+            if over:
+                return over
+            try:
+                with self._client.as_current():
+                    wait(list(self._running), _LOOK_S, "FIRST_COMPLETED")
+            except TimeoutError:
+                self._look()
+            except CancelledError:
+                pass  # Its status says so too.
+
+    def _look(self) -> None:
+        """Whether there is anybody to wait for."""
+        self._check_scheduler()
+        if not self._client.nthreads() and not self._has_warned:
+            self._has_warned = True
+            warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=6)
+
+    def _check_scheduler(self) -> None:
+        if self._client.status != "running":
+            nr_asked, nr_found, nr_done, _ = self._sweep.counts()
+            raise ClusterError(
+                f"the scheduler is gone; {nr_found + nr_done} of {nr_asked} cells are done and "
+                "kept, the same call goes on from there"
+            )
+
+    def _take(self, future: Future[Any], task: _native.Task) -> None:
+        """What became of a task that is over."""
+        from distributed import KilledWorker
+
+        try:
+            what, value = future.result()
+        except CancelledError:
+            # A trace that was sent went with its worker, or the scheduler is gone.
+            self._check_scheduler()
+            self._traces.pop(task.digest, None)
+            self._send(task)
+        except KilledWorker as error:
+            self._sweep.fail(task, f"every worker that replayed it ended: {error}")
+        except Exception as error:  # Whatever else a worker raises ends this task alone.
+            self._sweep.fail(task, f"on a worker: {type(error).__name__}: {error}")
+        else:
+            if what == "done":
+                self._sweep.add(task, *value)
+            elif what == "absent":
+                self._send(task)
+            else:
+                self._sweep.fail(task, value)
+        finally:
+            future.release()
+
+    def _send(self, task: _native.Task) -> None:
+        """Lets a task wait that goes with its trace."""
+        self._nr_sent[id(task)] += 1
+        if self._nr_sent[id(task)] > _SENT_MAX:
+            self._sweep.fail(task, f"its worker was lost {_SENT_MAX} times, the trace with it")
+            return
+        if task.digest not in self._traces:
+            try:
+                with open(task.trace, "rb") as file:
+                    content = file.read()
+            except OSError as error:
+                self._sweep.fail(task, f"cannot read {task.trace}: {error.strerror}")
+                return
+            self._traces[task.digest] = self._client.scatter(content, hash=False, broadcast=True)
+        self._waiting.appendleft(task)
+
+    def _tell(self) -> None:
+        if self._hears is not None:
+            nr_asked, nr_found, nr_done, nr_failed = self._sweep.counts()
+            self._hears(nr_found + nr_done + nr_failed, nr_asked)
