@@ -35,7 +35,11 @@ def run_all(documents, house):
     order = sorted(found, key=lambda name: -len(found[name]))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         runs = [pool.submit(session.run_document, name, found[name], house) for name in order]
-        return [result for run in runs for result in run.result()]
+        try:
+            return [result for run in runs for result in run.result()]
+        except KeyboardInterrupt:
+            session.interrupt()
+            raise
 
 
 def summary(results, complaints, seconds):
@@ -93,4 +97,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

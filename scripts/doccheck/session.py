@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 
@@ -21,6 +22,19 @@ LASTING = re.compile(r"(export )?[A-Za-z_]\w*=\S*$|(cd|source|\.) \S+$")
 ALONE = re.compile(r"folio (verify|tune|bench|calibrate|crosscheck|run|warm|collapse)|--live")
 PACKAGES = re.compile(r"import (largefolio|pandas|polars|duckdb|pyarrow)|python3? -m (venv|dask)")
 PYTHON_DRIVER = pathlib.Path(__file__).with_name("driver.py")
+
+
+# After Ctrl-C nothing more is begun, and what runs is asked to end.
+INTERRUPTED = threading.Event()
+RUNNING = set()
+
+
+def interrupt():
+    """Ends the commands that run; the sessions end by themselves."""
+    INTERRUPTED.set()
+    for pid in list(RUNNING):
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGTERM)
 
 
 class Failure(Exception):
@@ -105,6 +119,8 @@ class Session:
         is_alone = rule.is_alone or ALONE.search(text)
         turns = self.house.turns.alone() if is_alone else self.house.turns.shared()
         with turns:
+            if INTERRUPTED.is_set():
+                raise NotRun("interrupted")
             start = time.monotonic()
             before = {} if self.house.is_shared else machine.settings()
             code, printed, left = self.python(text) if command.is_python else self.shell(text, rule.seconds)
@@ -142,6 +158,7 @@ class Session:
             env={**self.environment, machine.MARK: mark},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
+        RUNNING.add(process.pid)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -150,6 +167,8 @@ class Session:
                 process.communicate(timeout=machine.GRACE)
             machine.left_behind(mark)
             raise Failure(f"did not end within {seconds} s") from None
+        finally:
+            RUNNING.discard(process.pid)
         return process.returncode, output.decode(errors="replace"), machine.left_behind(mark)
 
     def python(self, text):
