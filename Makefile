@@ -6,6 +6,7 @@ FOLIO := $(TARGET_DIR)/release/folio
 PREFIX ?= /usr/local
 BUILD ?= $(TARGET_DIR)/release
 INSTALL = BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+PROGRAMS := $(addprefix --package largefolio-,cli recorder preload)
 TOOLS := target/tools
 # What `make deb` and `make book` install if it is missing.
 CARGO_DEB := 3.8.0
@@ -48,7 +49,7 @@ traces: build
 
 ## Programs, libraries, manual pages and completions, in target/release.
 build: setup
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release $(PROGRAMS)
 	@$(INSTALL) pages
 
 ## Copies what `make build` made below PREFIX (and DESTDIR); uninstall removes exactly that.

@@ -44,7 +44,7 @@ fn what_no_model_has_is_refused() {
     assert!(said(&Request { unusable_permille: 1001, ..plain.clone() }).contains("0 to 1000"));
     let seeds = (0..300).collect();
     let asked = Request { seeds, unusable_permille: 1, ..plain.clone() };
-    assert!(said(&asked).contains("300 seeds are 300 columns"));
+    assert!(said(&asked).contains("300 seeds are 300 cells"));
     let filesystem = Some("ntfs".to_owned());
     assert!(said(&Request { filesystem, ..plain.clone() }).contains("`--fs none` stands for"));
     let annotations = vec!["cc1=2M".parse().unwrap()];
