@@ -7,16 +7,20 @@ from typing import Any, final
 import pyarrow as pa
 
 __all__ = [
-    "__version__",
-    "Kernel",
-    "Trace",
+    "CELLS_OF_A_TASK",
     "Events",
+    "Kernel",
     "Prediction",
-    "predict",
-    "kernels",
-    "machines",
+    "Sweep",
+    "Task",
+    "Trace",
+    "__version__",
+    "digest",
     "edits",
     "filesystems",
+    "kernels",
+    "machines",
+    "predict",
 ]
 
 __version__: str
