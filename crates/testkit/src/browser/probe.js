@@ -98,6 +98,10 @@
     press(stop, "Escape");
     check(tip.hidden, "Escape hides the tip of a mark");
   }
+  for (const lane of document.querySelectorAll("svg.lane")) {
+    const height = lane.getBoundingClientRect().height;
+    check(height >= 20 && height <= 100, "a lane is as tall as its words: " + height);
+  }
   const time = document.querySelector("svg.time");
   if (time) {
     point(time, "pointermove", 0.001);
