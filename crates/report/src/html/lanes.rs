@@ -282,7 +282,7 @@ fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup
     let body = match shape {
         Shape::Dot => format!("<circle class=\"{class}\" r=\"4.5\""),
         Shape::Ring => format!("<circle class=\"ring {class}\" r=\"4.5\""),
-        Shape::Tick => format!("<path class=\"tick {class}\" d=\"M0 -8v16\""),
+        Shape::Tick => format!("<path class=\"upright {class}\" d=\"M0 -8v16\""),
         Shape::Diamond => format!("<path class=\"{class}\" d=\"M0 -6L6 0L0 6L-6 0z\""),
     };
     held((x, y), &body, tip)

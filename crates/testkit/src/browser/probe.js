@@ -102,6 +102,9 @@
     const height = lane.getBoundingClientRect().height;
     check(height >= 20 && height <= 100, "a lane is as tall as its words: " + height);
   }
+  for (const words of document.querySelectorAll("svg text")) {
+    check(getComputedStyle(words).fill !== "none", "unseen: " + words.textContent);
+  }
   const time = document.querySelector("svg.time");
   if (time) {
     point(time, "pointermove", 0.001);
