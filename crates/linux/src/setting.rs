@@ -10,15 +10,13 @@
 //! and keeper hold a lock on the file (`flock`): what another folio found meanwhile would not be
 //! the system's value but ours, and the system would be left with it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::tune::catalog::Current;
 
@@ -76,8 +74,13 @@ pub struct Setting {
     old: String,
     /// `None` when the value was right already.
     keeper: Option<(Child, Option<ChildStdin>)>,
-    lock: File,
+    lock: Locked,
 }
+
+/// A file whose lock is held until this is dropped. It is unlocked then, not just closed: a child
+/// that another thread has forked, and that has not executed yet, holds a copy of the file.
+#[derive(Debug)]
+pub(crate) struct Locked(File);
 
 /// What is done about a setting that another process has changed for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +155,8 @@ impl Setting {
             .args(["-c", KEEPER, "folio-keeper", &self.old])
             .arg(&self.path)
             .stdin(Stdio::piped())
-            // The lock is held until both of us have closed it.
-            .stdout(Stdio::from(self.lock.try_clone().map_err(failed)?))
+            // The keeper's copy holds the lock when this process is killed.
+            .stdout(Stdio::from(self.lock.0.try_clone().map_err(failed)?))
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
@@ -167,24 +170,40 @@ impl Setting {
 ///
 /// # Errors
 /// [`SettingError::Busy`] where another folio has changed it for a while.
-pub(crate) fn try_lock(path: &Path) -> Result<File, SettingError> {
+pub(crate) fn try_lock(path: &Path) -> Result<Locked, SettingError> {
     lock(path, Busy::Refuse)
 }
 
-fn lock(path: &Path, busy: Busy) -> Result<File, SettingError> {
+fn lock(path: &Path, busy: Busy) -> Result<Locked, SettingError> {
     let read = |source| SettingError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(read)?;
+    let mut file = File::open(path).map_err(read)?;
     let start = Instant::now();
     loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(error) => return Err(read(error.into())),
-        }
+        file = match Locked::try_new(file).map_err(read)? {
+            Ok(locked) => return Ok(locked),
+            Err(file) => file,
+        };
         if busy == Busy::Refuse || start.elapsed() > PATIENCE {
             return Err(SettingError::Busy { path: path.to_owned() });
         }
         thread::sleep(PAUSE);
+    }
+}
+
+impl Locked {
+    /// Locks `file`, which comes back where somebody else holds its lock.
+    pub(crate) fn try_new(file: File) -> io::Result<Result<Self, File>> {
+        match file.try_lock() {
+            Ok(()) => Ok(Ok(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(Err(file)),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -259,6 +278,17 @@ mod tests {
         assert_eq!(second.old(), "128");
         drop(second);
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
+    }
+
+    #[test]
+    fn a_child_of_another_thread_does_not_keep_the_lock() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let locked = try_lock(file.path()).unwrap();
+        // What a fork copies and an exec closes.
+        let _copy = locked.0.try_clone().unwrap();
+        assert!(try_lock(file.path()).is_err());
+        drop(locked);
+        assert!(try_lock(file.path()).is_ok());
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::TuneError;
 use super::catalog::Catalog;
 use super::plan::Plan;
-use crate::setting;
+use crate::setting::{self, Locked};
 
 const SCHEMA_VERSION: u32 = 1;
 /// A record is a few lines; more is none of ours.
@@ -88,7 +88,7 @@ pub enum Foreign {
 pub struct Store {
     path: PathBuf,
     boot_id: String,
-    _lock: File,
+    _lock: Locked,
 }
 
 impl Store {
@@ -114,10 +114,11 @@ impl Store {
             )));
         }
         let lock = own_file(&folder.join("tune.lock"))
-            .map_err(|cause| error(format!("cannot lock it: {cause}")))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            error("another folio tune is at work; try again when it is done".to_owned())
-        })?;
+            .and_then(Locked::try_new)
+            .map_err(|cause| error(format!("cannot lock it: {cause}")))?
+            .map_err(|_| {
+                error("another folio tune is at work; try again when it is done".to_owned())
+            })?;
         let boot_id = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))
             .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
         Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
@@ -249,7 +250,7 @@ impl Store {
 
 /// Locks every setting of the plan, and makes sure that each is still what the plan found: what
 /// another folio changed for a while must not be recorded as the system's value.
-fn lock_all(catalog: &Catalog, plan: &Plan) -> Result<Vec<File>, TuneError> {
+fn lock_all(catalog: &Catalog, plan: &Plan) -> Result<Vec<Locked>, TuneError> {
     let mut locks = Vec::new();
     for change in &plan.changes {
         let busy = |message: String| TuneError::Busy { name: change.name.clone(), message };

@@ -62,8 +62,18 @@ pub(super) struct DataSet {
     /// D1.
     done: BTreeSet<CellId>,
     nr_parts: usize,
-    /// D4: unlocked when it is closed.
-    _lock: File,
+    _lock: Locked,
+}
+
+/// D4. Unlocked, not just closed: a child that another thread has forked, and that has not executed
+/// yet, holds a copy.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl DataSet {
@@ -185,13 +195,13 @@ pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside,
 }
 
 /// D4.
-fn lock(dir: &Path) -> Result<File, SweepError> {
+fn lock(dir: &Path) -> Result<Locked, SweepError> {
     let path = dir.join(".lock");
     let mut options = File::options();
     let file = options.create(true).append(true).open(&path);
     let file = file.map_err(|error| SweepError::io("open", &path, error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Locked(file)),
         Err(TryLockError::WouldBlock) => Err(SweepError::Busy { dir: dir.to_owned() }),
         Err(TryLockError::Error(error)) => Err(SweepError::io("lock", &path, error)),
     }
@@ -222,4 +232,20 @@ fn hash(bytes: &[u8]) -> String {
 
 fn is_temporary(name: &str) -> bool {
     name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_another_thread_does_not_keep_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let locked = lock(dir.path()).unwrap();
+        // What a fork copies and an exec closes.
+        let _copy = locked.0.try_clone().unwrap();
+        assert!(matches!(lock(dir.path()), Err(SweepError::Busy { .. })));
+        drop(locked);
+        assert!(lock(dir.path()).is_ok());
+    }
 }
