@@ -55,10 +55,20 @@ def marked(mark):
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                environment = pathlib.Path(entry.path, "environ").read_bytes()
-                if wanted in environment.split(b"\0"):
+                if wanted in environment(entry.path).split(b"\0"):
                     found.append(int(entry.name))
     return found
+
+
+def environment(process):
+    """The environment of a process. Within execve it shows none for a moment, so it is asked again."""
+    for _ in range(20):
+        shown = pathlib.Path(process, "environ").read_bytes()
+        # A process that has ended, or is of the kernel, has no program.
+        if shown or not os.path.exists(f"{process}/exe"):
+            break
+        time.sleep(0.002)
+    return shown
 
 
 def left_behind(mark):
