@@ -12,7 +12,7 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test bench build install uninstall deb book recordings traces setup clean
+.PHONY: demo test arm64 miri bench build install uninstall deb book recordings traces setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -28,10 +28,15 @@ test: setup
 	scripts/python.sh
 	python3 -m unittest discover --quiet -s scripts -t scripts
 	scripts/docs.py --folio target/debug/folio --python target/python-venv/bin/python
-	scripts/arm64.py
-	scripts/miri.sh
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
 	scripts/bench.py --smoke --folio target/debug/folio
 	scripts/peers.py --smoke --folio target/debug/folio
+
+# Each interprets on one CPU, so the gate runs them side by side.
+arm64:
+	scripts/arm64.py
+miri:
+	scripts/miri.sh
 
 ## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
 ## this kernel and in the model; replay beside cachegrind, lackey and libCacheSim.

@@ -15,6 +15,6 @@ rm -rf "$environment"
 pip=("$environment/bin/pip" --disable-pip-version-check --quiet)
 # The same maturin and interpreter each time: what was built against them is not built again.
 "${pip[@]}" install 'maturin>=1.16,<2'
-PATH=$environment/bin:$PATH "${pip[@]}" install --no-build-isolation --config-settings profile=dev './python[notebook,test]'
+PATH=$environment/bin:$PATH "${pip[@]}" install --no-compile --no-build-isolation --config-settings profile=dev './python[notebook,test]'
 "$environment/bin/python" -m pytest -q -rs python/tests "$@"
 "$environment/bin/python" scripts/notebook.py --folio "$environment/bin/folio"
