@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use largefolio_linux::record::{Ended, Plan, With};
 use largefolio_trace::Op;
 
-use support::{Made, TestHost, has, program, read, record};
+use support::{Made, TestHost, has, program, read, record_pausing};
 
 /// Not a test: the recording that `interrupted` interrupts.
 #[test]
@@ -143,8 +143,25 @@ fn no_reference_is_lost_or_doubled_by_a_sudden_death() {
     if !has("qemu-x86_64", "qemu-user") {
         return;
     }
+    let made = counting();
+    for microseconds in [30_000, 77_777, 123_456] {
+        counted_is_recorded(&made, microseconds, Duration::ZERO);
+    }
+}
+
+/// Messages wait in the socket then, more than are read in one turn.
+#[test]
+fn nothing_is_lost_when_folio_reads_late() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    counted_is_recorded(&counting(), 500_000, Duration::from_millis(800));
+}
+
+/// A program that is killed by its child after as many microseconds as its second argument says.
+fn counting() -> Made {
     // Each round writes one of 13 pages (so that rows never join) and then counts it in a file.
-    let made = program(
+    program(
         r"
         int main(int argc, char **argv) {
             int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
@@ -156,17 +173,18 @@ fn no_reference_is_lost_or_doubled_by_a_sudden_death() {
             for (;;) { p[*count % 13 * 4096] = 1; *count = *count + 1; }
         }",
         &[],
-    );
-    for microseconds in [30_000, 77_777, 123_456] {
-        let name = made.dir.path().join(format!("count{microseconds}"));
-        let arguments = [name.to_str().expect("utf-8"), &microseconds.to_string()];
-        let trace = record(&made.path, &arguments, With::Qemu);
-        assert_eq!(trace.outcome.ended, Ended::Signal(9));
-        let bytes = std::fs::read(&name).expect("the counter");
-        let counted = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-        let base = trace.mapping(13).addr;
-        let recorded = trace.count(Op::Write, Some(0), base, base + 13 * 4096);
-        assert!(counted > 1000, "only {counted}");
-        assert!((counted..=counted + 1).contains(&recorded), "{recorded} of {counted}");
-    }
+    )
+}
+
+fn counted_is_recorded(made: &Made, microseconds: u32, pause: Duration) {
+    let name = made.dir.path().join(format!("count{microseconds}"));
+    let arguments = [name.to_str().expect("utf-8"), &microseconds.to_string()];
+    let trace = record_pausing(&made.path, &arguments, With::Qemu, pause);
+    assert_eq!(trace.outcome.ended, Ended::Signal(9));
+    let bytes = std::fs::read(&name).expect("the counter");
+    let counted = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+    let base = trace.mapping(13).addr;
+    let recorded = trace.count(Op::Write, Some(0), base, base + 13 * 4096);
+    assert!(counted > 1000, "only {counted}");
+    assert!((counted..=counted + 1).contains(&recorded), "{recorded} of {counted}");
 }

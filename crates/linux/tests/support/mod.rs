@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use largefolio_linux::record::system::{Host, Node, System};
 use largefolio_linux::record::{Outcome, Plan, With};
@@ -118,11 +119,16 @@ pub struct Recorded {
 
 /// Records `path` with `arguments`.
 pub fn record(path: &Path, arguments: &[&str], with: With) -> Recorded {
+    record_pausing(path, arguments, with, Duration::ZERO)
+}
+
+/// The same by a `folio` that stands still for `pause` at each call of progress.
+pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Duration) -> Recorded {
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
     let plan = Plan::with_system(&TestHost, &command, Some(&output), with).expect("a plan");
-    let outcome = plan.run(&mut |_| {}).expect("a recording");
+    let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);
     assert_eq!(meta.nr_references, outcome.nr_references);
     assert_eq!(events.len() as u64, outcome.nr_rows);

@@ -4,8 +4,9 @@
 //! - S1: connections are read in the order they were accepted, and a later connection of a process
 //!   only when an earlier one has nothing to read.
 //! - S2: a connection whose process no fork event announced is not read; its sender waits.
-//! - S3: after the program ended the loop ends when all connections closed, or when nothing came
-//!   for [`LINGER`], at the latest after [`LINGER_MAX`].
+//! - S3: after the program ended the loop ends when all connections closed. What a process sent
+//!   before its end is read whole, however long that takes; to processes that live on the loop
+//!   listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`] is over.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long children that outlive the program are listened to.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// How long, at most: what was sent before the program ended takes a fraction of it to read.
+/// How long, at most.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 /// Messages read from one connection before the others have their turn.
@@ -121,10 +122,16 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    fn is_finished(&self) -> bool {
-        self.connections.is_empty()
-            || self.last_message.elapsed() > LINGER
-            || self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX)
+    /// Whether the recording is over, once the program has ended.
+    fn is_finished(&mut self) -> bool {
+        let is_late = self.last_message.elapsed() > LINGER
+            || self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX);
+        if !is_late {
+            return self.connections.is_empty();
+        }
+        self.connections.retain(|connection| has_hung_up(connection.fd.as_fd()));
+        // The child of a process that lives on waits in vain to be announced.
+        !self.connections.iter().any(|connection| self.may_read(connection))
     }
 
     fn progress(&self) -> Progress {
@@ -215,8 +222,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 }
                 Ok(nr_bytes) => {
                     self.nr_packets += 1;
+                    let may_go_on = self.take(index, nr_bytes)?;
                     self.last_message = Instant::now();
-                    if !self.take(index, nr_bytes)? {
+                    if !may_go_on {
                         return Ok(true);
                     }
                 }
@@ -260,6 +268,13 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
 /// One message, without waiting.
 fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
+}
+
+/// Whether the other side has closed; what it sent before may wait to be read.
+fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
 /// A listening socket at `path`.
