@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-
 def predict(
     trace: str | os.PathLike[str],
     kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,

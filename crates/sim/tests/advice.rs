@@ -2,38 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
-use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use largefolio_trace::event::mmap_flags;
-use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use largefolio_trace::event::abi::PROT_READ;
+use largefolio_trace::{Event, Op};
 
-const ADDR: u64 = 0x7000_0000_0000;
-const HUGE: u64 = 2 << 20;
+use support::{ADDR, HUGE, two_huge_pages};
+
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;
 
-/// A program of one page that maps 4 MiB, stores to every page and then runs `events`.
+/// A program with [`two_huge_pages`] that goes on with `events`.
 fn run(kernel: &str, events: &[Event]) -> Outcome {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("program.folio");
-    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
-    let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
-    let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
-    let meta = Meta { files: vec![file], layout, ..Meta::default() };
-    let mut writer = Writer::create(&path, meta).unwrap();
-    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-    writer.push(Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }).unwrap();
-    for page in 0..2 * HUGE / 4096 {
-        writer.push(Event::references(0, Op::Write, ADDR + page * 4096, 1)).unwrap();
-    }
-    for &event in events {
-        writer.push(event).unwrap();
-    }
-    writer.finish().unwrap();
+    let (_dir, path) = two_huge_pages(events);
     let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("altra").unwrap());
     replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }

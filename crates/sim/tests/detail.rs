@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -11,10 +13,10 @@ use largefolio_sim::replay::detail::{Area, AreaKind, Detail, NR_BUCKETS, Origin}
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_sim::tlb::Side;
 use largefolio_sim::tlb::curve::Point;
-use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{Workload, ZipfMix};
-use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use largefolio_trace::{Event, Op};
+
+use support::{ADDR, HUGE, store, two_huge_pages};
 
 fn spec(kernel: &str, machine: &str, detail_runs_max: u32) -> CellSpec {
     CellSpec {
@@ -154,36 +156,15 @@ fn too_many_runs_leave_the_smallest_areas_out() {
     }
 }
 
-const ADDR: u64 = 0x7000_0000_0000;
-const HUGE: u64 = 2 << 20;
-
-/// A program of one page that maps two huge pages of private memory, stores to all of it, and goes
-/// on with `events`; what its processes had of that at the end.
+/// What the processes of a program that goes on with `events` had of [`two_huge_pages`] at the end.
 fn private(spec: CellSpec, events: &[Event]) -> BTreeMap<usize, Vec<(u64, Origin)>> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("program.folio");
-    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
-    let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
-    let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
-    let meta = Meta { files: vec![file], layout, ..Meta::default() };
-    let mut writer = Writer::create(&path, meta).unwrap();
-    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-    writer.push(Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }).unwrap();
-    for page in 0..2 * HUGE / 4096 {
-        writer.push(store(0, page)).unwrap();
-    }
-    writer.push_rows(events).unwrap();
-    writer.finish().unwrap();
+    let (_dir, path) = two_huge_pages(events);
     let outcome = run(&path, &[spec]).remove(0);
     let detail = outcome.detail.unwrap();
     let areas = detail.areas.iter().filter(|area| area.kind == AreaKind::Private);
     let runs =
         |area: &Area| area.runs.iter().map(|run| (run.nr_pages, run.origin)).collect::<Vec<_>>();
     areas.map(|area| (area.process, runs(area))).collect()
-}
-
-fn store(thread: u32, page: u64) -> Event {
-    Event::references(thread, Op::Write, ADDR + page * 4096, 1)
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+mod support;
+
 use std::path::PathBuf;
 
 use largefolio_sim::kernel::Kernel;
@@ -11,7 +13,7 @@ use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::{MAP_SHARED, O_RDWR, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{Library, LinkedFor, Workload};
-use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use largefolio_trace::{Event, FileInfo, Op};
 
 const MIB: u64 = 1 << 20;
 /// Two megabytes of program and eight of library.
@@ -127,23 +129,13 @@ fn khugepaged_does_nothing_when_references_take_no_time() {
 
 /// A program of one page, a data file, and these events.
 fn program(events: &[Event]) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("program.folio");
     let file = |path: &str| FileInfo {
         path: path.into(),
         size_bytes: 0x1_0000,
         filesystem: "ext4".into(),
         ..FileInfo::default()
     };
-    let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
-    let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
-    let meta = Meta { files: vec![file("/bin/p"), file("/data")], layout, ..Meta::default() };
-    let mut writer = Writer::create(&path, meta).unwrap();
-    for &event in events {
-        writer.push(event).unwrap();
-    }
-    writer.finish().unwrap();
-    (dir, path)
+    support::program(vec![file("/bin/p"), file("/data")], events)
 }
 
 fn writers_of(events: &[Event]) -> (u64, u64, u64) {
