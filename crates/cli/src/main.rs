@@ -12,7 +12,11 @@ mod version;
 
 use std::process::ExitCode;
 
+use largefolio_linux::{signals, stack};
+
 fn main() -> ExitCode {
     errors::silence_caught_panics();
-    errors::exit_code(errors::guarded(cli::run))
+    // Without the handler only the message is lost.
+    let _ = signals::outlive_file_limit();
+    stack::with_enough(|| errors::exit_code(errors::guarded(cli::run)))
 }

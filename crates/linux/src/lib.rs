@@ -7,7 +7,7 @@
 //! effect), [`setting`] (settings changed for a while) and [`tune`] (until it is undone); [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
 //! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
-//! [`signals`] (Ctrl-C).
+//! [`signals`] (Ctrl-C), [`stack`] (for folio itself).
 
 pub mod align;
 pub mod bench;
@@ -22,6 +22,7 @@ pub mod remap;
 pub mod run;
 pub mod setting;
 pub mod signals;
+pub mod stack;
 pub mod system;
 pub mod tune;
 pub mod verify;
@@ -33,3 +34,4 @@ mod library;
 mod residency;
 mod smaps;
 mod thp;
+mod trust;

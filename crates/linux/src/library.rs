@@ -3,8 +3,9 @@
 //! Owns the search: named by a variable, beside `folio`, installed, or in the build directory.
 //!
 //! Invariant:
-//! - L1: a library that no variable names is taken only from an owner who could have changed `folio`
-//!   as well. The directory above `folio` is searched, and that of /tmp/x/folio is open to everybody.
+//! - L1: a library that no variable names is taken only if nobody could have put it there who could not
+//!   have changed `folio` as well (`trust`), and never from a directory that is open to everybody. The
+//!   directory above `folio` is searched, and that of /tmp/x/folio is.
 
 use std::path::PathBuf;
 
@@ -19,28 +20,38 @@ pub(crate) struct Library {
     pub(crate) variable: &'static str,
 }
 
+/// Why there is no library to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NoLibrary {
+    /// Where it was looked for; of places that have it, why it is not used.
+    pub(crate) places: String,
+    /// The first file that is there and not trusted, with the reason.
+    pub(crate) distrusted: Option<String>,
+}
+
 impl Library {
-    /// The file, or the places it was looked for.
-    pub(crate) fn find(self, system: &dyn System) -> Result<PathBuf, String> {
+    /// The file.
+    pub(crate) fn find(self, system: &dyn System) -> Result<PathBuf, NoLibrary> {
         let is_file = |path: &PathBuf| matches!(system.node(path), Node::Executable | Node::Plain);
         if let Some(named) = system.variable(self.variable).filter(|named| !named.is_empty()) {
             let path = PathBuf::from(named);
             let place = format!("{}={}", self.variable, path.display());
-            return if is_file(&path) { Ok(path) } else { Err(place) };
+            let missing = NoLibrary { places: place, distrusted: None };
+            return if is_file(&path) { Ok(path) } else { Err(missing) };
         }
-        let candidates = self.candidates(system);
-        let is_usable = |path: &&PathBuf| is_file(path) && system.is_as_trusted(path);
-        candidates.iter().find(is_usable).cloned().ok_or_else(|| {
-            let place = |path: &PathBuf| {
-                let directory = path.parent().unwrap_or(path).display();
-                let is_refused = is_file(path);
-                format!(
-                    "{directory}{}",
-                    if is_refused { " (others could have written it)" } else { "" }
-                )
-            };
-            candidates.iter().map(place).collect::<Vec<_>>().join(", ")
-        })
+        let mut places = Vec::new();
+        let mut distrusted = None;
+        for path in self.candidates(system) {
+            let directory = path.parent().unwrap_or(&path).display().to_string();
+            if !is_file(&path) {
+                places.push(directory);
+                continue;
+            }
+            let Some(why) = system.distrust(&path) else { return Ok(path) };
+            places.push(format!("{directory} ({why})"));
+            distrusted.get_or_insert(format!("{}: {why}", path.display()));
+        }
+        Err(NoLibrary { places: places.join(", "), distrusted })
     }
 
     fn candidates(self, system: &dyn System) -> Vec<PathBuf> {

@@ -180,10 +180,14 @@ impl Drop for Remap {
 /// The library that programs preload.
 ///
 /// # Errors
-/// The places it was looked for, or a path that the loader's list cannot hold.
+/// The places it was looked for, who else could have put it there, or a path that the loader's list
+/// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
     let library = Library { name: LIBRARY_NAME, variable: LIBRARY_VARIABLE };
-    let found = library.find(&Host).map_err(|places| Refused::new(Refusal::NoLibrary, places))?;
+    let found = library.find(&Host).map_err(|missing| match missing.distrusted {
+        Some(told) => Refused::new(Refusal::LibraryOpen, told),
+        None => Refused::new(Refusal::NoLibrary, missing.places),
+    })?;
     let path = found.canonicalize().unwrap_or(found);
     let is_plain = !path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte));
     if is_plain {

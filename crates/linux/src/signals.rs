@@ -1,6 +1,6 @@
-//! SIGINT, SIGTERM and SIGHUP while something is recorded.
+//! SIGINT, SIGTERM and SIGHUP while something is recorded; SIGXFSZ as long as folio runs.
 //!
-//! Owns the handlers for the time of a run. While a program is recorded, a signal from the terminal
+//! Owns the handlers, those of the first three for the time of a run. While a program is recorded, a signal from the terminal
 //! reaches it too (same process group), and one sent by `kill` to folio alone is forwarded by the
 //! caller. A program may ignore SIGINT: the second one is passed on as SIGTERM, each further one as
 //! SIGKILL. Where folio itself is to stop, `Signals::seen` tells.
@@ -98,8 +98,31 @@ impl Stop {
     }
 }
 
+/// Lets a write past the limit on the size of files (`ulimit -f`) fail with `EFBIG`, where SIGXFSZ would
+/// end this process. A program that is started finds the signal as we did: execve(2) takes handlers
+/// away, and a signal that is ignored stays so.
+///
+/// # Errors
+/// When the handler cannot be put in place.
+pub fn outlive_file_limit() -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut earlier: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = pass as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    set(libc::SIGXFSZ, &action, &mut earlier)?;
+    if earlier.sa_sigaction == libc::SIG_IGN {
+        set(libc::SIGXFSZ, &earlier, &mut action)?;
+    }
+    Ok(())
+}
+
+/// The call that was too much says so itself.
+extern "C" fn pass(_signal: i32) {}
+
 fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> io::Result<()> {
-    // SAFETY: both point to whole sigactions; the handler only changes atomics, which is
+    // SAFETY: both point to whole sigactions; the handlers change atomics at most, which is
     // async-signal-safe.
     let result = unsafe { libc::sigaction(signal, action, earlier) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

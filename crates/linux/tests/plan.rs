@@ -46,8 +46,9 @@ impl System for Table {
         Some("/opt/folio/bin/folio".into())
     }
 
-    fn is_as_trusted(&self, path: &Path) -> bool {
-        !path.starts_with("/opt/folio/bin") || !self.is_bin_open
+    fn distrust(&self, path: &Path) -> Option<String> {
+        let is_open = path.starts_with("/opt/folio/bin") && self.is_bin_open;
+        is_open.then(|| "everybody may write to it".to_owned())
     }
 
     fn complaint(&self, _tool: &Path, _arguments: &[&OsStr]) -> String {
@@ -191,17 +192,23 @@ fn a_missing_plugin_is_searched_where_the_message_says() {
 fn a_plugin_that_others_could_have_written_is_not_loaded() {
     let table = Table { is_bin_open: true, ..machine() };
     let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
-    assert!(error.contains("/opt/folio/bin (others could have written it)"), "{error}");
+    assert!(error.contains("/opt/folio/bin (everybody may write to it)"), "{error}");
 }
 
 #[test]
-fn a_file_is_trusted_by_its_owner_and_mode() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    assert!(Host.is_as_trusted(file.path()));
-    let open = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(file.path(), open).expect("a mode");
-    assert!(!Host.is_as_trusted(file.path()));
-    assert!(!Host.is_as_trusted(Path::new("/nonexistent")));
+fn a_file_is_trusted_by_the_owners_and_modes_on_its_way() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    assert_eq!(Host.distrust(&file), None);
+    for path in [file.as_path(), folder.path()] {
+        let before = path.metadata().expect("a mode").permissions();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("a mode");
+        let told = format!("everybody may write to {}", path.display());
+        assert_eq!(Host.distrust(&file), Some(told));
+        std::fs::set_permissions(path, before).expect("a mode");
+    }
+    assert!(Host.distrust(Path::new("/nonexistent")).is_some());
 }
 
 #[test]

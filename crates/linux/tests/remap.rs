@@ -178,7 +178,6 @@ fn a_library_has_its_text_moved_like_a_program() {
     let mut gcc = Command::new("gcc");
     gcc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&text).args(ALIGNED);
     assert!(gcc.status().unwrap().success());
-    stubs::grow_old(&library);
     let path = library.to_str().unwrap();
     let rpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.display());
     let stubs = program(folder, 1, &[&rpath, path]);
@@ -292,7 +291,6 @@ fn text_that_was_modified_is_left_alone() {
     let mut gcc = Command::new("gcc");
     gcc.args(["-w", "-o"]).arg(&early).arg(&source).args([ALIGNED[0], "-Wl,-z,notext"]);
     assert!(gcc.status().unwrap().success());
-    stubs::grow_old(&early);
     let output = stage.command(&early, "").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let summary = stage.remap.summary().unwrap();

@@ -130,7 +130,6 @@ fn a_program_with_the_rights_of_its_file_is_left_alone() {
     let stubs = program(stage.folder.path(), 4, ALIGNED);
     fs::set_permissions(stage.folder.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&stubs, Permissions::from_mode(0o4755)).unwrap();
-    stubs::grow_old(&stubs);
     assert_eq!(Remap::check(&stubs).unwrap_err().refusal, Refusal::Secure);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&stubs).arg("run");

@@ -4,7 +4,8 @@
 //! - C1: no step can raise a signal: memory is taken by calls that answer with an error (`pwrite`,
 //!   `MADV_COLLAPSE`), and only blocks that have their folio already are written through a mapping.
 //! - C2: the bytes of the blocks are the file's at the same place; nothing else is written there.
-//! - C3: the file did not change while it was copied.
+//! - C3: the file did not change while it was copied, as far as its times tell. That the copy is what
+//!   the process has mapped is proven afterwards (`proof`).
 
 use core::ffi::CStr;
 
@@ -14,9 +15,6 @@ use crate::store::{self, Name, Store};
 use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Status, Window};
 use crate::wire::{BLOCK_BYTES, BUDGET_VARIABLE, Refusal};
 
-/// Longest tick of the clock that stamps files: 10 ms with HZ=100. Of two changes within one tick
-/// the time of change does not tell.
-const TICK_NS: u64 = 10_000_000;
 /// Bytes of the tmpfs that stay free for others.
 const SLACK_BYTES: u64 = 8 << 20;
 /// Part of all memory that stays available: 1/32, about 3%.
@@ -35,7 +33,6 @@ pub(crate) struct Job<'a> {
 
 /// Makes the copy and gives it its name, if others can use it.
 pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, Refusal> {
-    check_age(&job.status)?;
     check_gain(job)?;
     check_room(store, job)?;
     let bytes = store::copy_bytes(&job.status, &job.blocks).ok_or(Refusal::Os)?;
@@ -57,11 +54,6 @@ pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, 
         store.publish(&copy, name, source)?;
     }
     Ok(copy)
-}
-
-fn check_age(status: &Status) -> Result<(), Refusal> {
-    let age = sys::file_clock_ns().checked_sub(status.changed_ns);
-    if age.is_some_and(|age| age > TICK_NS) { Ok(()) } else { Err(Refusal::Fresh) }
 }
 
 /// Maps one page of each block as the program would, and asks how it came.
@@ -105,8 +97,8 @@ fn kib(meminfo: &[u8], name: &[u8]) -> Option<u64> {
 fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
     let len = job.blocks.len;
     let start = job.blocks.offset + job.blocks.shift();
-    let area = Area::reserve(len + BLOCK_BYTES).map_err(|_| Refusal::LowMemory)?;
-    let address = (area.address() + BLOCK_BYTES - 1) & !(BLOCK_BYTES - 1);
+    let area = Area::reserve_blocks(len).map_err(|_| Refusal::LowMemory)?;
+    let address = area.first_block();
     let window = Window { offset: start, len };
     // SAFETY: the reserved area has room for `len` bytes after its first whole block.
     unsafe { copy.map_over(address, window, Mapping::Fill) }.map_err(|_| Refusal::LowMemory)?;

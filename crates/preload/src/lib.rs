@@ -9,7 +9,8 @@
 //!   constructor -> objects: any text with a whole block?
 //!                  guard: a process to be left alone?
 //!                  store: the private directory of copies, checked
-//!                  remap: /proc/self/maps -> texts -> copy found or made -> mapped over the text
+//!                  remap: /proc/self/maps -> texts -> copy found or made -> compared with the text
+//!                         -> mapped over it
 //!                  report: one line a text, one a process
 //! ```
 //!
@@ -33,9 +34,11 @@ mod guard;
 mod line;
 mod maps;
 mod objects;
+mod proof;
 mod remap;
 mod report;
 mod store;
+mod superblock;
 mod sys;
 #[expect(dead_code, unreachable_pub, reason = "the launcher uses the rest and publishes it")]
 mod wire;

@@ -1,21 +1,22 @@
 //! Moving the texts of this process.
 //!
-//! Owns the order of steps for each text, and the proof that a copy's bytes are what the process
-//! has mapped:
+//! Owns the order of steps for each text:
 //!
 //! ```text
 //!   maps line --> file opened by its path --> same device and inode?      FileChanged
 //!      |                                        |
-//!   pagemap: every page still the file's?     copy of that file, made or found (store)
+//!   pagemap: every page still the file's?     copy of that file, found or made (store)
 //!      |                        Modified        |
-//!      `---------------> map the copy elsewhere as text: allowed?         NoExec, Denied
-//!                                               |
-//!                                     mmap(MAP_FIXED) over the blocks
+//!      `------> map the copy elsewhere as text: allowed?                  NoExec, Denied
+//!                  and equal to the mapped text, byte for byte? (proof)
+//!                               | yes           | no: a found copy loses its name, one is made;
+//!                               |                     of that one                FileChanged
+//!                     mmap(MAP_FIXED) over the blocks
 //! ```
 //!
 //! Invariants:
-//! - M1: a text is replaced by the same bytes with the same rights, privately: breakpoints, forks
-//!   and `mprotect` work as before.
+//! - M1: a text is replaced by the same bytes (the proof of `proof`) with the same rights, privately:
+//!   breakpoints, forks and `mprotect` work as before.
 //! - M2: until the last `mmap` succeeds the old mapping is untouched. That call replaces under the
 //!   lock of the address space: a thread that fetches an instruction meanwhile waits in its fault and
 //!   goes on in the new mapping. The code that makes the call may itself lie in the range.
@@ -23,8 +24,10 @@
 use crate::copy::{self, Job};
 use crate::elf;
 use crate::maps::{Blocks, Text};
+use crate::proof::{self, Proof, Proven};
 use crate::report::{Cost, Report};
 use crate::store::{self, Found, Lock, Store};
+use crate::superblock::Superblock;
 use crate::sys::{self, Area, Errno, Fd, Status, Window};
 use crate::wire::{How, Refusal};
 
@@ -82,16 +85,12 @@ impl Mover<'_> {
         self.check_unmodified()?;
         let (source, status) = self.open_source()?;
         let (copy, how) = self.copy(&source, status)?;
-        let window =
-            Window { offset: self.blocks.offset + self.blocks.shift(), len: self.blocks.len };
-        copy.try_map_text(window).map_err(of_map)?;
-        // SAFETY: the range is text of a file, unmodified, and the copy holds the same bytes (M1).
-        unsafe { copy.map_over(self.blocks.start, window, sys::Mapping::Text) }.map_err(of_map)?;
+        copy.replace_text()?;
         Ok(how)
     }
 
     /// Every page of the blocks is the file's, or not there yet: a page that was written to would be
-    /// anonymous, or swapped out.
+    /// anonymous, or swapped out. Such a text has no copy, and must not cost others theirs.
     fn check_unmodified(&self) -> Result<(), Refusal> {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
@@ -161,9 +160,10 @@ impl Mover<'_> {
             .is_some_and(|found| (found.device, found.inode) == (self.text.device, self.text.inode))
     }
 
-    /// The copy, found or made.
-    fn copy(&self, source: &Fd, status: Status) -> Result<(Fd, How), Refusal> {
-        let name = store::name_of(self.text, &status, &self.blocks);
+    /// The copy, found or made, and proven.
+    fn copy(&self, source: &Fd, status: Status) -> Result<(Proven<'_>, How), Refusal> {
+        let superblock = Superblock::of(source, &status);
+        let name = store::name_of(self.text, &status, superblock, &self.blocks);
         let bytes = store::copy_bytes(&status, &self.blocks).ok_or(Refusal::Os)?;
         if name.is_cut() {
             return Err(Refusal::Os);
@@ -173,29 +173,33 @@ impl Mover<'_> {
         // At an address drawn anew for every process no other process could map the copy: it gets no
         // name and goes with the process.
         if self.blocks.shift() != 0 && !elf::is_fixed(source) {
-            return Ok((copy::make(self.store, &job, None)?, How::Private));
+            let copy = copy::make(self.store, &job, None)?;
+            return Ok((self.proven(copy)?, How::Private));
         }
         if let Found::Copy(copy) = self.store.find(&name, bytes)? {
-            return Ok((copy, How::Shared));
+            match proof::prove(copy, &self.blocks)? {
+                Proof::Holds(copy) => return Ok((copy, How::Shared)),
+                // Of another file with the same times, size and numbers.
+                Proof::Differs(copy) => self.store.discard(&name, &copy),
+            }
         }
         let _lock = match self.store.lock(&name, bytes)? {
-            Lock::Made(copy) => return Ok((copy, How::Shared)),
+            Lock::Made(copy) => return Ok((self.proven(copy)?, How::Shared)),
             Lock::Taken(lock) => lock,
         };
         drop(copy::make(self.store, &job, Some(&name))?);
         // Opened again, for reading, with all checks.
         match self.store.find(&name, bytes)? {
-            Found::Copy(copy) => Ok((copy, How::Made)),
+            Found::Copy(copy) => Ok((self.proven(copy)?, How::Made)),
             Found::Nothing | Found::Link => Err(Refusal::BadCopy),
         }
     }
-}
 
-fn of_map(error: Errno) -> Refusal {
-    match error {
-        Errno(libc::EPERM) => Refusal::NoExec,
-        Errno(libc::EACCES) => Refusal::Denied,
-        Errno(libc::ENOMEM) => Refusal::LowMemory,
-        _ => Refusal::Os,
+    /// A copy made a moment ago: where it differs, the file is no longer what was mapped.
+    fn proven(&self, copy: Fd) -> Result<Proven<'_>, Refusal> {
+        match proof::prove(copy, &self.blocks)? {
+            Proof::Holds(copy) => Ok(copy),
+            Proof::Differs(_) => Err(Refusal::FileChanged),
+        }
     }
 }

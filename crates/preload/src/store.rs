@@ -17,13 +17,16 @@
 //!   is the trust boundary: who can write to it can also trace this process.
 //! - D2: a copy is used only if it is a regular file of that user on that file system, mode 0400,
 //!   with one name and the expected size.
-//! - D3: every path below the directory is opened relative to its descriptor, without following
+//! - D3: a name is a hint: what is found under it is used only after it was compared with the text it
+//!   is to replace (`proof`).
+//! - D4: every path below the directory is opened relative to its descriptor, without following
 //!   links.
 
 use core::ffi::CStr;
 
 use crate::line::Line;
 use crate::maps::{Blocks, Text};
+use crate::superblock::Superblock;
 use crate::sys::{self, Errno, Fd, Status};
 use crate::wire::{BLOCK_BYTES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
@@ -33,7 +36,8 @@ const TMPFS: u64 = 0x0102_1994;
 const PAUSE_NS: i64 = 1_000_000;
 /// Tries for the lock: half a second, the time of copying about 500 MiB.
 const TRIES: u32 = 500;
-/// Bytes of a program's name in the name of its copy: `NAME_MAX` is 255, the numbers take 110.
+/// Bytes of a program's name in the name of its copy: `NAME_MAX` is 255, the numbers take at most 153
+/// and the suffix of a link 4.
 const NAME_BYTES_MAX: usize = 96;
 
 /// Longest file name in bytes, with its zero.
@@ -69,8 +73,8 @@ impl Store {
         if status.user != user || status.mode & 0o7777 != 0o700 {
             return Err(Refusal::StoreUntrusted);
         }
-        let (magic, _) = directory.file_system().map_err(|_| Refusal::StoreMissing)?;
-        if magic != TMPFS {
+        let ground = directory.file_system().map_err(|_| Refusal::StoreMissing)?;
+        if ground.magic != TMPFS {
             return Err(Refusal::StoreMissing);
         }
         Ok(Self { directory, device: status.device, user })
@@ -78,7 +82,7 @@ impl Store {
 
     /// Bytes free in the file system.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.directory.file_system().map_or(0, |(_, free)| free)
+        self.directory.file_system().map_or(0, |ground| ground.free_bytes)
     }
 
     /// The file records are appended to. Where its size is past the limit, writing would kill.
@@ -140,6 +144,16 @@ impl Store {
         Err(Refusal::Busy)
     }
 
+    /// Takes `name` from `copy`, which holds other bytes than its file has now. Where the name went to
+    /// another copy meanwhile, that one stays.
+    pub(crate) fn discard(&self, name: &Name, copy: &Fd) {
+        let named = self.directory.open_at(name.c_str(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
+        let inode = |file: Fd| file.status().map(|status| status.inode);
+        if named.and_then(inode) == copy.status().map(|status| status.inode) {
+            let _ = self.directory.unlink(name.c_str());
+        }
+    }
+
     /// An unnamed file that will be read-only to everybody once it has a name.
     pub(crate) fn unnamed(&self) -> Result<Fd, Refusal> {
         let flags = libc::O_RDWR | libc::O_TMPFILE;
@@ -176,13 +190,21 @@ pub(crate) enum Lock {
     Made(Fd),
 }
 
-/// Name of the copy of `blocks` of the file: everything its content depends on.
-pub(crate) fn name_of(text: &Text, source: &Status, blocks: &Blocks) -> Name {
+/// Name of the copy of `blocks` of the file: what its content depends on, as far as the kernel tells
+/// without reading it. The content itself is proven before a copy is used (`proof`).
+pub(crate) fn name_of(
+    text: &Text,
+    source: &Status,
+    superblock: Superblock,
+    blocks: &Blocks,
+) -> Name {
     let mut name = Name::new();
     let own = text.name();
     name.push_name(own.get(..own.len().min(NAME_BYTES_MAX)).unwrap_or(b""));
     let numbers = [
         source.device,
+        superblock.id,
+        superblock.disk_sequence,
         source.inode,
         source.changed_ns,
         source.bytes,

@@ -12,6 +12,8 @@
 use core::ffi::{CStr, c_char, c_int, c_long};
 use core::ptr;
 
+use crate::wire::BLOCK_BYTES;
+
 /// What the kernel answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 
@@ -77,17 +79,8 @@ pub(crate) fn auxiliary(kind: libc::c_ulong) -> usize {
 
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// Nanoseconds since the epoch on the clock that stamps files.
-pub(crate) fn file_clock_ns() -> u64 {
-    clock_ns(libc::CLOCK_REALTIME_COARSE)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let clock = i32_word(clock);
+    let clock = i32_word(libc::CLOCK_MONOTONIC);
     // SAFETY: `now` is a timespec that outlives the call.
     let result =
         unsafe { call(libc::SYS_clock_gettime, [clock, (&raw mut now).addr(), 0, 0, 0, 0]) };
@@ -144,6 +137,15 @@ pub(crate) struct Status {
     pub(crate) changed_ns: u64,
 }
 
+/// What the kernel says of the file system of an open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSystem {
+    pub(crate) magic: u64,
+    pub(crate) free_bytes: u64,
+    /// `f_fsid`.
+    pub(crate) id: u64,
+}
+
 /// An open descriptor.
 #[derive(Debug)]
 pub(crate) struct Fd(usize);
@@ -193,15 +195,19 @@ impl Fd {
         })
     }
 
-    /// Magic number of its file system and the bytes free in it.
-    pub(crate) fn file_system(&self) -> Result<(u64, u64)> {
+    /// Its file system.
+    pub(crate) fn file_system(&self) -> Result<FileSystem> {
         // SAFETY: an all-zero statfs is valid.
         let mut found: libc::statfs = unsafe { core::mem::zeroed() };
         // SAFETY: `found` is the kernel's struct statfs on 64-bit systems and outlives the call.
         unsafe { call(libc::SYS_fstatfs, [self.0, (&raw mut found).addr(), 0, 0, 0, 0]) }?;
         let block = u64::try_from(found.f_bsize).unwrap_or(0);
-        let magic = u64::try_from(found.f_type).unwrap_or(0);
-        Ok((magic, found.f_bavail.saturating_mul(block)))
+        Ok(FileSystem {
+            magic: u64::try_from(found.f_type).unwrap_or(0),
+            free_bytes: found.f_bavail.saturating_mul(block),
+            // SAFETY: two numbers of 32 bits, whose names libc keeps to itself.
+            id: unsafe { core::mem::transmute::<libc::fsid_t, u64>(found.f_fsid) },
+        })
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; the bytes read.
@@ -314,18 +320,6 @@ impl Fd {
         // SAFETY: by the caller's promise.
         unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
     }
-
-    /// Whether a mapping of the file as text is allowed: tried elsewhere and removed again.
-    pub(crate) fn try_map_text(&self, at: Window) -> Result<()> {
-        let flags = libc::MAP_PRIVATE as usize;
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-        let address = unsafe {
-            call(libc::SYS_mmap, [0, at.len, protection, flags, self.0, word(at.offset)])
-        }?;
-        // SAFETY: the mapping just made, which nobody uses.
-        unsafe { call(libc::SYS_munmap, [address, at.len, 0, 0, 0, 0]) }.map(drop)
-    }
 }
 
 /// Says `text` on stderr.
@@ -398,9 +392,19 @@ impl Area {
         Ok(Self { address, len })
     }
 
+    /// Reserves whole aligned blocks of `len` bytes together.
+    pub(crate) fn reserve_blocks(len: usize) -> Result<Self> {
+        Self::reserve(len.checked_add(BLOCK_BYTES).ok_or(Errno(libc::ENOMEM))?)
+    }
+
     /// First address.
     pub(crate) const fn address(&self) -> usize {
         self.address
+    }
+
+    /// Address of the first aligned block.
+    pub(crate) const fn first_block(&self) -> usize {
+        (self.address + BLOCK_BYTES - 1) & !(BLOCK_BYTES - 1)
     }
 
     /// The bytes of an area made by [`Area::memory`].
@@ -416,6 +420,16 @@ impl Drop for Area {
         // SAFETY: the mapping is this value's own and nothing refers to it any more.
         let _ = unsafe { call(libc::SYS_munmap, [self.address, self.len, 0, 0, 0, 0]) };
     }
+}
+
+/// Whether `len` bytes at `one` and at `other` are the same.
+///
+/// # Safety
+/// Both are mapped, to be read.
+pub(crate) unsafe fn is_same(one: usize, other: usize, len: usize) -> bool {
+    let (one, other) = (ptr::with_exposed_provenance(one), ptr::with_exposed_provenance(other));
+    // SAFETY: by the caller's promise. No reference is made: the bytes may be others' as well.
+    unsafe { libc::memcmp(one, other, len) == 0 }
 }
 
 /// Advice about `len` bytes of our address space at `address` that changes no content.

@@ -27,6 +27,9 @@ pub(crate) const VERBOSE_VARIABLE: &CStr = c"LARGEFOLIO_VERBOSE";
 
 /// Bytes one PMD entry maps with base pages of 4 KiB (x86-64, arm64).
 pub(crate) const BLOCK_BYTES: usize = 2 << 20;
+/// Where `/sys/dev/block/MAJOR:MINOR` has the sequence number of the disk: of a partition it stands
+/// above.
+pub(crate) const DISK_SEQUENCES: [&str; 2] = ["/diskseq", "/../diskseq"];
 /// Suffix of the link that takes a copy's place once nobody needs the copy: tools that look for
 /// symbols after the program's end find the file itself.
 pub(crate) const LINK_SUFFIX: &[u8] = b".src";
@@ -109,8 +112,6 @@ refusals! {
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     /// The path names another file now.
     FileChanged = 11: "the file was replaced or changed after it was mapped",
-    /// Written a moment ago.
-    Fresh = 12: "the file was written within the last clock tick: a copy could not be told from an older one",
     /// Nothing to gain.
     AlreadyLarge = 13: "the page cache maps it with PMD entries already",
     /// Memory.
@@ -139,6 +140,8 @@ refusals! {
     Foreign = 25: "a program of another architecture or word size than the library",
     /// The library is nowhere.
     NoLibrary = 26: "the library liblargefolio_preload.so was not found beside folio, in ../lib/largefolio or in LARGEFOLIO_PRELOAD",
+    /// Others could have put the library where it is.
+    LibraryOpen = 28: "others could have put the library there, so it is not loaded: move folio and its library, or name the library in LARGEFOLIO_PRELOAD",
     /// The library's path cannot stand in `LD_PRELOAD`.
     LibraryPath = 27: "the library's path holds a space or a colon, which separate entries of LD_PRELOAD",
 }

@@ -150,6 +150,11 @@ impl RunPlan {
             if self.telling == Telling::Nothing { Sampling::Off } else { Sampling::On };
         let watched = match plan.watch(is_sampled) {
             Ok(watched) => watched,
+            Err(error @ RunError::NoProcess { .. }) => {
+                let told = printable(&error.to_string());
+                warn(&format!("{told}: the program takes folio's place, without a summary"));
+                return not_started(plan.exec());
+            }
             Err(error) => return not_started(error),
         };
         if self.telling != Telling::Nothing {
@@ -206,7 +211,7 @@ fn not_started(error: RunError) -> Result<Exit> {
     let code = match &error {
         RunError::NotFound(_) => NOT_FOUND,
         RunError::NotExecutable(_) => NOT_EXECUTED,
-        RunError::Start { .. } => return Err(error.into()),
+        RunError::NoProcess { .. } | RunError::Start { .. } => return Err(error.into()),
     };
     say(&format!("folio: error: {}", printable(&error.to_string())));
     Ok(Exit::Program(code))

@@ -12,6 +12,7 @@ mod effect;
 mod errors;
 mod help;
 mod install;
+mod limits;
 mod man;
 mod maps;
 mod maps_live;

@@ -331,7 +331,7 @@ fn a_closed_standard_error_is_no_error() {
 }
 
 /// Whether the library that moves text stands beside the command.
-fn has_remapper() -> bool {
+pub(crate) fn has_remapper() -> bool {
     let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
     let is_there = library.exists();
     if !is_there {
@@ -340,23 +340,13 @@ fn has_remapper() -> bool {
     is_there
 }
 
-/// Runs again while the program was written within the last tick of the clock.
-fn old_enough(place: &Place, words: &str) -> std::process::Output {
-    loop {
-        let output = place.run(words);
-        if !text(&output.stderr).contains("within the last clock tick") {
-            return output;
-        }
-    }
-}
-
 #[test]
 fn remapped_text_is_told_and_shared_where_the_address_is_fixed() {
     let place = Place::new();
     if !has_remapper() || !compile(&place, "-no-pie") {
         return;
     }
-    let output = old_enough(&place, "run --text remap -- ./p a b c");
+    let output = place.run("run --text remap -- ./p a b c");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("folio: p: 6.0 of 8.0 MiB") && said.contains("1 made a copy"), "{said}");
@@ -373,7 +363,7 @@ fn auto_moves_the_text_that_the_page_cache_cannot_help() {
     if !has_remapper() || !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;
     }
-    let said = text(&old_enough(&place, "run -- ./p").stderr);
+    let said = text(&place.run("run -- ./p").stderr);
     assert!(said.contains("not shared") && said.contains("folio align"), "{said}");
     let large = text(&place.run("run --text large -- ./p").stderr);
     assert!(large.contains("stays in small pages"), "{large}");

@@ -6,9 +6,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::trust;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +42,9 @@ pub trait System {
     /// Path of the running executable.
     fn own_executable(&self) -> Option<PathBuf>;
 
-    /// Whether only those could have written the file who could also have written this program: it
-    /// belongs to root, to this user or to the owner of the program, and not everybody may write.
-    fn is_as_trusted(&self, path: &Path) -> bool;
+    /// Why others could have put the file there than root, this user and those who could also have put
+    /// this program where it is; `None` if nobody else could.
+    fn distrust(&self, path: &Path) -> Option<String>;
 
     /// Runs a tool for a moment and returns what it wrote to stderr; empty when it cannot run.
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String;
@@ -76,12 +78,10 @@ impl System for Host {
         std::env::current_exe().ok()
     }
 
-    fn is_as_trusted(&self, path: &Path) -> bool {
-        let Ok(status) = path.metadata() else { return false };
-        let of_program = self.own_executable().and_then(|own| Some(own.metadata().ok()?.uid()));
-        let known = [0, rustix::process::geteuid().as_raw()];
-        let is_known = known.into_iter().chain(of_program).any(|owner| owner == status.uid());
-        is_known && status.mode() & 0o002 == 0
+    fn distrust(&self, path: &Path) -> Option<String> {
+        let mut owners = self.own_executable().map_or_else(Vec::new, |own| trust::owners(&own));
+        owners.extend([0, rustix::process::geteuid().as_raw()]);
+        trust::distrust(path, &owners)
     }
 
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {

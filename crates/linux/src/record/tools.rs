@@ -81,7 +81,7 @@ fn find_valgrind(system: &dyn System, reason: String) -> Option<Tool> {
 /// [`RecordError::NoPlugin`] with the places it was looked for.
 pub fn find_plugin(system: &dyn System) -> Result<PathBuf, RecordError> {
     let plugin = Library { name: PLUGIN_NAME, variable: PLUGIN_VARIABLE };
-    plugin.find(system).map_err(RecordError::NoPlugin)
+    plugin.find(system).map_err(|missing| RecordError::NoPlugin(missing.places))
 }
 
 /// An option value of QEMU, where a comma separates and two mean one.

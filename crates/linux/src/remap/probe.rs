@@ -95,6 +95,7 @@ impl Drop for Block {
 fn of_room(error: rustix::io::Errno) -> Refusal {
     match error {
         rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => Refusal::LowMemory,
+        rustix::io::Errno::FBIG => Refusal::FileLimit,
         _ => Refusal::Os,
     }
 }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::wire::{LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+use super::wire::{DISK_SEQUENCES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
 /// `TMPFS_MAGIC`.
 const TMPFS: i128 = 0x0102_1994;
@@ -36,8 +36,9 @@ const TMPFS: i128 = 0x0102_1994;
 const LEASE: &str = "lease";
 /// Names in a store that cleaning looks at: a hostile number of files cannot hold it up forever.
 const ENTRIES_MAX: usize = 100_000;
-/// Numbers at the end of a copy's name: device, inode, time of change, size, offset, length, shift.
-const NR_KEY_FIELDS: usize = 7;
+/// Numbers at the end of a copy's name: device, file system, disk, inode, time of change, size, offset,
+/// length, shift.
+const NR_KEY_FIELDS: usize = 9;
 
 /// An open store.
 #[derive(Debug)]
@@ -160,15 +161,34 @@ impl Store {
         named.take(ENTRIES_MAX).collect()
     }
 
-    /// Whether the file a link names is the one its copy was made of.
+    /// Whether the file a link names is the one its copy was made of, as far as the name tells.
     fn is_current(&self, name: &OsStr) -> bool {
-        let Some([_, inode, changed_ns, bytes, ..]) = key_of(name) else { return false };
-        let Ok(found) = rustix::fs::statat(self, name, AtFlags::empty()) else { return false };
+        let Some([device, system, disk, inode, changed_ns, bytes, ..]) = key_of(name) else {
+            return false;
+        };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::openat(self, name, flags, Mode::empty()) else { return false };
+        let (Ok(found), Ok(ground)) = (rustix::fs::fstat(&file), rustix::fs::fstatvfs(&file))
+        else {
+            return false;
+        };
         let seconds = u64::try_from(found.st_ctime).unwrap_or(0);
         let found_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(found.st_ctime_nsec);
         let found_bytes = u64::try_from(found.st_size).unwrap_or(0);
-        (found.st_ino, found_ns, found_bytes) == (inode, changed_ns, bytes)
+        (found.st_dev, ground.f_fsid, disk_sequence(found.st_dev)) == (device, system, disk)
+            && (found.st_ino, found_ns, found_bytes) == (inode, changed_ns, bytes)
     }
+}
+
+/// The sequence number of the disk behind a device; 0 for none, as in the library's names.
+fn disk_sequence(device: u64) -> u64 {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let read = |place: &&str| {
+        let path = format!("/sys/dev/block/{major}:{minor}{place}");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let mut places = DISK_SEQUENCES.iter().filter(|_| major != 0);
+    places.find_map(|place| read(&place)).unwrap_or(0)
 }
 
 /// The name of the copy whose link `name` is.
@@ -218,10 +238,10 @@ mod tests {
 
     #[test]
     fn the_numbers_are_read_from_the_end_of_the_name() {
-        let key = key_of(OsStr::new("lib.a.so.1.fe00.3c7.18.5e.800000.1800000.0"));
-        assert_eq!(key, Some([0xfe00, 0x3c7, 0x18, 0x5e, 0x80_0000, 0x180_0000, 0]));
+        let key = key_of(OsStr::new("lib.a.so.1.fe00.a1.7.3c7.18.5e.800000.1800000.0"));
+        assert_eq!(key, Some([0xfe00, 0xa1, 7, 0x3c7, 0x18, 0x5e, 0x80_0000, 0x180_0000, 0]));
         assert_eq!(key_of(OsStr::new("a.b.c")), None);
-        assert_eq!(key_of(OsStr::new("1.2.3.4.5.6.7.x")), None);
+        assert_eq!(key_of(OsStr::new("1.2.3.4.5.6.7.8.9.x")), None);
     }
 
     #[test]

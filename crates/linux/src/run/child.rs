@@ -17,6 +17,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::ptr;
 use std::time::Duration;
 
+use rustix::pipe::{PipeFlags, pipe_with};
+
 use super::sample::{Sampler, Samples, Sampling};
 
 /// Signals that are taken and passed on. SIGCHLD is taken and kept.
@@ -49,20 +51,30 @@ impl Ended {
     }
 }
 
+/// Why a program did not run as a child.
+#[derive(Debug)]
+pub(super) enum ChildError {
+    /// There is no child.
+    Process(io::Error),
+    /// The child could not become the program.
+    Program(io::Error),
+    /// It could not be waited for.
+    Wait(io::Error),
+}
+
 /// Runs `command` to its end.
-pub(super) fn run(command: &mut Command, sampling: Sampling) -> io::Result<(Ended, Samples)> {
+pub(super) fn run(
+    command: &mut Command,
+    sampling: Sampling,
+) -> Result<(Ended, Samples), ChildError> {
     let is_sampled = sampling == Sampling::On;
-    let mask = Mask::block()?;
-    let parent = std::process::id();
-    let earlier = mask.earlier;
-    // SAFETY: the closure calls only sigprocmask, prctl and getppid, which are async-signal-safe.
-    unsafe { command.pre_exec(move || prepare(&earlier, parent)) };
-    let mut child = command.spawn()?;
+    let mask = Mask::block().map_err(ChildError::Wait)?;
+    let mut child = spawn(command, mask.earlier)?;
     let mut sampler = Sampler::new(child.id());
     loop {
         let rest = if is_sampled { sampler.rest() } else { Duration::from_secs(1) };
-        let signal = mask.next(rest)?;
-        if let Some(status) = child.try_wait()? {
+        let signal = mask.next(rest).map_err(ChildError::Wait)?;
+        if let Some(status) = child.try_wait().map_err(ChildError::Wait)? {
             return Ok((Ended::of(status), sampler.samples));
         }
         if let Some(signal) = signal {
@@ -72,6 +84,25 @@ pub(super) fn run(command: &mut Command, sampling: Sampling) -> io::Result<(Ende
             sampler.look();
         }
     }
+}
+
+/// Starts the child. std has one error for a child that cannot be made and one that cannot become the
+/// program; both may say EPERM. The child tells by a byte that it is there.
+fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildError> {
+    let parent = std::process::id();
+    let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+    let (told, tell) = pipe_with(flags).map_err(|error| ChildError::Wait(error.into()))?;
+    let in_child = move || {
+        let _ = rustix::io::write(&tell, &[1]);
+        prepare(&earlier, parent)
+    };
+    // SAFETY: the closure calls only write, sigprocmask, prctl and getppid, which are
+    // async-signal-safe.
+    unsafe { command.pre_exec(in_child) };
+    command.spawn().map_err(|source| match rustix::io::read(&told, &mut [0_u8]) {
+        Ok(1) => ChildError::Program(source),
+        _ => ChildError::Process(source),
+    })
 }
 
 /// In the child: the mask as it was, and an end with its parent.

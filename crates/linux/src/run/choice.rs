@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::child::{self, Ended};
+use super::child::{self, ChildError, Ended};
 use super::fallback::Fallback;
 use super::heap::Heap;
 use super::placement::{self, Obstacle, Placed, Placing};
@@ -58,6 +58,17 @@ pub enum RunError {
     /// No right to execute it.
     #[error("{path}: not an executable file; make it one with `chmod +x {path}`", path = .0.display())]
     NotExecutable(PathBuf),
+    /// No process could be made for it.
+    #[error(
+        "cannot make a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids it",
+        program.display()
+    )]
+    NoProcess {
+        /// Program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The kernel refused.
     #[error("cannot start {}: {source}", program.display())]
     Start {
@@ -264,11 +275,16 @@ impl Plan {
         command
     }
 
+    fn program(&self) -> PathBuf {
+        PathBuf::from(self.command.first().cloned().unwrap_or_default())
+    }
+
+    /// What execve(2) said.
     fn failed(&self, source: io::Error) -> RunError {
-        let program = PathBuf::from(self.command.first().cloned().unwrap_or_default());
-        match source.kind() {
-            io::ErrorKind::NotFound => RunError::NotFound(program),
-            io::ErrorKind::PermissionDenied => RunError::NotExecutable(program),
+        let program = self.program();
+        match source.raw_os_error() {
+            Some(libc::ENOENT) => RunError::NotFound(program),
+            Some(libc::EACCES) => RunError::NotExecutable(program),
             _ => RunError::Start { program, source },
         }
     }
@@ -287,8 +303,12 @@ impl Plan {
     /// When it cannot be started.
     pub fn watch(&self, sampling: Sampling) -> Result<Watched, RunError> {
         let started = Instant::now();
-        let (ended, samples) =
-            child::run(&mut self.command(), sampling).map_err(|source| self.failed(source))?;
+        let ran = child::run(&mut self.command(), sampling);
+        let (ended, samples) = ran.map_err(|error| match error {
+            ChildError::Process(source) => RunError::NoProcess { program: self.program(), source },
+            ChildError::Program(source) => self.failed(source),
+            ChildError::Wait(source) => RunError::Start { program: self.program(), source },
+        })?;
         Ok(Watched { ended, samples, elapsed: started.elapsed() })
     }
 }

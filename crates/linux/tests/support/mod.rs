@@ -38,8 +38,8 @@ impl System for TestHost {
         Host.own_executable()
     }
 
-    fn is_as_trusted(&self, path: &Path) -> bool {
-        Host.is_as_trusted(path)
+    fn distrust(&self, path: &Path) -> Option<String> {
+        Host.distrust(path)
     }
 
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {

@@ -3,12 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use largefolio_linux::remap::{Options, Remap};
-use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
 /// Linked so that addresses and positions agree modulo 2 MiB.
@@ -90,23 +88,7 @@ pub fn program(folder: &Path, mib: usize, flags: &[&str]) -> PathBuf {
     let mut gcc = Command::new("gcc");
     gcc.args(["-O1", "-g", "-D_GNU_SOURCE", "-o"]).arg(&path).arg(&text).args(flags);
     assert!(gcc.status().unwrap().success(), "gcc refused the test's program");
-    grow_old(&path);
     path
-}
-
-/// Waits for the clock of files to leave the tick in which `path` was made.
-pub fn grow_old(path: &Path) {
-    let changed = fs::metadata(path).unwrap();
-    let changed = (changed.ctime(), changed.ctime_nsec() + 25_000_000);
-    loop {
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        if (now.tv_sec, now.tv_nsec)
-            > (changed.0 + changed.1 / 1_000_000_000, changed.1 % 1_000_000_000)
-        {
-            return;
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// A store of the test's own.

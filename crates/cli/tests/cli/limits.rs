@@ -1,0 +1,210 @@
+//! `folio` where the system gives it less than usual: what cannot be done is told, the program runs
+//! under the limits we were given.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::run::{compile, has_remapper};
+use crate::support::{Place, text};
+
+/// SIGXFSZ.
+const FILE_LIMIT: i32 = 25;
+
+/// `folio` with `words` after `limit`, a line of the shell.
+fn limited(place: &Place, limit: &str, words: &str) -> Command {
+    let folio = place.command(words);
+    let mut shell = Command::new("sh");
+    shell.current_dir(place.0.path()).args(["-c", &format!("{limit} && exec \"$@\""), "sh"]);
+    shell.arg(folio.get_program()).args(folio.get_args());
+    shell.env("COLUMNS", "100").env_remove("RUST_BACKTRACE");
+    shell
+}
+
+fn run(place: &Place, limit: &str, words: &str) -> Output {
+    limited(place, limit, words).output().unwrap()
+}
+
+#[test]
+fn a_small_stack_is_for_the_program_alone() {
+    let place = Place::with_trace();
+    fs::copy("/bin/true", place.path("p")).unwrap();
+    let own = format!("maps {}", std::process::id());
+    for kib in [64, 32, 16] {
+        let limit = format!("ulimit -s {kib}");
+        for words in [
+            "--help",
+            "run --help",
+            "maps --elf p",
+            &own,
+            "run --text off -- ./p",
+            "run -- ./p",
+            "predict mix.folio --kernel 6.12,7.2 --machine altra",
+        ] {
+            let output = run(&place, &limit, words);
+            assert_eq!(output.status.code(), Some(0), "{kib} {words}: {output:?}");
+        }
+        let mut own = limited(&place, &limit, "run --summary -- sh -c");
+        let output = own.arg("ulimit -s").output().unwrap();
+        assert_eq!(text(&output.stdout), format!("{kib}\n"), "the program's own limit");
+        // Signals reach it as ever, though folio has a thread more.
+        let mut signalled = limited(&place, &limit, "run --summary --text off -- sh -c");
+        signalled.arg("trap 'exit 42' TERM; kill -TERM $PPID; while :; do sleep 0.02; done");
+        let status = signalled.stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(42), "{kib}: {status:?}");
+        let mut dying = limited(&place, &limit, "run --summary --text off -- sh -c");
+        let status = dying.arg("kill -TERM $$").stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(15), "{kib}: {status:?}");
+    }
+}
+
+#[test]
+fn a_limit_on_files_is_told_and_never_ends_folio() {
+    let place = Place::new();
+    if !has_remapper() || !compile(&place, "-no-pie") {
+        return;
+    }
+    let none = "ulimit -c 0 -f 0";
+    for text_on in ["large", "remap", "auto", "off"] {
+        let output = run(&place, none, &format!("run --text {text_on} -- ./p a b c"));
+        assert_eq!(output.status.code(), Some(3), "{text_on}: {output:?}");
+    }
+    let told = text(&run(&place, none, "run --text remap -- ./p").stderr);
+    assert!(told.contains("the limit on file sizes (ulimit -f) is below"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    // What cannot be written is an error for a result, and nothing to the program.
+    let file = |name: &str| Stdio::from(fs::File::create(place.path(name)).unwrap());
+    let output = limited(&place, none, "maps --elf p").stdout(file("result")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("File too large"), "{output:?}");
+    let words = "run --text large --summary -- ./p a";
+    let status = limited(&place, none, words).stdout(Stdio::null()).stderr(file("told")).status();
+    assert_eq!(status.unwrap().code(), Some(1));
+}
+
+#[test]
+fn the_program_ends_at_the_limit_on_files_as_without_folio() {
+    let place = Place::new();
+    let state = "grep ^Sig /proc/self/status; ulimit -f";
+    let plain = Command::new("sh").args(["-c", &format!("ulimit -f 3; {state}")]).output().unwrap();
+    for how in ["--quiet --text off", "--summary --text off", "--summary --text remap"] {
+        let words = format!("run {how} -- sh -c");
+        let output = limited(&place, "ulimit -f 3", &words).arg(state).output().unwrap();
+        assert_eq!(text(&output.stdout), text(&plain.stdout), "{how}");
+        let mut writing = limited(&place, "ulimit -c 0 -f 0", &words);
+        let status = writing.arg("echo x > new").stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(FILE_LIMIT), "{how}: {status:?}");
+        // Who ignores the signal has programs that ignore it.
+        let mut ignoring = limited(&place, "trap '' XFSZ; ulimit -f 0", &words);
+        let output = ignoring.arg("echo x > new; echo $?").output().unwrap();
+        assert_eq!(text(&output.stdout).trim(), "1", "{how}: {output:?}");
+    }
+}
+
+/// Denies to make processes and threads, with EPERM or, with an argument before the command, EACCES.
+const DENY: &str = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define DENIED(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, answer)
+int main(int argc, char **argv) {
+    int answer = SECCOMP_RET_ERRNO | atoi(argv[1]);
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        DENIED(__NR_clone), DENIED(__NR_clone3),
+#ifdef __NR_fork
+        DENIED(__NR_fork), DENIED(__NR_vfork),
+#endif
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 99;
+    execvp(argv[2], argv + 2);
+    return 98;
+}
+"#;
+
+#[test]
+fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
+    let place = Place::new();
+    fs::write(place.path("deny.c"), DENY).unwrap();
+    let gcc =
+        Command::new("gcc").current_dir(place.0.path()).args(["deny.c", "-o", "deny"]).status();
+    if !gcc.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: gcc does not work here (scripts/setup.sh installs it)");
+        return;
+    }
+    for (errno, told) in [(1, "Operation not permitted"), (13, "Permission denied")] {
+        let denied = |words: &str| {
+            let folio = place.command(words);
+            let mut deny = Command::new(place.path("deny"));
+            deny.current_dir(place.0.path()).arg(errno.to_string());
+            deny.arg(folio.get_program()).args(folio.get_args()).output().unwrap()
+        };
+        let output = denied("run --summary --text off -- printf done");
+        let said = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "done"),
+            "{said}"
+        );
+        assert!(said.contains(&format!("cannot make a process for printf: {told}")), "{said}");
+        assert!(!said.contains("chmod") && said.lines().count() == 1, "{said}");
+        let output = denied("run --quiet --text off -- printf done");
+        assert_eq!((text(&output.stdout).as_str(), output.stderr.len()), ("done", 0));
+        // The file is still at fault where it is.
+        fs::write(place.path("plain"), "x").unwrap();
+        assert!(text(&denied("run --summary -- ./plain").stderr).contains("chmod +x ./plain"));
+        assert_eq!(denied("--help").status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
+    let place = Place::new();
+    if !has_remapper() || !compile(&place, "-no-pie") {
+        return;
+    }
+    let folio = assert_cmd::cargo::cargo_bin!("folio");
+    let library = folio.with_file_name("liblargefolio_preload.so");
+    let dir = |name: &str| {
+        let dir = place.path(name);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    };
+    let (bin, lib) = (dir("there/bin"), dir("there/lib/largefolio"));
+    fs::copy(folio, bin.join("folio")).unwrap();
+    let library_there = lib.join("liblargefolio_preload.so");
+    fs::copy(&library, &library_there).unwrap();
+    fs::set_permissions(&library_there, Permissions::from_mode(0o644)).unwrap();
+    let said = || {
+        let mut command = Command::new(bin.join("folio"));
+        command.current_dir(place.0.path()).args(["run", "--text", "remap", "--", "./p"]);
+        let output = command.env_remove("LARGEFOLIO_PRELOAD").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stderr)
+    };
+    assert!(said().contains("made a copy"), "{}", said());
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    for open in [&lib, &dir("there/lib"), &dir("there")] {
+        set(open, 0o777);
+        let told = said();
+        assert!(told.contains(&format!("everybody may write to {}:", open.display())), "{told}");
+        assert!(told.contains("is not loaded") && told.lines().count() == 1, "{told}");
+        set(open, 0o755);
+    }
+    // Nobody can take away what is in a sticky directory, and anybody put a link there.
+    set(&lib, 0o1777);
+    assert!(said().contains("is not loaded"), "{}", said());
+    set(&lib, 0o755);
+    set(&place.path("there"), 0o1777);
+    assert!(said().contains("a copy"), "{}", said());
+}

@@ -1,0 +1,125 @@
+//! Who else could have put a file where it is.
+//!
+//! Owns the check of a file that is going to be loaded into programs: of its own owner and mode, and
+//! of every directory on the way to it.
+//!
+//! ```text
+//!   /  opt  x  lib  largefolio  file          the way as it is named, and the way with links followed
+//!   `--------------'     |       `-- nobody else owns it, not everybody may write it
+//!          |             `-- nobody else owns it, not everybody may write to it, sticky or not
+//!          `-- the same, or sticky: there everybody may add names, but not take those of others
+//! ```
+//!
+//! Invariant:
+//! - T1: a file passes only if nobody but its `owners`, and members of its groups, could have put it, or a
+//!   link to it, in its place. In a sticky directory anybody can: a link to some file of root's.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Write permission for everybody.
+const OPEN: u32 = 0o002;
+/// The sticky bit.
+const STICKY: u32 = 0o1000;
+
+/// Why somebody who is not one of `owners` could have put `path` where it is; `None` if nobody could.
+pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
+    let Ok(real) = path.canonicalize() else { return Some("it is not there".to_owned()) };
+    let is_open = |found: &Metadata| found.mode() & OPEN != 0;
+    let file = look(&real, owners, is_open);
+    let ways = [path, &real].into_iter().filter_map(Path::parent);
+    file.or_else(|| {
+        let mut dirs = ways.flat_map(|parent| parent.ancestors().enumerate());
+        dirs.find_map(|(nr, dir)| {
+            let is_excused = |found: &Metadata| nr > 0 && found.mode() & STICKY != 0;
+            look(dir, owners, |found| is_open(found) && !is_excused(found))
+        })
+    })
+}
+
+fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Option<String> {
+    let shown = path.display();
+    match path.metadata() {
+        Err(error) => Some(format!("{shown}: {error}")),
+        Ok(found) if is_open(&found) => Some(format!("everybody may write to {shown}")),
+        Ok(found) if !owners.contains(&found.uid()) => {
+            Some(format!("{shown} belongs to user {}", found.uid()))
+        }
+        Ok(_) => None,
+    }
+}
+
+/// Owners of `path` and of the directories above it: who could have put another file in its place.
+pub(crate) fn owners(path: &Path) -> Vec<u32> {
+    path.ancestors().filter_map(|above| Some(above.metadata().ok()?.uid())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn own() -> Vec<u32> {
+        vec![0, rustix::process::geteuid().as_raw()]
+    }
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn every_directory_on_the_way_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("above/dir");
+        fs::create_dir_all(&inner).unwrap();
+        let file = inner.join("file");
+        fs::write(&file, "").unwrap();
+        set(&file, 0o644);
+        let told = |owners: &[u32]| distrust(&file, owners).unwrap_or_default();
+        assert_eq!(told(&own()), "");
+        for open in [&inner, &folder.path().join("above")] {
+            set(open, 0o777);
+            assert_eq!(told(&own()), format!("everybody may write to {}", open.display()));
+            set(open, 0o755);
+        }
+        set(&file, 0o646);
+        assert_eq!(told(&own()), format!("everybody may write to {}", file.display()));
+        set(&file, 0o644);
+        assert!(told(&[12345]).contains("belongs to user "));
+        assert_eq!(told(&owners(&file)), "");
+        assert!(distrust(&inner.join("none"), &own()).is_some());
+    }
+
+    #[test]
+    fn a_sticky_directory_may_be_above_and_not_around() {
+        let folder = tempfile::tempdir().unwrap();
+        let sticky = folder.path().join("sticky");
+        fs::create_dir_all(sticky.join("dir")).unwrap();
+        fs::write(sticky.join("dir/file"), "").unwrap();
+        fs::write(sticky.join("file"), "").unwrap();
+        set(&sticky, 0o1777);
+        assert_eq!(distrust(&sticky.join("dir/file"), &own()), None);
+        let told = distrust(&sticky.join("file"), &own()).unwrap();
+        assert_eq!(told, format!("everybody may write to {}", sticky.display()));
+    }
+
+    #[test]
+    fn a_link_is_looked_at_from_both_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (open, closed) = (folder.path().join("open"), folder.path().join("closed"));
+        for dir in [&open, &closed] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("file"), "").unwrap();
+        }
+        symlink(closed.join("file"), open.join("link")).unwrap();
+        symlink(open.join("file"), closed.join("link")).unwrap();
+        set(&open, 0o777);
+        let told = Some(format!("everybody may write to {}", open.display()));
+        assert_eq!(distrust(&open.join("link"), &own()), told);
+        assert_eq!(distrust(&closed.join("link"), &own()), told);
+        assert_eq!(distrust(&closed.join("file"), &own()), None);
+    }
+}
