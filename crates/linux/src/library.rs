@@ -8,6 +8,8 @@
 
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
+
 use crate::record::system::{Node, System};
 
 /// A shared library that other programs load.
@@ -25,14 +27,14 @@ impl Library {
         let is_file = |path: &PathBuf| matches!(system.node(path), Node::Executable | Node::Plain);
         if let Some(named) = system.variable(self.variable).filter(|named| !named.is_empty()) {
             let path = PathBuf::from(named);
-            let place = format!("{}={}", self.variable, path.display());
+            let place = format!("{}={}", self.variable, shown(&path));
             return if is_file(&path) { Ok(path) } else { Err(place) };
         }
         let candidates = self.candidates(system);
         let is_usable = |path: &&PathBuf| is_file(path) && system.is_as_trusted(path);
         candidates.iter().find(is_usable).cloned().ok_or_else(|| {
             let place = |path: &PathBuf| {
-                let directory = path.parent().unwrap_or(path).display();
+                let directory = shown(path.parent().unwrap_or(path));
                 let is_refused = is_file(path);
                 format!(
                     "{directory}{}",

@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::record::{self, Outcome, Progress, With};
 use largefolio_report::figures;
+use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -121,7 +122,7 @@ fn summary(outcome: &Outcome) {
     let seconds = outcome.elapsed.as_secs_f64();
     console::say(&format!(
         "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes a reference)",
-        outcome.path.display(),
+        shown(&outcome.path),
         figures::count(outcome.nr_references),
         figures::count(outcome.nr_rows),
         figures::bytes(outcome.trace_bytes),
