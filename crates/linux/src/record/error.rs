@@ -7,7 +7,7 @@ use largefolio_trace::TraceError;
 use largefolio_trace::shown;
 use thiserror::Error;
 
-/// Failure to record. All but the last three are found before the program starts.
+/// Failure to record. All but the last four are found before the program starts.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -120,6 +120,9 @@ pub enum RecordError {
         /// Command line.
         command: String,
     },
+    /// A signal came before the program did anything.
+    #[error("interrupted before the program began: there is nothing to write")]
+    Interrupted(i32),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]
     Os {

@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use tempfile::{Builder, NamedTempFile};
 
@@ -263,15 +263,15 @@ fn target(path: &Path) -> io::Result<Target> {
         return Ok(Target::Replaced { mode: None });
     }
     if kind.is_file() {
-        // What may not be written to is not replaced either.
-        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
-        File::options().append(true).custom_flags(flags).open(path)?;
+        // What may not be written to is not replaced either. Not opened: a running program is busy.
+        rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
         let is_ours = found.uid() == rustix::process::geteuid().as_raw();
         return Ok(Target::Replaced { mode: is_ours.then(|| found.mode()) });
     }
     // A link of the system leads to a descriptor, whatever that is.
     let kind = fs::metadata(path)?.file_type();
     if kind.is_fifo() || kind.is_char_device() || kind.is_file() {
+        rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
         return Ok(Target::Stream);
     }
     Err(not_regular(kind))

@@ -103,6 +103,12 @@ fn what_cannot_be_replaced_is_written_to_or_refused() {
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
     let refused = Whole::create_regular(&fifo).unwrap_err().to_string();
     assert_eq!(refused, "it is a FIFO, not a regular file");
+    let running = dir.path().join("running");
+    fs::copy("/bin/sleep", &running).unwrap();
+    let mut child = std::process::Command::new(&running).arg("100").spawn().unwrap();
+    write_whole(&running, b"a program that runs is replaced like any file").unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
     for refused in [check(dir.path()), write_whole(dir.path(), b"")] {
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
