@@ -52,9 +52,9 @@ impl Cells<Vec<u8>> {
     /// The text.
     ///
     /// # Errors
-    /// None that memory has.
+    /// None in practice: memory takes everything, and cells are text.
     pub fn into_text(self) -> Result<String, ExportError> {
-        let bytes = self.0.into_inner().map_err(|error| error.into_error())?;
+        let bytes = self.0.into_inner().map_err(csv::IntoInnerError::into_error)?;
         String::from_utf8(bytes).map_err(|error| std::io::Error::other(error).into())
     }
 }

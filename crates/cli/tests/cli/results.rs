@@ -24,6 +24,8 @@ struct Writer {
 /// Every option that names a file to be written; what this machine cannot do is left out, loudly.
 fn writers(place: &Place) -> Vec<Writer> {
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
+    let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
+    fs::write(place.path("mine.toml"), crate::study::small(study)).unwrap();
     let replay = "crosscheck replay a.txt";
     let mut writers = Vec::new();
     let mut add = |words: &str, file: &'static str| {
@@ -36,9 +38,10 @@ fn writers(place: &Place) -> Vec<Writer> {
     add(&format!("{predict} --parquet -o DIR/out"), "out");
     add(&format!("{predict} --report DIR/out.html"), "out.html");
     add("trace gen zipf --files 1 --file-size 1M --anon-size 1M --runs 500 -o DIR/out", "out");
-    add("study 002 --report DIR/out.html", "out.html");
+    add("study --file mine.toml --report DIR/out.html", "out.html");
     add(&format!("{replay} --report DIR/out.html"), "out.html");
     add("man DIR", "folio.1");
+    add("calibrate --quick --dir . -o DIR/out", "out");
     if place.run("record -o probe.folio -- true").status.code() == Some(0) {
         add("record -o DIR/out -- true", "out");
     } else {
