@@ -180,7 +180,7 @@ class _Driver:
         while self._waiting and len(self._running) < nr_max:
             task = self._waiting.popleft()
             trace = self._traces.get(task.digest)
-            path = os.path.abspath(task.trace)
+            path = os.path.abspath(task.path)
             future = self._client.submit(work, task.json(), path, trace, pure=False)
             self._running[future] = task
 
@@ -253,7 +253,7 @@ class _Driver:
             return
         if task.digest not in self._traces:
             try:
-                with open(task.trace, "rb") as file:
+                with open(task.path, "rb") as file:
                     content = file.read()
             except OSError as error:
                 self._sweep.fail(task, f"cannot read {task.trace}: {error.strerror}")

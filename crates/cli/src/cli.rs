@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use largefolio_trace::shown;
 
 use crate::console::Console;
 use crate::errors::Exit;
@@ -78,6 +79,7 @@ pub(crate) fn run() -> Result<Exit> {
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
+            let error = with_printable_words(&words, error);
             // Help to a pipe that closed is no error, nor is one in the message of an error.
             let _ = error.print();
             if error.kind() == ErrorKind::DisplayVersion && error.to_string().lines().count() > 1 {
@@ -106,6 +108,18 @@ pub(crate) fn run() -> Result<Exit> {
         Verb::Completions(args) => args.run(Cli::command(), &mut console),
         Verb::Man(args) => args.plan(Cli::command())?.run(&mut console),
     }
+}
+
+/// `error` with the words of the command line as they may be shown: `folio trace info *` takes them
+/// from names that others chose.
+fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
+    let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
+    if shown.iter().zip(words).all(|(shown, word)| *shown == *word) {
+        return error;
+    }
+    // That a word is as it is was all that was wrong.
+    let cannot = "a word of the command line has characters that cannot be printed\n";
+    Cli::try_parse_from(shown).err().unwrap_or_else(|| Cli::command().error(error.kind(), cannot))
 }
 
 /// The command as a result names it: wherever the program is installed, it is `folio`.

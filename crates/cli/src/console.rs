@@ -1,11 +1,13 @@
 //! Standard output for results, standard error for everything else.
 
-use std::fs;
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use largefolio_trace::disk;
+use largefolio_trace::shown::{is_printable, shown};
 
 use crate::errors::mark_closed;
 
@@ -35,12 +37,16 @@ impl Console {
         self.out.flush().context(NOT_WRITTEN)
     }
 
-    /// Writes a result to `path`, or to standard output where there is none.
+    /// Writes a result to `path`, whole or not at all, or to standard output where there is none.
     pub(crate) fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
-        if let Some(path) = path {
-            return fs::write(path, result)
-                .with_context(|| format!("cannot write {}", path.display()));
+        if let Some(path) = path.filter(|path| !disk::is_stdout(path)) {
+            return disk::write_whole(path, result)
+                .with_context(|| format!("cannot write {}", shown(path)));
         }
+        // What is no text is Parquet, which no terminal gets.
+        let style = if Self::is_styled() { style_len } else { no_style };
+        let safe = str::from_utf8(result).map(|text| harmless(text, style)).ok();
+        let result = safe.as_deref().map_or(result, str::as_bytes);
         self.out.write_all(result).context(NOT_WRITTEN)?;
         self.finish()
     }
@@ -78,7 +84,40 @@ impl Write for Stdout {
 
 /// A line on standard error. One that cannot be written has nowhere to be reported.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", harmless(text, no_style));
+}
+
+/// The last line of defence: `text` without what drives a terminal, except for what `style` finds.
+/// Names are made printable where they are put into a text ([`shown`]), which also keeps them on
+/// their line; this catches what was forgotten and what a library says.
+fn harmless(text: &str, style: fn(&str) -> usize) -> Cow<'_, str> {
+    let is_plain = |c: char| matches!(c, '\n' | '\t') || is_printable(c);
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style_bytes = style(rest);
+        let len = style_bytes.max(c.len_utf8());
+        if style_bytes > 0 || is_plain(c) {
+            safe.push_str(&rest[..len]);
+        } else {
+            safe.push('?');
+        }
+        rest = &rest[len..];
+    }
+    Cow::Owned(safe)
+}
+
+/// Length of the sequence at the beginning of `text` that sets the style (`ESC [ 1 m`), or 0.
+fn style_len(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';');
+    match end.filter(|&end| rest[end..].starts_with('m')) {
+        Some(end) => "\x1b[".len() + end + "m".len(),
+        None => 0,
+    }
 }
 
 /// A warning on standard error.
@@ -112,4 +151,28 @@ fn progress(len: Option<u64>, template: &str) -> ProgressBar {
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
         .progress_chars("=> ");
     ProgressBar::with_draw_target(len, target).with_style(style)
+}
+
+/// [`style_len`] where no style is ours.
+const fn no_style(_text: &str) -> usize {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drives_a_terminal_does_not_reach_it() {
+        assert_eq!(harmless("two\n\tlines, ä", no_style), "two\n\tlines, ä");
+        assert_eq!(harmless("\x1b]0;title\x07\u{9b}2J\r\u{202e}x", style_len), "?]0;title??2J??x");
+    }
+
+    #[test]
+    fn a_style_is_only_a_style() {
+        assert_eq!(harmless("\x1b[1mbold\x1b[0m\x1b[2J", style_len), "\x1b[1mbold\x1b[0m?[2J");
+        assert_eq!(harmless("\x1b[1mbold", no_style), "?[1mbold");
+        assert_eq!(["\x1b[1mx", "\x1b[0;31m", "\x1b[m"].map(style_len), [4, 7, 3]);
+        assert_eq!(["\x1b[2J", "\x1b[1", "\x1b]0;m", "m", ""].map(style_len), [0; 5]);
+    }
 }

@@ -18,6 +18,7 @@ mod block;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -212,7 +213,9 @@ fn is_on_tmpfs(name: &str) -> bool {
     let path = std::path::Path::new(file);
     let known = [Some(path), path.parent()].into_iter().flatten().find(|path| path.exists());
     known
-        .and_then(|path| fs::File::open(path).ok())
+        .and_then(|path| {
+            fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+        })
         .and_then(|file| crate::filesystem::of(file).ok())
         .is_some_and(|ground| ground.name == "tmpfs")
 }

@@ -11,11 +11,13 @@ pub mod dynamic;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk;
+use largefolio_trace::shown;
 use object::elf::{
     DF_1_PIE, DT_FLAGS_1, DT_SONAME, ELF_NOTE_GNU, ET_DYN, ET_EXEC, FileHeader32, FileHeader64,
     NT_GNU_BUILD_ID, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, ProgramFlags,
@@ -97,7 +99,7 @@ pub struct ElfFile {
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// The system refused.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}", shown(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -105,13 +107,13 @@ pub enum ElfError {
         source: io::Error,
     },
     /// A directory, a device, a pipe.
-    #[error("{} is not a regular file", .0.display())]
+    #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     /// Another format.
-    #[error("{} is not an ELF file", .0.display())]
+    #[error("{} is not an ELF file", shown(.0))]
     NotElf(PathBuf),
     /// A file that says ELF and is none.
-    #[error("{} is a damaged ELF file: {what}", path.display())]
+    #[error("{} is a damaged ELF file: {what}", shown(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -119,8 +121,19 @@ pub enum ElfError {
         what: String,
     },
     /// An object file or a core dump.
-    #[error("{} is an object file or a core dump: nothing maps it; link it first", .0.display())]
+    #[error("{} is an object file or a core dump: nothing maps it; link it first", shown(.0))]
     NotLoadable(PathBuf),
+}
+
+impl ElfError {
+    /// Opens what is to be read as ELF.
+    pub(crate) fn open(path: &Path) -> Result<File, Self> {
+        disk::open_regular(path).map_err(|source| {
+            let is_other = source.get_ref().is_some_and(|inner| inner.is::<disk::NotRegular>());
+            let path = path.to_owned();
+            if is_other { Self::NotAFile(path) } else { Self::Io { path, source } }
+        })
+    }
 }
 
 impl ElfFile {
@@ -129,12 +142,7 @@ impl ElfFile {
     /// # Errors
     /// When it is no ELF file, or one whose headers cannot be read.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        let io = |source| ElfError::Io { path: path.to_owned(), source };
-        // Asked before it is opened: opening a pipe waits for a writer.
-        if !fs::metadata(path).map_err(io)?.is_file() {
-            return Err(ElfError::NotAFile(path.to_owned()));
-        }
-        Self::parse(path, &ReadCache::new(File::open(path).map_err(io)?))
+        Self::parse(path, &ReadCache::new(ElfError::open(path)?))
     }
 
     /// Reads the headers in `data`, which errors call `path`.

@@ -9,6 +9,8 @@
 
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
+
 use crate::record::system::{Node, System};
 
 /// A shared library that other programs load.
@@ -35,21 +37,21 @@ impl Library {
         let is_file = |path: &PathBuf| matches!(system.node(path), Node::Executable | Node::Plain);
         if let Some(named) = system.variable(self.variable).filter(|named| !named.is_empty()) {
             let path = PathBuf::from(named);
-            let place = format!("{}={}", self.variable, path.display());
+            let place = format!("{}={}", self.variable, shown(&path));
             let missing = NoLibrary { places: place, distrusted: None };
             return if is_file(&path) { Ok(path) } else { Err(missing) };
         }
         let mut places = Vec::new();
         let mut distrusted = None;
         for path in self.candidates(system) {
-            let directory = path.parent().unwrap_or(&path).display().to_string();
+            let directory = shown(path.parent().unwrap_or(&path)).to_string();
             if !is_file(&path) {
                 places.push(directory);
                 continue;
             }
             let Some(why) = system.distrust(&path) else { return Ok(path) };
             places.push(format!("{directory} ({why})"));
-            distrusted.get_or_insert(format!("{}: {why}", path.display()));
+            distrusted.get_or_insert(format!("{}: {why}", shown(&path)));
         }
         Err(NoLibrary { places: places.join(", "), distrusted })
     }

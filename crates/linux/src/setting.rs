@@ -18,6 +18,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use largefolio_trace::disk::open_regular;
+use largefolio_trace::shown;
+
 use crate::tune::catalog::Current;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
@@ -34,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// It cannot be read.
-    #[error("{path}: {source}; does this kernel have the setting?")]
+    #[error("{}: {source}; does this kernel have the setting?", shown(path))]
     Read {
         /// File.
         path: PathBuf,
@@ -42,7 +45,7 @@ pub enum SettingError {
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot set {path} to {value:?}: {source}; changing it needs root")]
+    #[error("cannot set {} to {value:?}: {source}; changing it needs root", shown(path))]
     Write {
         /// File.
         path: PathBuf,
@@ -52,13 +55,16 @@ pub enum SettingError {
         source: io::Error,
     },
     /// Another process has changed it for a while.
-    #[error("{path}: another folio has changed it for a while; try again when that has ended")]
+    #[error(
+        "{}: another folio has changed it for a while; try again when that has ended",
+        shown(path)
+    )]
     Busy {
         /// File.
         path: PathBuf,
     },
     /// No process could be started that puts the old value back.
-    #[error("cannot start the process that restores {path}: {source}")]
+    #[error("cannot start the process that restores {}: {source}", shown(path))]
     Keeper {
         /// File.
         path: PathBuf,
@@ -176,7 +182,7 @@ pub(crate) fn try_lock(path: &Path) -> Result<Locked, SettingError> {
 
 fn lock(path: &Path, busy: Busy) -> Result<Locked, SettingError> {
     let read = |source| SettingError::Read { path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(read)?;
+    let mut file = open_regular(path).map_err(read)?;
     let start = Instant::now();
     loop {
         file = match Locked::try_new(file).map_err(read)? {

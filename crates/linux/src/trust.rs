@@ -39,7 +39,7 @@ pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
 }
 
 fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Option<String> {
-    let shown = path.display();
+    let shown = largefolio_trace::shown(path);
     match path.metadata() {
         Err(error) => Some(format!("{shown}: {error}")),
         Ok(found) if is_open(&found) => Some(format!("everybody may write to {shown}")),

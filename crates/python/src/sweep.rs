@@ -55,6 +55,12 @@ impl Task {
         &self.0.trace
     }
 
+    /// Where it lies.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
     /// BLAKE3 of its file.
     #[getter]
     fn digest(&self) -> &str {

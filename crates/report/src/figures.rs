@@ -8,6 +8,7 @@
 //! ```
 
 use largefolio_sim::cost::{Cause, Walks};
+pub use largefolio_trace::shown::printable;
 
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
@@ -205,12 +206,6 @@ fn signed(value: f64, unit: &str) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
 pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
-}
-
-/// Text from outside as a terminal may see it: control characters become `?`.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// What a cause of time is called.

@@ -1,6 +1,10 @@
 //! The result as JSON: [`crate::report`] gives the schema.
 
+use std::fmt::Write as _;
 use std::io::Write;
+
+use largefolio_trace::shown::is_printable;
+use serde::Serialize;
 
 use crate::{ExportError, Exporter, Report};
 
@@ -10,8 +14,37 @@ pub struct Json;
 
 impl Exporter for Json {
     fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
-        let mut text = serde_json::to_vec_pretty(report)?;
-        text.push(b'\n');
-        Ok(out.write_all(&text)?)
+        Ok(out.write_all(pretty(report)?.as_bytes())?)
     }
+}
+
+/// Indented JSON with a newline at its end, and nothing in it that drives a terminal: what JSON lets
+/// stand in a string though it is not printable (DEL, C1, what turns the direction of writing) is
+/// written as `\\u00XX`, which every reader takes for the same.
+///
+/// ```
+/// use largefolio_report::json::pretty;
+/// assert_eq!(pretty(&"a\u{9b}2J\u{1b}")?, "\"a\\u009b2J\\u001b\"\n");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// A value JSON has no form for.
+pub fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    let is_to_escape = |c: char| c != '\n' && !is_printable(c);
+    if !text.contains(is_to_escape) {
+        return Ok(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_to_escape(c) {
+            // All of them are below U+FFFF. A String takes everything.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Ok(escaped)
 }

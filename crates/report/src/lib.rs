@@ -2,13 +2,14 @@
 //! One versioned result, and the forms it is printed in.
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
-//! [`json`], [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
+//! [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
 //! people read), [`html`] (the page), [`figures`] (how they write numbers), [`sweep`] (data sets of many
 //! results).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
 
+pub mod cells;
 pub mod exporter;
 pub mod figures;
 pub mod html;

@@ -27,6 +27,7 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::census::Census;
 use largefolio_sim::tlb::SideCounters;
 
+use crate::cells::Cells;
 use crate::{ExportError, Exporter, Report};
 
 /// Names of the columns, in order.
@@ -49,14 +50,14 @@ pub struct Tidy;
 
 impl Exporter for Tidy {
     fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
-        let mut csv = csv::Writer::from_writer(out);
-        csv.write_record(COLUMNS)?;
+        let mut csv = Cells::new(out);
+        csv.record(COLUMNS)?;
         for outcome in &report.rows {
             for number in numbers(outcome) {
-                csv.write_record(record(outcome, &number))?;
+                csv.record(record(outcome, &number))?;
             }
         }
-        Ok(csv.flush()?)
+        csv.flush()
     }
 }
 

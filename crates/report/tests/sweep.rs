@@ -202,9 +202,9 @@ fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
     let first = Sweep::open(&dir, &request).unwrap();
     assert!(matches!(Sweep::open(&dir, &request), Err(SweepError::Busy { .. })));
     drop(first);
-    fs::write(dir.join(".writing-x.tmp"), "half of a part").unwrap();
+    fs::write(dir.join(".folio-x.tmp"), "half of a part").unwrap();
     let second = Sweep::open(&dir, &request).unwrap();
-    assert!(!dir.join(".writing-x.tmp").exists());
+    assert!(!dir.join(".folio-x.tmp").exists());
     let ended: Vec<_> = second.finish(Ended::Interrupted).unwrap().runs;
     let ended: Vec<_> = ended.iter().map(|run| run.ended).collect();
     assert_eq!(ended, [Ended::Died, Ended::Interrupted]);

@@ -4,7 +4,8 @@
 //! Reading order: [`event`] (what a row means) and [`meta`] (what the footer says), [`validate`]
 //! (the rules both obey), [`file`](mod@file) (the Parquet file on disk), [`runs`] (how references
 //! become rows), [`info`] (what a trace holds), [`generate`] (seeded synthetic traces), [`import`]
-//! (other tools' recordings).
+//! (other tools' recordings). Beside the trace, for every crate above: [`disk`] (files that users
+//! name) and [`mod@shown`] (names that others chose).
 //!
 //! ```
 //! use largefolio_trace::{Batch, Event, Meta, Op, Reader, Writer};
@@ -26,6 +27,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod disk;
 pub mod event;
 pub mod file;
 pub mod generate;
@@ -33,9 +35,11 @@ pub mod import;
 pub mod info;
 pub mod meta;
 pub mod runs;
+pub mod shown;
 pub mod validate;
 
 pub use event::{Event, ExitKind, FileId, Op, ThreadId};
 pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer, digest};
 pub use info::Info;
 pub use meta::{FileInfo, LayoutEntry, LayoutKind, Meta};
+pub use shown::shown;

@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::align::{self, Copied};
-use largefolio_report::figures::{self, printable};
+use largefolio_report::figures;
+use largefolio_trace::shown;
 
 use super::values;
 use crate::console::say;
@@ -98,5 +99,5 @@ impl AlignArgs {
 }
 
 fn display(path: &Path) -> String {
-    printable(&path.display().to_string())
+    shown(path).to_string()
 }

@@ -8,7 +8,6 @@ mod machine;
 mod report;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -16,6 +15,8 @@ use clap::Args;
 use largefolio_linux::bench::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
 use largefolio_sim::machine::{THIS, this_path};
+use largefolio_trace::disk;
+use largefolio_trace::shown;
 
 use super::values::FormArgs;
 use crate::console::{self, Console};
@@ -91,21 +92,16 @@ impl CalibrateArgs {
             None => this_path()?,
         };
         // Before minutes of measuring: whether there is a place.
-        let parent = parent(&output);
-        if self.output.is_none() {
-            fs::create_dir_all(parent).with_context(|| not_written(&output))?;
+        if let (None, Some(folder)) = (&self.output, output.parent()) {
+            fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
-        tempfile::tempfile_in(parent).with_context(|| not_written(&output))?;
+        disk::check(&output).with_context(|| not_written(&output))?;
         Ok(CalibratePlan::Write(WritePlan { effort, dir, output, form }))
     }
 }
 
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn not_written(output: &Path) -> String {
-    format!("cannot write {}; choose another place with --output", output.display())
+    format!("cannot write {}; choose another place with --output", shown(output))
 }
 
 impl CalibratePlan {
@@ -127,7 +123,8 @@ impl WritePlan {
         line.finish_and_clear();
         let made = machine::machine(&found)?;
         let text = made.machine.to_toml(&made.comment(self.effort))?;
-        write_whole(&self.output, &text)?;
+        disk::write_whole(&self.output, text.as_bytes())
+            .with_context(|| not_written(&self.output))?;
         report::write(
             &report::Report::new(command_line, &found, &made, &self.output),
             self.form,
@@ -135,16 +132,4 @@ impl WritePlan {
         )?;
         Ok(Exit::Done)
     }
-}
-
-/// The old file stays until the new one is whole.
-fn write_whole(output: &Path, text: &str) -> Result<()> {
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(parent(output))?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(output)?;
-        Ok(())
-    };
-    write().with_context(|| not_written(output))
 }

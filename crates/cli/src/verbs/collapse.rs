@@ -6,7 +6,9 @@ use std::io;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::collapse::{self, Kind, Outcome, Request};
+use largefolio_report::cells::Cells;
 use largefolio_report::figures;
+use largefolio_report::json;
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -83,7 +85,7 @@ impl CollapsePlan {
         let outcome = collapse::run(&self.request, &self.command_line.join(" "))?;
         let report = Report::new(&self, &outcome);
         let text = match self.form {
-            Form::Json => serde_json::to_string_pretty(&report)? + "\n",
+            Form::Json => json::pretty(&report)?,
             Form::Csv => report.csv()?,
             Form::Text => report.text(),
         };
@@ -181,8 +183,8 @@ impl<'a> Report<'a> {
     }
 
     fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
+        let mut writer = Cells::text();
+        writer.record([
             "pid",
             "kind",
             "areas",
@@ -196,9 +198,9 @@ impl<'a> Report<'a> {
             let numbers = [row.nr_areas, row.nr_blocks, row.before_bytes, row.after_bytes, refused];
             let mut fields = vec![self.pid.to_string(), row.kind.to_owned()];
             fields.extend(numbers.map(|number| number.to_string()));
-            writer.write_record(fields)?;
+            writer.record(fields)?;
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        Ok(writer.into_text()?)
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Command};
+use largefolio_trace::shown;
 
 use crate::console::Console;
 use crate::errors::Exit;
@@ -73,7 +74,7 @@ impl ManPlan {
             }
             return Ok(Exit::Done);
         };
-        let not_made = || format!("cannot make {}", directory.display());
+        let not_made = || format!("cannot make {}", shown(directory));
         fs::create_dir_all(directory).with_context(not_made)?;
         for command in &self.commands {
             let path = directory.join(format!("{}.1", page::name(command)));

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use largefolio_report::json;
 use largefolio_sim::kernel::Kernel;
 
 use super::page_file::{self, PageArgs, PageFile};
@@ -186,7 +187,7 @@ impl MapsPlan {
         };
         let view = elf::View::of(&plan.kernel, &plan.files, plan.command_line);
         let result = match plan.form {
-            Form::Json => serde_json::to_string_pretty(&view)? + "\n",
+            Form::Json => json::pretty(&view)?,
             Form::Csv => view.csv()?,
             Form::Text => text::of(&view),
         };

@@ -4,13 +4,14 @@
 //! `largefolio_report::html`. A page holds its data as JSON: that of `--json`, or, where that has no
 //! bound, the part of it that is shown.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_report::html::frame::{Basis, Page, Section};
 use largefolio_report::html::markup::Markup;
+use largefolio_trace::{disk, shown};
 
 use crate::console::Console;
 
@@ -39,7 +40,7 @@ impl PageArgs {
     ) -> Result<Option<PageFile>> {
         let Some(path) = self.report else { return Ok(None) };
         if let Some(input) = inputs.into_iter().find(|input| is_same(input, &path)) {
-            bail!("{} is what is looked at; choose another file with --report", input.display());
+            bail!("{} is what is looked at; choose another file with --report", shown(input));
         }
         check_writable(&path, "--report")?;
         Ok(Some(PageFile(path)))
@@ -60,14 +61,8 @@ pub(crate) fn deliver(
 
 /// Whether a result can be written to `path`, which `option` names.
 pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let writable = if path.exists() {
-        OpenOptions::new().append(true).open(path).map(drop)
-    } else {
-        tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
-    };
-    writable.with_context(|| {
-        format!("cannot write {}; choose another place with {option}", path.display())
+    disk::check(path).with_context(|| {
+        format!("cannot write {}; choose another place with {option}", shown(path))
     })
 }
 

@@ -19,6 +19,8 @@ use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
 use largefolio_sim::replay::{self as sim, Annotation, CacheState};
 use largefolio_sim::size;
 use largefolio_trace::Reader;
+use largefolio_trace::disk;
+use largefolio_trace::shown;
 
 use super::page_file::{check_writable, is_same};
 use crate::console::Console;
@@ -176,8 +178,11 @@ impl PredictArgs {
         })))
     }
 
-    const fn sink(&self) -> Sink {
-        if self.output.is_some() { Sink::File } else { Sink::Stream }
+    fn sink(&self) -> Sink {
+        match &self.output {
+            Some(path) if !disk::is_stdout(path) => Sink::File,
+            _ => Sink::Stream,
+        }
     }
 
     fn request(&self) -> Result<sim::Request> {
@@ -210,7 +215,7 @@ impl PredictArgs {
             if self.output.as_deref().is_some_and(|output| is_same(output, report)) {
                 bail!(
                     "--output and --report both name {}; give each a file of its own",
-                    report.display()
+                    shown(report)
                 );
             }
         }
@@ -221,7 +226,7 @@ impl PredictArgs {
 /// Whether a result can be written to `output`, which `option` names, and is not the trace.
 fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     if is_same(output, trace) {
-        bail!("{} is the trace itself; choose another file for the result", output.display());
+        bail!("{} is the trace itself; choose another file for the result", shown(output));
     }
     check_writable(output, option)
 }

@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_linux::record::{self, Outcome, Progress, With};
+use largefolio_linux::record::{self, Outcome, Progress, RecordError, With};
 use largefolio_report::figures;
+use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
+
+/// What a shell adds to the signal that ended a program.
+const SIGNALLED: u8 = 128;
 
 /// A program that ends before this shows no progress: its own output stays undisturbed.
 const QUIET_START: Duration = Duration::from_secs(1);
@@ -96,7 +100,14 @@ impl RecordPlan {
             }
         });
         line.finish_and_clear();
-        let outcome = result?;
+        let outcome = match result {
+            Err(error @ RecordError::Interrupted(signal)) => {
+                console::say(&format!("folio: {error}"));
+                let signal = u8::try_from(signal).unwrap_or(127);
+                return Ok(Exit::Program(SIGNALLED.saturating_add(signal)));
+            }
+            other => other?,
+        };
         for warning in &outcome.warnings {
             console::warn(&figures::printable(warning));
         }
@@ -121,7 +132,7 @@ fn summary(outcome: &Outcome) {
     let seconds = outcome.elapsed.as_secs_f64();
     console::say(&format!(
         "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes a reference)",
-        outcome.path.display(),
+        shown(&outcome.path),
         figures::count(outcome.nr_references),
         figures::count(outcome.nr_rows),
         figures::bytes(outcome.trace_bytes),

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::signals::Stop;
+use largefolio_report::cells::Cells;
+use largefolio_report::json;
 use largefolio_sim::study::{self, Finding, How, Measurements, RowFinding, Study, StudyError};
+use largefolio_trace::shown;
 use serde::Serialize;
 
 use super::page_file::{self, PageArgs, PageFile};
@@ -172,7 +175,7 @@ impl StudyPlan {
             Form::Csv => csv(&findings)?,
             Form::Json => {
                 let report = self.report(&findings);
-                serde_json::to_string_pretty(&report).context("writing JSON")? + "\n"
+                json::pretty(&report).context("writing JSON")?
             }
         };
         let page = match &self.page {
@@ -241,7 +244,7 @@ impl StudyPlan {
             console::warn(&format!(
                 "{} has no {}: rows that need them stay empty. `make traces` records them, \
                  --traces DIR says where they are",
-                self.traces.display(),
+                shown(&self.traces),
                 missing.join(", ")
             ));
         }
@@ -261,8 +264,8 @@ impl StudyPlan {
 
 /// One row a row.
 fn csv(findings: &[Finding]) -> Result<String> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record([
+    let mut csv = Cells::text();
+    csv.record([
         "study",
         "table",
         "what",
@@ -284,12 +287,11 @@ fn csv(findings: &[Finding]) -> Result<String> {
     for finding in findings {
         for table in &finding.tables {
             for row in &table.rows {
-                csv.write_record(record(&finding.study, &table.title, row))?;
+                csv.record(record(&finding.study, &table.title, row))?;
             }
         }
     }
-    let bytes = csv.into_inner().context("writing CSV")?;
-    String::from_utf8(bytes).context("writing CSV")
+    Ok(csv.into_text()?)
 }
 
 fn record(study: &str, table: &str, row: &RowFinding) -> Vec<String> {

@@ -10,6 +10,8 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::Plan;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Entry, Foreign, Store, Undone};
+use largefolio_trace::disk;
+use largefolio_trace::shown;
 
 use super::values::{Form, FormArgs};
 use crate::console::{self, Console};
@@ -54,6 +56,9 @@ pub(crate) struct TuneArgs {
     #[command(flatten)]
     form: FormArgs,
 }
+
+/// A profile is some lines; more is none.
+const PROFILE_BYTES_MAX: u64 = 256 << 10;
 
 /// What is to be done.
 enum Deed {
@@ -161,7 +166,8 @@ fn profile_of(name: &str) -> Result<Profile> {
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Ok(Profile::named(name)?);
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let text = disk::read_text(path, PROFILE_BYTES_MAX)
+        .with_context(|| format!("cannot read {}", shown(name)))?;
     Ok(Profile::parse(name, &text)?)
 }
 

@@ -1,6 +1,10 @@
 //! `folio record`: the verb; the recorder has tests of its own.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 
 use crate::support::{Place, text};
 
@@ -67,4 +71,31 @@ fn a_quiet_recording_says_nothing() {
     let output = place.run("record -q -o q.folio true --help-is-not-ours");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains("recorded"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
+    let place = Place::new();
+    // An emulator that takes its time to start.
+    let script =
+        "#!/bin/sh\ncase $2 in /nonexistent/*) exit 1;; esac\necho begun >&2\nexec sleep 100\n";
+    fs::write(place.path("qemu-x86_64"), script).unwrap();
+    fs::set_permissions(place.path("qemu-x86_64"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(place.path("plugin.so"), "").unwrap();
+    let path = format!("{}:{}", place.0.path().display(), std::env::var("PATH").unwrap());
+    let mut command = place.command("record -o t.folio -- true");
+    command.env("PATH", path).env("LARGEFOLIO_RECORDER", place.path("plugin.so"));
+    let mut folio = command.stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let mut said = BufReader::new(folio.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    // As the terminal does: to all of the group.
+    let kill = ["-INT".to_owned(), "--".to_owned(), format!("-{}", folio.id())];
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    line.clear();
+    said.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "folio: interrupted before the program began: there is nothing to write\n");
+    assert_eq!(folio.wait().unwrap().code(), Some(130));
+    assert!(!place.path("t.folio").exists());
 }

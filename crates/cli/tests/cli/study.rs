@@ -18,7 +18,7 @@ fn traces() -> String {
 }
 
 /// A study of the model with one row; `rest` is the row's.
-fn small(rest: &str) -> String {
+pub(crate) fn small(rest: &str) -> String {
     format!(
         "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a document\"\nsetup = \"none\"\n\
          [cells.a]\nmodel = {{ do = \"clear\", kernel = \"6.19\", size = \"2M\" }}\n\

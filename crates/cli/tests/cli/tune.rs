@@ -1,6 +1,7 @@
 //! `folio tune` on a copy of a system's settings, and killed on it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -128,4 +129,22 @@ fn killed_while_it_changes_settings_it_leaves_what_undo_needs() {
         assert_eq!(output.status.code(), Some(0), "{round}: {}", text(&output.stderr));
         assert_eq!(system.readahead(), "128", "killed in round {round}");
     }
+}
+
+#[test]
+fn what_a_killed_tune_left_goes_with_the_next() {
+    let system = System::new();
+    for name in ["state/largefolio/.tmpAb12Cd", "state/largefolio/.folio-Ab12Cd.tmp"] {
+        system.write(name, "half of a record");
+    }
+    system.write("state/largefolio/.tmp-mine", "a file of the user");
+    let mode = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(system.path("state/largefolio"), mode).unwrap();
+    let output = system.tune("--set readahead.vda=4096 --yes");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let names = fs::read_dir(system.path("state/largefolio")).unwrap();
+    let mut names: Vec<_> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, [".tmp-mine", "tune.json", "tune.lock"]);
 }

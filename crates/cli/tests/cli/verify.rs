@@ -101,6 +101,31 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
 }
 
 #[test]
+fn the_machine_that_calibrate_measured_is_known_and_the_default() {
+    let place = Place::with_trace();
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled";
+    let Ok(text) = fs::read_to_string(size) else {
+        eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
+        return;
+    };
+    let now = text.split(['[', ']']).nth(1).unwrap();
+    let machines = place.path("config/largefolio/machines");
+    fs::create_dir_all(&machines).unwrap();
+    let machine = "name = \"mine\"\ndescription = \"of a test\"\nbased-on = \"zen4\"\n";
+    fs::write(machines.join("this.toml"), machine).unwrap();
+    for machine in ["", "--machine this"] {
+        let words = format!("verify --tune thp.32K={now} --trace mix.folio {machine} --runs 3");
+        let mut command = place.command(&format!("{words} --json -- true"));
+        let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
+        let said = crate::support::text(&output.stderr);
+        let json: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+        assert_eq!(json["prediction"]["machine"], "mine", "{json}");
+        assert_eq!(json["prediction"]["unusable"], serde_json::Value::Null, "{json}");
+    }
+}
+
+#[test]
 fn a_command_that_fails_is_an_error_with_its_exit_code() {
     let Some(change) = no_change() else { return };
     let said = Place::new().fails(&format!("verify {change} --runs 3 -- false"));

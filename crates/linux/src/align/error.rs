@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
+
 use crate::elf::ElfError;
 
 /// A refusal, or a failure of the system. No copy exists then.
@@ -13,8 +15,11 @@ pub enum AlignError {
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// 32-bit addresses.
-    #[error("{}: a 32-bit file; only 64-bit files can be aligned: re-link it with \
-        -Wl,-z,max-page-size={align}", path.display())]
+    #[error(
+        "{}: a 32-bit file; only 64-bit files can be aligned: re-link it with \
+        -Wl,-z,max-page-size={align}",
+        shown(path)
+    )]
     Bits32 {
         /// The file.
         path: PathBuf,
@@ -22,11 +27,14 @@ pub enum AlignError {
         align: u64,
     },
     /// Nothing to do.
-    #[error("{}: aligned already; folio warm fills its page cache", .0.display())]
+    #[error("{}: aligned already; folio warm fills its page cache", shown(.0))]
     Already(PathBuf),
     /// Nothing to gain.
-    #[error("{}: no whole block of {align} bytes lies in its text of {text_bytes} bytes: nothing \
-        would be gained", path.display())]
+    #[error(
+        "{}: no whole block of {align} bytes lies in its text of {text_bytes} bytes: nothing \
+        would be gained",
+        shown(path)
+    )]
     NoGain {
         /// The file.
         path: PathBuf,
@@ -37,12 +45,14 @@ pub enum AlignError {
     },
     /// A packer's.
     #[error("{}: packed (UPX): its text is unpacked to other places; unpack it first (upx -d)",
-        .0.display())]
+        shown(.0))]
     Packed(PathBuf),
     /// Bytes behind all parts that the headers know.
-    #[error("{}: {bytes} bytes stand behind its last section (an appended archive, a signature): \
+    #[error(
+        "{}: {bytes} bytes stand behind its last section (an appended archive, a signature): \
         who reads them expects them at their place; align the program before they are appended",
-        path.display())]
+        shown(path)
+    )]
     Appended {
         /// The file.
         path: PathBuf,
@@ -51,11 +61,13 @@ pub enum AlignError {
     },
     /// A signature in an extended attribute.
     #[error("{}: signed (security.ima); a copy would not be: align it before it is signed",
-        .0.display())]
+        shown(.0))]
     Signed(PathBuf),
     /// A layout that cannot be moved apart.
-    #[error("{}: {what}: cannot be moved; re-link it with -Wl,-z,max-page-size={align}",
-        path.display())]
+    #[error(
+        "{}: {what}: cannot be moved; re-link it with -Wl,-z,max-page-size={align}",
+        shown(path)
+    )]
     Tangled {
         /// The file.
         path: PathBuf,
@@ -65,11 +77,14 @@ pub enum AlignError {
         align: u64,
     },
     /// The copy would replace the file.
-    #[error("{}: the copy must be another file than the original; choose another -o", .0.display())]
+    #[error("{}: the copy must be another file than the original; choose another -o", shown(.0))]
     Same(PathBuf),
     /// The copy is not what it should be.
-    #[error("{}: the copy differs from the original in {what}: please report this; nothing was \
-        written", path.display())]
+    #[error(
+        "{}: the copy differs from the original in {what}: please report this; nothing was \
+        written",
+        shown(path)
+    )]
     Differs {
         /// The file.
         path: PathBuf,
@@ -77,7 +92,7 @@ pub enum AlignError {
         what: String,
     },
     /// A system call failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", shown(path))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -23,6 +23,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
+use largefolio_trace::shown;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::folios::{Cell, Counter, Kind, Tally};
@@ -42,7 +43,7 @@ const FILES_MAX: usize = 1 << 22;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be opened.
-    #[error("cannot open {path}: {source}")]
+    #[error("cannot open {}: {source}", shown(path))]
     Open {
         /// File.
         path: PathBuf,
@@ -50,10 +51,10 @@ pub enum FileError {
         source: io::Error,
     },
     /// It is a directory, a device or the like.
-    #[error("{0} is not a regular file; for a directory use --page-cache")]
+    #[error("{} is not a regular file; for a directory use --page-cache", shown(.0))]
     NotRegular(PathBuf),
     /// A system call failed.
-    #[error("{call} of {path} failed: {source}")]
+    #[error("{call} of {} failed: {source}", shown(path))]
     Call {
         /// Which.
         call: &'static str,

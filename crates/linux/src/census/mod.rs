@@ -39,6 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use largefolio_trace::shown;
 use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
 use serde::Serialize;
 
@@ -60,7 +61,7 @@ pub enum CensusError {
     #[error("cannot read /proc/kpageflags: {0}")]
     Flags(io::Error),
     /// A control group.
-    #[error("cannot read {path}: {source}; is it the directory of a control group?")]
+    #[error("cannot read {}: {source}; is it the directory of a control group?", shown(path))]
     Cgroup {
         /// Directory or file.
         path: PathBuf,

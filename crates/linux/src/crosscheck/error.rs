@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
 use thiserror::Error;
 
 use crate::setting::SettingError;
@@ -56,7 +57,7 @@ pub enum CrosscheckError {
         what: String,
     },
     /// A tool that failed.
-    #[error("`{command}` failed: {said}")]
+    #[error("`{}` failed: {}", shown(command), shown(said))]
     Tool {
         /// Command line.
         command: String,
@@ -80,7 +81,7 @@ pub enum CrosscheckError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A file that cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", shown(path))]
     File {
         /// Which.
         path: PathBuf,
@@ -96,7 +97,7 @@ pub enum CrosscheckError {
         source: io::Error,
     },
     /// The probe could not record a workload: an event was lost, the file was cached.
-    #[error("{workload}: {said}")]
+    #[error("{}: {}", shown(workload), shown(said))]
     Probe {
         /// Workload.
         workload: String,
@@ -107,10 +108,10 @@ pub enum CrosscheckError {
     #[error("this architecture does not trace the addresses of page faults; only x86-64 does")]
     NoFaultAddresses,
     /// The command cannot be started.
-    #[error("{0}: not found; name a program in PATH or a path to one after `--`")]
+    #[error("{}: not found; name a program in PATH or a path to one after `--`", shown(.0))]
     NoProgram(String),
     /// Nothing to compare.
-    #[error("{0} opens no regular file for reading: there is nothing to compare")]
+    #[error("{} opens no regular file for reading: there is nothing to compare", shown(.0))]
     NoFiles(String),
     /// Events did not fit the buffer.
     #[error(

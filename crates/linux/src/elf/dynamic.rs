@@ -3,7 +3,6 @@
 //! Owns the reading, with the bounds of [`super`] (E1). Does not look for the libraries.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
@@ -55,11 +54,7 @@ impl Dynamic {
     /// # Errors
     /// When it is no ELF file, or a damaged one.
     pub fn read(path: &Path, symbols: Symbols) -> Result<Self, ElfError> {
-        let io = |source| ElfError::Io { path: path.to_owned(), source };
-        if !fs::metadata(path).map_err(io)?.is_file() {
-            return Err(ElfError::NotAFile(path.to_owned()));
-        }
-        Self::parse(path, symbols, &ReadCache::new(File::open(path).map_err(io)?))
+        Self::parse(path, symbols, &ReadCache::new(ElfError::open(path)?))
     }
 
     /// Reads the dynamic section in `data`, which errors call `path`.

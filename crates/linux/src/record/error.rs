@@ -4,9 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use largefolio_trace::TraceError;
+use largefolio_trace::shown;
 use thiserror::Error;
 
-/// Failure to record. All but the last three are found before the program starts.
+/// Failure to record. All but the last four are found before the program starts.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -14,19 +15,19 @@ pub enum RecordError {
     #[error("no program to record: put it after `--`, as in `folio record -- ls -l`")]
     NoProgram,
     /// Nothing of that name in `PATH`.
-    #[error("{0}: not found in PATH; give its path, as in `./{0}`")]
+    #[error("{name}: not found in PATH; give its path, as in `./{name}`", name = shown(.0))]
     NotInPath(String),
     /// No such file.
-    #[error("{}: no such file; check the path", .0.display())]
+    #[error("{}: no such file; check the path", shown(.0))]
     Missing(PathBuf),
     /// A directory.
-    #[error("{}: is a directory; name a program in it", .0.display())]
+    #[error("{}: is a directory; name a program in it", shown(.0))]
     Directory(PathBuf),
     /// No right to execute.
-    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = .0.display())]
+    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
     /// Not readable.
-    #[error("{}: {source}; the recorder must be able to read the program", path.display())]
+    #[error("{}: {source}; the recorder must be able to read the program", shown(path))]
     Unreadable {
         /// Program.
         path: PathBuf,
@@ -36,14 +37,14 @@ pub enum RecordError {
     /// A text file without `#!`.
     #[error(
         "{path}: neither an ELF program nor a script with a `#!` line; \
-         if it is a shell script, record `sh {path}`", path = .0.display()
+         if it is a shell script, record `sh {path}`", path = shown(.0)
     )]
     NotAProgram(PathBuf),
     /// Interpreters of interpreters without end.
-    #[error("{}: its `#!` interpreters lead to one another; fix the first line", .0.display())]
+    #[error("{}: its `#!` interpreters lead to one another; fix the first line", shown(.0))]
     InterpreterLoop(PathBuf),
     /// The `#!` interpreter cannot be used.
-    #[error("{}: its interpreter cannot be recorded: {source}", script.display())]
+    #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
     Interpreter {
         /// Script.
         script: PathBuf,
@@ -52,11 +53,14 @@ pub enum RecordError {
     },
     /// A 32-bit program.
     #[error("{}: a 32-bit program; only x86-64 programs can be recorded, build it without -m32",
-        .0.display())]
+        shown(.0))]
     ThirtyTwoBit(PathBuf),
     /// A program for another architecture.
-    #[error("{}: a program for {machine}; only x86-64 programs can be recorded, build it for \
-        x86-64", path.display())]
+    #[error(
+        "{}: a program for {machine}; only x86-64 programs can be recorded, build it for \
+        x86-64",
+        shown(path)
+    )]
     ForeignMachine {
         /// Program.
         path: PathBuf,
@@ -65,11 +69,13 @@ pub enum RecordError {
     },
     /// An ELF file that is not a program.
     #[error("{}: an ELF file that is not a program (object file, core dump or damaged); link it \
-        first", .0.display())]
+        first", shown(.0))]
     NotExecutableElf(PathBuf),
     /// The output cannot be written.
-    #[error("{}: cannot write the trace: {source}; choose another place with --output",
-        path.display())]
+    #[error(
+        "{}: cannot write the trace: {source}; choose another place with --output",
+        shown(path)
+    )]
     Output {
         /// Output file.
         path: PathBuf,
@@ -88,7 +94,7 @@ pub enum RecordError {
     NoQemu,
     /// QEMU was asked for and has no plugins.
     #[error("{}: built without plugins; install a qemu-user with them (Debian 12: `apt-get \
-        install qemu-user`), or use --with valgrind", .0.display())]
+        install qemu-user`), or use --with valgrind", shown(.0))]
     QemuWithoutPlugins(PathBuf),
     /// Valgrind was asked for and is not installed.
     #[error(
@@ -114,6 +120,9 @@ pub enum RecordError {
         /// Command line.
         command: String,
     },
+    /// A signal came before the program did anything.
+    #[error("interrupted before the program began: there is nothing to write")]
+    Interrupted(i32),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]
     Os {

@@ -4,9 +4,9 @@
 //! output's directory is asked whether it takes a file.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
+
+use largefolio_trace::disk;
 
 use super::program::{self, Program};
 use super::system::{Host, System};
@@ -62,7 +62,7 @@ impl Plan {
         let tool = tools::choose(system, with)?;
         let output =
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
-        check_output(&output)
+        disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
         Ok(Self { program, command: command.to_vec(), output, tool })
     }
@@ -91,19 +91,4 @@ impl Plan {
             Tool::Valgrind { valgrind, reason } => valgrind::run(self, valgrind, reason, progress),
         }
     }
-}
-
-/// Whether a trace can be written at `output`: it is absent or a regular file that can be
-/// replaced, in a directory that takes files.
-fn check_output(output: &Path) -> io::Result<()> {
-    match fs::metadata(output) {
-        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => {
-            return Err(io::Error::other("it exists and is not a regular file"));
-        }
-        Ok(_) => drop(OpenOptions::new().append(true).open(output)?),
-        Err(_) => {}
-    }
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    tempfile::tempfile_in(parent.unwrap_or(Path::new("."))).map(drop)
 }

@@ -58,6 +58,9 @@ pub(super) fn run(
     drop(session);
     let status = result.inspect_err(|_| abandon(&mut child))?;
     if !has_started {
+        if let Some(signal) = signals.seen() {
+            return Err(RecordError::Interrupted(signal));
+        }
         let command = format!("{command:?}");
         let status = status.to_string();
         return Err(RecordError::RecorderFailed { recorder: "qemu-x86_64", status, command });

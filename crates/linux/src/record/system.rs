@@ -4,13 +4,13 @@
 //! from a table, so that every refusal is tested without QEMU, valgrind or root.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::trust;
+use largefolio_trace::disk::open_regular;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl System for Host {
 
     fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
-        File::open(path)?.take(4096).read_to_end(&mut head)?;
+        open_regular(path)?.take(4096).read_to_end(&mut head)?;
         Ok(head)
     }
 

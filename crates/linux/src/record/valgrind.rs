@@ -68,6 +68,9 @@ pub(super) fn run(
         }
     };
     if !stream.has_started() {
+        if let Some(signal) = signals.seen() {
+            return Err(RecordError::Interrupted(signal));
+        }
         let (status, command) = (status.to_string(), format!("{command:?}"));
         return Err(RecordError::RecorderFailed { recorder: "valgrind", status, command });
     }

@@ -1,12 +1,14 @@
 //! What is done for a program, and the doing.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use largefolio_trace::disk::open_regular;
+use largefolio_trace::shown;
 
 use super::child::{self, ChildError, Ended};
 use super::fallback::Fallback;
@@ -53,15 +55,15 @@ pub struct Request {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No such program.
-    #[error("{}: not found; check the name, or give its path", .0.display())]
+    #[error("{}: not found; check the name, or give its path", shown(.0))]
     NotFound(PathBuf),
     /// No right to execute it.
-    #[error("{path}: not an executable file; make it one with `chmod +x {path}`", path = .0.display())]
+    #[error("{path}: not an executable file; make it one with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
     /// No process could be made for it.
     #[error(
         "cannot make a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids it",
-        program.display()
+        shown(program)
     )]
     NoProcess {
         /// Program.
@@ -70,7 +72,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The kernel refused.
-    #[error("cannot start {}: {source}", program.display())]
+    #[error("cannot start {}: {source}", shown(program))]
     Start {
         /// Program.
         program: PathBuf,
@@ -146,13 +148,13 @@ impl Plan {
         let is_asked = request.text != Text::Off || request.heap_bytes.is_some();
         let Some((file, elf)) = program.elf.as_ref().filter(|_| is_asked) else {
             if is_asked {
-                let what = format!("{} is no ELF program we can read", program.path.display());
+                let what = format!("{} is no ELF program we can read", shown(&program.path));
                 self.fallbacks.push(Fallback::Unreadable(what));
             }
             return;
         };
         if *file != program.path {
-            self.notes.push(format!("{} runs {}", program.path.display(), file.display()));
+            self.notes.push(format!("{} runs {}", shown(&program.path), shown(file)));
         }
         if program.has_rights {
             self.fallbacks.push(Fallback::OtherRights(file.clone()));
@@ -232,13 +234,13 @@ impl Plan {
     }
 
     fn file(&mut self, path: &Path, elf: &ElfFile) {
-        let ground = File::open(path).and_then(filesystem::of).ok();
+        let ground = open_regular(path).and_then(filesystem::of).ok();
         let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
         let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
         let file = path.to_owned();
         match placement::judge(elf, thp::pmd_bytes(), placing) {
             Placed::Badly(Obstacle::TooSmall) => {
-                self.notes.push(format!("{}: {}", path.display(), Obstacle::TooSmall));
+                self.notes.push(format!("{}: {}", shown(path), Obstacle::TooSmall));
             }
             Placed::Badly(obstacle) => {
                 self.fallbacks.push(Fallback::Placement { file, obstacle });

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
+
 use super::placement::Obstacle;
 use crate::warm;
 
@@ -50,12 +52,12 @@ impl fmt::Display for Fallback {
             Self::OtherRights(file) => write!(
                 out,
                 "{} runs with rights of its own (set-id or capabilities) and is left alone",
-                file.display()
+                shown(file)
             ),
             Self::Sanitizer(file) => write!(
                 out,
                 "{} is built with a sanitizer, which owns the address space: left alone",
-                file.display()
+                shown(file)
             ),
             Self::TinyText => {
                 out.write_str(
@@ -63,14 +65,14 @@ impl fmt::Display for Fallback {
             )
             }
             Self::Placement { file, obstacle } => {
-                write!(out, "the text of {} stays in small pages: {obstacle}", file.display())?;
+                write!(out, "the text of {} stays in small pages: {obstacle}", shown(file))?;
                 match obstacle.remedy() {
                     Some(remedy) => write!(out, "; {}", remedy.replace("FILE", &quoted(file))),
                     None => Ok(()),
                 }
             }
             Self::Cache { file, refusal } => {
-                write!(out, "{}: {refusal}; {}", file.display(), refusal.remedy())
+                write!(out, "{}: {refusal}; {}", shown(file), refusal.remedy())
             }
             Self::Unreadable(what) => write!(out, "{what}: plain start"),
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
@@ -81,7 +83,7 @@ impl fmt::Display for Fallback {
             Self::OldGlibc(libc) => write!(
                 out,
                 "--heap needs glibc 2.35 or later, and {} is older: the heap stays as it is",
-                libc.display()
+                shown(libc)
             ),
             Self::Tuned => {
                 out.write_str("GLIBC_TUNABLES sets glibc.malloc.hugetlb already: left as it is")
@@ -97,7 +99,7 @@ impl fmt::Display for Fallback {
 
 /// A path as a shell takes it, in a remedy.
 fn quoted(path: &std::path::Path) -> String {
-    let text = path.display().to_string();
+    let text = shown(path).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

@@ -12,6 +12,8 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::read_whole;
+
 use super::fallback::Fallback;
 use super::program::Program;
 use crate::setting::{Setting, SettingError};
@@ -83,8 +85,7 @@ fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> 
         return not("its C library was not found");
     };
     let has_version = |libc: &Path| {
-        let is_small = fs::metadata(libc).is_ok_and(|found| found.len() <= LIBC_BYTES_MAX);
-        let bytes = if is_small { fs::read(libc).unwrap_or_default() } else { Vec::new() };
+        let bytes = read_whole(libc, LIBC_BYTES_MAX).unwrap_or_default();
         bytes.windows(VERSION.len()).any(|window| window == VERSION)
     };
     if has_version(libc) { Ok(()) } else { Err(Fallback::OldGlibc(libc.clone())) }

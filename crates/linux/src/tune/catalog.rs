@@ -10,6 +10,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::read_text;
+
 use super::TuneError;
 
 /// Words after `thp.` that are files of that name.
@@ -30,6 +32,8 @@ const EXPECTED: &str = "expected thp.enabled, thp.defrag, thp.shmem_enabled, thp
 /// Largest number any of these settings is given: a readahead window or a pause beyond it is a slip
 /// of the finger.
 const NUMBER_MAX: u64 = 1 << 31;
+/// A setting is a line; the kernel has none longer than a page.
+const VALUE_BYTES_MAX: u64 = 64 << 10;
 
 /// Settings below a root directory: `/`, or a copy for tests.
 #[derive(Clone, Debug)]
@@ -84,7 +88,7 @@ impl Catalog {
     /// A name that is none, or a kernel without the setting.
     pub fn read(&self, name: &str) -> Result<Current, TuneError> {
         let path = self.path(name)?;
-        let text = fs::read_to_string(&path).map_err(|source| TuneError::Read {
+        let text = read_text(&path, VALUE_BYTES_MAX).map_err(|source| TuneError::Read {
             name: name.to_owned(),
             path,
             source,

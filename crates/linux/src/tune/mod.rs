@@ -24,6 +24,8 @@ pub mod record;
 use std::io;
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
+
 /// Why a plan could not be made, applied or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
@@ -36,7 +38,7 @@ pub enum TuneError {
         expected: &'static str,
     },
     /// The kernel does not have it, or it cannot be read.
-    #[error("{name}: cannot read {path}: {source}; does this kernel have the setting?")]
+    #[error("{name}: cannot read {}: {source}; does this kernel have the setting?", shown(path))]
     Read {
         /// Setting.
         name: String,
@@ -56,7 +58,7 @@ pub enum TuneError {
         expected: String,
     },
     /// The kernel refused the value.
-    #[error("cannot set {name} to {value:?} ({path}): {source}{remedy}")]
+    #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]
     Write {
         /// Setting.
         name: String,
@@ -78,7 +80,7 @@ pub enum TuneError {
         message: String,
     },
     /// A profile that is none.
-    #[error("{file}: {message}")]
+    #[error("{}: {message}", shown(file))]
     Profile {
         /// File, or name of a profile of our own.
         file: String,
@@ -86,7 +88,7 @@ pub enum TuneError {
         message: String,
     },
     /// The record of old values cannot be used.
-    #[error("{path}: {message}")]
+    #[error("{}: {message}", shown(path))]
     Record {
         /// The record.
         path: PathBuf,

@@ -3,12 +3,12 @@
 //! `tune.json` in the state directory, which belongs to the user alone (mode 0700). It appears whole
 //! (written beside, synced, renamed), and one process at a time works with it (`tune.lock`).
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
 use super::TuneError;
@@ -110,16 +110,19 @@ impl Store {
         if !owner.is_dir() || owner.uid() != user || owner.mode() & 0o022 != 0 {
             return Err(error(format!(
                 "{} must be a directory of user {user} that nobody else can write to",
-                folder.display()
+                shown(folder)
             )));
         }
-        let lock = own_file(&folder.join("tune.lock"))
+        let lock = disk::open_lock(&folder.join("tune.lock"), 0o600)
             .and_then(Locked::try_new)
             .map_err(|cause| error(format!("cannot lock it: {cause}")))?
             .map_err(|_| {
                 error("another folio tune is at work; try again when it is done".to_owned())
             })?;
-        let boot_id = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))
+        // Nobody else is at work: what is there was left by one that was killed.
+        remove_left(folder)
+            .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
+        let boot_id = disk::read_text(&root.join("proc/sys/kernel/random/boot_id"), BYTES_MAX)
             .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
         Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
     }
@@ -200,15 +203,13 @@ impl Store {
     /// `None` without a record, or with that of an earlier boot.
     fn load(&self) -> Result<Option<Record>, TuneError> {
         let error = |message: String| TuneError::Record { path: self.path.clone(), message };
-        let options = OFlags::NOFOLLOW.bits().cast_signed();
-        let file = match OpenOptions::new().read(true).custom_flags(options).open(&self.path) {
-            Ok(file) => file,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
-        };
-        let text = io::read_to_string(io::Read::take(file, BYTES_MAX))
-            .map_err(|cause| error(format!("cannot read it: {cause}")))?;
-        let record: Record = serde_json::from_str(&text).map_err(|cause| {
+        let bytes =
+            match disk::open_own(&self.path).and_then(|file| disk::read_from(file, BYTES_MAX)) {
+                Ok(bytes) => bytes,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
+            };
+        let record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
             error(format!("{cause}; look at it, put the settings back by hand and remove it"))
         })?;
         if record.schema_version != SCHEMA_VERSION {
@@ -239,12 +240,7 @@ impl Store {
             changes: entries.to_vec(),
         };
         let text = serde_json::to_string_pretty(&record).map_err(|cause| error(cause.into()))?;
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
-        file.write_all(text.as_bytes()).map_err(error)?;
-        file.as_file().sync_all().map_err(error)?;
-        file.persist(&self.path).map_err(|cause| error(cause.error))?;
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(error)
+        disk::write_whole(&self.path, text.as_bytes()).map_err(error)
     }
 }
 
@@ -282,13 +278,20 @@ fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
     }
 }
 
-/// A file that only its owner can use, made where it is missing; a link is refused.
-fn own_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path)
+/// Removes half-written records from the state directory, those of earlier versions of folio
+/// included (`.tmp` and six letters or digits).
+fn remove_left(folder: &Path) -> io::Result<()> {
+    disk::remove_stale(folder)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(".tmp"));
+        let is_left = random.is_some_and(|random| {
+            random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        });
+        if is_left && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }

@@ -1,13 +1,15 @@
 //! One file: what is in its page cache, out with what is small, and in again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use largefolio_trace::disk::NotRegular;
+use largefolio_trace::disk::open_regular;
+use largefolio_trace::shown;
 use rustix::fs::Advice;
 
 use super::refusal::Refusal;
@@ -80,7 +82,7 @@ impl Warmed {
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// It cannot be opened.
-    #[error("cannot read {}: {source}; warming needs the right to read", path.display())]
+    #[error("cannot read {}: {source}; warming needs the right to read", shown(path))]
     Open {
         /// The file.
         path: PathBuf,
@@ -88,10 +90,10 @@ pub enum WarmError {
         source: io::Error,
     },
     /// A directory, a device, a pipe.
-    #[error("{} is not a regular file", .0.display())]
+    #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     /// A system call failed.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}", shown(path))]
     Call {
         /// The file.
         path: PathBuf,
@@ -108,15 +110,14 @@ impl Warm {
     /// # Errors
     /// When it is no regular file or cannot be read.
     pub fn new(path: &Path, part: Part) -> Result<Self, WarmError> {
-        let open = |source| WarmError::Open { path: path.to_owned(), source };
-        // A pipe would wait for a writer.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(open)?;
-        let found = file.metadata().map_err(open)?;
-        if !found.is_file() {
-            return Err(WarmError::NotAFile(path.to_owned()));
-        }
-        Ok(Self { path: path.to_owned(), file, file_bytes: found.len(), part })
+        let open = |source: io::Error| {
+            let path = path.to_owned();
+            let is_other = source.get_ref().is_some_and(|inner| inner.is::<NotRegular>());
+            if is_other { WarmError::NotAFile(path) } else { WarmError::Open { path, source } }
+        };
+        let file = open_regular(path).map_err(open)?;
+        let file_bytes = file.metadata().map_err(open)?.len();
+        Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
 
     /// Says how it stands and what would be in the way; changes nothing.

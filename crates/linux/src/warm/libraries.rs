@@ -11,6 +11,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::read_whole;
+
 use crate::elf::dynamic::{Dynamic, Symbols};
 use crate::elf::{Class, ElfError, ElfFile};
 
@@ -131,8 +133,7 @@ struct Cache {
 
 impl Cache {
     fn read(path: &Path) -> Self {
-        let is_small = fs::metadata(path).is_ok_and(|found| found.len() <= CACHE_BYTES_MAX);
-        let bytes = if is_small { fs::read(path).unwrap_or_default() } else { Vec::new() };
+        let bytes = read_whole(path, CACHE_BYTES_MAX).unwrap_or_default();
         Self::parse(&bytes).unwrap_or_default()
     }
 

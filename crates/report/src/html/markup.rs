@@ -5,6 +5,8 @@
 //! - I2: escaped text holds no character that ends an element or an attribute, no control character
 //!   and none that turns the direction of writing.
 
+use largefolio_trace::shown::is_printable;
+
 /// HTML in the making.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
@@ -62,16 +64,11 @@ pub fn escaped(text: &str) -> String {
             '&' => html.push_str("&amp;"),
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
-            c if c.is_control() || turns_direction(c) => html.push('\u{fffd}'),
+            c if !is_printable(c) => html.push('\u{fffd}'),
             c => html.push(c),
         }
     }
     html
-}
-
-/// Characters that make later text look like other text.
-const fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// JSON as the content of a script element, which only `</` could end and `<!--` could change. These

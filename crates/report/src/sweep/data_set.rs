@@ -12,18 +12,17 @@
 //! Invariants:
 //! - D1: what is done is what stands in the `cell` columns of the parts, and nothing else.
 //! - D2: no cell stands in two rows.
-//! - D3: a part is written under a temporary name, brought to the disk and renamed: under its final
-//!   name it is complete, and by its name it is the one that was written.
+//! - D3: a part appears whole or not at all ([`disk::write_whole`]), and by its name it is the one
+//!   that was written.
 //! - D4: while a [`DataSet`] lives nobody else writes to its directory.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
-use tempfile::Builder;
 
 use super::error::SweepError;
 use super::part::{self, Part};
@@ -37,8 +36,6 @@ const PARQUET: &str = ".parquet";
 const BROKEN: &str = ".broken";
 /// What a name begins with that readers of the whole directory leave out.
 const HIDDEN: &str = "_";
-/// What names of files begin and end with that are being written.
-const TEMPORARY: (&str, &str) = (".writing-", ".tmp");
 /// Digits of a hash in a name: 128 bits.
 const NR_DIGITS: usize = 32;
 /// Largest part: a task has some rows of some kilobytes.
@@ -87,10 +84,7 @@ impl DataSet {
             let (path, dir) = (dir.join(foreign), dir.to_owned());
             return Err(SweepError::Foreign { path, dir });
         }
-        for name in names.iter().filter(|name| is_temporary(name)) {
-            let path = dir.join(name);
-            fs::remove_file(&path).map_err(|error| SweepError::io("remove", &path, error))?;
-        }
+        disk::remove_stale(dir).map_err(|error| SweepError::io("list", dir, error))?;
         let mut data =
             Self { dir: dir.to_owned(), done: BTreeSet::new(), nr_parts: 0, _lock: lock };
         let mut aside = Vec::new();
@@ -124,11 +118,11 @@ impl DataSet {
     fn take_in(&mut self, name: &str) -> Result<Result<(), String>, SweepError> {
         let path = self.dir.join(name);
         let io = |error| SweepError::io("read", &path, error);
-        let nr_bytes = fs::metadata(&path).map_err(io)?.len();
-        if nr_bytes > PART_BYTES_MAX {
-            return Ok(Err(format!("{nr_bytes} bytes are too many for a part")));
-        }
-        let bytes = fs::read(&path).map_err(io)?;
+        let bytes = match disk::read_whole(&path, PART_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(io(error)),
+        };
         if hash_of(name) != Some(hash(&bytes).as_str()) {
             return Ok(Err("its content is not what its name says: it is damaged".to_owned()));
         }
@@ -155,8 +149,8 @@ impl DataSet {
         }
         let bytes = part.without(&|cell| !is_new(cell))?;
         let name = format!("{PART}{}{PARQUET}", hash(&bytes));
-        write_whole(&self.dir, &name, &bytes)
-            .map_err(|source| AddError::Io { path: self.dir.join(&name), source })?;
+        let path = self.dir.join(&name);
+        disk::write_whole(&path, &bytes).map_err(|source| AddError::Io { path, source })?;
         self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
         Ok(nr_new)
@@ -166,24 +160,10 @@ impl DataSet {
 /// Why rows could not be added.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AddError {
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parquet(#[from] parquet::errors::ParquetError),
-}
-
-/// Writes `name` in `dir` so that it is whole or not there (D3).
-pub(super) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let mut file = Builder::new()
-        .prefix(TEMPORARY.0)
-        .suffix(TEMPORARY.1)
-        // As any file that is created: less the umask.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(dir)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(dir.join(name)).map_err(|error| error.error)?;
-    File::open(dir)?.sync_all()
 }
 
 /// Gives `name` in `dir` another name under which nobody takes it for what it was.
@@ -197,9 +177,8 @@ pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside,
 /// D4.
 fn lock(dir: &Path) -> Result<Locked, SweepError> {
     let path = dir.join(".lock");
-    let mut options = File::options();
-    let file = options.create(true).append(true).open(&path);
-    let file = file.map_err(|error| SweepError::io("open", &path, error))?;
+    let file =
+        disk::open_lock(&path, 0o666).map_err(|error| SweepError::io("open", &path, error))?;
     match file.try_lock() {
         Ok(()) => Ok(Locked(file)),
         Err(TryLockError::WouldBlock) => Err(SweepError::Busy { dir: dir.to_owned() }),
@@ -228,10 +207,6 @@ fn hash(bytes: &[u8]) -> String {
     let mut digits = blake3::hash(bytes).to_hex().to_string();
     digits.truncate(NR_DIGITS);
     digits
-}
-
-fn is_temporary(name: &str) -> bool {
-    name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use arrow_schema::ArrowError;
 use largefolio_sim::replay::{ReplayError, RequestError};
 use largefolio_sim::sweep::RecipeError;
 use largefolio_trace::TraceError;
+use largefolio_trace::shown;
 use parquet::errors::ParquetError;
 
 use crate::table::TableError;
@@ -17,14 +18,14 @@ pub enum SweepError {
     /// Another one has the directory.
     #[error(
         "another sweep is writing to {}; wait for its end, or choose another directory",
-        dir.display()
+        shown(dir)
     )]
     Busy {
         /// The directory.
         dir: PathBuf,
     },
     /// The operating system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", shown(path))]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
@@ -37,7 +38,7 @@ pub enum SweepError {
     #[error(
         "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; once there is \
          room, the same command goes on from there",
-        path.display()
+        shown(path)
     )]
     NotWritten {
         /// The part.
@@ -53,7 +54,8 @@ pub enum SweepError {
     #[error(
         "{} is no part of a sweep, and who reads all of {}/*.parquet would read it too; choose an \
          empty directory, or move the file away",
-        path.display(), dir.display()
+        shown(path),
+        shown(dir)
     )]
     Foreign {
         /// The file.
@@ -64,15 +66,17 @@ pub enum SweepError {
     /// A part with the columns of another folio.
     #[error(
         "{} has the columns of another version of folio; choose another directory for this one",
-        path.display()
+        shown(path)
     )]
     OtherColumns {
         /// The part.
         path: PathBuf,
     },
     /// A manifest of a newer folio.
-    #[error("{} has schema version {found}, this folio knows {known}; use a newer folio",
-        path.display())]
+    #[error(
+        "{} has schema version {found}, this folio knows {known}; use a newer folio",
+        shown(path)
+    )]
     NewerManifest {
         /// The manifest.
         path: PathBuf,
@@ -120,7 +124,7 @@ pub enum TaskError {
     #[error(
         "{} is another file than the sweep was planned with (BLAKE3 {found}, planned {planned}); \
          plan it again",
-        path.display()
+        shown(path)
     )]
     OtherTrace {
         /// The file.

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -126,7 +125,7 @@ impl Work<'_> {
         let mut hears = |_| {
             if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let run = || self.pool.install(|| task.run(Path::new(&task.trace), &mut hears));
+        let run = || self.pool.install(|| task.run(&task.path(), &mut hears));
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(result)) => Some(Handed::Result(result)),
             Ok(Err(error)) if error.is_stopped() => None,

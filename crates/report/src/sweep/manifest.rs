@@ -19,14 +19,15 @@
 //! | `..nr_asked` `nr_found` `nr_done` `nr_failed` | cells: asked for, done before, done now, failed |
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use largefolio_sim::replay::RESULTS_VERSION;
 use largefolio_sim::sweep::{CellId, Setting, Stamp};
+use largefolio_trace::disk;
 use serde::{Deserialize, Serialize};
 
-use super::data_set::{SetAside, set_aside, write_whole};
+use super::data_set::{SetAside, set_aside};
 use super::error::SweepError;
 use super::{Counts, Request};
 use crate::report::TOOL_VERSION;
@@ -209,14 +210,15 @@ impl Manifest {
     pub(super) fn open(dir: &Path) -> Result<(Self, Option<SetAside>), SweepError> {
         let path = dir.join(MANIFEST);
         let io = |error| SweepError::io("read", &path, error);
-        if !path.exists() {
-            return Ok((Self::new(), None));
-        }
-        if fs::metadata(&path).map_err(io)?.len() > MANIFEST_BYTES_MAX {
-            let aside = set_aside(dir, MANIFEST, "it is too long for a manifest".to_owned())?;
-            return Ok((Self::new(), Some(aside)));
-        }
-        let text = fs::read(&path).map_err(io)?;
+        let text = match disk::read_whole(&path, MANIFEST_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Self::new(), None)),
+            Err(error) if disk::is_foreign(&error) => {
+                let aside = set_aside(dir, MANIFEST, error.to_string())?;
+                return Ok((Self::new(), Some(aside)));
+            }
+            Err(error) => return Err(io(error)),
+        };
         if let Some(found) = version(&text).filter(|&found| found > MANIFEST_VERSION) {
             return Err(SweepError::NewerManifest { path, found, known: MANIFEST_VERSION });
         }
@@ -238,8 +240,8 @@ impl Manifest {
     pub(super) fn write(&self, dir: &Path) -> Result<(), SweepError> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        write_whole(dir, MANIFEST, &text)
-            .map_err(|error| SweepError::io("write", &dir.join(MANIFEST), error))
+        let path = dir.join(MANIFEST);
+        disk::write_whole(&path, &text).map_err(|error| SweepError::io("write", &path, error))
     }
 
     /// Adds a cell that failed.

@@ -5,11 +5,13 @@
 //!   have the same identities.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use largefolio_sim::replay::{Annotation, RequestError};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
+use largefolio_trace::shown::spelled;
 use largefolio_trace::{Reader, TraceError, digest};
 
 use super::Request;
@@ -35,6 +37,8 @@ struct Text {
 #[derive(Debug)]
 struct OfTrace {
     path: String,
+    /// Where that is no UTF-8.
+    bytes: Option<Vec<u8>>,
     digest: String,
     /// Their `kernel` and `machine` are those of the plan.
     cells: Vec<TaskCell>,
@@ -88,14 +92,16 @@ impl Plan {
     }
 
     fn add_trace(&mut self, path: &Path, seen: &mut BTreeSet<CellId>) {
-        let name = path.to_string_lossy().into_owned();
+        let name = spelled(path);
+        let bytes = path.as_os_str().as_bytes();
+        let bytes = path.to_str().is_none().then(|| bytes.to_vec());
         let found = digest(path);
         self.named.push(AskedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
         match found {
             Ok(digest) => {
                 let mut cells = self.cells_of(&digest);
                 cells.retain(|cell| seen.insert(cell.id.clone()));
-                self.traces.push(OfTrace { path: name, digest, cells });
+                self.traces.push(OfTrace { path: name, bytes, digest, cells });
             }
             Err(error) => self.add_broken(name, &error),
         }
@@ -213,6 +219,7 @@ impl Plan {
     fn task(&self, trace: &OfTrace, cells: &[&TaskCell]) -> Task {
         let mut task = Task {
             trace: trace.path.clone(),
+            trace_bytes: trace.bytes.clone(),
             digest: trace.digest.clone(),
             kernels: Vec::new(),
             machines: Vec::new(),

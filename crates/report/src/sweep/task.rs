@@ -10,8 +10,10 @@
 //! Owns what a worker does. Does not own the data set (`data_set`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -44,8 +46,11 @@ pub struct TaskCell {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// The trace as it was named.
+    /// The trace as it was named, in text ([`spelled`](largefolio_trace::shown::spelled)).
     pub trace: String,
+    /// The bytes of that name, where it is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_bytes: Option<Vec<u8>>,
     /// BLAKE3 of its file.
     pub digest: String,
     /// Kernels of the cells.
@@ -66,6 +71,13 @@ pub struct TaskResult {
 }
 
 impl Task {
+    /// Where the trace lies on the host that planned this.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        let bytes = self.trace_bytes.as_deref().unwrap_or(self.trace.as_bytes());
+        PathBuf::from(OsStr::from_bytes(bytes))
+    }
+
     /// Replays the cells; `trace` is where the trace lies here. `progress` hears the rows decoded so
     /// far and may end it.
     ///

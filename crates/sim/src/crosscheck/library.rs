@@ -5,6 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::open_regular;
+use largefolio_trace::shown;
+
 use super::parse::ParseError;
 use super::recording::Recording;
 
@@ -17,7 +20,7 @@ const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// A file or folder could not be read.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", shown(path))]
     Read {
         /// Which.
         path: PathBuf,
@@ -31,10 +34,10 @@ pub enum LibraryError {
     #[error(transparent)]
     ParseCow(#[from] crate::cowcheck::ParseError),
     /// A recording too large to be one.
-    #[error("{0}: more than {max} MiB is no recording", max = TEXT_BYTES_MAX >> 20)]
+    #[error("{}: more than {max} MiB is no recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
     /// Nothing there.
-    #[error("{0}: no recordings (*.txt, or *.tar.xz archives of them)")]
+    #[error("{}: no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]
     Empty(PathBuf),
 }
 
@@ -79,7 +82,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
         let is_one = |path: &&PathBuf| is_folder(path) || is_text(path) || is_archive(path);
         return paths.iter().filter(is_one).map(|path| read_path(path, each)).sum();
     }
-    let file = File::open(path).map_err(failed(path))?;
+    let file = open_regular(path).map_err(failed(path))?;
     if is_archive(path) {
         return read_archive(path, file, each);
     }

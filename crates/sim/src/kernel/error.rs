@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use largefolio_mm::rules::sizes::SizesError;
 use largefolio_mm::units::PageSize;
+use largefolio_trace::shown;
 
 /// A kernel that cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum KernelError {
         hint: String,
     },
     /// A file that cannot be read.
-    #[error("cannot read kernel file {}: {source}", path.display())]
+    #[error("cannot read kernel file {}: {source}", shown(path))]
     Io {
         /// The file.
         path: PathBuf,

@@ -1,8 +1,10 @@
 //! Reading kernel files: a file over the one it is based on.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use largefolio_mm::rules::Rules;
+use largefolio_trace::disk::read_text;
 use serde::Deserialize;
 use toml::Table;
 
@@ -90,13 +92,14 @@ fn text_of(name: &str) -> Result<String, KernelError> {
         let hint = nearest(name, Kernel::names());
         return Err(KernelError::UnknownName { name: name.to_owned(), hint });
     }
-    let io = |source| KernelError::Io { path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(io)?.len();
-    if size > FILE_BYTES_MAX {
-        let message = format!("{size} bytes is too large for a kernel file");
-        return Err(KernelError::BadFile { origin: name.to_owned(), message });
-    }
-    std::fs::read_to_string(path).map_err(io)
+    read_text(path, FILE_BYTES_MAX).map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => {
+            let message =
+                format!("more than {FILE_BYTES_MAX} bytes is too large for a kernel file");
+            KernelError::BadFile { origin: name.to_owned(), message }
+        }
+        _ => KernelError::Io { path: path.to_owned(), source },
+    })
 }
 
 /// Lays `table` over what it is based on.

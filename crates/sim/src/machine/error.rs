@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use largefolio_mm::units::PageSize;
+use largefolio_trace::shown;
 
 use crate::tlb::ConfigError;
 
@@ -32,10 +33,7 @@ pub enum MachineError {
          machine's file; give one: folio calibrate -o FILE"
     )]
     NoPlace,
-    #[error(
-        "no calibration of this machine ({} is missing): run folio calibrate",
-        path.display()
-    )]
+    #[error("no calibration of this machine ({} is missing): run folio calibrate", shown(path))]
     NotCalibrated { path: PathBuf },
 }
 

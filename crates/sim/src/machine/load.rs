@@ -1,11 +1,12 @@
 //! Reading and checking a machine file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
+use largefolio_trace::disk::open_regular;
+use largefolio_trace::shown;
 use serde::{Deserialize, Serialize};
 
 use crate::tlb::TlbConfig;
@@ -68,10 +69,10 @@ impl Machine {
     /// # Errors
     /// When the file cannot be read, is too large, or is no machine file.
     pub fn from_path(path: &Path) -> Result<Self, MachineError> {
-        let origin = path.display().to_string();
+        let origin = shown(path).to_string();
         let mut text = String::new();
         let read = |text: &mut String| -> io::Result<usize> {
-            File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
+            open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
         };
         let nr_bytes =
             read(&mut text).map_err(|error| MachineError::Read { path: origin.clone(), error })?;

@@ -100,7 +100,7 @@ impl Values {
     ) -> Result<(), StudyError> {
         if !path.exists() {
             for (study, name, _) in &group.cells {
-                let why = Err(format!("no trace {}", path.display()));
+                let why = Err(format!("no trace {}", largefolio_trace::shown(path)));
                 self.cells.insert((study.name.clone(), (*name).to_owned()), why);
             }
             return Ok(());

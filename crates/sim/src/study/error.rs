@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use largefolio_trace::generate::GenerateError;
+use largefolio_trace::shown;
 
 use super::load::MAX_FILE_BYTES;
 use crate::kernel::KernelError;
@@ -30,7 +31,7 @@ pub enum StudyError {
     Model { origin: String, cell: String, message: String },
     #[error("stopped")]
     Stopped,
-    #[error("cannot generate the trace {}: {error}", path.display())]
+    #[error("cannot generate the trace {}: {error}", shown(path))]
     Generate { path: PathBuf, error: GenerateError },
 }
 

@@ -1,11 +1,11 @@
 //! Reading and checking a study file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use largefolio_trace::Meta;
+use largefolio_trace::disk::open_regular;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -119,10 +119,10 @@ impl Study {
     /// # Errors
     /// When the file cannot be read, is too large, or is no study.
     pub fn from_path(path: &Path) -> Result<Self, StudyError> {
-        let origin = path.display().to_string();
+        let origin = largefolio_trace::shown(path).to_string();
         let mut text = String::new();
         let read = |text: &mut String| -> io::Result<usize> {
-            File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
+            open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
         };
         let nr_bytes =
             read(&mut text).map_err(|error| StudyError::Read { path: origin.clone(), error })?;

@@ -8,7 +8,6 @@
 //! - I3: verifying takes one buffer of [`BUFFER_BYTES`], however long the trace.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
 use std::str::FromStr;
 
@@ -21,6 +20,7 @@ use super::error::TraceError;
 use super::footer::Footer;
 use super::schema::CHECKSUM_KEY;
 use super::source::Source;
+use crate::disk::Whole;
 
 /// Bytes read at once while verifying: large enough that the system calls do not show.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -57,17 +57,18 @@ impl FromStr for Checksum {
 /// A file that sums what is written to it.
 #[derive(Debug)]
 pub(super) struct Sink {
-    file: File,
+    whole: Whole,
     hasher: Hasher,
 }
 
 impl Sink {
-    pub(super) fn new(file: File) -> Self {
-        Self { file, hasher: Hasher::new() }
+    pub(super) fn new(whole: Whole) -> Self {
+        Self { whole, hasher: Hasher::new() }
     }
 
-    pub(super) const fn file(&self) -> &File {
-        &self.file
+    /// Gives the file its name.
+    pub(super) fn commit(&mut self) -> io::Result<()> {
+        self.whole.commit()
     }
 
     /// CRC-32 of the bytes that have reached the file.
@@ -78,13 +79,13 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let nr_written = self.file.write(bytes)?;
+        let nr_written = self.whole.write(bytes)?;
         self.hasher.update(&bytes[..nr_written]);
         Ok(nr_written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.whole.flush()
     }
 }
 

@@ -1,17 +1,17 @@
 //! Which bytes a trace is, wherever it lies.
 
-use std::fs::File;
 use std::path::Path;
 
 use super::error::TraceError;
+use crate::disk::open_regular;
 
 /// The digest of the file at `path`: BLAKE3 of its bytes, in 64 hexadecimal digits. The file need
 /// not be a trace.
 ///
 /// # Errors
-/// [`TraceError::Io`].
+/// [`TraceError::Io`], [`TraceError::NotATrace`] if it is not a regular file.
 pub fn digest(path: &Path) -> Result<String, TraceError> {
-    let file = File::open(path).map_err(|error| TraceError::io(path, "open", error))?;
+    let file = open_regular(path).map_err(|error| TraceError::from_open(path, error))?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(file).map_err(|error| TraceError::io(path, "read", error))?;
     Ok(hasher.finalize().to_hex().to_string())

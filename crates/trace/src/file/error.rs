@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
+use crate::disk::NotRegular;
+use crate::shown;
 use crate::validate::{MetaFault, RowFault};
 
 /// Failure to write or read a trace.
@@ -13,8 +15,10 @@ use crate::validate::{MetaFault, RowFault};
 #[non_exhaustive]
 pub enum TraceError {
     /// The operating system refused.
-    #[error("cannot {action} {}: {source}. Check the path, its permissions and the free space.",
-        path.display())]
+    #[error(
+        "cannot {action} {}: {source}. Check the path, its permissions and the free space.",
+        shown(path)
+    )]
     Io {
         /// File concerned.
         path: PathBuf,
@@ -24,8 +28,11 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The file is something else.
-    #[error("{} is not a largefolio trace: it is {found}. Make one with `folio record` or \
-        `folio trace gen`.", path.display())]
+    #[error(
+        "{} is not a largefolio trace: it is {found}. Make one with `folio record` or \
+        `folio trace gen`.",
+        shown(path)
+    )]
     NotATrace {
         /// File concerned.
         path: PathBuf,
@@ -33,8 +40,11 @@ pub enum TraceError {
         found: String,
     },
     /// The file was a trace and is cut short or damaged.
-    #[error("{} is truncated or corrupt: {what}. Copy it again from its source, or record it \
-        again.", path.display())]
+    #[error(
+        "{} is truncated or corrupt: {what}. Copy it again from its source, or record it \
+        again.",
+        shown(path)
+    )]
     Corrupt {
         /// File concerned.
         path: PathBuf,
@@ -42,8 +52,10 @@ pub enum TraceError {
         what: String,
     },
     /// The trace was written by a newer folio.
-    #[error("{} has schema version {found}, this folio reads up to {known}. Use a newer folio.",
-        path.display())]
+    #[error(
+        "{} has schema version {found}, this folio reads up to {known}. Use a newer folio.",
+        shown(path)
+    )]
     NewerSchema {
         /// File concerned.
         path: PathBuf,
@@ -53,8 +65,11 @@ pub enum TraceError {
         known: u32,
     },
     /// A row breaks a rule of [`crate::validate`].
-    #[error("row {row} of {} is bad: {fault}. Its recorder or generator has a bug; record it \
-        again with the current folio.", path.display())]
+    #[error(
+        "row {row} of {} is bad: {fault}. Its recorder or generator has a bug; record it \
+        again with the current folio.",
+        shown(path)
+    )]
     BadRow {
         /// File concerned.
         path: PathBuf,
@@ -64,8 +79,11 @@ pub enum TraceError {
         fault: RowFault,
     },
     /// The footer breaks a rule of [`crate::validate`].
-    #[error("the metadata of {} is bad: {fault}. Its recorder or generator has a bug; record it \
-        again with the current folio.", path.display())]
+    #[error(
+        "the metadata of {} is bad: {fault}. Its recorder or generator has a bug; record it \
+        again with the current folio.",
+        shown(path)
+    )]
     BadMeta {
         /// File concerned.
         path: PathBuf,
@@ -73,8 +91,7 @@ pub enum TraceError {
         fault: MetaFault,
     },
     /// More than a trace can hold.
-    #[error("{} cannot take more: {what}. Record a shorter part, or fewer processes.",
-        path.display())]
+    #[error("{} cannot take more: {what}. Record a shorter part, or fewer processes.", shown(path))]
     TooLarge {
         /// File concerned.
         path: PathBuf,
@@ -86,6 +103,14 @@ pub enum TraceError {
 impl TraceError {
     pub(super) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_path_buf(), action, source }
+    }
+
+    /// Why a file was not opened.
+    pub(super) fn from_open(path: &Path, source: io::Error) -> Self {
+        match source.get_ref().and_then(|inner| inner.downcast_ref::<NotRegular>()) {
+            Some(NotRegular(what)) => Self::not_a_trace(path, *what),
+            None => Self::io(path, "open", source),
+        }
     }
 
     pub(super) fn corrupt(path: &Path, what: impl Into<String>) -> Self {

@@ -5,7 +5,7 @@
 //! - I2: a page header is handed over only after its declared sizes were held against
 //!   [`PAGE_BYTES_MAX`]: the library reserves memory by them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Cursor};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::error::TraceError;
 use super::schema::{PAGE_BYTES_MAX, PAGE_HEADER_BYTES_MAX};
 use super::thrift::Outline;
+use crate::disk;
 
 /// Field ids of Parquet's page header.
 const UNCOMPRESSED_SIZE: usize = 2;
@@ -34,13 +35,9 @@ pub(super) struct Source {
 impl Source {
     /// Opens a regular file; anything else is refused before it can block or be misread.
     pub(super) fn open(path: &Path) -> Result<Self, TraceError> {
-        let metadata = fs::metadata(path).map_err(|e| TraceError::io(path, "open", e))?;
-        if !metadata.is_file() {
-            let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-            return Err(TraceError::not_a_trace(path, what));
-        }
-        let file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
-        Ok(Self { path: path.to_path_buf(), file, len: metadata.len() })
+        let file = disk::open_regular(path).map_err(|e| TraceError::from_open(path, e))?;
+        let len = file.metadata().map_err(|e| TraceError::io(path, "open", e))?.len();
+        Ok(Self { path: path.to_path_buf(), file, len })
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -1,15 +1,13 @@
 //! Streaming writer: rows in program order, row group by row group.
 //!
 //! Owns the file until it is complete. Invariants:
-//! - I1: rows go to `PATH.partial`; `PATH` appears, complete and synced, when
-//!   [`Writer::finish`] returns, and the partial file is gone if it never does.
+//! - I1: `PATH` appears, complete and synced, when [`Writer::finish`] returns; until then nothing
+//!   has its name ([`Whole`]).
 //! - I2: every row and the footer pass [`crate::validate`]; a file id may come before its row of
 //!   the file table, which must be there at the end.
 //! - I3: memory is one row group of rows (24 MB), however long the trace.
 
-use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +25,7 @@ use super::schema::{
     BATCH_ROWS, CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
     write_properties,
 };
+use crate::disk::Whole;
 use crate::event::{Event, Op};
 use crate::meta::{Meta, SCHEMA_VERSION};
 use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
@@ -50,7 +49,6 @@ pub struct Summary {
 /// Writes a trace; see the crate's example.
 pub struct Writer {
     path: PathBuf,
-    partial: PathBuf,
     meta: Meta,
     /// The encoder; `None` only once the file is finished.
     parquet: Option<SerializedFileWriter<Sink>>,
@@ -67,19 +65,12 @@ impl Writer {
     /// Starts a trace that will appear at `path`.
     ///
     /// # Errors
-    /// [`TraceError::Io`] if `PATH.partial` cannot be created, or if `path` exists and is not a
-    /// regular file (a device or directory would be replaced).
+    /// [`TraceError::Io`] if nothing can be created there.
     pub fn create(path: &Path, meta: Meta) -> Result<Self, TraceError> {
-        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            let source = io::Error::other("it exists and is not a regular file");
-            return Err(TraceError::io(path, "replace", source));
-        }
-        let partial = partial_path(path);
-        let file = File::create(&partial).map_err(|e| TraceError::io(&partial, "create", e))?;
-        let parquet = start(file).map_err(|e| TraceError::from_write(&partial, e))?;
+        let whole = Whole::create(path).map_err(|e| TraceError::io(path, "create", e))?;
+        let parquet = start(whole).map_err(|e| TraceError::from_write(path, e))?;
         Ok(Self {
             path: path.to_path_buf(),
-            partial,
             meta,
             parquet: Some(parquet),
             rows: Batch::default(),
@@ -150,18 +141,16 @@ impl Writer {
     ///
     /// # Errors
     /// [`TraceError::BadMeta`] or [`TraceError::BadRow`] if the metadata does not fit itself or
-    /// the rows, [`TraceError::TooLarge`], [`TraceError::Io`]. The partial file is then removed.
+    /// the rows, [`TraceError::TooLarge`], [`TraceError::Io`]. Nothing is then written.
     pub fn finish(mut self) -> Result<Summary, TraceError> {
         self.complete_meta()?;
         if !self.rows.is_empty() {
             self.flush()?;
         }
         let Some(mut parquet) = self.parquet.take() else { unreachable!("taken only here") };
-        let closed = self.close(&mut parquet);
-        drop(parquet);
-        let file_bytes = closed.inspect_err(|_| self.remove_partial())?;
+        let file_bytes = self.close(&mut parquet)?;
         Ok(Summary {
-            path: self.path.clone(),
+            path: self.path,
             nr_rows: self.nr_rows,
             nr_references: self.nr_references,
             file_bytes,
@@ -170,19 +159,16 @@ impl Writer {
 
     fn close(&self, parquet: &mut SerializedFileWriter<Sink>) -> Result<u64, TraceError> {
         let json = serde_json::to_string(&self.meta)
-            .map_err(|e| TraceError::io(&self.partial, "write", e.into()))?;
+            .map_err(|e| TraceError::io(&self.path, "write", e.into()))?;
         if json.len() > META_BYTES_MAX {
             return Err(self.too_large(format!("metadata of {} bytes", json.len())));
         }
-        let sum =
-            checksum(parquet, &json).map_err(|e| TraceError::io(&self.partial, "write", e))?;
+        let sum = checksum(parquet, &json).map_err(|e| TraceError::io(&self.path, "write", e))?;
         parquet.append_key_value_metadata(KeyValue::new(META_KEY.to_owned(), json));
         let pair = KeyValue::new(CHECKSUM_KEY.to_owned(), sum.to_string());
         parquet.append_key_value_metadata(pair);
-        parquet.finish().map_err(|e| TraceError::from_write(&self.partial, e))?;
-        parquet.inner().file().sync_all().map_err(|e| TraceError::io(&self.partial, "sync", e))?;
-        fs::rename(&self.partial, &self.path)
-            .map_err(|e| TraceError::io(&self.path, "create", e))?;
+        parquet.finish().map_err(|e| TraceError::from_write(&self.path, e))?;
+        parquet.inner_mut().commit().map_err(|e| TraceError::io(&self.path, "write", e))?;
         Ok(parquet.bytes_written() as u64)
     }
 
@@ -224,7 +210,7 @@ impl Writer {
             return Err(self.too_large(format!("{} rows", self.nr_rows)));
         }
         let Some(parquet) = self.parquet.as_mut() else { unreachable!("taken only by finish") };
-        encode(parquet, &self.rows).map_err(|e| TraceError::from_write(&self.partial, e))?;
+        encode(parquet, &self.rows).map_err(|e| TraceError::from_write(&self.path, e))?;
         self.nr_groups += 1;
         self.rows.clear();
         Ok(())
@@ -237,19 +223,6 @@ impl Writer {
     fn too_large(&self, what: String) -> TraceError {
         TraceError::TooLarge { path: self.path.clone(), what }
     }
-
-    fn remove_partial(&self) {
-        // Nothing can be done about a file that cannot be removed; its name says what it is.
-        let _ = fs::remove_file(&self.partial);
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if self.parquet.is_some() {
-            self.remove_partial();
-        }
-    }
 }
 
 impl fmt::Debug for Writer {
@@ -261,14 +234,8 @@ impl fmt::Debug for Writer {
     }
 }
 
-fn partial_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".partial");
-    name.into()
-}
-
-fn start(file: File) -> Result<SerializedFileWriter<Sink>, ParquetError> {
-    SerializedFileWriter::new(Sink::new(file), stored_schema()?, Arc::new(write_properties()?))
+fn start(whole: Whole) -> Result<SerializedFileWriter<Sink>, ParquetError> {
+    SerializedFileWriter::new(Sink::new(whole), stored_schema()?, Arc::new(write_properties()?))
 }
 
 /// Sums the rows, all of them written, and the metadata.

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use largefolio_linux::calibrate::{Calibration, Curve, Pages, Point, Side};
 use largefolio_linux::measure::Spread;
+use largefolio_report::json;
 use largefolio_sim::machine::Quantity;
 use serde::Serialize;
 
@@ -183,7 +184,7 @@ pub(super) fn write(report: &Report, form: Form, console: &mut Console) -> Resul
     let text = match form {
         Form::Text => report.text(),
         Form::Csv => report.csv(),
-        Form::Json => serde_json::to_string_pretty(report).context("writing JSON")? + "\n",
+        Form::Json => json::pretty(report).context("writing JSON")?,
     };
     console.deliver(text.as_bytes(), None)
 }

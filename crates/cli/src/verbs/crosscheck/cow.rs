@@ -8,10 +8,13 @@ use clap::Args;
 use largefolio_linux::crosscheck::Facts;
 use largefolio_linux::crosscheck::cow::CowRecorder;
 use largefolio_mm::units::{Order, PageSize};
+use largefolio_report::json;
 use largefolio_sim::cowcheck::{
     Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::disk::read_text;
+use largefolio_trace::shown;
 use serde::Serialize;
 
 use super::RulesArgs;
@@ -20,6 +23,9 @@ use super::select::as_root;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values;
+
+/// Most bytes of programs that are read: a kept program has some hundred.
+const FROM_BYTES_MAX: u64 = 64 << 20;
 
 /// Check fork and copy-on-write against the running kernel
 ///
@@ -149,9 +155,8 @@ impl ProgramsArgs {
             return Ok(Exit::Done);
         }
         if let Some(keep) = &self.keep {
-            fs::create_dir_all(keep).with_context(|| {
-                format!("cannot make {}; choose another --keep", keep.display())
-            })?;
+            fs::create_dir_all(keep)
+                .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
         }
         let kernel = self.rules.kernel()?;
         let recorder = CowRecorder::new(&facts, &as_root(command_line))?;
@@ -173,15 +178,15 @@ impl ProgramsArgs {
             bar.inc(group.len() as u64);
         }
         bar.finish_and_clear();
-        let text = if self.json { serde_json::to_string_pretty(&report)? } else { text(&report) };
+        let text = if self.json { json::pretty(&report)? } else { text(&report) };
         console.deliver(format!("{}\n", text.trim_end()).as_bytes(), None)?;
         Ok(if report.different.is_empty() { Exit::Done } else { Exit::No })
     }
 
     fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<Program>> {
         if let Some(path) = &self.from {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_text(path, FROM_BYTES_MAX)
+                .with_context(|| format!("cannot read {}", shown(path)))?;
             return Ok(Program::all_of(&text)?);
         }
         let page = match facts.page_bytes >> 10 {

@@ -9,6 +9,8 @@ use largefolio_linux::crosscheck::{
 };
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::disk;
+use largefolio_trace::shown;
 
 use super::report::{Outcome, Output, Report, Row};
 use super::select::{SelectArgs, as_root};
@@ -37,9 +39,8 @@ impl LivePlan {
         let plan = Plan::new(&select.selection(), &facts, &as_root(&command_line))?;
         let kernel = kernel.map_or_else(|| rules(facts.release.clone(), facts.page_bytes), Ok)?;
         if let Some(keep) = &keep {
-            fs::create_dir_all(keep).with_context(|| {
-                format!("cannot make {}; choose another --keep", keep.display())
-            })?;
+            fs::create_dir_all(keep)
+                .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
         }
         Ok(Self { plan, facts, kernel, keep, command_line })
     }
@@ -111,7 +112,8 @@ impl LivePlan {
 /// Writes a recording into a directory.
 pub(super) fn keep_text(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(format!("{name}.txt"));
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    disk::write_whole(&path, text.as_bytes())
+        .with_context(|| format!("cannot write {}", shown(&path)))
 }
 
 /// A run that a signal ended says so and exits as the signal would have made it.

@@ -11,6 +11,7 @@ use largefolio_linux::crosscheck::{
 };
 use largefolio_sim::crosscheck::{Recording, check};
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::shown;
 
 use super::live::{interrupted, keep_text};
 use super::report::{Outcome, Output, Report, Row};
@@ -93,9 +94,8 @@ impl ProgramArgs {
         let kernel = self.rules.kernel()?;
         let output = self.output.output(self.command.first().map(Path::new))?;
         if let Some(keep) = &self.keep {
-            fs::create_dir_all(keep).with_context(|| {
-                format!("cannot make {}; choose another --keep", keep.display())
-            })?;
+            fs::create_dir_all(keep)
+                .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
         }
         let (command, disk) = (&self.command, self.disk.into());
         let plans = self.filesystems.iter().flat_map(|&filesystem| {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, Plan, Recorder};
+use largefolio_trace::shown;
 
 use super::live::{interrupted, keep_text};
 use super::select::{SelectArgs, as_root};
@@ -60,7 +61,7 @@ impl RecordArgs {
             Plan::custom(&custom, &selection, &facts, &command)?
         };
         fs::create_dir_all(&self.output)
-            .with_context(|| format!("cannot make {}", self.output.display()))?;
+            .with_context(|| format!("cannot make {}", shown(&self.output)))?;
         Ok(RecordPlan { plan, facts, output: self.output })
     }
 }
@@ -81,7 +82,7 @@ impl RecordPlan {
             console::warn(said);
         }
         let nr_skipped = self.plan.skipped.len();
-        let directory = self.output.display();
+        let directory = shown(&self.output);
         console::say(&format!(
             "folio: {nr_recorded} recordings in {directory}, {nr_skipped} skipped"
         ));

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_sim::crosscheck::{Recording, Verdict, check, read_all};
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::shown;
 use rayon::prelude::*;
 
 use super::report::{Output, Report, Row};
@@ -49,7 +50,7 @@ impl ReplayArgs {
     /// Checks rules and paths.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<ReplayPlan> {
         for path in &self.paths {
-            path.metadata().with_context(|| path.display().to_string())?;
+            path.metadata().with_context(|| shown(path).to_string())?;
         }
         let kernel = self.rules.kernel()?;
         let output = self.output.output(self.paths.iter().map(PathBuf::as_path))?;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use largefolio_report::cells::Cells;
+use largefolio_report::json;
 use largefolio_sim::crosscheck::{Aspect, Difference, Verdict};
 use serde::Serialize;
 
@@ -110,7 +112,7 @@ impl Report {
     /// Writes the report, and the page beside it; the exit code it means.
     pub(super) fn deliver(&self, out: &Output, console: &mut Console) -> Result<Exit> {
         let text = match out.form {
-            Form::Json => serde_json::to_string_pretty(self)? + "\n",
+            Form::Json => json::pretty(self)?,
             Form::Csv => self.csv()?,
             Form::Text => super::text::of(self),
         };
@@ -130,8 +132,8 @@ impl Report {
 
     /// A row a recording, without the differences themselves.
     fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
+        let mut writer = Cells::text();
+        writer.record([
             "name",
             "variant",
             "rules",
@@ -144,7 +146,7 @@ impl Report {
             "differences",
         ])?;
         for row in &self.rows {
-            writer.write_record([
+            writer.record([
                 row.name.as_str(),
                 row.variant.as_str(),
                 row.rules.as_str(),
@@ -157,6 +159,6 @@ impl Report {
                 row.differences.len().to_string().as_str(),
             ])?;
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        Ok(writer.into_text()?)
     }
 }

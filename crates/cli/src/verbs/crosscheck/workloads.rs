@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use largefolio_linux::crosscheck::workloads::{files, packaged};
 use largefolio_linux::crosscheck::{FileSpec, Filesystem, Workload};
+use largefolio_report::json;
 use serde_json::json;
 
 use super::super::values;
@@ -72,7 +73,7 @@ impl WorkloadsArgs {
             "page_bytes": self.page,
             "filesystems": filesystems,
         });
-        Ok(serde_json::to_string_pretty(&list)? + "\n")
+        Ok(json::pretty(&list)?)
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
+use largefolio_trace::shown;
 
 /// What is cached of `files` and of those below `dir`; `None` where none is asked for.
 pub(super) fn look(
@@ -19,7 +20,7 @@ pub(super) fn look(
         other => other?,
     };
     if let Some(dir) = dir {
-        let below = file::below(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        let below = file::below(dir).with_context(|| format!("cannot read {}", shown(dir)))?;
         let more = file::cached(&below, Empty::Count)?;
         cached.files.extend(more.files);
         cached.nr_empty += more.nr_empty;

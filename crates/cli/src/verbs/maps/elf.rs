@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use largefolio_linux::elf::{Class, ElfError, ElfFile, Kind, Load};
+use largefolio_report::cells::Cells;
 use largefolio_sim::alignment::{self, Ground, Loading, Refusal, Segment};
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::shown;
 use serde::Serialize;
 
 use crate::console;
@@ -150,7 +152,7 @@ impl View {
             let entries = match fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    unread.push(format!("cannot read {}: {error}", folder.display()));
+                    unread.push(format!("cannot read {}: {error}", shown(&folder)));
                     continue;
                 }
             };
@@ -172,7 +174,7 @@ impl View {
             folders.extend(paths.into_iter().rev().filter(is_inside));
         }
         if let Some(first) = unread.first() {
-            let (nr, name) = (unread.len(), folder.display());
+            let (nr, name) = (unread.len(), shown(folder));
             console::warn(&format!("{nr} files below {name} are skipped, the first: {first}"));
         }
     }
@@ -202,8 +204,8 @@ impl View {
 
     /// A row a file, segment and size.
     pub(super) fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
+        let mut writer = Cells::text();
+        writer.record([
             "path",
             "machine",
             "kind",
@@ -223,7 +225,7 @@ impl View {
         for file in &self.files {
             for segment in &file.segments {
                 for size in &segment.sizes {
-                    writer.write_record([
+                    writer.record([
                         file.path.as_str(),
                         &file.machine,
                         file.kind,
@@ -243,7 +245,7 @@ impl View {
                 }
             }
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        Ok(writer.into_text()?)
     }
 }
 

@@ -6,6 +6,7 @@ use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::why::{Finding, Reason};
 use largefolio_linux::census::{Access, Census, Skipped};
+use largefolio_report::cells::Cells;
 use serde::Serialize;
 
 use super::live::Look;
@@ -119,8 +120,8 @@ impl<'a> View<'a> {
 
     /// A row a process, mapping, kind and size; files have no process and no addresses.
     pub(super) fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
+        let mut writer = Cells::text();
+        writer.record([
             "pid",
             "process",
             "start",
@@ -140,7 +141,7 @@ impl<'a> View<'a> {
         for process in self.system.iter().flat_map(|system| &system.processes) {
             for mapping in &process.mappings {
                 for cell in &mapping.folios {
-                    writer.write_record(row(process, mapping, cell))?;
+                    writer.record(row(process, mapping, cell))?;
                 }
             }
         }
@@ -151,10 +152,10 @@ impl<'a> View<'a> {
                 "cached".clone_into(&mut row[7]);
                 row[8] = text(folio.folio_bytes);
                 row[9] = folio.cached_bytes.to_string();
-                writer.write_record(row)?;
+                writer.record(row)?;
             }
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        Ok(writer.into_text()?)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
+use largefolio_trace::shown::spelled;
 use largefolio_trace::{Meta, digest};
 
 use super::form::{FrameForm, Sink};
@@ -33,7 +34,7 @@ impl ReplayPlan {
         let (meta, rows) = self.replay()?;
         let trace = TraceInfo {
             digest: Some(digest(&self.trace)?),
-            ..TraceInfo::new(&self.trace.to_string_lossy(), &meta)
+            ..TraceInfo::new(&spelled(&self.trace), &meta)
         };
         let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use largefolio_linux::signals::Stop;
 use largefolio_report::figures::grouped;
+use largefolio_report::json;
 use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::Run;
 use largefolio_report::sweep::{Counts, Ended, Failure, Manifest, Request, Sweep, SweepError};
+use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -44,9 +46,9 @@ impl SweepPlan {
         for aside in sweep.set_aside() {
             console::warn(&format!(
                 "{}: {}; it is now {}, and what it had is done again",
-                self.dir.join(&aside.file).display(),
+                shown(&self.dir.join(&aside.file)),
                 aside.why,
-                aside.now
+                shown(&aside.now)
             ));
         }
         let ended = replay(&mut sweep, &stop);
@@ -66,9 +68,7 @@ impl SweepPlan {
 
     fn tell(&self, manifest: &Manifest, console: &mut Console) -> Result<()> {
         if self.summary == Summary::Json {
-            let mut text = serde_json::to_vec_pretty(manifest)?;
-            text.push(b'\n');
-            return console.deliver(&text, None);
+            return console.deliver(json::pretty(manifest)?.as_bytes(), None);
         }
         let told = manifest.last().map(|run| self.told(manifest, run)).unwrap_or_default();
         console.deliver(told.as_bytes(), None)
@@ -76,7 +76,7 @@ impl SweepPlan {
 
     /// One line; a second where something is missing.
     fn told(&self, manifest: &Manifest, run: &Run) -> String {
-        let dir = self.dir.display();
+        let dir = shown(&self.dir);
         let number = |nr: usize| grouped(nr as u64);
         let done = format!(
             "{dir}: {} cells done, {} found, {} failed; {} rows in {} parts, \
@@ -120,7 +120,7 @@ fn tell_failures(failures: &[Failure]) {
             [cell] => format!("{} on {}", cell.kernel, cell.machine),
             _ => format!("{} cells", failure.nr_cells),
         };
-        console::warn(&format!("{}, {cells} failed: {}", failure.trace, failure.error));
+        console::warn(&format!("{}, {cells} failed: {}", shown(&failure.trace), failure.error));
     }
     if let Some(nr_more) = failures.len().checked_sub(NR_TOLD_MAX).filter(|&nr| nr > 0) {
         console::warn(&format!("{nr_more} more failures are in the manifest"));

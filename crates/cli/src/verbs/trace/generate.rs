@@ -9,6 +9,7 @@ use largefolio_trace::generate::{
     Advice, GenerateError, Library, LinkedFor, RandomReads, ReadWay, RetStubs, SequentialReads,
     SweepOrder, Workload, ZipfMix,
 };
+use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -237,7 +238,7 @@ impl GenPlan {
         let summary = self.workload.write(&self.output).map_err(told)?;
         console::say(&format!(
             "folio: generated {}: {} references in {} rows, {}",
-            summary.path.display(),
+            shown(&summary.path),
             figures::count(summary.nr_references),
             figures::count(summary.nr_rows),
             figures::bytes(summary.file_bytes),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_report::figures;
+use largefolio_report::json;
 use largefolio_trace::{Info, Op, Reader};
 
 use crate::console::{self, Console};
@@ -48,8 +49,7 @@ impl InfoPlan {
     /// Reads the trace and writes what it holds.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let info = self.read()?;
-        let text =
-            if self.is_json { serde_json::to_string_pretty(&info)? + "\n" } else { text(&info) };
+        let text = if self.is_json { json::pretty(&info)? } else { text(&info) };
         console.deliver(text.as_bytes(), None)?;
         Ok(Exit::Done)
     }

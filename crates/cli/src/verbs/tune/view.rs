@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use largefolio_linux::tune::plan::{Missing, Plan};
 use largefolio_linux::tune::record::{Entry, Undone};
+use largefolio_report::cells::Cells;
+use largefolio_report::json;
 use serde::Serialize;
 
 use crate::verbs::running;
@@ -148,11 +150,14 @@ impl View {
     }
 
     pub(super) fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for row in &self.rows {
-            writer.serialize(row).context("writing CSV")?;
+        let mut writer = Cells::text();
+        if !self.rows.is_empty() {
+            writer.record(["setting", "now", "then", "result", "note"])?;
         }
-        String::from_utf8(writer.into_inner().context("writing CSV")?).context("writing CSV")
+        for Row { setting, now, then, result, note } in &self.rows {
+            writer.record([setting, now, then, *result, note])?;
+        }
+        Ok(writer.into_text()?)
     }
 
     pub(super) fn json(&self, command: &[String]) -> Result<String> {
@@ -163,6 +168,6 @@ impl View {
             command,
             view: self,
         };
-        Ok(serde_json::to_string_pretty(&document).context("writing JSON")? + "\n")
+        json::pretty(&document).context("writing JSON")
     }
 }

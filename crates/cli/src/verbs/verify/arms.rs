@@ -12,6 +12,7 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::verify::rounds::{Arm, ArmError};
 use largefolio_linux::warm;
 use largefolio_report::figures;
+use largefolio_trace::shown;
 
 /// Where the command's output goes.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl Arm for Plain {
 /// Takes `files` out of the page cache, as far as nobody maps them.
 fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
     for file in files {
-        warm::cool(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        warm::cool(file).map_err(|error| format!("{}: {error}", shown(file)))?;
     }
     Ok(())
 }
@@ -156,8 +157,7 @@ impl Changed {
         self.effects.extend(why);
         for file in &plan.warmed {
             let large = figures::bytes(file.after_bytes.unwrap_or(0));
-            self.effects
-                .push(format!("{}: {large} in 2M folios of the cache", file.path.display()));
+            self.effects.push(format!("{}: {large} in 2M folios of the cache", shown(&file.path)));
         }
         self.request = Some(request);
         if plan.moved.is_none() {

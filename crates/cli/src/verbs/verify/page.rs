@@ -366,8 +366,7 @@ fn prediction(view: &View, predicted: &Predicted) -> Section {
     if let (Some(ratio), Some((at, measured))) = (predicted.ratio, measured) {
         body.append(&beside(view, (ratio, predicted), (at, measured)));
     } else {
-        let lacks = predicted.not_known.join(", ");
-        body.element("p", &format!("Not known: the machine file lacks {lacks}."));
+        body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
     }
     let mut words = Vec::new();
     let place = match predicted.is_inside {

@@ -8,6 +8,7 @@ use largefolio_linux::verify::rounds::Rounds;
 use largefolio_linux::verify::run::Sample;
 use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict, doubts};
 use largefolio_report::figures::{self, printable};
+use largefolio_report::json;
 use serde::Serialize;
 
 use super::prediction::Predicted;
@@ -201,7 +202,7 @@ impl View {
     }
 
     pub(super) fn json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self).context("writing JSON")? + "\n")
+        json::pretty(self).context("writing JSON")
     }
 }
 

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use largefolio_linux::warm::{Refusal, Warmed};
+use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, printable};
+use largefolio_report::json;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -94,7 +96,7 @@ impl Report {
     /// Writes it; the exit code is its answer.
     pub(super) fn deliver(&self, form: Form, console: &mut Console) -> Result<Exit> {
         let text = match form {
-            Form::Json => serde_json::to_string_pretty(self)? + "\n",
+            Form::Json => json::pretty(self)?,
             Form::Csv => self.csv()?,
             Form::Text => self.text(),
         };
@@ -141,8 +143,8 @@ impl Report {
     }
 
     fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record([
+        let mut writer = Cells::text();
+        writer.record([
             "path",
             "filesystem",
             "file_bytes",
@@ -154,7 +156,7 @@ impl Report {
         ])?;
         for row in &self.rows {
             let number = |bytes: Option<u64>| bytes.map_or_else(String::new, |b| b.to_string());
-            writer.write_record([
+            writer.record([
                 row.path.as_str(),
                 &row.filesystem,
                 &row.file_bytes.to_string(),
@@ -165,6 +167,6 @@ impl Report {
                 row.refusal.unwrap_or_default(),
             ])?;
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        Ok(writer.into_text()?)
     }
 }

@@ -22,6 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use largefolio_trace::shown;
 use rustix::mm::{Advice, ProtFlags};
 
 use mapping::{Mapping, PMD_BYTES, Source};
@@ -37,7 +38,7 @@ const FREE_HUGETLB: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugep
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
     /// The directory takes no file.
-    #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = .dir.display())]
+    #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
     Directory {
         /// Where.
         dir: PathBuf,

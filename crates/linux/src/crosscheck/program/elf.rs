@@ -1,8 +1,9 @@
 //! What `execve` reads of a program file before it maps it.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use largefolio_trace::disk::open_regular;
 
 /// First bytes of every program (`BINPRM_BUF_SIZE`).
 const HEAD: u64 = 256;
@@ -30,7 +31,7 @@ pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
 
 /// The program headers themselves (kind 0), and the name of the interpreter.
 fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
-    let file = File::open(path).ok()?;
+    let file = open_regular(path).ok()?;
     let mut head = [0; ELF_HEADER];
     file.read_exact_at(&mut head, 0).ok()?;
     if !head.starts_with(b"\x7fELF\x02") {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::measure::Spread;
+use largefolio_report::json;
 use serde::Serialize;
 
 use super::{CheckPlan, Row};
@@ -82,7 +83,7 @@ impl Table {
         let text = match form {
             Form::Text => self.text(),
             Form::Csv => self.csv(),
-            Form::Json => serde_json::to_string_pretty(self).context("writing JSON")? + "\n",
+            Form::Json => json::pretty(self).context("writing JSON")?,
         };
         console.deliver(text.as_bytes(), None)
     }

@@ -54,6 +54,7 @@ fn a_prediction_stands_beside_the_measurement() {
         machine: "zen4".to_owned(),
         difference_ns: Some(-1_000_000),
         ratio: Some(0.9),
+        unusable: None,
         is_inside: Some(false),
         not_known: Vec::new(),
         assumed: vec!["fault".to_owned()],
@@ -67,5 +68,5 @@ fn a_prediction_stands_beside_the_measurement() {
     (predicted.ratio, predicted.not_known) = (None, vec!["costs.walk".to_owned()]);
     view.prediction = Some(predicted);
     let page = of(&view).unwrap().html();
-    assert!(page.contains("the machine file lacks costs.walk"));
+    assert!(page.contains("not known: the machine file lacks costs.walk"));
 }

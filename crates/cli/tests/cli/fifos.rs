@@ -1,0 +1,138 @@
+//! A FIFO where a file is expected: an error that says so, and no wait for a writer who never comes.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Place, text};
+
+/// No command of the tables works so long, on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A name of a part that a sweep takes in.
+const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
+
+/// What comes of `command`, which must end by itself.
+fn ended(mut command: Command, words: &str) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("{words}: waits for ever");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn make(place: &Place, name: &str) {
+    let path = place.path(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut mkfifo = Command::new("mkfifo");
+    assert!(mkfifo.args(["-m", "755"]).arg(&path).status().unwrap().success());
+}
+
+#[test]
+fn what_a_user_names_is_refused() {
+    let place = Place::with_trace();
+    for name in ["f.folio", "f.toml", "f.txt", "f.tar.xz", "recordings/f.txt"] {
+        make(&place, name);
+    }
+    for words in [
+        "predict f.folio",
+        "predict mix.folio --kernel ./f.toml",
+        "predict mix.folio --machine ./f.toml",
+        "trace info f.folio",
+        "trace cat f.folio",
+        "verify --tune thp.32K=never --trace f.folio -- true",
+        "verify --tune thp.32K=never --trace mix.folio --machine ./f.toml -- true",
+        "calibrate --check --machine ./f.toml",
+        "study --file f.toml",
+        "tune --profile f.toml",
+        "crosscheck replay f.txt",
+        "crosscheck replay f.tar.xz",
+        "crosscheck replay recordings",
+        "crosscheck replay f.txt --kernel ./f.toml",
+        "crosscheck cow --from f.txt",
+        "align f.folio -o copy",
+        "maps --elf f.folio",
+        "maps --file f.folio",
+        "warm f.folio",
+        "record -- ./f.folio",
+    ] {
+        let output = ended(place.command(words), words);
+        let said = text(&output.stderr) + &text(&output.stdout);
+        assert_ne!(output.status.code(), Some(0), "{words}: {said}");
+        let is_named = ["FIFO", "not a regular file", "needs root"];
+        assert!(is_named.iter().any(|name| said.contains(name)), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_program_that_is_a_fifo_is_not_waited_for() {
+    let place = Place::new();
+    make(&place, "f");
+    for words in
+        ["run --text large -- ./f", "run --text remap -- ./f", "verify --text large -- ./f"]
+    {
+        let output = ended(place.command(words), words);
+        assert_ne!(output.status.code(), Some(0), "{words}");
+        assert!(!output.stderr.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn a_data_set_sets_damage_aside_and_refuses_a_lock_that_is_none() {
+    let place = Place::with_trace();
+    make(&place, "f.folio");
+    let sweep = "predict --machine zen4 --kernel 6.18 --sweep set mix.folio";
+    for name in ["set/_manifest.json".to_owned(), format!("set/{PART}")] {
+        make(&place, &name);
+        let output = ended(place.command(sweep), sweep);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+        assert!(said.contains("it is a FIFO, not a regular file; it is now _"), "{name}: {said}");
+        fs::remove_dir_all(place.path("set")).unwrap();
+    }
+    make(&place, "set/.lock");
+    let said = text(&ended(place.command(sweep), sweep).stderr);
+    assert!(said.contains(".lock: it is a FIFO, not a regular file"), "{said}");
+    fs::remove_dir_all(place.path("set")).unwrap();
+    let words = sweep.replace("mix.folio", "f.folio");
+    let output = ended(place.command(&words), &words);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("it is a FIFO"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_state_of_tune_and_its_settings_are_refused() {
+    let setting = "root/sys/kernel/mm/transparent_hugepage/enabled";
+    let boot = "root/proc/sys/kernel/random/boot_id";
+    for name in ["state/largefolio/tune.json", "state/largefolio/tune.lock", setting, boot] {
+        let place = Place::new();
+        for (file, value) in [(setting, "always madvise [never]"), (boot, "one")] {
+            fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
+            if file != name {
+                fs::write(place.path(file), value).unwrap();
+            }
+        }
+        make(&place, name);
+        let words = "tune --root root --set thp.enabled=madvise --yes";
+        let mut command = place.command(words);
+        command.env("XDG_STATE_HOME", place.path("state"));
+        let output = ended(command, name);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains("it is a FIFO, not a regular file"), "{name}: {said}");
+    }
+}
+
+/// A file by its kind, and a read of it waits: what the kernel has not said yet.
+#[test]
+fn the_log_of_the_kernel_is_not_waited_for() {
+    let words = "crosscheck replay /proc/kmsg";
+    let output = ended(Place::new().command(words), words);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}

@@ -1,0 +1,200 @@
+//! Results that are files: whole or not at all, whatever is in the way.
+//!
+//! Every option that writes a file stands in one table, [`writers`]; each test goes through all.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::run::compile;
+use crate::support::{Place, text};
+
+/// What stands under the name of a result before.
+const BEFORE: &str = "what was here before";
+
+/// A command that writes a file.
+struct Writer {
+    /// `DIR` stands for a directory that the test chooses.
+    words: String,
+    /// The file it writes in `DIR`.
+    file: &'static str,
+}
+
+/// Every option that names a file to be written; what this machine cannot do is left out, loudly.
+fn writers(place: &Place) -> Vec<Writer> {
+    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
+    let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
+    fs::write(place.path("mine.toml"), crate::study::small(study)).unwrap();
+    let replay = "crosscheck replay a.txt";
+    let mut writers = Vec::new();
+    let mut add = |words: &str, file: &'static str| {
+        writers.push(Writer { words: words.to_owned(), file });
+    };
+    let predict = "predict mix.folio --machine zen4 --kernel 6.18";
+    add(&format!("{predict} -o DIR/out"), "out");
+    add(&format!("{predict} --json -o DIR/out"), "out");
+    add(&format!("{predict} --csv -o DIR/out"), "out");
+    add(&format!("{predict} --parquet -o DIR/out"), "out");
+    add(&format!("{predict} --report DIR/out.html"), "out.html");
+    add("trace gen zipf --files 1 --file-size 1M --anon-size 1M --runs 500 -o DIR/out", "out");
+    add("study --file mine.toml --report DIR/out.html", "out.html");
+    add(&format!("{replay} --report DIR/out.html"), "out.html");
+    add("man DIR", "folio.1");
+    add("calibrate --quick --dir . -o DIR/out", "out");
+    if place.run("record -o probe.folio -- true").status.code() == Some(0) {
+        add("record -o DIR/out -- true", "out");
+    } else {
+        eprintln!("SKIPPED in part: nothing can be recorded here");
+    }
+    if compile(place, "-pie -fPIE -Wl,-z,max-page-size=4096") {
+        add("align p -o DIR/out", "out");
+    }
+    let maps = format!("maps {} --report", std::process::id());
+    if place.run(&format!("{maps} try.html")).status.code() == Some(0) {
+        add(&format!("{maps} DIR/out.html"), "out.html");
+    }
+    let record = "crosscheck record --fs ext4 -o DIR -- prot=r file=64K pattern=ops ops=t0";
+    if place.run(&record.replace("DIR", "try")).status.code() == Some(0) {
+        let names = fs::read_dir(place.path("try")).unwrap();
+        let name = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).next();
+        add(record, name.unwrap().leak());
+    } else {
+        eprintln!("SKIPPED in part: crosscheck needs root");
+    }
+    writers
+}
+
+impl Writer {
+    fn words(&self, dir: &str) -> String {
+        self.words.replace("DIR", dir)
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
+    let place = Place::with_trace();
+    let writers = writers(&place);
+    let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    // In a mount namespace of its own, so that the small filesystem goes with the shell.
+    let mut script = "mkdir full; mount -t tmpfs -o size=64k tmpfs full || exit 77\n".to_owned();
+    for (nr, writer) in writers.iter().enumerate() {
+        let (words, file) = (writer.words("full"), writer.file);
+        script += &format!(
+            "printf %s '{BEFORE}' >full/{file}; dd if=/dev/zero of=full/fill 2>/dev/null\n\
+             {folio} {words} >said.{nr} 2>&1; echo $? >code.{nr}\n\
+             cat full/{file} >kept.{nr}; ls -A full >names.{nr}; rm -rf full/* full/.[!.]*\n"
+        );
+    }
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", &script]).current_dir(place.0.path());
+    let output = shell.output().unwrap();
+    if output.status.code() != Some(0) {
+        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
+        return;
+    }
+    for (nr, Writer { words, file }) in writers.iter().enumerate() {
+        let read = |what: &str| fs::read_to_string(place.path(&format!("{what}.{nr}"))).unwrap();
+        let said = read("said");
+        assert_eq!(read("code"), "2\n", "{words}: {said}");
+        assert!(said.contains("No space left on device"), "{words}: {said}");
+        assert_eq!(read("kept"), BEFORE, "{words}: {said}");
+        let mut names = ["fill", file];
+        names.sort_unstable();
+        assert_eq!(read("names").split_whitespace().collect::<Vec<_>>(), names, "{words}");
+    }
+}
+
+#[test]
+fn a_planted_link_is_replaced_and_not_followed() {
+    let place = Place::with_trace();
+    for (nr, writer) in writers(&place).into_iter().enumerate() {
+        let dir = place.path(&format!("dir{nr}"));
+        fs::create_dir(&dir).unwrap();
+        let [victim, link] = [place.path("victim"), dir.join(writer.file)];
+        fs::write(&victim, BEFORE).unwrap();
+        symlink(&victim, &link).unwrap();
+        let words = writer.words(&format!("dir{nr}"));
+        let output = place.run(&words);
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), BEFORE, "{words}");
+        let found = fs::symlink_metadata(&link).unwrap();
+        assert!(found.is_file() && found.len() > 0, "{words}: {found:?}");
+        assert!(!names(&dir).iter().any(|name| name.starts_with('.')), "{words}");
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap();
+    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
+    let place = Place::with_trace();
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o7777;
+    let predict = "predict mix.folio --machine zen4 --kernel 6.18";
+    for words in [format!("{predict} -o out"), "trace gen zipf --runs 9 -o out".to_owned()] {
+        let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask 027; {folio} {words}")]);
+        assert!(shell.current_dir(place.0.path()).output().unwrap().status.success());
+        assert_eq!(mode("out"), 0o640, "{words}");
+        fs::set_permissions(place.path("out"), fs::Permissions::from_mode(0o604)).unwrap();
+        place.done(&words);
+        assert_eq!(mode("out"), 0o604, "{words}");
+        fs::remove_file(place.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn streams_are_written_to_and_stay_what_they_are() {
+    let place = Place::with_trace();
+    let predict = "predict mix.folio --machine zen4 --kernel 6.18 --csv";
+    let expected = place.done(predict);
+    for stdout in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        assert_eq!(place.done(&format!("{predict} -o {stdout}")), expected, "{stdout}");
+    }
+    assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
+    assert!(!place.path("-").exists());
+    assert_eq!(place.done(&format!("{predict} -o /dev/null")), "");
+    place.done("trace gen zipf --runs 9 -o /dev/null");
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let trace = fs::read(place.path("mix.folio")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000 -o pipe";
+    let mut writing = place.command(words).spawn().unwrap();
+    let read = fs::read(place.path("pipe")).unwrap();
+    assert!(writing.wait().unwrap().success());
+    assert!(read == trace, "a trace through a FIFO is the trace");
+    let said = place.fails("align mix.folio -o /dev/null");
+    assert!(said.contains("not an ELF file") || said.contains("character device"), "{said}");
+}
+
+#[test]
+fn what_is_killed_leaves_nothing() {
+    let place = Place::new();
+    let dir = place.path("dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("out"), BEFORE).unwrap();
+    for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
+        // Some gigabytes of rows: it does not end by itself before the signal.
+        let words = "trace gen zipf --runs 2000000000 -o dir/out";
+        let mut writing = place.command(words).spawn().unwrap();
+        let file = |name: &str| fs::read_link(format!("/proc/{}/fd/{name}", writing.id()));
+        let is_begun =
+            || (3..9).any(|fd| file(&fd.to_string()).is_ok_and(|to| to.starts_with(&dir)));
+        for _ in 0..1000 {
+            if is_begun() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(is_begun(), "it did not begin to write");
+        let kill = Command::new("kill").args([signal, &writing.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        assert!(!writing.wait().unwrap().success());
+        assert_eq!(names(&dir), ["out"], "{signal}");
+        assert_eq!(fs::read_to_string(dir.join("out")).unwrap(), BEFORE, "{signal}");
+    }
+}

@@ -1,0 +1,141 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A result in both ways that filesystems allow.
+fn begun(path: &Path) -> [Whole; 2] {
+    let named = State::named(folder(path)).unwrap();
+    [Whole::create(path).unwrap(), Whole { path: path.to_owned(), state: named, mode: None }]
+}
+
+#[test]
+fn a_result_has_its_name_only_when_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("result");
+    for nr in 0..2 {
+        fs::write(&path, "before").unwrap();
+        let [nameless, named] = begun(&path);
+        let mut whole = if nr == 0 { nameless } else { named };
+        whole.write_all(b"half").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        drop(whole);
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        assert_eq!(names(dir.path()), ["result"]);
+        let [nameless, named] = begun(&path);
+        let mut whole = if nr == 0 { nameless } else { named };
+        whole.write_all(b"after").unwrap();
+        whole.commit().unwrap();
+        drop(whole);
+        assert_eq!(fs::read(&path).unwrap(), b"after");
+        assert_eq!(names(dir.path()), ["result"]);
+    }
+}
+
+#[test]
+fn this_filesystem_needs_no_name_for_what_is_unfinished() {
+    let dir = tempfile::tempdir().unwrap();
+    let _whole = Whole::create(&dir.path().join("result")).unwrap();
+    let names = names(dir.path());
+    if !names.is_empty() {
+        // Only where it cannot be.
+        assert!(names[0].starts_with(TEMPORARY.0), "{names:?}");
+    }
+}
+
+#[test]
+fn a_link_is_replaced_and_its_target_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let [victim, link] = ["victim", "link"].map(|name| dir.path().join(name));
+    fs::write(&victim, "mine").unwrap();
+    for target in [victim.as_path(), Path::new("/dev/null"), Path::new("gone")] {
+        symlink(target, &link).unwrap();
+        check(&link).unwrap();
+        write_whole(&link, b"result").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_file());
+        assert_eq!(fs::read(&link).unwrap(), b"result");
+        fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(fs::read(&victim).unwrap(), b"mine");
+    assert!(!dir.path().join("gone").exists());
+}
+
+#[test]
+fn modes_are_those_of_any_file_that_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let [plain, ours] = ["plain", "ours"].map(|name| dir.path().join(name));
+    fs::write(&plain, "").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for mut whole in begun(&ours) {
+        whole.commit().unwrap();
+        assert_eq!(mode(&ours), mode(&plain), "less the umask");
+        fs::remove_file(&ours).unwrap();
+    }
+    write_whole(&ours, b"").unwrap();
+    fs::set_permissions(&ours, Permissions::from_mode(0o4640)).unwrap();
+    write_whole(&ours, b"new").unwrap();
+    assert_eq!(mode(&ours), 0o640, "that of the file before, without its set-id bit");
+}
+
+#[test]
+fn what_cannot_be_replaced_is_written_to_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write_whole(Path::new("/dev/null"), b"gone").unwrap();
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .unwrap();
+    // Opens nothing, so it does not wait.
+    check(&fifo).unwrap();
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::read(fifo).unwrap()
+    });
+    write_whole(&fifo, b"through").unwrap();
+    assert_eq!(reader.join().unwrap(), b"through");
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    let refused = Whole::create_regular(&fifo).unwrap_err().to_string();
+    assert_eq!(refused, "it is a FIFO, not a regular file");
+    let running = dir.path().join("running");
+    fs::copy("/bin/sleep", &running).unwrap();
+    let mut child = std::process::Command::new(&running).arg("100").spawn().unwrap();
+    write_whole(&running, b"a program that runs is replaced like any file").unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for refused in [check(dir.path()), write_whole(dir.path(), b"")] {
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+    assert!(check(&dir.path().join("none/result")).is_err());
+}
+
+#[test]
+fn a_descriptor_by_its_name_is_appended_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let mut log = File::create(&path).unwrap();
+    log.write_all(b"before ").unwrap();
+    write_whole(Path::new(&handle(&log)), b"after").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+}
+
+#[test]
+fn what_a_killed_writer_left_goes_and_what_is_at_work_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = dir.path().join(".folio-abcdef.tmp");
+    fs::write(&left, "cut").unwrap();
+    symlink("/dev/null", dir.path().join(".folio-ghijkl.tmp")).unwrap();
+    fs::write(dir.path().join("theirs.tmp"), "").unwrap();
+    let at_work = State::named(dir.path()).unwrap();
+    assert!(!left.exists());
+    remove_stale(dir.path()).unwrap();
+    let State::Named(file) = &at_work else { unreachable!("made with a name") };
+    assert!(file.path().exists());
+    assert_eq!(names(dir.path()).len(), 3, "the link, the foreign file and what is at work");
+}

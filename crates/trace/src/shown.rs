@@ -1,0 +1,80 @@
+//! Names that others chose - of files, programs, mappings - as they may stand in a line.
+//!
+//! A file can be called `\x1b]0;..`: printed as it is, it would drive the terminal. Every such name
+//! in an error, a warning or a table goes through here; JSON has it as it is, escaped.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// A name, printed by [`fmt::Display`] with `?` for what is [not printable](is_printable).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown<'a>(Cow<'a, str>);
+
+/// `name` - a path, a text - as it may stand in a line.
+///
+/// ```
+/// use largefolio_trace::shown;
+/// use std::path::Path;
+/// assert_eq!(shown(Path::new("/tmp/plain.folio")).to_string(), "/tmp/plain.folio");
+/// assert_eq!(shown("\x1b[31mred\u{9b}0m\n").to_string(), "?[31mred?0m?");
+/// ```
+pub fn shown<T: AsRef<OsStr> + ?Sized>(name: &T) -> Shown<'_> {
+    Shown(name.as_ref().to_string_lossy())
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &*self.0;
+        while let Some(at) = rest.find(|c| !is_printable(c)) {
+            f.write_str(&rest[..at])?;
+            f.write_str("?")?;
+            let skipped = rest[at..].chars().next().map_or(1, char::len_utf8);
+            rest = &rest[at + skipped..];
+        }
+        f.write_str(rest)
+    }
+}
+
+/// `text` with `?` for what is [not printable](is_printable).
+///
+/// ```
+/// assert_eq!(largefolio_trace::shown::printable("/a\x1b[2Jb"), "/a?[2Jb");
+/// ```
+#[must_use]
+pub fn printable(text: &str) -> String {
+    shown(text).to_string()
+}
+
+/// A path as text that no other path has: as it is where it is UTF-8, else with `\\xHH` for each byte
+/// that is not. For results, where names are told apart.
+///
+/// ```
+/// use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
+/// let path = Path::new(OsStr::from_bytes(b"a\xff.folio"));
+/// assert_eq!(largefolio_trace::shown::spelled(path), "a\\xff.folio");
+/// ```
+#[must_use]
+pub fn spelled(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // A String takes everything.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Whether a character leaves the terminal and the line as they are: no control character (C0, DEL,
+/// C1), no line separator, none that turns the direction of writing.
+#[must_use]
+pub fn is_printable(c: char) -> bool {
+    let separates = matches!(c, '\u{2028}' | '\u{2029}');
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !(c.is_control() || separates || turns)
+}
