@@ -35,6 +35,9 @@ pub enum Fadvice {
 /// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
+/// Pages the kernel's own pipe of a `sendfile` holds (`PIPE_DEF_BUFFERS`).
+const PIPE_SLOTS: u64 = 16;
+
 /// No page is free for a read or write call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory at byte {pos} of a file: give the model more memory")]
@@ -88,6 +91,24 @@ impl<R: Ram> Memory<R> {
             self.open_file_mut(open).state.prev_pos = Some(end);
         }
         Ok(end.saturating_sub(pos))
+    }
+
+    /// `sendfile` to a file or device: reads through a pipe of the kernel's own, a pipe at a time.
+    /// A part of a page takes a slot of the pipe as a whole page does.
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        let page = self.rules.page.bytes();
+        let size = self.cache.mapping(self.open_file(open).mapping).size_bytes;
+        let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX)).min(size);
+        let mut at = pos;
+        while at < end {
+            let taken = (PIPE_SLOTS * page - at % page).min(end - at);
+            self.pread(open, at, taken)?;
+            at += taken;
+        }
+        Ok(())
     }
 
     /// The folio at `index`, read ahead or alone where it is absent.

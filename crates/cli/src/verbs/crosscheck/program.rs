@@ -142,11 +142,6 @@ impl ProgramCheck {
         if !recorded.status.success() {
             console::warn(&format!("{program} ended with {}", recorded.status));
         }
-        for (call, nr) in &recorded.unknown {
-            console::warn(&format!(
-                "{nr} calls of {call} on files: what they read is not replayed"
-            ));
-        }
         if recorded.nr_removed > 0 {
             row.outcome = Outcome::Failed;
             row.reason = Some(format!(

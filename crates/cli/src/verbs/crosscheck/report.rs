@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use largefolio_sim::crosscheck::{Aspect, Difference, Verdict};
+use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
 use super::page;
@@ -54,6 +54,8 @@ pub(super) struct Row {
     pub(super) nr_waits: u64,
     /// Items compared.
     pub(super) compared: BTreeMap<Aspect, u64>,
+    /// [`Verdict::not_compared`].
+    pub(super) not_compared: BTreeMap<String, NotCompared>,
     /// What differs.
     pub(super) differences: Vec<Difference>,
 }
@@ -62,11 +64,17 @@ impl Row {
     /// Takes over what a replay found.
     pub(super) fn take(&mut self, verdict: Verdict) {
         self.outcome = if verdict.is_equal() { Outcome::Equal } else { Outcome::Different };
+        let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
+        if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
+            self.outcome = Outcome::Skipped;
+            self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
+        }
         self.rules = verdict.rules;
         self.nr_steps = verdict.nr_steps;
         self.nr_in_flight = verdict.nr_in_flight;
         self.nr_waits = verdict.nr_waits;
         self.compared = verdict.compared;
+        self.not_compared = verdict.not_compared;
         self.differences = verdict.differences;
     }
 }

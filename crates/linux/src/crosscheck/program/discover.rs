@@ -62,6 +62,8 @@ impl Watch for Discover {
         Ok(())
     }
 
+    fn ends(&mut self, _: i32) {}
+
     fn births(&mut self, _: i32, _: i32, _: Birth) -> io::Result<()> {
         Ok(())
     }
