@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Skipped, Workload,
+    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Settings, Skipped, Workload,
 };
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
@@ -20,6 +20,8 @@ use crate::verbs::running::rules;
 pub(super) struct LivePlan {
     plan: Plan,
     facts: Facts,
+    /// As they were found; workloads suppose that they stay.
+    settings: Settings,
     kernel: Kernel,
     keep: Option<PathBuf>,
     command_line: Vec<String>,
@@ -41,7 +43,8 @@ impl LivePlan {
                 format!("cannot make {}; choose another --keep", keep.display())
             })?;
         }
-        Ok(Self { plan, facts, kernel, keep, command_line })
+        let settings = Settings::now();
+        Ok(Self { plan, facts, settings, kernel, keep, command_line })
     }
 
     /// Records, replays, reports.
@@ -92,6 +95,7 @@ impl LivePlan {
             keep_text(keep, &workload.name, &text)?;
         }
         row.take(verdict);
+        row.unless_changed(&self.settings);
         Ok(row)
     }
 

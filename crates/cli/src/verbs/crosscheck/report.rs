@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use largefolio_linux::crosscheck::{Change, Settings};
 use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
@@ -77,6 +78,29 @@ impl Row {
         self.not_compared = verdict.not_compared;
         self.differences = verdict.differences;
     }
+}
+
+impl Row {
+    /// A difference proves nothing where somebody else has changed a setting since `before`.
+    pub(super) fn unless_changed(&mut self, before: &Settings) {
+        if self.outcome != Outcome::Different {
+            return;
+        }
+        let changes = before.changes(&Settings::now());
+        if let Some(reason) = not_judged(&changes) {
+            self.outcome = Outcome::Failed;
+            self.reason = Some(reason);
+            self.differences.clear();
+        }
+    }
+}
+
+/// Why a recording is not judged: settings that somebody else changed.
+fn not_judged(changes: &[Change]) -> Option<String> {
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    let all = changes.join(", ");
+    (!changes.is_empty())
+        .then(|| format!("the setting {all} during the run, by somebody else: not judged"))
 }
 
 /// In which form, and whether as a page too.
@@ -166,5 +190,37 @@ impl Report {
             ])?;
         }
         Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_setting_is_a_reason_not_to_judge() {
+        let change = |setting: &str| Change {
+            setting: setting.to_owned(),
+            from: "never".to_owned(),
+            to: "always".to_owned(),
+        };
+        assert_eq!(not_judged(&[]), None);
+        let told = not_judged(&[change("shmem_enabled")]).unwrap();
+        let expected = "the setting shmem_enabled changed from never to always during the run, by \
+                        somebody else: not judged";
+        assert_eq!(told, expected);
+    }
+
+    /// Two files were left out and nothing else was compared: neither agreement nor difference.
+    #[test]
+    fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
+        let mut row = Row::default();
+        let found = NotCompared { nr_calls: 3, files: [0, 1].into() };
+        let not_compared = BTreeMap::from([("mlock".to_owned(), found)]);
+        row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
+        assert_eq!((row.outcome, row.reason.is_some()), (Outcome::Skipped, true));
+        let compared = BTreeMap::from([(Aspect::Insertions, 7)]);
+        row.take(Verdict { not_compared, compared, ..Verdict::default() });
+        assert_eq!(row.outcome, Outcome::Equal);
     }
 }
