@@ -183,6 +183,15 @@ fn what_no_rule_covers_is_named() {
 }
 
 #[test]
+fn what_another_process_does_during_an_execve_is_its_own() {
+    let other = mark("thread 8 5") + &mark("call 8 1") + &mark("return 8 0") + &mark("call 8 3");
+    let late = executed().replace(&mark("thread 7 1"), &(other + &mark("thread 7 1")));
+    let trace = late.replace(&mark("exec 7 1"), &(mark("exec 7 1") + &fault(0x40_2000, 6)));
+    let text = converted(&trace).text;
+    assert_eq!(text, format!("{EXECUTED}T 2 0 w\n"));
+}
+
+#[test]
 fn an_execve_that_failed_orders_nothing() {
     let failed = mark("call 7 59") + &mark("return 7 -2");
     let trace = executed() + &failed + &failed + &fault(0x40_2000, 4) + &inserted(20, 2);

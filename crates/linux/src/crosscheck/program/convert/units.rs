@@ -130,6 +130,7 @@ impl Gatherer {
                 }
             }
             Mark::Thread { tid, space } => {
+                self.marking = tid;
                 self.spaces.insert(tid, space);
                 self.alone(at, mark);
             }
