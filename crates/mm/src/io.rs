@@ -316,10 +316,21 @@ impl<R: Ram> Memory<R> {
                 issue::forced(&mut self.cache, &self.rules, file, (first, nr));
             }
             Fadvice::Dontneed => {
-                let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
-                self.drop_range(file, page.pages_in(pos), end >> page.shift());
+                let pages = self.dropped_pages(file, (pos, len_bytes));
+                self.drop_range(file, pages.start, pages.end);
             }
         }
+    }
+
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in where
+    /// the range ends with the file.
+    #[must_use]
+    pub fn dropped_pages(&self, file: MappingId, (pos, len_bytes): (u64, u64)) -> Range<u64> {
+        let page = self.rules.page;
+        let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
+        let is_whole = end == self.cache.mapping(file).size_bytes;
+        let end = if is_whole { page.pages_in(end) } else { end >> page.shift() };
+        page.pages_in(pos)..end
     }
 
     /// Drops the clean unmapped folios of one file.

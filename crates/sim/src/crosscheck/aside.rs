@@ -102,3 +102,6 @@ impl Step {
         insertions.chain(removals).chain(handler).chain(windows).chain(entries)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ use super::recording::{
 };
 use crate::kernel::{Kernel, KernelError};
 
+mod advice;
+
 /// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -248,7 +250,9 @@ impl Replay {
             Action::AdviseBytes(advice, addr, len) => {
                 self.advise_bytes(advice, Vaddr(*addr), *len)?;
             }
-            Action::AdviseFile(advice, io) => removals = self.advise_file(advice, *io)?,
+            Action::AdviseFile(advice, io) => {
+                removals = self.advise_file(advice, *io, &step.removals)?
+            }
             Action::Remap { area, from, to } => self.remap(*area, *from, *to)?,
             Action::Table(addr) => self.table(Vaddr(*addr))?,
             Action::Switch(space) => self.mm = self.space(*space),
@@ -367,29 +371,6 @@ impl Replay {
             let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
             self.memory.fadvise(open, range, Fadvice::Willneed);
         }
-    }
-
-    /// The folios it took out of the page cache: file, first index.
-    fn advise_file(&mut self, advice: &str, io: FileIo) -> Result<Vec<(u32, u64)>, String> {
-        let open = self.open_of(io)?;
-        let advice = match advice {
-            "normal" => Fadvice::Normal,
-            "random" => Fadvice::Random,
-            "seq" => Fadvice::Sequential,
-            "willneed" => Fadvice::Willneed,
-            "dontneed" => Fadvice::Dontneed,
-            other => return Err(format!("unknown advice {other:?}")),
-        };
-        let file = self.memory.open_file(open).mapping;
-        let cached = |memory: &Memory| -> BTreeSet<u64> {
-            memory.cache().mapping(file).tree.iter().map(|entry| entry.index.0).collect()
-        };
-        let before =
-            if advice == Fadvice::Dontneed { cached(&self.memory) } else { BTreeSet::new() };
-        self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
-        let after = if before.is_empty() { BTreeSet::new() } else { cached(&self.memory) };
-        let number = self.number_of(file);
-        Ok(before.difference(&after).map(|index| (number, *index)).collect())
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.

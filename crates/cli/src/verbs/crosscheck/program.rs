@@ -146,17 +146,17 @@ impl ProgramCheck {
         if !recorded.status.success() {
             console::warn(&format!("{program} ended with {}", recorded.status));
         }
-        if recorded.nr_removed > 0 {
+        let recording = Recording::parse(&row.name, &recorded.text)?;
+        row.take(check(&recording, self.kernel.as_ref())?);
+        row.unless_changed(&self.settings);
+        if recorded.nr_removed > 0 && row.outcome == Outcome::Different {
+            row.differences.clear();
             row.outcome = Outcome::Failed;
             row.reason = Some(format!(
                 "{} folios were reclaimed while it ran; free memory or stop DAMON, and try again",
                 recorded.nr_removed
             ));
-            return Ok(row);
         }
-        let recording = Recording::parse(&row.name, &recorded.text)?;
-        row.take(check(&recording, self.kernel.as_ref())?);
-        row.unless_changed(&self.settings);
         Ok(row)
     }
 }
