@@ -39,6 +39,7 @@ mod place;
 mod plan;
 mod probe;
 mod program;
+mod settings;
 mod tracefs;
 
 pub use error::CrosscheckError;
@@ -46,4 +47,5 @@ pub use facts::{Facts, Thp};
 pub use place::{Pause, Place, Recorder};
 pub use plan::{Custom, Group, Plan, Selection, Skipped};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
+pub use settings::{Change, Settings};
 pub use workloads::{FileSpec, Filesystem, Workload};

@@ -51,8 +51,13 @@ pub(crate) fn sizes_kib() -> Result<Vec<u64>, SettingError> {
 /// # Errors
 /// A control that cannot be changed; those before it are put back.
 pub(crate) fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingError> {
-    let value = |kib: &u64| if wanted_kib.contains(kib) { "madvise" } else { "never" };
-    sizes_kib()?.iter().map(|kib| Setting::change(&control(*kib), value(kib))).collect()
+    let change = |kib: &u64| Setting::change(&control(*kib), value_of(*kib, wanted_kib));
+    sizes_kib()?.iter().map(change).collect()
+}
+
+/// The control of a size where exactly these are enabled.
+pub(crate) fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
+    if wanted_kib.contains(&kib) { "madvise" } else { "never" }
 }
 
 /// `hugepages-64kB` is 64.

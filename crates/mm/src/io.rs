@@ -35,6 +35,9 @@ pub enum Fadvice {
 /// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
+/// Pages the kernel's own pipe of a `sendfile` holds (`PIPE_DEF_BUFFERS`).
+const PIPE_SLOTS: u64 = 16;
+
 /// No page is free for a read or write call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory at byte {pos} of a file: give the model more memory")]
@@ -88,6 +91,62 @@ impl<R: Ram> Memory<R> {
             self.open_file_mut(open).state.prev_pos = Some(end);
         }
         Ok(end.saturating_sub(pos))
+    }
+
+    /// `sendfile` to a file or device: reads through a pipe of the kernel's own, a pipe at a time
+    /// (docs/differences.md, "sendfile").
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        let size = self.cache.mapping(self.open_file(open).mapping).size_bytes;
+        let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let mut at = pos;
+        while at < end.min(size) {
+            let asked = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
+            at = self.fill_pipe(open, at, asked)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for `asked` bytes and takes what the pipe has room for; the position after that. What
+    /// was asked for is looked up also where it is not taken.
+    fn fill_pipe(&mut self, open: OpenId, pos: u64, asked: u64) -> Result<u64, OutOfMemory> {
+        let page = self.rules.page;
+        let file = self.open_file(open).mapping;
+        let (size, orders) = (self.cache.mapping(file).size_bytes, self.cache.mapping(file).orders);
+        let last = orders.min.round_up(page.pages_in(pos + asked));
+        let end = (pos + asked).min(size);
+        // A part of a page takes a slot as a whole page does.
+        let taken = ((pos >> page.shift()) + PIPE_SLOTS << page.shift()).min(end);
+        let (mut at, mut is_batch_new) = (pos, true);
+        while at < end && !(is_batch_new && at >= taken) {
+            let index = at >> page.shift();
+            if self.cache.find(file, PageIndex(index)).is_none() {
+                if at >= taken {
+                    break;
+                }
+                self.consumed(open, (pos, at));
+            }
+            let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            is_batch_new = self.cache.folios.get(entry.folio).is_marked;
+            if is_batch_new {
+                self.marker_hit(open, entry, last - entry.index.0);
+            }
+            at = self.end_of(entry, end);
+            if is_batch_new {
+                self.consumed(open, (pos, at.min(taken)));
+            }
+        }
+        self.consumed(open, (pos, taken));
+        Ok(taken)
+    }
+
+    /// Notes how far a read has come that began at `pos`.
+    fn consumed(&mut self, open: OpenId, (pos, at): (u64, u64)) {
+        if at > pos {
+            self.open_file_mut(open).state.prev_pos = Some(at);
+        }
     }
 
     /// The folio at `index`, read ahead or alone where it is absent.
@@ -257,10 +316,21 @@ impl<R: Ram> Memory<R> {
                 issue::forced(&mut self.cache, &self.rules, file, (first, nr));
             }
             Fadvice::Dontneed => {
-                let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
-                self.drop_range(file, page.pages_in(pos), end >> page.shift());
+                let pages = self.dropped_pages(file, (pos, len_bytes));
+                self.drop_range(file, pages.start, pages.end);
             }
         }
+    }
+
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in where
+    /// the range ends with the file.
+    #[must_use]
+    pub fn dropped_pages(&self, file: MappingId, (pos, len_bytes): (u64, u64)) -> Range<u64> {
+        let page = self.rules.page;
+        let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
+        let is_whole = end == self.cache.mapping(file).size_bytes;
+        let end = if is_whole { page.pages_in(end) } else { end >> page.shift() };
+        page.pages_in(pos)..end
     }
 
     /// Drops the clean unmapped folios of one file.

@@ -7,11 +7,13 @@
 //! - W1: the earlier settings are back when [`CowRecorder`] or a run is dropped or this process ends
 //!   ([`crate::setting`]): per-size THP controls, and two times of khugepaged.
 //! - W2: the global THP setting is not changed.
+//! - W3: a run during which somebody else changed a setting says so: it proves nothing.
 
 use std::fs;
 
 use super::mount::Detached;
 use super::probe::{self, Ended};
+use super::settings::{Change, Settings};
 use super::{CrosscheckError, Facts, Thp};
 use crate::setting::Setting;
 use crate::signals::Signals;
@@ -20,6 +22,10 @@ use crate::thp;
 /// Longer than any run: khugepaged would collapse pages behind a program's back.
 const ASLEEP_MS: &str = "4000000";
 
+/// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits has
+/// the value of the file above, which is looked at too.
+const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
+
 /// A run of programs on this kernel.
 #[derive(Debug)]
 pub struct CowRecorder {
@@ -27,6 +33,17 @@ pub struct CowRecorder {
     /// Holds the program; seen by nobody.
     place: Detached,
     _asleep: [Setting; 2],
+    /// As they were found, khugepaged asleep.
+    settings: Settings,
+}
+
+/// What a run of programs left.
+#[derive(Clone, Debug, Default)]
+pub struct CowRun {
+    /// The recording.
+    pub text: String,
+    /// Settings that somebody else changed before or during the run.
+    pub changes: Vec<Change>,
 }
 
 impl CowRecorder {
@@ -41,6 +58,11 @@ impl CowRecorder {
         if facts.thp != Thp::Madvise {
             return Err(CrosscheckError::ThpNotMadvise);
         }
+        let found = Settings::now();
+        if let Some((path, value)) = found.others("shmem_enabled", &IN_BASE_PAGES) {
+            let (path, value) = (path.to_owned(), value.to_owned());
+            return Err(CrosscheckError::SharedNotNever { path, value });
+        }
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
         let place = Detached::new("tmpfs", None)
             .map_err(|_| CrosscheckError::NotPermitted { what: "tmpfs" })?;
@@ -49,15 +71,18 @@ impl CowRecorder {
         let asleep = ["scan_sleep_millisecs", "alloc_sleep_millisecs"]
             .map(|name| Setting::change(&thp::setting(&format!("khugepaged/{name}")), ASLEEP_MS));
         let [scan, alloc] = asleep;
-        Ok(Self { signals, place, _asleep: [scan?, alloc?] })
+        let asleep = [scan?, alloc?];
+        Ok(Self { signals, place, _asleep: asleep, settings: Settings::now() })
     }
 
-    /// Runs programs with exactly these folio sizes enabled for advised areas; the recording.
+    /// Runs programs with exactly these folio sizes enabled for advised areas.
     ///
     /// # Errors
     /// A program that is not of the format, an unknown size, a signal.
-    pub fn record(&self, programs: &str, sizes_kib: &[u64]) -> Result<String, CrosscheckError> {
+    pub fn record(&self, programs: &str, sizes_kib: &[u64]) -> Result<CowRun, CrosscheckError> {
         let _sizes = thp::enable_only(sizes_kib)?;
+        let wanted = self.wanted(sizes_kib)?;
+        let mut changes = wanted.changes(&Settings::now());
         let path = self.place.path().join("programs");
         fs::write(&path, programs).map_err(CrosscheckError::file(&path))?;
         let words = [
@@ -66,11 +91,24 @@ impl CowRecorder {
             format!("dir={}", self.place.path().display()),
         ];
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
-            Ended::Recorded(text) => Ok(text),
+            Ended::Recorded(text) => {
+                changes.extend(wanted.changes(&Settings::now()));
+                changes.dedup();
+                Ok(CowRun { text, changes })
+            }
             Ended::Refused(said) => {
                 Err(CrosscheckError::Probe { workload: "programs".to_owned(), said })
             }
         }
+    }
+
+    /// What all settings should be while these sizes are enabled.
+    fn wanted(&self, sizes_kib: &[u64]) -> Result<Settings, CrosscheckError> {
+        let mut wanted = self.settings.clone();
+        for kib in thp::sizes_kib()? {
+            wanted.set(thp::control(kib), thp::value_of(kib, sizes_kib));
+        }
+        Ok(wanted)
     }
 }
 

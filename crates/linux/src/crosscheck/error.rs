@@ -30,6 +30,17 @@ pub enum CrosscheckError {
          `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
     )]
     ThpNotMadvise,
+    /// Shared memory could get large folios at its first touch.
+    #[error(
+        "programs share memory in base pages, and {path} is {value:?}; run `echo never | sudo \
+         tee {path}`"
+    )]
+    SharedNotNever {
+        /// The setting.
+        path: PathBuf,
+        /// Its value.
+        value: String,
+    },
     /// No tracefs in the kernel.
     #[error(
         "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \

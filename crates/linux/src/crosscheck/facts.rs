@@ -108,7 +108,7 @@ pub(super) fn missing(filesystem: Filesystem) -> String {
 }
 
 /// Asks debugfs, mounted or not.
-fn fault_around_bytes() -> Option<u64> {
+pub(super) fn fault_around_bytes() -> Option<u64> {
     let debugfs = Detached::new("debugfs", None).ok()?;
     let text = fs::read_to_string(debugfs.path().join("fault_around_bytes")).ok()?;
     text.trim().parse().ok()

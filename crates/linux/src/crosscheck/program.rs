@@ -71,8 +71,6 @@ pub struct ProgramRecording {
     pub nr_files: usize,
     /// Folios somebody else took out of the page cache meanwhile (reclaim, DAMON, `drop_caches`).
     pub nr_removed: u64,
-    /// Calls that move file pages in ways a recording cannot say, with their number.
-    pub unknown: BTreeMap<&'static str, u64>,
 }
 
 /// A run during which folios were taken away is recorded again, so often.
@@ -165,7 +163,7 @@ fn run_on(
     let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);
     let status = tracer::run(program, Some(cpu), &mut marks)
         .map_err(CrosscheckError::os("run the program"))?;
-    let (files, unknown) = (std::mem::take(&mut marks.files), std::mem::take(&mut marks.unknown));
+    let files = std::mem::take(&mut marks.files);
     let exec_reads = |inode| {
         let path = files.get(&inode).map_or(Path::new(""), |used| used.path.as_path());
         elf::reads(path, path.to_string_lossy().contains("/ld-linux"))
@@ -175,7 +173,7 @@ fn run_on(
         .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
     let text = header(stage, plan, facts, events.events)? + &with_files(&body, &files);
     let (nr_files, nr_removed) = (body.files.len(), body.nr_removed);
-    Ok(ProgramRecording { text, status, nr_files, nr_removed, unknown })
+    Ok(ProgramRecording { text, status, nr_files, nr_removed })
 }
 
 fn with_files(body: &Body, files: &BTreeMap<u64, Used>) -> String {

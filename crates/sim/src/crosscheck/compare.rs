@@ -5,6 +5,7 @@ use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
 
 use serde::Serialize;
 
+use super::aside::{Asides, NotCompared};
 use super::recording::{
     Action, AreaEnd, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
     Recording, Run, Step, WindowLine,
@@ -22,6 +23,8 @@ const NR_WAITS_MAX: usize = 16;
 pub enum Aspect {
     /// Folios that entered the page cache after a step: index and order, in order.
     Insertions,
+    /// Folios that an advice of the program took out of the page cache.
+    Removals,
     /// Windows and base-order reads: start, size, marker, kept order.
     Windows,
     /// Calls of the two readahead entries: index, request and the whole state with the miss
@@ -92,6 +95,8 @@ pub struct Verdict {
     /// Touches that had to wait for a read in flight: the kernel entered its handler once more
     /// for a page that was cached. Taken from the recording, one by one.
     pub nr_waits: u64,
+    /// What was left out, by reason: a recording says which calls no rule covers.
+    pub not_compared: BTreeMap<String, NotCompared>,
     /// What differs, in the order of discovery.
     pub differences: Vec<Difference>,
 }
@@ -131,6 +136,7 @@ struct Check<'a> {
     recording: &'a Recording,
     replay: Replay,
     verdict: Verdict,
+    asides: Asides,
     /// The step that differs by nothing but a wait for a read in flight.
     wait: Option<usize>,
 }
@@ -147,7 +153,8 @@ impl<'a> Check<'a> {
             nr_waits: waits.len() as u64,
             ..Verdict::default()
         };
-        Ok(Self { recording, replay: Replay::new(recording, kernel, waits)?, verdict, wait: None })
+        let (replay, asides) = (Replay::new(recording, kernel, waits)?, Asides::default());
+        Ok(Self { recording, replay, verdict, asides, wait: None })
     }
 
     fn run(&mut self) {
@@ -192,46 +199,67 @@ impl<'a> Check<'a> {
                 )
             }),
         };
+        self.asides.note(&kernel.action, &mut self.verdict.not_compared);
+        let file = self.replay.file_of(&kernel.action);
         let model = match self.replay.run(nr, kernel) {
             Ok(model) => model,
+            Err(_) if self.asides.has(file) => return Vec::new(),
             Err(what) => {
                 let difference = at.difference(Aspect::Insertions, "did it".to_owned(), what);
                 self.verdict.differences.push(difference);
                 return Vec::new();
             }
         };
-        self.list(&at, Aspect::Insertions, &kernel.insertions, &model.insertions);
-        if let Err(what) = self.replay.follow_reclaim(kernel) {
+        let sides = |asides: &Asides| {
+            (asides.rest(kernel, file).into_owned(), asides.rest(&model, file).into_owned())
+        };
+        let (theirs, ours) = sides(&self.asides);
+        self.compare(&at, &theirs, &ours);
+        let found = &mut self.verdict.not_compared;
+        if !self.verdict.differences.is_empty() && self.asides.excuse((&theirs, &ours), file, found)
+        {
+            self.verdict.differences.clear();
+            let (theirs, ours) = sides(&self.asides);
+            self.compare(&at, &theirs, &ours);
+        }
+        model.handler
+    }
+
+    /// Compares what the kernel and the model did in one step.
+    fn compare(&mut self, at: &At, kernel: &Step, model: &Step) {
+        self.list(at, Aspect::Insertions, &kernel.insertions, &model.insertions);
+        if kernel.action.removes() {
+            self.list(at, Aspect::Removals, &kernel.removals, &model.removals);
+        } else if let Err(what) = self.replay.follow_reclaim(kernel) {
             let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
             self.verdict.differences.push(difference);
         }
         match self.recording.header.events {
             None => {
-                self.list(&at, Aspect::ColdStates, &kernel.cold, &model.cold);
+                self.list(at, Aspect::ColdStates, &kernel.cold, &model.cold);
                 let hits: Vec<_> =
                     kernel.hits.iter().map(|hit| (hit.index, hit.is_marked, hit.state)).collect();
                 let ours: Vec<_> =
                     model.hits.iter().map(|hit| (hit.index, hit.is_marked, hit.state)).collect();
-                self.list(&at, Aspect::HandlerHits, &hits, &ours);
-                self.windows(&at, kernel, &model, EVENT_WINDOW | EVENT_BASE);
-                self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
+                self.list(at, Aspect::HandlerHits, &hits, &ours);
+                self.windows(at, kernel, model, EVENT_WINDOW | EVENT_BASE);
+                self.list(at, Aspect::Handler, &kernel.handler, &model.handler);
             }
             Some(events) => {
-                self.windows(&at, kernel, &model, events);
-                self.entries(&at, kernel, &model, events);
+                self.windows(at, kernel, model, events);
+                self.entries(at, kernel, model, events);
                 if events & EVENT_HANDLER != 0 && !self.recording.takes_io_in_flight() {
-                    self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
+                    self.list(at, Aspect::Handler, &kernel.handler, &model.handler);
                 }
             }
         }
         if self.recording.header.program.is_some() && !self.recording.takes_io_in_flight() {
-            self.list(&at, Aspect::Faults, &kernel.faults(), &model.faults());
+            self.list(at, Aspect::Faults, &kernel.faults(), &model.faults());
         }
         if let Action::Point(area) = kernel.action {
             let ours = self.replay.present(area);
-            self.present(&at, Aspect::Points, &kernel.present, &ours);
+            self.present(at, Aspect::Points, &kernel.present, &ours);
         }
-        model.handler
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {

@@ -20,6 +20,7 @@
 //!   recording is I/O still in flight, which no rule determines
 //!   ([`Recording::takes_io_in_flight`]).
 
+mod aside;
 mod compare;
 mod library;
 mod parse;
@@ -27,6 +28,7 @@ mod recording;
 mod replay;
 mod summary;
 
+pub use aside::NotCompared;
 pub use compare::{Aspect, Difference, Verdict, check};
 pub(crate) use library::read_texts;
 pub use library::{LibraryError, read_all};

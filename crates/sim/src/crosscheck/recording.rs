@@ -150,6 +150,8 @@ pub enum Action {
     Read(FileIo),
     /// `write(2)`.
     Write(FileIo),
+    /// `sendfile(2)` to a file or device.
+    Send(FileIo),
     /// `madvise` over a whole mapping.
     Advise(String, u32),
     /// `madvise` over bytes: advice, first, length.
@@ -175,8 +177,19 @@ pub enum Action {
     Point(u32),
     /// Had the kernel reclaim so many bytes.
     Reclaim(u64),
+    /// Used this file in a way that no rule covers, and how: it is not compared from here on.
+    Aside(u32, String),
+    /// Two threads were at work on this file at once: what one of them met may be the other's.
+    Met(u32),
     /// Read how many file pages have come back as part of the working set since boot.
     Restored(u64),
+}
+
+impl Action {
+    /// Whether the program itself takes folios out of the page cache.
+    pub(super) fn removes(&self) -> bool {
+        matches!(self, Self::AdviseFile(advice, _) if advice == "dontneed")
+    }
 }
 
 /// How a page was touched.

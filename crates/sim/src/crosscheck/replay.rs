@@ -21,6 +21,8 @@ use super::recording::{
 };
 use crate::kernel::{Kernel, KernelError};
 
+mod advice;
+
 /// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -182,17 +184,36 @@ impl Replay {
     pub(super) fn state_before(&self, action: &Action) -> Option<RaState> {
         let open = match action {
             Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
-            Action::Read(io) | Action::Write(io) => io.open,
+            Action::Read(io) | Action::Write(io) | Action::Send(io) => io.open,
             _ => return None,
         };
         Some(self.memory.open_file(*self.opens.get(&open)?).state)
     }
 
+    /// The file that an action is on.
+    pub(super) fn file_of(&self, action: &Action) -> Option<u32> {
+        let open = match action {
+            Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
+            Action::Read(io) | Action::Write(io) | Action::Send(io) => io.open,
+            Action::AdviseFile(_, io) => io.open,
+            Action::Map(area) => area.open,
+            _ => return None,
+        };
+        let mapping = self.memory.open_file(*self.opens.get(&open)?).mapping;
+        Some(self.number_of(mapping))
+    }
+
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
         let mut was_mapped = false;
+        let mut removals = Vec::new();
         match &step.action {
-            Action::Start | Action::Point(_) | Action::Reclaim(_) | Action::Restored(_) => {}
+            Action::Start
+            | Action::Aside(..)
+            | Action::Met(_)
+            | Action::Point(_)
+            | Action::Reclaim(_)
+            | Action::Restored(_) => {}
             Action::Open(open, file) => {
                 let file = *self.files.get(file).ok_or_else(|| format!("no file {file}"))?;
                 let id = self.memory.open(file);
@@ -221,11 +242,17 @@ impl Replay {
                 let open = self.open_of(*io)?;
                 self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
             }
+            Action::Send(io) => {
+                let open = self.open_of(*io)?;
+                self.memory.sendfile(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
+            }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
             Action::AdviseBytes(advice, addr, len) => {
                 self.advise_bytes(advice, Vaddr(*addr), *len)?;
             }
-            Action::AdviseFile(advice, io) => self.advise_file(advice, *io)?,
+            Action::AdviseFile(advice, io) => {
+                removals = self.advise_file(advice, *io, &step.removals)?
+            }
             Action::Remap { area, from, to } => self.remap(*area, *from, *to)?,
             Action::Table(addr) => self.table(Vaddr(*addr))?,
             Action::Switch(space) => self.mm = self.space(*space),
@@ -235,7 +262,8 @@ impl Replay {
                 self.spaces.insert(*to, child);
             }
         }
-        Ok(Step { action: step.action.clone(), was_mapped, ..self.observed() })
+        let action = step.action.clone();
+        Ok(Step { action, was_mapped, removals, ..self.observed() })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -343,20 +371,6 @@ impl Replay {
             let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
             self.memory.fadvise(open, range, Fadvice::Willneed);
         }
-    }
-
-    fn advise_file(&mut self, advice: &str, io: FileIo) -> Result<(), String> {
-        let open = self.open_of(io)?;
-        let advice = match advice {
-            "normal" => Fadvice::Normal,
-            "random" => Fadvice::Random,
-            "seq" => Fadvice::Sequential,
-            "willneed" => Fadvice::Willneed,
-            "dontneed" => Fadvice::Dontneed,
-            other => return Err(format!("unknown advice {other:?}")),
-        };
-        self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
-        Ok(())
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use largefolio_linux::crosscheck::Facts;
-use largefolio_linux::crosscheck::cow::CowRecorder;
+use largefolio_linux::crosscheck::cow::{CowRecorder, CowRun};
+use largefolio_linux::crosscheck::{Change, Facts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_report::json;
 use largefolio_sim::cowcheck::{
@@ -81,8 +83,8 @@ struct ProgramsArgs {
     /// Seed of the first program; the others follow
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folio sizes to enable; the base page alone: none [default: several sets in turn]
-    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = values::size)]
+    /// Folio sizes to enable; `none`: base pages only [default: several sets in turn]
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
     /// Steps of each program
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -103,11 +105,17 @@ struct ProgramsArgs {
     json: bool,
 }
 
+/// `--sizes none`: the base page has no control, and is given by every kernel.
+const NONE: u64 = 0;
 /// Programs per run of the probe: what is lost to a signal, and the memory of a recording.
 const GROUP: usize = 100;
 /// A program that differs is run again: what is no rule's - a page that was migrated, memory that
 /// was reclaimed - does not come twice.
 const NR_RUNS: usize = 3;
+/// A run during which somebody else changed a setting is made again, so often in all.
+const NR_TRIES: usize = 3;
+/// Pause before it: others change a setting for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Differing programs that are printed.
 const NR_SHOWN: usize = 12;
 
@@ -120,15 +128,31 @@ struct Report {
     kernel: String,
     rules: String,
     nr_programs: usize,
+    /// Programs that agreed at once.
     nr_equal: usize,
-    /// Programs that differed once and not again, with the events the kernel counted meanwhile.
-    not_repeated: Vec<Verdict>,
+    /// Programs that differed, were repeated and agree, as they differed: with the events the kernel
+    /// counted meanwhile.
+    repeated_equal: Vec<Verdict>,
+    /// Programs that were run while somebody else changed a setting, each time.
+    nr_not_judged: usize,
+    /// Those changes.
+    changes: Vec<Disturbed>,
     nr_steps: usize,
     /// Pages compared over all steps.
     nr_pages: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<Verdict>,
+}
+
+/// A setting that somebody else changed.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Disturbed {
+    #[serde(flatten)]
+    change: Change,
+    /// Programs that were run meanwhile and repeated, and those that are not judged.
+    nr_repeated: usize,
+    nr_not_judged: usize,
 }
 
 impl CowArgs {
@@ -168,7 +192,8 @@ impl ProgramsArgs {
             nr_programs: programs.len(),
             ..Report::default()
         };
-        let check = Check { recorder, kernel, keep: self.keep };
+        let record = |text: &str, sizes: &[u64]| Ok(recorder.record(text, sizes)?);
+        let check = Check { record: &record, kernel, keep: self.keep, patience: PATIENCE };
         let bar = console::counter(programs.len() as u64, "checking");
         for group in groups(&programs) {
             if let Err(error) = check.group(group, &mut report) {
@@ -180,7 +205,7 @@ impl ProgramsArgs {
         bar.finish_and_clear();
         let text = if self.json { json::pretty(&report)? } else { text(&report) };
         console.deliver(format!("{}\n", text.trim_end()).as_bytes(), None)?;
-        Ok(if report.different.is_empty() { Exit::Done } else { Exit::No })
+        Ok(report.exit())
     }
 
     fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<Program>> {
@@ -224,8 +249,11 @@ impl ProgramsArgs {
                 all,
             ]);
         }
+        if self.sizes.contains(&NONE) && self.sizes.len() > 1 {
+            bail!("--sizes none enables no size: it stands alone");
+        }
         let mut orders = Vec::new();
-        for &bytes in self.sizes.iter().filter(|&&bytes| bytes != page.bytes()) {
+        for &bytes in self.sizes.iter().filter(|&&bytes| bytes != page.bytes() && bytes != NONE) {
             let order = page.order_of_bytes(bytes);
             if page.bytes() << order.get() != bytes || order.get() < 2 || order > pmd {
                 let (least, most) = (page.bytes() >> 8, page.bytes() << pmd.get() >> 10);
@@ -237,20 +265,36 @@ impl ProgramsArgs {
     }
 }
 
+/// The size of a folio, or `none`.
+fn size(text: &str) -> Result<u64, String> {
+    if text == "none" {
+        return Ok(NONE);
+    }
+    values::size(text).map_err(|expected| format!("{expected}; or none"))
+}
+
 /// Neighbouring programs that want the same sizes, [`GROUP`] at most.
 fn groups(programs: &[Program]) -> impl Iterator<Item = &[Program]> {
     programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
 }
 
-struct Check {
-    recorder: CowRecorder,
+/// Runs programs with these sizes enabled.
+type Record<'a> = &'a dyn Fn(&str, &[u64]) -> Result<CowRun>;
+
+struct Check<'a> {
+    record: Record<'a>,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
+    /// Pause before a run that is made again.
+    patience: Duration,
 }
 
-impl Check {
+impl Check<'_> {
     fn group(&self, programs: &[Program], report: &mut Report) -> Result<()> {
-        let (mut found, text) = self.once(programs, report)?;
+        let Some((mut found, text)) = self.undisturbed(programs, report)? else {
+            report.nr_not_judged += programs.len();
+            return Ok(());
+        };
         if let (Some(keep), Some(first)) = (&self.keep, programs.first()) {
             keep_text(keep, &format!("programs_{}", first.seed), &text)?;
         }
@@ -260,8 +304,8 @@ impl Check {
                 if verdict.is_equal() {
                     break;
                 }
-                let again = self.once(std::slice::from_ref(program), report)?.0.pop();
-                let Some(again) = again else { break };
+                let again = self.undisturbed(std::slice::from_ref(program), report)?;
+                let Some(again) = again.and_then(|(mut found, _)| found.pop()) else { break };
                 earlier = Some(std::mem::replace(verdict, again));
             }
             report.take(verdict.clone(), earlier);
@@ -269,10 +313,34 @@ impl Check {
         Ok(())
     }
 
-    fn once(&self, programs: &[Program], report: &mut Report) -> Result<(Vec<Verdict>, String)> {
+    /// A run during which nobody else changed a setting; `None` where there was none.
+    fn undisturbed(
+        &self,
+        programs: &[Program],
+        report: &mut Report,
+    ) -> Result<Option<(Vec<Verdict>, String)>> {
+        for nr in 1..=NR_TRIES {
+            let (found, text, changes) = self.once(programs, report)?;
+            if changes.is_empty() {
+                return Ok(Some((found, text)));
+            }
+            let is_last = nr == NR_TRIES;
+            let nr = programs.len();
+            let (nr_repeated, nr_not_judged) = if is_last { (0, nr) } else { (nr, 0) };
+            for change in changes {
+                report.disturbed(Disturbed { change, nr_repeated, nr_not_judged });
+            }
+            if !is_last {
+                thread::sleep(self.patience);
+            }
+        }
+        Ok(None)
+    }
+
+    fn once(&self, programs: &[Program], report: &mut Report) -> Result<Ran> {
         let text: String = programs.iter().map(Program::to_string).collect();
         let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
-        let text = self.recorder.record(&text, sizes)?;
+        let CowRun { text, changes } = (self.record)(&text, sizes)?;
         let recording = Recording::parse("live", &text)?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
@@ -281,20 +349,48 @@ impl Check {
         report.rules.clone_from(&kernel.name);
         let one = |run: &Run| check(run, &kernel, &recording.header);
         let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
-        Ok((verdicts, text))
+        Ok((verdicts, text, changes))
     }
 }
+
+/// Verdicts, the recording, and settings that somebody else changed meanwhile.
+type Ran = (Vec<Verdict>, String, Vec<Change>);
 
 impl Report {
     fn take(&mut self, verdict: Verdict, earlier: Option<Verdict>) {
         self.nr_steps += verdict.nr_steps;
         self.nr_pages += verdict.nr_pages;
         self.nr_new_frames += verdict.nr_new_frames;
-        if verdict.is_equal() {
-            self.nr_equal += 1;
-            self.not_repeated.extend(earlier);
+        match earlier {
+            _ if !verdict.is_equal() => self.different.push(verdict),
+            Some(earlier) => self.repeated_equal.push(earlier),
+            None => self.nr_equal += 1,
+        }
+    }
+
+    /// Adds up what is told about one change.
+    fn disturbed(&mut self, new: Disturbed) {
+        match self.changes.iter_mut().find(|known| known.change == new.change) {
+            Some(known) => {
+                known.nr_repeated += new.nr_repeated;
+                known.nr_not_judged += new.nr_not_judged;
+            }
+            None => self.changes.push(new),
+        }
+    }
+
+    /// Programs that agree, at once or when repeated.
+    fn nr_agree(&self) -> usize {
+        self.nr_equal + self.repeated_equal.len()
+    }
+
+    fn exit(&self) -> Exit {
+        if !self.different.is_empty() {
+            Exit::No
+        } else if self.nr_agree() == 0 && self.nr_not_judged > 0 {
+            Exit::Error
         } else {
-            self.different.push(verdict);
+            Exit::Done
         }
     }
 }
@@ -307,14 +403,32 @@ fn text(report: &Report) -> String {
             report.nr_programs, report.nr_steps, report.nr_pages, report.nr_new_frames
         ),
     ];
-    if !report.not_repeated.is_empty() {
-        lines.push(format!("{} differed once and not again", report.not_repeated.len()));
+    for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {
+        let told = [(*nr_repeated, "repeated"), (*nr_not_judged, "not judged")];
+        let told = told.iter().filter(|(nr, _)| *nr > 0);
+        let told: Vec<String> = told.map(|(nr, what)| format!("{nr} programs {what}")).collect();
+        lines.push(format!(
+            "the setting {change} during the run, by somebody else: {}",
+            told.join(", ")
+        ));
+    }
+    let nr_repeated = report.repeated_equal.len();
+    if nr_repeated > 0 {
+        lines.push(format!("{nr_repeated} differed; repeated, agrees"));
     }
     lines.extend(report.different.iter().take(NR_SHOWN).map(|verdict| format!("\n{verdict}")));
     let nr = report.different.len();
     lines.push(match nr {
+        0 if report.nr_not_judged > 0 => format!(
+            "kernel and model agree in {} of {} programs; the others are not judged",
+            report.nr_agree(),
+            report.nr_programs
+        ),
         0 => format!("kernel and model agree in all {} programs", report.nr_programs),
         _ => format!("\nkernel and model differ in {nr} of {} programs", report.nr_programs),
     });
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests;

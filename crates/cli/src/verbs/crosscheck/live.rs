@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Skipped, Workload,
+    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Settings, Skipped, Workload,
 };
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
@@ -22,6 +22,8 @@ use crate::verbs::running::rules;
 pub(super) struct LivePlan {
     plan: Plan,
     facts: Facts,
+    /// As they were found; workloads suppose that they stay.
+    settings: Settings,
     kernel: Kernel,
     keep: Option<PathBuf>,
     command_line: Vec<String>,
@@ -42,7 +44,8 @@ impl LivePlan {
             fs::create_dir_all(keep)
                 .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
         }
-        Ok(Self { plan, facts, kernel, keep, command_line })
+        let settings = Settings::now();
+        Ok(Self { plan, facts, settings, kernel, keep, command_line })
     }
 
     /// Records, replays, reports.
@@ -93,6 +96,7 @@ impl LivePlan {
             keep_text(keep, &workload.name, &text)?;
         }
         row.take(verdict);
+        row.unless_changed(&self.settings);
         Ok(row)
     }
 

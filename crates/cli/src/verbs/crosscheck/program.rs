@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use largefolio_linux::crosscheck::{
-    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, ProgramRecording,
+    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
 };
 use largefolio_sim::crosscheck::{Recording, check};
 use largefolio_sim::kernel::Kernel;
@@ -25,7 +25,9 @@ use crate::errors::Exit;
 /// Runs the program once to find the files it reads, puts copies of them on a filesystem in memory
 /// where only the program sees them in place of its own, runs it again with every file cold, and
 /// replays its page faults, mappings and reads in the model: the folios of every file must be the
-/// kernel's. The program's processes and threads are followed. What it writes, it writes twice.
+/// kernel's. The program's processes and threads are followed. What it writes, it writes twice, and its
+/// standard output goes to standard error. Files that it uses in ways no rule covers - `mlock`,
+/// O_DIRECT, `splice`, `MADV_PAGEOUT` - are named and not compared from there on.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -82,6 +84,7 @@ impl From<DiskArg> for Disk {
 pub(super) struct ProgramCheck {
     plans: Vec<ProgramPlan>,
     facts: Facts,
+    settings: Settings,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
     output: Output,
@@ -105,8 +108,9 @@ impl ProgramArgs {
             };
             self.windows_kb.iter().map(plan)
         });
-        let (plans, facts) = (plans.collect(), Facts::of_host());
-        Ok(ProgramCheck { plans, facts, kernel, keep: self.keep, output, command_line })
+        let (plans, facts, settings) = (plans.collect(), Facts::of_host(), Settings::now());
+        let keep = self.keep;
+        Ok(ProgramCheck { plans, facts, settings, kernel, keep, output, command_line })
     }
 }
 
@@ -142,21 +146,17 @@ impl ProgramCheck {
         if !recorded.status.success() {
             console::warn(&format!("{program} ended with {}", recorded.status));
         }
-        for (call, nr) in &recorded.unknown {
-            console::warn(&format!(
-                "{nr} calls of {call} on files: what they read is not replayed"
-            ));
-        }
-        if recorded.nr_removed > 0 {
+        let recording = Recording::parse(&row.name, &recorded.text)?;
+        row.take(check(&recording, self.kernel.as_ref())?);
+        row.unless_changed(&self.settings);
+        if recorded.nr_removed > 0 && row.outcome == Outcome::Different {
+            row.differences.clear();
             row.outcome = Outcome::Failed;
             row.reason = Some(format!(
                 "{} folios were reclaimed while it ran; free memory or stop DAMON, and try again",
                 recorded.nr_removed
             ));
-            return Ok(row);
         }
-        let recording = Recording::parse(&row.name, &recorded.text)?;
-        row.take(check(&recording, self.kernel.as_ref())?);
         Ok(row)
     }
 }

@@ -1,5 +1,6 @@
 //! `folio crosscheck replay`: recordings made earlier or elsewhere.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -19,7 +20,8 @@ const NR_BATCH: usize = 256;
 
 /// Replay recordings and compare; needs no root
 ///
-/// Each recording is replayed under the rules of the kernel that made it.
+/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names others; the base page
+/// is that of each recording unless the name has a `page=`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,16 +82,30 @@ impl ReplayPlan {
         report.deliver(&self.output, console)
     }
 
+    fn check(&self, one: &Recording) -> Result<Verdict> {
+        let kernel = self.kernel.as_ref();
+        let kernel = kernel.map(|kernel| with_page(kernel, one.header.page_bytes)).transpose()?;
+        Ok(check(one, kernel.as_deref())?)
+    }
+
     fn replay(&self, batch: &mut Vec<Recording>, report: &mut Report) -> Result<()> {
         let verdicts: Vec<Verdict> = batch
             .par_iter()
-            .map(|one| check(one, self.kernel.as_ref()).with_context(|| one.name.clone()))
+            .map(|one| self.check(one).with_context(|| one.name.clone()))
             .collect::<Result<_>>()?;
         for (recording, verdict) in batch.drain(..).zip(verdicts) {
             report.rows.push(row_of(&recording, verdict));
         }
         Ok(())
     }
+}
+
+/// Rules with the base page of a recording, where the name says none.
+fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>> {
+    if kernel.is_page_given || kernel.rules.page.bytes() == page_bytes {
+        return Ok(Cow::Borrowed(kernel));
+    }
+    Ok(Cow::Owned(kernel.edited(&format!("page={}K", page_bytes >> 10))?))
 }
 
 fn row_of(recording: &Recording, verdict: Verdict) -> Row {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use largefolio_linux::crosscheck::{Change, Settings};
 use largefolio_report::cells::Cells;
 use largefolio_report::json;
-use largefolio_sim::crosscheck::{Aspect, Difference, Verdict};
+use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
 use super::page;
@@ -56,6 +57,8 @@ pub(super) struct Row {
     pub(super) nr_waits: u64,
     /// Items compared.
     pub(super) compared: BTreeMap<Aspect, u64>,
+    /// [`Verdict::not_compared`].
+    pub(super) not_compared: BTreeMap<String, NotCompared>,
     /// What differs.
     pub(super) differences: Vec<Difference>,
 }
@@ -64,13 +67,42 @@ impl Row {
     /// Takes over what a replay found.
     pub(super) fn take(&mut self, verdict: Verdict) {
         self.outcome = if verdict.is_equal() { Outcome::Equal } else { Outcome::Different };
+        let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
+        if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
+            self.outcome = Outcome::Skipped;
+            self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
+        }
         self.rules = verdict.rules;
         self.nr_steps = verdict.nr_steps;
         self.nr_in_flight = verdict.nr_in_flight;
         self.nr_waits = verdict.nr_waits;
         self.compared = verdict.compared;
+        self.not_compared = verdict.not_compared;
         self.differences = verdict.differences;
     }
+}
+
+impl Row {
+    /// A difference proves nothing where somebody else has changed a setting since `before`.
+    pub(super) fn unless_changed(&mut self, before: &Settings) {
+        if self.outcome != Outcome::Different {
+            return;
+        }
+        let changes = before.changes(&Settings::now());
+        if let Some(reason) = not_judged(&changes) {
+            self.outcome = Outcome::Failed;
+            self.reason = Some(reason);
+            self.differences.clear();
+        }
+    }
+}
+
+/// Why a recording is not judged: settings that somebody else changed.
+fn not_judged(changes: &[Change]) -> Option<String> {
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    let all = changes.join(", ");
+    (!changes.is_empty())
+        .then(|| format!("the setting {all} during the run, by somebody else: not judged"))
 }
 
 /// In which form, and whether as a page too.
@@ -160,5 +192,37 @@ impl Report {
             ])?;
         }
         Ok(writer.into_text()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_setting_is_a_reason_not_to_judge() {
+        let change = |setting: &str| Change {
+            setting: setting.to_owned(),
+            from: "never".to_owned(),
+            to: "always".to_owned(),
+        };
+        assert_eq!(not_judged(&[]), None);
+        let told = not_judged(&[change("shmem_enabled")]).unwrap();
+        let expected = "the setting shmem_enabled changed from never to always during the run, by \
+                        somebody else: not judged";
+        assert_eq!(told, expected);
+    }
+
+    /// Two files were left out and nothing else was compared: neither agreement nor difference.
+    #[test]
+    fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
+        let mut row = Row::default();
+        let found = NotCompared { nr_calls: 3, files: [0, 1].into() };
+        let not_compared = BTreeMap::from([("mlock".to_owned(), found)]);
+        row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
+        assert_eq!((row.outcome, row.reason.is_some()), (Outcome::Skipped, true));
+        let compared = BTreeMap::from([(Aspect::Insertions, 7)]);
+        row.take(Verdict { not_compared, compared, ..Verdict::default() });
+        assert_eq!(row.outcome, Outcome::Equal);
     }
 }

@@ -104,6 +104,7 @@ fn compared(text: &mut String, report: &Report) {
 pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
+        Aspect::Removals => "folios dropped by advice",
         Aspect::Windows => "windows",
         Aspect::Entries => "readahead calls",
         Aspect::ColdStates => "states at cold faults",
@@ -130,10 +131,24 @@ fn notes(text: &mut String, report: &Report) {
         let first = &rows[0].name;
         line(text, &format!("{} {word}: {reason} ({first}{})", rows.len(), more(rows.len())));
     }
+    for row in &report.rows {
+        for (why, found) in &row.not_compared {
+            let (calls, files) = (found.nr_calls, found.files.len());
+            let (calls, files) = (counted(calls, "time"), counted(files as u64, "file"));
+            let name = &row.name;
+            line(text, &format!("not comparable: {why}, {calls}: {files} from there on ({name})"));
+        }
+    }
     let nr_repeated = report.rows.iter().filter(|row| row.is_repeated).count();
     if nr_repeated > 0 {
         line(text, &format!("{nr_repeated} recorded twice: a pause was too short or they differ"));
     }
+}
+
+/// `1 file`, `2 files`.
+fn counted(nr: u64, what: &str) -> String {
+    let s = if nr == 1 { "" } else { "s" };
+    format!("{} {what}{s}", figures::count(nr))
 }
 
 fn more(nr: usize) -> &'static str {

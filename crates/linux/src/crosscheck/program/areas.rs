@@ -1,6 +1,6 @@
 //! File mappings of one address space, as far as a fault's address must be given its page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
@@ -16,6 +16,8 @@ pub(crate) struct Area {
     pub(crate) end: u64,
     /// File page of the first byte.
     pub(crate) first: u64,
+    /// Number of the file.
+    pub(crate) file: u32,
 }
 
 /// All of an address space, by start. Areas do not overlap.
@@ -35,6 +37,13 @@ impl Areas {
     pub(crate) fn overlaps(&self, addr: u64, len: u64) -> bool {
         let end = addr.saturating_add(len);
         self.areas.range(..end).next_back().is_some_and(|(_, area)| area.end > addr)
+    }
+
+    /// Files of which some byte of the range is mapped.
+    pub(crate) fn files(&self, addr: u64, len: u64) -> BTreeSet<u32> {
+        let end = addr.saturating_add(len);
+        let inside = self.areas.range(..end).map(|(_, area)| area);
+        inside.filter(|area| area.end > addr).map(|area| area.file).collect()
     }
 
     /// Adds an area over free addresses.
@@ -68,10 +77,13 @@ impl Areas {
     /// Moves or resizes a mapping, which gets the number `id`; whether it is one of a file.
     pub(crate) fn remap(&mut self, (from, len): (u64, u64), to: (u64, u64), id: u32) -> bool {
         let Some((_, first)) = self.find(from) else { return false };
+        let Some((_, &Area { file, .. })) = self.areas.range(..=from).next_back() else {
+            return false;
+        };
         self.remove(from, len);
         self.remove(to.0, to.1);
         let end = to.0.saturating_add(to.1.next_multiple_of(PAGE));
-        self.insert(Area { id, start: to.0, end, first });
+        self.insert(Area { id, start: to.0, end, first, file });
         true
     }
 }
@@ -82,7 +94,7 @@ mod tests {
 
     fn areas() -> Areas {
         let mut areas = Areas::default();
-        areas.insert(Area { id: 3, start: 0x10000, end: 0x14000, first: 8 });
+        areas.insert(Area { id: 3, start: 0x10000, end: 0x14000, first: 8, file: 0 });
         areas
     }
 

@@ -1,18 +1,32 @@
 //! The trace of a run, written as a recording (`recordings/README.md`).
 //!
-//! Owns the meaning of the order: which line is what the program did, and which is the kernel's
-//! answer. Knows nothing of tracefs or ptrace; a trace is text.
+//! Owns the meaning of the order: which line is what the program did ([`units`]), and which is the
+//! kernel's answer. Knows nothing of tracefs or ptrace; a trace is text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use super::areas::{Area, Areas};
-use super::line::{Event, Line, Mark, Readahead, parse};
+use super::line::{Event, Mark, Readahead, parse};
+use units::{Unit, What};
+use words::Advice;
+
+mod units;
+mod words;
 
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
 /// log2 of the bytes one page table maps.
 const TABLE_SHIFT: u32 = 21;
+/// `MAP_*` and `PROT_WRITE`, as x86-64 numbers them.
+const SHARED: u64 = 1;
+const LOCKED: u64 = 0x2000;
+const POPULATE: u64 = 0x8000;
+const NONBLOCK: u64 = 0x1_0000;
+const STORES: u64 = 2;
+/// `MCL_CURRENT`, `MCL_FUTURE`.
+const CURRENT: u64 = 1;
+const FUTURE: u64 = 2;
 
 /// What the conversion knows from elsewhere.
 pub(crate) struct Source<'a> {
@@ -37,28 +51,24 @@ pub(crate) struct Body {
     pub(crate) text: String,
     /// Inode to number of the recording.
     pub(crate) files: BTreeMap<u64, u32>,
-    /// Folios that left the page cache while the program ran.
+    /// Folios that somebody else took out of the page cache while the program ran.
     pub(crate) nr_removed: u64,
+    /// Open files: number of the file.
+    opens: BTreeMap<u32, u32>,
 }
 
 /// Converts a whole trace.
 pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertError> {
-    let mut writer = Writer::new(source);
+    let mut lines = Vec::new();
     for (nr, text) in trace.lines().enumerate() {
-        let line = parse(text).map_err(|what| ConvertError { line: nr + 1, what })?;
-        if let Some(line) = line {
-            writer.line(line);
-        }
+        lines.extend(parse(text).map_err(|what| ConvertError { line: nr + 1, what })?);
+    }
+    let mut writer = Writer::new(source);
+    for unit in units::gather(lines) {
+        writer.unit(unit);
     }
     writer.flush();
     Ok(writer.body)
-}
-
-/// An `execve` between its entry and the first instruction of the new program.
-struct Exec {
-    tid: i32,
-    events: Vec<Line>,
-    mappings: Vec<Mark>,
 }
 
 struct Writer<'a> {
@@ -67,23 +77,23 @@ struct Writer<'a> {
     /// Address space of each thread.
     spaces: BTreeMap<i32, u32>,
     areas: BTreeMap<u32, Areas>,
-    opens: BTreeMap<u32, u64>,
     /// Page tables that memory of no file has: address space and number.
     tables: BTreeSet<(u32, u64)>,
+    /// Address spaces whose mappings are locked from now on.
+    locks_all: BTreeSet<u32>,
     /// Open files made by `execve`: numbers from the top, so that they meet none of the marks'.
     nr_kernel_opens: u32,
     nr_areas: u32,
     /// Address space of the lines written last.
     current: u32,
-    exec: Option<Exec>,
-    /// Thread in a read or write, and faults that happened inside it.
-    busy: BTreeMap<i32, Vec<Line>>,
     /// Insertions that follow each other, still to be written: file, first, order, times.
     run: Option<(u32, u64, u8, u64)>,
 }
 
 /// First number of an open file that `execve` made.
 const KERNEL_OPENS: u32 = 1 << 15;
+/// Why a file is not compared from there on, where no call of the program is to blame.
+const FOREIGN: &str = "used by another process";
 
 impl<'a> Writer<'a> {
     fn new(source: &'a Source<'a>) -> Self {
@@ -92,42 +102,71 @@ impl<'a> Writer<'a> {
             body: Body::default(),
             spaces: BTreeMap::new(),
             areas: BTreeMap::new(),
-            opens: BTreeMap::new(),
             tables: BTreeSet::new(),
+            locks_all: BTreeSet::new(),
             nr_kernel_opens: 0,
             nr_areas: 0,
             current: 0,
-            exec: None,
-            busy: BTreeMap::new(),
             run: None,
         }
     }
 
-    fn line(&mut self, line: Line) {
-        if let Some(exec) = &mut self.exec
-            && (line.tid == exec.tid || matches!(line.event, Event::Mark(_)))
-        {
-            match line.event {
-                Event::Mark(Mark::Exec { tid, space }) if tid == exec.tid => self.end_exec(space),
-                Event::Mark(mark @ Mark::KernelMap { .. }) => exec.mappings.push(mark),
-                Event::Mark(Mark::Thread { tid, space }) => {
-                    self.spaces.insert(tid, space);
-                }
-                _ => exec.events.push(line),
-            }
-            return;
+    fn unit(&mut self, unit: Unit) {
+        for &inode in &unit.met {
+            let file = self.number(inode);
+            self.act(&format!("~ {file}"));
         }
-        match line.event {
-            Event::Mark(mark) => self.mark(&mark),
-            Event::Fault { .. } if self.busy.contains_key(&line.tid) => {
-                if let Some(inside) = self.busy.get_mut(&line.tid) {
-                    inside.push(line);
+        match unit.what {
+            What::Alone(mark) => self.mark(&mark),
+            What::Call(libc::SYS_execve | libc::SYS_execveat, marks) => {
+                return self.exec(unit.tid, &marks, &unit.events);
+            }
+            What::Call(nr, marks) => {
+                marks.iter().for_each(|mark| self.mark(mark));
+                if !marks.iter().any(has_answer) {
+                    self.unanswered(&words::call(nr), &unit.events);
+                } else if !marks.iter().any(may_remove) {
+                    self.count_removed(&unit.events);
                 }
             }
-            Event::Fault { address, code } => {
-                self.fault(line.tid, address, code);
+            What::Fault { address, code } => {
+                self.fault(unit.tid, address, code);
+                self.count_removed(&unit.events);
             }
-            event => self.kernel(&event),
+            What::Foreign => self.foreign(&unit.events),
+        }
+        unit.events.iter().for_each(|event| self.kernel(event));
+    }
+
+    /// Events of a call that the recording has no line for.
+    fn unanswered(&mut self, call: &str, events: &[Event]) {
+        let inodes: BTreeSet<u64> = events.iter().filter_map(Event::inode).collect();
+        for inode in inodes {
+            self.aside(inode, call);
+        }
+    }
+
+    /// Reclaim and the like, or somebody who uses a file of the program.
+    fn foreign(&mut self, events: &[Event]) {
+        self.count_removed(events);
+        let used: Vec<Event> = events.iter().filter(|event| !is_removal(event)).cloned().collect();
+        self.unanswered(FOREIGN, &used);
+    }
+
+    /// Counts what reclaim took, also in a thread of the program.
+    fn count_removed(&mut self, events: &[Event]) {
+        self.body.nr_removed += events.iter().filter(|event| is_removal(event)).count() as u64;
+    }
+
+    /// From here on nothing about the file is compared.
+    fn aside(&mut self, inode: u64, why: &str) {
+        let file = self.number(inode);
+        self.act(&format!("~ {file} {why}"));
+    }
+
+    fn aside_range(&mut self, space: u32, (addr, len): (u64, u64), why: &str) {
+        for file in self.areas.entry(space).or_default().files(addr, len) {
+            self.act(&format!("~ {file} {why}"));
         }
     }
 
@@ -141,21 +180,56 @@ impl<'a> Writer<'a> {
                 self.areas.insert(to, areas);
                 self.act(&format!("H {from} {to}"));
             }
-            Mark::Execve { tid } => {
-                self.exec = Some(Exec { tid, events: Vec::new(), mappings: Vec::new() });
-            }
-            // An execve that was not entered: nothing to order.
-            Mark::Exec { .. } | Mark::KernelMap { .. } => {}
+            // Of the order alone, and what `exec` takes together.
+            Mark::Call { .. }
+            | Mark::Return { .. }
+            | Mark::Exec { .. }
+            | Mark::KernelMap { .. } => {}
             Mark::Open { id, inode } => self.open(id, inode),
-            Mark::Map { space, addr, len, prot, flags, open, pos } => {
-                let is_shared = flags & 1 != 0;
-                self.map(
-                    space,
-                    (addr, len),
-                    (prot, is_shared),
-                    open.map(|open| (open, pos / PAGE)),
-                );
+            Mark::Map { space, addr, len, .. } => {
+                self.map(mark);
+                if self.locks_all.contains(&space) {
+                    self.aside_range(space, (addr, len), "mlockall");
+                }
             }
+            Mark::Unmap { .. } | Mark::Protect { .. } | Mark::Remap { .. } => self.change(mark),
+            Mark::Advise { space, addr, len, advice } => {
+                let overlaps = self.areas.entry(space).or_default().overlaps(addr, len);
+                match words::advice(advice).filter(|_| overlaps) {
+                    Some(Advice::Known(word)) => {
+                        self.act_in(space, &format!("V {word} {addr:x} {len}"));
+                    }
+                    Some(Advice::Aside(why)) => self.aside_range(space, (addr, len), why),
+                    None => {}
+                }
+            }
+            Mark::Fadvise { open, advice, pos, len } => {
+                if let Some(word) = words::file_advice(advice) {
+                    self.act(&format!("L {word} {open} {pos} {len}"));
+                }
+            }
+            Mark::Io { is_write, open, pos, len } => {
+                let letter = if is_write { 'X' } else { 'B' };
+                self.act(&format!("{letter} {} {} {len} {open}", pos / PAGE, pos % PAGE));
+            }
+            Mark::Send { open, pos, len } => {
+                self.act(&format!("s {} {} {len} {open}", pos / PAGE, pos % PAGE));
+            }
+            Mark::Aside { inode, ref why } => self.aside(inode, why),
+            Mark::Lock { space, addr, len } => self.aside_range(space, (addr, len), "mlock"),
+            Mark::LockAll { space, flags } => {
+                if flags & CURRENT != 0 {
+                    self.aside_range(space, (0, u64::MAX), "mlockall");
+                }
+                if flags & FUTURE != 0 {
+                    self.locks_all.insert(space);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, mark: &Mark) {
+        match *mark {
             Mark::Unmap { space, addr, len } => {
                 if self.areas.entry(space).or_default().remove(addr, len) {
                     self.act_in(space, &format!("U {addr:x} {len}"));
@@ -163,7 +237,7 @@ impl<'a> Writer<'a> {
             }
             Mark::Protect { space, addr, len, prot } => {
                 if self.areas.entry(space).or_default().overlaps(addr, len) {
-                    self.act_in(space, &format!("Q {addr:x} {len} {}", prot_word(prot)));
+                    self.act_in(space, &format!("Q {addr:x} {len} {}", words::prot(prot)));
                 }
             }
             Mark::Remap { space, from, len, to, to_len } => {
@@ -173,35 +247,13 @@ impl<'a> Writer<'a> {
                     self.act_in(space, &format!("J {id} {from:x} {len} {to:x} {to_len}"));
                 }
             }
-            Mark::Advise { space, addr, len, advice } => {
-                let overlaps = self.areas.entry(space).or_default().overlaps(addr, len);
-                if let Some(word) = advice_word(advice).filter(|_| overlaps) {
-                    self.act_in(space, &format!("V {word} {addr:x} {len}"));
-                }
-            }
-            Mark::Fadvise { open, advice, pos, len } => {
-                if let Some(word) = fadvice_word(advice) {
-                    self.act(&format!("L {word} {open} {pos} {len}"));
-                }
-            }
-            Mark::Io { is_write, tid, open, pos, len } => {
-                let letter = if is_write { 'X' } else { 'B' };
-                self.act(&format!("{letter} {} {} {len} {open}", pos / PAGE, pos % PAGE));
-                self.busy.insert(tid, Vec::new());
-            }
-            Mark::Done { tid } => {
-                for line in self.busy.remove(&tid).unwrap_or_default() {
-                    if let Event::Fault { address, code } = line.event {
-                        self.fault(tid, address, code);
-                    }
-                }
-            }
+            _ => {}
         }
     }
 
     fn open(&mut self, id: u32, inode: u64) {
         let file = self.number(inode);
-        self.opens.insert(id, inode);
+        self.body.opens.insert(id, file);
         self.act(&format!("O {id} {file}"));
     }
 
@@ -211,34 +263,38 @@ impl<'a> Writer<'a> {
         *self.body.files.entry(inode).or_insert(next)
     }
 
-    fn map(
-        &mut self,
-        space: u32,
-        (addr, len): (u64, u64),
-        (prot, is_shared): (u64, bool),
-        file: Option<(u32, u64)>,
-    ) {
+    fn map(&mut self, mark: &Mark) {
+        let &Mark::Map { space, addr, len, prot, flags, open, pos } = mark else { return };
         let len = len.next_multiple_of(PAGE);
+        let file = open.and_then(|open| Some((open, *self.body.opens.get(&open)?)));
         let areas = self.areas.entry(space).or_default();
         let replaces = areas.remove(addr, len);
-        let Some((open, first)) = file else {
+        let Some((open, file)) = file else {
             if replaces {
                 self.act_in(space, &format!("U {addr:x} {len}"));
             }
             return;
         };
-        let id = self.nr_areas;
+        let (id, first) = (self.nr_areas, pos / PAGE);
         self.nr_areas += 1;
-        areas.insert(Area { id, start: addr, end: addr + len, first });
-        let map = if is_shared { "shared" } else { "private" };
-        let (pages, prot) = (len / PAGE, prot_word(prot));
+        areas.insert(Area { id, start: addr, end: addr + len, first, file });
+        let map = if flags & SHARED != 0 { "shared" } else { "private" };
+        let (pages, word) = (len / PAGE, words::prot(prot));
         self.act_in(
             space,
             &format!(
-                "N {id} open={open} first={first} pages={pages} prot={prot} map={map} \
+                "N {id} open={open} first={first} pages={pages} prot={word} map={map} \
                  advice=plain addr=0x{addr:x}"
             ),
         );
+        if flags & LOCKED != 0 {
+            self.act(&format!("~ {file} MAP_LOCKED"));
+        } else if populates(flags) && flags & SHARED == 0 && prot & STORES != 0 {
+            // Every page is copied.
+            self.act(&format!("~ {file} MAP_POPULATE of a private mapping with stores"));
+        } else if populates(flags) {
+            self.act_in(space, &format!("V populate {addr:x} {len}"));
+        }
     }
 
     /// A page fault; of those on memory of no file the first in each page table.
@@ -262,53 +318,56 @@ impl<'a> Writer<'a> {
     }
 
     /// The reads and mappings of `execve`, in their place between the kernel's events.
-    fn end_exec(&mut self, space: u32) {
-        let Some(exec) = self.exec.take() else { return };
-        let is_read = |line: &Line| matches!(line.event, Event::Collected { .. });
-        let after = exec.events.iter().rposition(is_read).map_or(0, |last| last + 1);
+    fn exec(&mut self, tid: i32, marks: &[Mark], events: &[Event]) {
+        let is_read = |event: &Event| matches!(event, Event::Collected { .. });
+        let after = events.iter().rposition(is_read).map_or(0, |last| last + 1);
         let mut opened = BTreeMap::new();
         let mut reads: BTreeMap<u64, VecDeque<(u64, u64)>> = BTreeMap::new();
         let mut reading = None;
-        let mut rest = Vec::new();
-        for (nr, line) in exec.events.into_iter().enumerate() {
-            if nr >= after {
-                rest.push(line);
-                continue;
-            }
-            let Some(inode) = line.event.inode() else { continue };
-            let open = *opened.entry(inode).or_insert_with(|| {
-                self.nr_kernel_opens += 1;
-                let id = KERNEL_OPENS + self.nr_kernel_opens;
-                self.open(id, inode);
-                id
-            });
+        for event in &events[..after] {
+            let Some(inode) = event.inode() else { continue };
+            let open = *opened.entry(inode).or_insert_with(|| self.kernel_open(inode));
             if reading != Some(inode) {
                 let planned = reads
                     .entry(inode)
                     .or_insert_with(|| (self.source.exec_reads)(inode).into())
                     .pop_front();
-                let (pos, len) = planned.unwrap_or_else(|| line.event.range());
+                let (pos, len) = planned.unwrap_or_else(|| event.range());
                 self.act(&format!("B {} {} {len} {open}", pos / PAGE, pos % PAGE));
                 reading = Some(inode);
             }
-            self.kernel(&line.event);
-            if matches!(line.event, Event::Collected { .. }) {
+            self.kernel(event);
+            if is_read(event) {
                 reading = None;
             }
         }
-        for mapping in exec.mappings {
-            let Mark::KernelMap { addr, len, prot, inode, page, .. } = mapping else { continue };
-            let open = *opened.entry(inode).or_insert_with(|| {
-                self.nr_kernel_opens += 1;
-                let id = KERNEL_OPENS + self.nr_kernel_opens;
-                self.open(id, inode);
-                id
-            });
-            self.map(space, (addr, len), (prot & 7, prot & 8 != 0), Some((open, page)));
+        for mark in marks {
+            match *mark {
+                Mark::Exec { space, .. } => {
+                    self.spaces.insert(tid, space);
+                }
+                Mark::KernelMap { space, addr, len, prot, inode, page } => {
+                    let open = *opened.entry(inode).or_insert_with(|| self.kernel_open(inode));
+                    let flags = if prot & 8 != 0 { SHARED } else { 0 };
+                    let (prot, open, pos) = (prot & 7, Some(open), page * PAGE);
+                    self.map(&Mark::Map { space, addr, len, prot, flags, open, pos });
+                }
+                _ => {}
+            }
         }
-        for line in rest {
-            self.line(line);
+        for event in &events[after..] {
+            match *event {
+                Event::Fault { address, code } => self.fault(tid, address, code),
+                _ => self.kernel(event),
+            }
         }
+    }
+
+    fn kernel_open(&mut self, inode: u64) -> u32 {
+        self.nr_kernel_opens += 1;
+        let id = KERNEL_OPENS + self.nr_kernel_opens;
+        self.open(id, inode);
+        id
     }
 
     /// What the kernel did to a file of the program; a filesystem has inodes of its own beside.
@@ -320,7 +379,6 @@ impl<'a> Writer<'a> {
             return;
         }
         self.flush();
-        self.body.nr_removed += u64::from(matches!(event, Event::Removed { .. }));
         let at = if file == 0 { String::new() } else { format!("@{file} ") };
         let out = &mut self.body.text;
         let written = match event {
@@ -379,44 +437,35 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// `PROT_*` as the recordings write it.
-fn prot_word(prot: u64) -> &'static str {
-    match prot & 7 {
-        0 => "-",
-        1 => "r",
-        2 | 3 => "rw",
-        4 => "x",
-        5 => "rx",
-        _ => "rwx",
+fn is_removal(event: &Event) -> bool {
+    matches!(event, Event::Removed { .. })
+}
+
+/// Whether folios that leave the page cache in a call do so for this mark.
+fn may_remove(mark: &Mark) -> bool {
+    match *mark {
+        Mark::Fadvise { advice, .. } => words::file_advice(advice) == Some("dontneed"),
+        Mark::Advise { advice, .. } => matches!(words::advice(advice), Some(Advice::Aside(_))),
+        Mark::Aside { .. } => true,
+        _ => false,
     }
 }
 
-/// `MADV_*` that concern files.
-fn advice_word(advice: u64) -> Option<&'static str> {
-    let advice = i32::try_from(advice).ok()?;
-    Some(match advice {
-        libc::MADV_NORMAL => "normal",
-        libc::MADV_RANDOM => "random",
-        libc::MADV_SEQUENTIAL => "seq",
-        libc::MADV_WILLNEED => "willneed",
-        libc::MADV_DONTNEED => "dontneed",
-        libc::MADV_HUGEPAGE => "huge",
-        libc::MADV_NOHUGEPAGE => "nohuge",
-        libc::MADV_POPULATE_READ => "populate",
-        _ => return None,
-    })
+/// Whether what the kernel did in a call is compared with what the model does for this mark, or
+/// the mark says that it is not.
+fn has_answer(mark: &Mark) -> bool {
+    match *mark {
+        Mark::Io { .. } | Mark::Send { .. } | Mark::Fadvise { .. } => true,
+        Mark::Aside { .. } | Mark::Lock { .. } | Mark::LockAll { .. } => true,
+        Mark::Advise { advice, .. } => words::advice(advice).is_some(),
+        Mark::Map { flags, .. } => populates(flags) || flags & LOCKED != 0,
+        _ => false,
+    }
 }
 
-/// `POSIX_FADV_*`.
-fn fadvice_word(advice: u64) -> Option<&'static str> {
-    Some(match i32::try_from(advice).ok()? {
-        libc::POSIX_FADV_NORMAL => "normal",
-        libc::POSIX_FADV_RANDOM => "random",
-        libc::POSIX_FADV_SEQUENTIAL => "seq",
-        libc::POSIX_FADV_WILLNEED => "willneed",
-        libc::POSIX_FADV_DONTNEED => "dontneed",
-        _ => return None,
-    })
+/// Whether `mmap` touches every page of the mapping.
+fn populates(flags: u64) -> bool {
+    flags & POPULATE != 0 && flags & NONBLOCK == 0
 }
 
 #[cfg(test)]

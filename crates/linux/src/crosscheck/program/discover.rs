@@ -1,8 +1,11 @@
 //! Which files a program reads: a first run, with nothing changed.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::descriptors::{behind, fdinfo};
 use super::tracer::{Birth, Call, Watch};
@@ -10,10 +13,14 @@ use super::tracer::{Birth, Call, Watch};
 /// Collects the regular files a program opens only for reading, executes or maps.
 #[derive(Debug, Default)]
 pub(crate) struct Discover {
+    /// When the run began; what changed later is the program's own work.
+    began: Option<SystemTime>,
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
 }
 
+/// Times of files are taken from a clock that is so much behind, at most.
+const CLOCK: Duration = Duration::from_millis(10);
 /// Where files are the kernel's own inventions.
 const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
@@ -23,14 +30,27 @@ impl Discover {
         let is_real = |path: &&PathBuf| {
             !VIRTUAL.iter().any(|root| path.starts_with(root))
                 && !self.written.contains(*path)
-                && path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
+                && path.metadata().is_ok_and(|found| {
+                    found.is_file() && found.len() > 0 && !self.is_own_work(&found)
+                })
         };
         self.read.iter().filter(is_real).cloned().collect()
     }
 }
 
+impl Discover {
+    /// Whether the program made the file, under this name or another, or changed it.
+    fn is_own_work(&self, found: &Metadata) -> bool {
+        let seconds = u64::try_from(found.ctime()).unwrap_or(0);
+        let nanos = u32::try_from(found.ctime_nsec()).unwrap_or(0);
+        let changed = UNIX_EPOCH + Duration::new(seconds, nanos);
+        self.began.is_some_and(|began| changed + CLOCK > began)
+    }
+}
+
 impl Watch for Discover {
     fn starts(&mut self, _: i32) -> io::Result<()> {
+        self.began = Some(SystemTime::now());
         Ok(())
     }
 
@@ -61,6 +81,8 @@ impl Watch for Discover {
         self.read.extend(paths.filter(|path| path.is_absolute()).map(Path::to_owned));
         Ok(())
     }
+
+    fn ends(&mut self, _: i32) {}
 
     fn births(&mut self, _: i32, _: i32, _: Birth) -> io::Result<()> {
         Ok(())

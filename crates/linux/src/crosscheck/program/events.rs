@@ -28,6 +28,9 @@ const FILE_EVENTS: [&str; 9] = [
 /// Without these there is nothing to compare, or no order to compare it in.
 const NEEDED: [&str; 3] =
     ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault", FAULTS[0]];
+/// A filter must be shorter than a page. That of very many threads is `0`, which lets all pass: the
+/// faults of other programs are passed over later.
+const FILTER_BYTES_MAX: usize = 4000;
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 
 /// The instance, set up.
@@ -87,9 +90,11 @@ impl Events {
     /// whoever does it: reclaim works in other threads.
     pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
         let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
+        let filter = Some(filter.join("||")).filter(|filter| filter.len() < FILTER_BYTES_MAX);
+        let filter = filter.unwrap_or_else(|| "0".to_owned());
         for event in FAULTS {
             let path = self.instance.path().join("events").join(event);
-            fs::write(path.join("filter"), filter.join("||"))?;
+            fs::write(path.join("filter"), &filter)?;
             fs::write(path.join("enable"), "1")?;
         }
         fs::write(self.instance.path().join("tracing_on"), "1")

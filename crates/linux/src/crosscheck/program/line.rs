@@ -44,7 +44,8 @@ pub(crate) enum Readahead {
 pub(crate) enum Mark {
     Thread { tid: i32, space: u32 },
     Fork { from: u32, to: u32 },
-    Execve { tid: i32 },
+    Call { tid: i32, nr: i64 },
+    Return { tid: i32, result: i64 },
     Exec { tid: i32, space: u32 },
     KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, page: u64 },
     Open { id: u32, inode: u64 },
@@ -53,8 +54,11 @@ pub(crate) enum Mark {
     Protect { space: u32, addr: u64, len: u64, prot: u64 },
     Remap { space: u32, from: u64, len: u64, to: u64, to_len: u64 },
     Advise { space: u32, addr: u64, len: u64, advice: u64 },
-    Io { is_write: bool, tid: i32, open: u32, pos: u64, len: u64 },
-    Done { tid: i32 },
+    Io { is_write: bool, open: u32, pos: u64, len: u64 },
+    Send { open: u32, pos: u64, len: u64 },
+    Aside { inode: u64, why: String },
+    Lock { space: u32, addr: u64, len: u64 },
+    LockAll { space: u32, flags: u64 },
     Fadvise { open: u32, advice: u64, pos: u64, len: u64 },
 }
 
@@ -206,7 +210,8 @@ fn mark(text: &str) -> Option<Mark> {
     Some(match *words {
         ["thread", tid, space] => Mark::Thread { tid: thread(tid)?, space: id(space)? },
         ["fork", from, to] => Mark::Fork { from: id(from)?, to: id(to)? },
-        ["execve", tid] => Mark::Execve { tid: thread(tid)? },
+        ["call", tid, nr] => Mark::Call { tid: thread(tid)?, nr: nr.parse().ok()? },
+        ["return", tid, result] => Mark::Return { tid: thread(tid)?, result: result.parse().ok()? },
         ["exec", tid, space] => Mark::Exec { tid: thread(tid)?, space: id(space)? },
         ["kmap", space, addr, len, prot, inode, page] => Mark::KernelMap {
             space: id(space)?,
@@ -248,14 +253,20 @@ fn mark(text: &str) -> Option<Mark> {
             len: number(len)?,
             advice: number(advice)?,
         },
-        [kind @ ("read" | "write"), tid, open, pos, len] => Mark::Io {
+        [kind @ ("read" | "write"), open, pos, len] => Mark::Io {
             is_write: kind == "write",
-            tid: thread(tid)?,
             open: id(open)?,
             pos: number(pos)?,
             len: number(len)?,
         },
-        ["done", tid] => Mark::Done { tid: thread(tid)? },
+        ["send", open, pos, len] => {
+            Mark::Send { open: id(open)?, pos: number(pos)?, len: number(len)? }
+        }
+        ["aside", inode, ref why @ ..] => Mark::Aside { inode: number(inode)?, why: why.join(" ") },
+        ["lock", space, addr, len] => {
+            Mark::Lock { space: id(space)?, addr: hex(addr)?, len: number(len)? }
+        }
+        ["lockall", space, flags] => Mark::LockAll { space: id(space)?, flags: number(flags)? },
         ["fadvise", open, advice, pos, len] => Mark::Fadvise {
             open: id(open)?,
             advice: number(advice)?,

@@ -5,15 +5,18 @@
 //!
 //! | mark (after `lf`) | when |
 //! |---|---|
+//! | `call TID NR`, `return TID RESULT` | a thread enters and leaves a system call; marks up to the next of these are of that call |
 //! | `thread TID SPACE` | a thread exists; its address space |
 //! | `fork SPACE NEW` | address space NEW is a copy of SPACE |
-//! | `execve TID`, `exec SPACE` | entry; the new program is mapped |
-//! | `kmap SPACE ADDR LEN PROT INODE PAGE` | behind `exec`: a mapping the kernel made |
+//! | `exec TID SPACE` | the new program is mapped |
+//! | `kmap SPACE ADDR LEN PROT INODE PAGE` | before `exec`: a mapping the kernel made |
 //! | `open ID INODE` | an open file |
 //! | `map SPACE ADDR LEN PROT FLAGS ID POS` | `mmap`; ID `-`: not of the filesystem |
-//! | `unmap`, `protect`, `remap`, `advise` | as the calls |
-//! | `read TID ID POS LEN`, `write ..`, `done TID` | entry and end |
+//! | `unmap`, `protect`, `remap`, `advise`, `lock`, `lockall` | as the calls |
+//! | `read ID POS LEN`, `write ..` | at entry |
+//! | `send ID POS LEN` | `sendfile` from a file |
 //! | `fadvise ID ADVICE POS LEN` | also `readahead` |
+//! | `aside INODE WHY` | the call uses a file in a way that no rule of the model covers |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -45,8 +48,6 @@ pub(crate) struct Marks<'a> {
     descriptors: Descriptors,
     /// Files of the filesystem.
     pub(crate) files: BTreeMap<Inode, Used>,
-    /// Calls that read or write files in a way the recording has no line for.
-    pub(crate) unknown: BTreeMap<&'static str, u64>,
 }
 
 impl<'a> Marks<'a> {
@@ -58,7 +59,6 @@ impl<'a> Marks<'a> {
             threads: BTreeSet::new(),
             descriptors: Descriptors::default(),
             files: BTreeMap::new(),
-            unknown: BTreeMap::new(),
         }
     }
 
@@ -98,19 +98,43 @@ impl<'a> Marks<'a> {
     fn io_begins(&mut self, tid: i32, name: &str, call: &Call) -> io::Result<()> {
         let fd = descriptor(call.args[0]);
         let Some(open) = self.open_of(tid, fd)? else { return Ok(()) };
+        if fdinfo(tid, fd, "flags")? & bits(libc::O_DIRECT) != 0 {
+            return self.aside(open.inode, &format!("{name} with O_DIRECT"));
+        }
+        let [_, buffer, nr, at, _, flags] = call.args;
+        let is_v2 = matches!(call.nr, libc::SYS_preadv2 | libc::SYS_pwritev2);
+        if is_v2 && flags & !u64::from(RWF_PLAIN) != 0 {
+            return self.aside(open.inode, &format!("{name} with RWF flags {flags:#x}"));
+        }
         let pos = match call.nr {
-            libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => {
-                call.args[3]
-            }
+            libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => at,
+            _ if is_v2 && at != u64::MAX => at,
             _ => fdinfo(tid, fd, "pos")?,
         };
         let len = match call.nr {
-            libc::SYS_read | libc::SYS_pread64 | libc::SYS_write | libc::SYS_pwrite64 => {
-                call.args[2]
-            }
-            _ => vector_bytes(tid, call.args[1], call.args[2])?,
+            libc::SYS_read | libc::SYS_pread64 | libc::SYS_write | libc::SYS_pwrite64 => nr,
+            _ => vector_bytes(tid, buffer, nr)?,
         };
-        self.mark(&format!("{name} {tid} {} {pos} {len}", open.id))
+        self.mark(&format!("{name} {} {pos} {len}", open.id))
+    }
+
+    fn aside(&mut self, inode: Inode, why: &str) -> io::Result<()> {
+        self.mark(&format!("aside {inode} {why}"))
+    }
+
+    /// `sendfile` reads through a pipe of its own; into a pipe of the program it reads what has room.
+    fn send_begins(&mut self, tid: i32, call: &Call) -> io::Result<()> {
+        let [to, from, at, len, ..] = call.args;
+        let from = descriptor(from);
+        let Some(open) = self.open_of(tid, from)? else { return Ok(()) };
+        if fdinfo(tid, from, "flags")? & bits(libc::O_DIRECT) != 0 {
+            return self.aside(open.inode, "sendfile with O_DIRECT");
+        }
+        if !is_file_or_device(tid, descriptor(to)) {
+            return self.aside(open.inode, "sendfile to a pipe or socket");
+        }
+        let pos = if at == 0 { fdinfo(tid, from, "pos")? } else { number_at(tid, at)? };
+        self.mark(&format!("send {} {pos} {len}", open.id))
     }
 
     fn mapped(&mut self, tid: i32, call: &Call, addr: i64) -> io::Result<()> {
@@ -160,19 +184,24 @@ impl Watch for Marks<'_> {
     }
 
     fn enters(&mut self, tid: i32, call: &Call) -> io::Result<()> {
+        self.mark(&format!("call {tid} {}", call.nr))?;
         match call.nr {
-            libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv => {
-                self.io_begins(tid, "read", call)
-            }
-            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev => {
-                self.io_begins(tid, "write", call)
-            }
-            libc::SYS_execve | libc::SYS_execveat => self.mark(&format!("execve {tid}")),
+            libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_preadv2 => self.io_begins(tid, "read", call),
+            libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_pwritev2 => self.io_begins(tid, "write", call),
+            libc::SYS_sendfile => self.send_begins(tid, call),
             _ => {
-                if let Some((name, fd)) = unknown_io(call)
-                    && self.own(tid, descriptor(fd)).is_some()
-                {
-                    *self.unknown.entry(name).or_default() += 1;
+                for (name, fd) in uncovered(call).into_iter().flatten() {
+                    if let Some(open) = self.open_of(tid, descriptor(fd))? {
+                        self.aside(open.inode, name)?;
+                    }
                 }
                 Ok(())
             }
@@ -181,15 +210,12 @@ impl Watch for Marks<'_> {
 
     fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()> {
         let [first, second, third, fourth, ..] = call.args;
-        if result < 0 && !is_io(call.nr) {
+        self.mark(&format!("return {tid} {result}"))?;
+        if result < 0 {
             return Ok(());
         }
         let space = self.space(tid);
         match call.nr {
-            nr if is_io(nr) => {
-                let is_own = self.own(tid, descriptor(first)).is_some();
-                if is_own { self.mark(&format!("done {tid}")) } else { Ok(()) }
-            }
             nr if is_open(nr) => {
                 let fd = i32::try_from(result).unwrap_or(-1);
                 self.descriptors.set(tid, fd, None);
@@ -221,6 +247,10 @@ impl Watch for Marks<'_> {
                 self.mark(&format!("remap {space} {first:x} {second} {result:x} {third}"))
             }
             libc::SYS_madvise => self.mark(&format!("advise {space} {first:x} {second} {third}")),
+            libc::SYS_mlock | libc::SYS_mlock2 => {
+                self.mark(&format!("lock {space} {first:x} {second}"))
+            }
+            libc::SYS_mlockall => self.mark(&format!("lockall {space} {first}")),
             libc::SYS_fadvise64 => self.advised_file(tid, first, [fourth, second, third]),
             libc::SYS_readahead => {
                 let willneed = bits(libc::POSIX_FADV_WILLNEED);
@@ -235,6 +265,10 @@ impl Watch for Marks<'_> {
         self.mark(&format!("thread {tid} {}", process.space))?;
         self.kernel_mappings(tid, process.space)?;
         self.mark(&format!("exec {tid} {}", process.space))
+    }
+
+    fn ends(&mut self, tid: i32) {
+        self.threads.remove(&tid);
     }
 
     fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()> {
@@ -292,19 +326,9 @@ fn bits(flag: i32) -> u64 {
     u64::try_from(flag).unwrap_or(0)
 }
 
-fn is_io(nr: i64) -> bool {
-    matches!(
-        nr,
-        libc::SYS_read
-            | libc::SYS_pread64
-            | libc::SYS_readv
-            | libc::SYS_preadv
-            | libc::SYS_write
-            | libc::SYS_pwrite64
-            | libc::SYS_writev
-            | libc::SYS_pwritev
-    )
-}
+/// Flags of `preadv2` and `pwritev2` that change nothing about the page cache: `RWF_HIPRI`,
+/// `RWF_DSYNC`, `RWF_SYNC`.
+const RWF_PLAIN: u32 = 7;
 
 pub(crate) fn is_open(nr: i64) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -314,18 +338,35 @@ pub(crate) fn is_open(nr: i64) -> bool {
     matches!(nr, libc::SYS_openat | libc::SYS_openat2)
 }
 
-/// Calls that move file pages in other ways, with the descriptor they read.
-fn unknown_io(call: &Call) -> Option<(&'static str, u64)> {
-    Some(match call.nr {
-        libc::SYS_sendfile => ("sendfile", call.args[1]),
-        libc::SYS_splice => ("splice", call.args[0]),
-        libc::SYS_copy_file_range => ("copy_file_range", call.args[0]),
-        libc::SYS_preadv2 => ("preadv2", call.args[0]),
-        libc::SYS_pwritev2 => ("pwritev2", call.args[0]),
-        libc::SYS_fallocate => ("fallocate", call.args[0]),
-        libc::SYS_ftruncate => ("ftruncate", call.args[0]),
-        _ => return None,
-    })
+/// Calls that use file pages in ways no rule of the model covers, with the descriptors they use.
+fn uncovered(call: &Call) -> [Option<(&'static str, u64)>; 2] {
+    let [first, _, third, ..] = call.args;
+    let one = |name, fd| [Some((name, fd)), None];
+    match call.nr {
+        libc::SYS_splice => [Some(("splice", first)), Some(("splice", third))],
+        libc::SYS_copy_file_range => {
+            [Some(("copy_file_range", first)), Some(("copy_file_range", third))]
+        }
+        libc::SYS_fallocate => one("fallocate", first),
+        libc::SYS_ftruncate => one("ftruncate", first),
+        libc::SYS_sync_file_range => one("sync_file_range", first),
+        _ => [None, None],
+    }
+}
+
+/// Whether a descriptor is a file or a device, so that `sendfile` to it takes all at once.
+fn is_file_or_device(tid: i32, fd: i32) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(format!("/proc/{tid}/fd/{fd}"))
+        .is_ok_and(|found| !found.file_type().is_fifo() && !found.file_type().is_socket())
+}
+
+/// A number in a stopped thread's memory.
+fn number_at(tid: i32, addr: u64) -> io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; 8];
+    File::open(format!("/proc/{tid}/mem"))?.read_exact_at(&mut bytes, addr)?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Sum of the lengths of an I/O vector in a stopped thread's memory.

@@ -45,6 +45,8 @@ pub(crate) trait Watch {
     fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()>;
     /// A new program is mapped and has not run yet.
     fn executes(&mut self, tid: i32) -> io::Result<()>;
+    /// A thread has ended.
+    fn ends(&mut self, tid: i32);
     /// A child exists and has not run yet.
     fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()>;
 }
@@ -87,6 +89,9 @@ impl Program {
             // SAFETY: the set is a whole cpu_set_t; failure leaves the program on any CPU.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
         }
+        // Standard output is the result's alone.
+        // SAFETY: takes two numbers; a program without standard error keeps its output.
+        unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) };
         // SAFETY: PTRACE_TRACEME has no further arguments.
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
         // SAFETY: stops this process until its tracer goes on.
@@ -169,6 +174,7 @@ impl Tracer {
                 go_on(tid, signal)?;
             } else {
                 self.calls.retain(|(other, _)| *other != tid);
+                watch.ends(tid);
                 if tid == self.first {
                     TRACED.store(0, Relaxed);
                     ended = Some(ExitStatus::from_raw(status));

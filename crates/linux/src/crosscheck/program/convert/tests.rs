@@ -10,6 +10,11 @@ fn mark(text: &str) -> String {
     format!("  folio-9   [000] .....  1.5: tracing_mark_write: lf {text}\n")
 }
 
+/// A call of thread 7 with what happened in it and a mark written at its end.
+fn in_call(nr: i64, events: &str, at_end: &str) -> String {
+    mark(&format!("call 7 {nr}")) + events + &mark("return 7 0") + &mark(at_end)
+}
+
 fn event(text: &str) -> String {
     format!("  a b-c-7   [000] .....  1.5: {text}\n")
 }
@@ -33,7 +38,7 @@ fn fault(address: u64, code: u64) -> String {
 fn executed() -> String {
     [
         mark("thread 7 0"),
-        mark("execve 7"),
+        mark("call 7 59"),
         inserted(20, 0),
         inserted(20, 1),
         collected(20),
@@ -41,6 +46,7 @@ fn executed() -> String {
         mark("thread 7 1"),
         mark("kmap 1 400000 16384 5 20 0"),
         mark("exec 7 1"),
+        mark("return 7 0"),
     ]
     .concat()
 }
@@ -65,7 +71,7 @@ fn faults_become_touches_of_the_mapping_that_holds_the_address() {
 
 #[test]
 fn what_was_mapped_before_is_replaced() {
-    let anonymous = mark("map 1 401000 4096 3 32 - 0");
+    let anonymous = in_call(9, "", "map 1 401000 4096 3 32 - 0");
     let trace = executed() + &anonymous + &fault(0x40_1000, 6) + &fault(0x40_2000, 6);
     let expected = format!("{EXECUTED}U 401000 4096\na 401000\nT 2 0 w\n");
     assert_eq!(converted(&trace).text, expected);
@@ -75,12 +81,128 @@ fn what_was_mapped_before_is_replaced() {
 fn a_fault_inside_a_read_follows_it() {
     let trace = executed()
         + &mark("open 0 21")
-        + &mark("read 7 0 4097 100")
+        + &mark("call 7 0")
+        + &mark("read 0 4097 100")
         + &fault(0x40_3000, 6)
         + &inserted(21, 1)
-        + &mark("done 7");
+        + &mark("return 7 100");
     let text = converted(&trace).text;
     assert_eq!(text, format!("{EXECUTED}O 0 1\nB 1 1 100 0\n@1 A 1 0\nT 3 0 w\n"));
+}
+
+/// The same by thread 8.
+fn by_8(text: &str) -> String {
+    text.replace("-7 ", "-8 ")
+}
+
+/// Two threads, two files, each thread in a read of its own.
+fn two_reads(between: &str) -> String {
+    executed()
+        + &mark("thread 8 1")
+        + &mark("open 0 21")
+        + &mark("open 1 22")
+        + &mark("call 7 0")
+        + &mark("read 0 0 100")
+        + &mark("call 8 0")
+        + &mark("read 1 0 200")
+        + between
+        + &mark("return 8 200")
+        + &mark("return 7 100")
+}
+
+#[test]
+fn events_belong_to_the_call_of_their_own_thread() {
+    let trace = two_reads(&(inserted(21, 0) + &by_8(&inserted(22, 0)) + &inserted(21, 1)));
+    let text = converted(&trace).text;
+    let expected = "O 0 1\nO 1 2\nB 0 0 100 0\n@1 A 0 0 x2\nB 0 0 200 1\n@2 A 0 0\n";
+    assert_eq!(text, format!("{EXECUTED}{expected}"));
+}
+
+#[test]
+fn a_call_stands_where_it_took_effect() {
+    let trace = two_reads(&(by_8(&inserted(22, 0)) + &inserted(21, 0)));
+    let text = converted(&trace).text;
+    let expected = "O 0 1\nO 1 2\nB 0 0 200 1\n@2 A 0 0\nB 0 0 100 0\n@1 A 0 0\n";
+    assert_eq!(text, format!("{EXECUTED}{expected}"));
+}
+
+#[test]
+fn threads_at_work_on_one_file_at_once_are_told() {
+    let trace = two_reads(&(inserted(21, 0) + &by_8(&inserted(21, 8)) + &inserted(21, 1)));
+    let trace = trace.replace("open 1 22", "open 1 21");
+    let text = converted(&trace).text;
+    let expected = "O 0 1\nO 1 1\n~ 1\nB 0 0 100 0\n@1 A 0 0 x2\n~ 1\nB 0 0 200 1\n@1 A 8 0\n";
+    assert_eq!(text, format!("{EXECUTED}{expected}"));
+}
+
+#[test]
+fn a_fault_that_found_its_page_mapped_by_another_thread_did_nothing() {
+    let around = event("mm_filemap_map_pages: dev=253:1 ino=14 ofs=0-12288");
+    let late = fault(0x40_0000, 4) + &by_8(&fault(0x40_1000, 4)) + &by_8(&around);
+    let trace = executed() + &mark("thread 8 1") + &late + &fault(0x40_2000, 6);
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}T 1 0\nW 0 3\nT 2 0 w\n"));
+}
+
+#[test]
+fn an_advice_stands_before_what_it_reads() {
+    let trace =
+        executed() + &mark("open 0 20") + &in_call(221, &inserted(20, 2), "fadvise 0 3 8192 4096");
+    let expected = "O 0 0\nL willneed 0 8192 4096\nA 2 0\n";
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}{expected}"));
+}
+
+#[test]
+fn a_populated_mapping_is_made_before_its_pages_are_read() {
+    let map = in_call(9, &inserted(20, 0), "map 1 500000 8192 1 8001 0 0");
+    let trace = executed() + &mark("open 0 20") + &map;
+    let text = converted(&trace).text;
+    assert!(text.ends_with("addr=0x500000\nV populate 500000 8192\nA 0 0\n"), "{text}");
+    let private = in_call(9, &inserted(20, 0), "map 1 500000 8192 3 8002 0 0");
+    let text = converted(&(executed() + &mark("open 0 20") + &private)).text;
+    let told = "~ 0 MAP_POPULATE of a private mapping with stores\nA 0 0\n";
+    assert!(text.ends_with(told), "{text}");
+}
+
+#[test]
+fn what_no_rule_covers_is_named() {
+    let whole = |call: &str| converted(&(executed() + &mark("open 0 20") + call)).text;
+    for (call, told) in [
+        (in_call(149, &inserted(20, 2), "lock 1 400000 4096"), "~ 0 mlock\nA 2 0\n"),
+        (in_call(28, "", "advise 1 400000 4096 21"), "~ 0 MADV_PAGEOUT\n"),
+        (in_call(151, "", "lockall 1 1"), "~ 0 mlockall\n"),
+        (in_call(278, &inserted(20, 2), "thread 7 1"), "~ 0 vmsplice\nA 2 0\n"),
+        (in_call(999, &inserted(20, 2), "thread 7 1"), "~ 0 system call 999\nA 2 0\n"),
+        (inserted(20, 2).replace("-7 ", "-99 "), "~ 0 used by another process\nA 2 0\n"),
+        (
+            mark("call 7 17") + &mark("aside 20 read with O_DIRECT") + &mark("return 7 4096"),
+            "~ 0 read with O_DIRECT\n",
+        ),
+    ] {
+        assert_eq!(whole(&call), format!("{EXECUTED}O 0 0\n{told}"));
+    }
+}
+
+#[test]
+fn what_another_process_does_during_an_execve_is_its_own() {
+    let other = mark("thread 8 5") + &mark("call 8 1") + &mark("return 8 0") + &mark("call 8 3");
+    let late = executed().replace(&mark("thread 7 1"), &(other + &mark("thread 7 1")));
+    let trace = late.replace(&mark("exec 7 1"), &(mark("exec 7 1") + &fault(0x40_2000, 6)));
+    let text = converted(&trace).text;
+    assert_eq!(text, format!("{EXECUTED}T 2 0 w\n"));
+}
+
+#[test]
+fn an_execve_that_failed_orders_nothing() {
+    let failed = mark("call 7 59") + &mark("return 7 -2");
+    let trace = executed() + &failed + &failed + &fault(0x40_2000, 4) + &inserted(20, 2);
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}T 2 0\nA 2 0\n"));
+}
+
+#[test]
+fn a_read_that_failed_read_nothing() {
+    let failed = mark("call 7 0") + &mark("read 0 0 100") + &mark("return 7 -14");
+    let trace = executed() + &mark("open 0 20") + &failed;
+    assert_eq!(converted(&trace).text, format!("{EXECUTED}O 0 0\n"));
 }
 
 #[test]
@@ -97,9 +219,18 @@ fn inodes_of_the_filesystem_itself_are_left_out() {
 
 #[test]
 fn folios_taken_away_are_counted() {
-    let removed = inserted(20, 1).replace("add_to", "delete_from");
+    let removed = inserted(20, 1).replace("add_to", "delete_from").replace("-7 ", "-99 ");
     let body = converted(&(executed() + &removed));
     assert_eq!((body.nr_removed, body.text), (1, format!("{EXECUTED}D 1 0\n")));
+}
+
+#[test]
+fn folios_the_program_gives_back_are_not_taken_away() {
+    let removed = inserted(20, 1).replace("add_to", "delete_from");
+    let advice = in_call(221, &removed, "fadvise 0 4 0 0");
+    let body = converted(&(executed() + &mark("open 0 20") + &advice));
+    let expected = format!("{EXECUTED}O 0 0\nL dontneed 0 0 0\nD 1 0\n");
+    assert_eq!((body.nr_removed, body.text), (0, expected));
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Advice on files: `posix_fadvise` and `readahead`.
+
+use std::collections::BTreeSet;
+
+use largefolio_mm::folio::MappingId;
+use largefolio_mm::io::Fadvice;
+use largefolio_mm::units::PageIndex;
+
+use super::super::recording::FileIo;
+use super::Replay;
+
+/// Folios that left the page cache: file, first index.
+pub(super) type Removals = Vec<(u32, u64)>;
+
+impl Replay {
+    /// Gives advice; what it took out of the page cache. `kernel` is what the kernel took out.
+    pub(super) fn advise_file(
+        &mut self,
+        advice: &str,
+        io: FileIo,
+        kernel: &[(u32, u64)],
+    ) -> Result<Removals, String> {
+        let open = self.open_of(io)?;
+        let advice = match advice {
+            "normal" => Fadvice::Normal,
+            "random" => Fadvice::Random,
+            "seq" => Fadvice::Sequential,
+            "willneed" => Fadvice::Willneed,
+            "dontneed" => Fadvice::Dontneed,
+            other => return Err(format!("unknown advice {other:?}")),
+        };
+        let file = self.memory.open_file(open).mapping;
+        if advice != Fadvice::Dontneed {
+            self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
+            return Ok(Vec::new());
+        }
+        if self.takes_io_in_flight {
+            return Ok(self.drop_read(file, io, kernel));
+        }
+        let before = self.indices(file);
+        self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
+        let (after, number) = (self.indices(file), self.number_of(file));
+        Ok(before.difference(&after).map(|index| (number, *index)).collect())
+    }
+
+    /// Drops those of the folios the kernel dropped that the advice may drop: a folio that is being
+    /// read stays, and which are is taken from the recording.
+    fn drop_read(&mut self, file: MappingId, io: FileIo, kernel: &[(u32, u64)]) -> Removals {
+        let number = self.number_of(file);
+        let range = self.memory.dropped_pages(file, (io.pos, io.len_bytes));
+        let mut dropped = Vec::new();
+        for &(of, index) in kernel {
+            let entry = self.memory.cache().find(file, PageIndex(index));
+            let entry = entry.filter(|entry| of == number && entry.index.0 == index);
+            let may_drop =
+                entry.is_some_and(|entry| range.start <= index && entry.end() <= range.end);
+            let removed = may_drop
+                && self.memory.cache_mut().remove_unmapped(file, PageIndex(index)).is_some();
+            if removed {
+                dropped.push((of, index));
+            }
+        }
+        dropped
+    }
+
+    fn indices(&self, file: MappingId) -> BTreeSet<u64> {
+        self.memory.cache().mapping(file).tree.iter().map(|entry| entry.index.0).collect()
+    }
+}
