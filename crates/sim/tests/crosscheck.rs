@@ -41,7 +41,7 @@ fn model_equals_the_recorded_kernels() {
         .iter()
         .map(|verdict| format!("{}: {}", verdict.name, verdict.differences[0]))
         .collect();
-    let shown = &different[..different.len().min(25)];
+    let shown = &different[..different.len().min(2500)];
     assert!(different.is_empty(), "{} differ\n{}", different.len(), shown.join("\n"));
     if is_own {
         assert!(all.len() >= NR_RECORDINGS_MIN, "{} recordings", all.len());

@@ -6,16 +6,15 @@ use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
 use serde::Serialize;
 
 use super::recording::{
-    Action, AreaEnd, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
+    Action, AreaEnd, EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
     Recording, Run, Step, WindowLine,
 };
 use super::replay::{Replay, ReplayError, kernel_of};
+use super::timing::{NR_WAITS_MAX, Timing};
 use crate::kernel::Kernel;
 
 /// Items of a list that a difference shows; the rest is counted.
 const NR_SHOWN: usize = 12;
-/// Waits for I/O taken from one recording; more than a few mean another difference.
-const NR_WAITS_MAX: usize = 16;
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -33,6 +32,9 @@ pub enum Aspect {
     HandlerHits,
     /// Passes of the fault handler; those not listed were served by fault-around or mapped.
     Handler,
+    /// Runs of fault-around that found something to map: the pages looked at. A touch with neither
+    /// such a run nor a pass of the handler found its page mapped.
+    Around,
     /// Touches of a recorded program: each faulted in the kernel, so none may find its page mapped.
     Faults,
     /// Pages present at a marked point.
@@ -92,6 +94,9 @@ pub struct Verdict {
     /// Touches that had to wait for a read in flight: the kernel entered its handler once more
     /// for a page that was cached. Taken from the recording, one by one.
     pub nr_waits: u64,
+    /// Faults that found a request complete which they did not wait for, and mapped its pages.
+    /// Taken from the recording, one by one.
+    pub nr_early: u64,
     /// What differs, in the order of discovery.
     pub differences: Vec<Difference>,
 }
@@ -116,14 +121,13 @@ pub fn check(recording: &Recording, kernel: Option<&Kernel>) -> Result<Verdict, 
         own = kernel_of(recording)?;
         &own
     };
-    let mut waits = BTreeSet::new();
+    let mut timing = Timing::default();
     loop {
-        let mut check = Check::new(recording, kernel, waits.clone())?;
+        let mut check = Check::new(recording, kernel, timing.clone())?;
         check.run();
-        let Some(step) = check.wait.filter(|_| waits.len() < NR_WAITS_MAX) else {
+        if !timing.learn(&check.found) {
             return Ok(check.verdict);
-        };
-        waits.insert(step);
+        }
     }
 }
 
@@ -131,23 +135,25 @@ struct Check<'a> {
     recording: &'a Recording,
     replay: Replay,
     verdict: Verdict,
-    /// The step that differs by nothing but a wait for a read in flight.
-    wait: Option<usize>,
+    /// What would explain the differences by time alone.
+    found: Timing,
 }
 
 impl<'a> Check<'a> {
     fn new(
         recording: &'a Recording,
         kernel: &Kernel,
-        waits: BTreeSet<usize>,
+        timing: Timing,
     ) -> Result<Self, ReplayError> {
         let verdict = Verdict {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
-            nr_waits: waits.len() as u64,
+            nr_waits: timing.waits.len() as u64,
+            nr_early: timing.early.len() as u64,
             ..Verdict::default()
         };
-        Ok(Self { recording, replay: Replay::new(recording, kernel, waits)?, verdict, wait: None })
+        let replay = Replay::new(recording, kernel, timing)?;
+        Ok(Self { recording, replay, verdict, found: Timing::default() })
     }
 
     fn run(&mut self) {
@@ -162,7 +168,7 @@ impl<'a> Check<'a> {
             let is_wait = is_more
                 && self.verdict.differences.iter().all(|found| found.aspect == Aspect::Handler);
             if is_wait && was_cached {
-                self.wait = Some(nr);
+                self.found.waits.insert(nr);
             }
             // A cold fault whose page was still being read when the fault was repeated: the model
             // needs no hint, the additional pass changes nothing.
@@ -221,6 +227,9 @@ impl<'a> Check<'a> {
                 self.entries(&at, kernel, &model, events);
                 if events & EVENT_HANDLER != 0 && !self.recording.takes_io_in_flight() {
                     self.list(&at, Aspect::Handler, &kernel.handler, &model.handler);
+                    if events & EVENT_AROUND != 0 {
+                        self.around(&at, kernel, &model);
+                    }
                 }
             }
         }
@@ -229,9 +238,31 @@ impl<'a> Check<'a> {
         }
         if let Action::Point(area) = kernel.action {
             let ours = self.replay.present(area);
-            self.present(&at, Aspect::Points, &kernel.present, &ours);
+            self.present(&at, (Aspect::Points, area), &kernel.present, &ours);
         }
         model.handler
+    }
+
+    /// Compares runs of fault-around. Where the kernel had none, and the touched page is one that
+    /// an earlier fault left out, that fault found its read complete.
+    fn around(&mut self, at: &At, kernel: &Step, model: &Step) {
+        let Action::Touch { index, area, .. } = kernel.action else { return };
+        self.list(at, Aspect::Around, &kernel.around, &model.around);
+        let was_mapped = kernel.around.is_empty() && kernel.handler.is_empty();
+        if was_mapped && !model.was_mapped {
+            self.explain(area, (index, index));
+        }
+    }
+
+    /// Notes the faults that left out pages of a mapping which the kernel has mapped; whether each
+    /// of the pages was left out.
+    fn explain(&mut self, area: u32, (first, last): Run) -> bool {
+        (first..=last).all(|index| {
+            let Some((step, nr_requests)) = self.replay.left_out(area, index) else { return false };
+            let known = self.found.early.entry(step).or_default();
+            *known = nr_requests.max(*known);
+            true
+        })
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -264,10 +295,15 @@ impl<'a> Check<'a> {
 
     /// Compares present pages. Where pages were touched at random on a device, fault-around may
     /// have met some that were still being read (`recordings/README.md`).
-    fn present(&mut self, at: &At, aspect: Aspect, kernel: &[Run], model: &[Run]) {
+    fn present(&mut self, at: &At, (aspect, area): (Aspect, u32), kernel: &[Run], model: &[Run]) {
         *self.verdict.compared.entry(aspect).or_default() += nr_pages(kernel);
         if kernel == model {
             return;
+        }
+        for run in beyond(kernel, model) {
+            if !self.explain(area, run) {
+                break;
+            }
         }
         let header = &self.recording.header;
         let may_lack = header.pattern.contains("rand") || header.filesystem == "btrfs";
@@ -320,7 +356,7 @@ impl<'a> Check<'a> {
             &touched
         };
         let in_flight = self.verdict.nr_in_flight;
-        self.present(&at, Aspect::Mapped, kernel, &ours);
+        self.present(&at, (Aspect::Mapped, area), kernel, &ours);
         if self.verdict.nr_in_flight > in_flight {
             return;
         }
@@ -377,6 +413,24 @@ fn nr_pages(runs: &[Run]) -> u64 {
 /// Whether every run lies inside one of `of`; both ascend.
 fn is_subset(runs: &[Run], of: &[Run]) -> bool {
     runs.iter().all(|run| of.iter().any(|outer| outer.0 <= run.0 && run.1 <= outer.1))
+}
+
+/// The parts of `runs` that no run of `of` covers; both ascend.
+fn beyond(runs: &[Run], of: &[Run]) -> Vec<Run> {
+    let mut parts = Vec::new();
+    for &(first, last) in runs {
+        let mut next = first;
+        for &(from, to) in of.iter().filter(|run| run.1 >= first && run.0 <= last) {
+            if next < from {
+                parts.push((next, from - 1));
+            }
+            next = to + 1;
+        }
+        if next <= last {
+            parts.push((next, last));
+        }
+    }
+    parts
 }
 
 /// Exactly the pages that were touched, as runs.

@@ -26,6 +26,7 @@ mod parse;
 mod recording;
 mod replay;
 mod summary;
+mod timing;
 
 pub use compare::{Aspect, Difference, Verdict, check};
 pub(crate) use library::read_texts;

@@ -241,7 +241,8 @@ impl Reader {
                 step.removals.extend(removed.map(|(file, index, _)| (file, index)));
             }
             ["F", index] => step.handler.push((file, at(index)?)),
-            ["W" | "G", _, _, ..] | ["R", "sync" | "async", ..] => {}
+            ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
+            ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
             ["S", "order", index, order, size, async_size, _] => step.windows.push(WindowLine {
                 file,
                 is_base: false,

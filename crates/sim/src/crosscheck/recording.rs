@@ -6,6 +6,7 @@ use largefolio_mm::observed::EntryKind;
 
 /// Bits of [`Header::events`], in the order of `probe/trace.h`.
 pub(super) const EVENT_HANDLER: u64 = 1 << 2;
+pub(super) const EVENT_AROUND: u64 = 1 << 3;
 pub(super) const EVENT_WINDOW: u64 = 1 << 5;
 pub(super) const EVENT_BASE: u64 = 1 << 6;
 pub(super) const EVENT_SYNC: u64 = 1 << 7;
@@ -99,6 +100,8 @@ pub struct Step {
     pub removals: Vec<(u32, u64)>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
+    /// Runs of fault-around that found a folio to map: file, first and last page looked at.
+    pub around: Vec<(u32, u64, u64)>,
     /// Windows filled with large folios, and base-order reads.
     pub windows: Vec<WindowLine>,
     /// Calls of the sync and async entry.

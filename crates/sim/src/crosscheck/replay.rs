@@ -19,6 +19,7 @@ use super::recording::{
     Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
     WindowLine,
 };
+use super::timing::{LeftOut, Timing};
 use crate::kernel::{Kernel, KernelError};
 
 /// Why a recording cannot be replayed.
@@ -72,19 +73,23 @@ pub(super) struct Replay {
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
     takes_io_in_flight: bool,
+    /// Reads are complete when the call that asks for them returns.
+    reads_within_call: bool,
     /// Whether pages that were reclaimed come back as part of the working set.
     restores: bool,
     /// Folios that were reclaimed: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
-    /// Steps at which the touched page was still being read.
-    waits: BTreeSet<usize>,
+    /// What the recording says about reads in flight.
+    timing: Timing,
+    /// Folios that were left out of fault-around as their reads were in flight.
+    left_out: Vec<LeftOut>,
 }
 
 impl Replay {
     pub(super) fn new(
         recording: &Recording,
         kernel: &Kernel,
-        waits: BTreeSet<usize>,
+        timing: Timing,
     ) -> Result<Self, ReplayError> {
         let header = &recording.header;
         let mut rules = kernel.rules.clone();
@@ -121,9 +126,11 @@ impl Replay {
             areas: BTreeMap::new(),
             takes_io_in_flight: recording.header.program.is_some()
                 && recording.takes_io_in_flight(),
+            reads_within_call: header.reads_within_call,
             restores: recording.restores_working_set(),
             reclaimed: BTreeSet::new(),
-            waits,
+            timing,
+            left_out: Vec::new(),
         };
         replay.delay_reads(recording);
         Ok(replay)
@@ -208,9 +215,11 @@ impl Replay {
             }
             Action::Touch { index, area, access } => {
                 let is_program = self.takes_io_in_flight && !step.handler.is_empty();
-                if is_program || self.waits.contains(&nr) {
+                if is_program || self.timing.waits.contains(&nr) {
                     self.lock_cached(*area, PageIndex(*index));
                 }
+                let nr_early = self.early_at(nr);
+                self.memory.cache_mut().set_early_requests(nr_early);
                 was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
@@ -235,7 +244,7 @@ impl Replay {
                 self.spaces.insert(*to, child);
             }
         }
-        Ok(Step { action: step.action.clone(), was_mapped, ..self.observed() })
+        Ok(Step { action: step.action.clone(), was_mapped, ..self.observed(nr) })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -272,6 +281,27 @@ impl Replay {
         let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
         let touched = self.memory.touch(self.mm, addr, access).map_err(|e| e.to_string())?;
         Ok(touched.outcome == Outcome::Hit)
+    }
+
+    /// Requests that step `nr` finds complete without waiting for them.
+    fn early_at(&self, nr: usize) -> u32 {
+        if self.reads_within_call {
+            return u32::MAX;
+        }
+        self.timing.early.get(&nr).copied().unwrap_or(0)
+    }
+
+    /// The last fault that left a page of a mapping out of fault-around: its step, and the requests
+    /// it found complete if the page was mapped after all.
+    pub(super) fn left_out(&self, area: u32, index: u64) -> Option<(usize, u32)> {
+        let open = *self.opens.get(&self.areas.get(&area)?.open)?;
+        let file = self.number_of(self.memory.open_file(open).mapping);
+        let is_it = |out: &&LeftOut| {
+            let (of, first, end) = out.folio;
+            of == file && (first..end).contains(&index)
+        };
+        let out = self.left_out.iter().rev().find(is_it)?;
+        Some((out.step, self.early_at(out.step).saturating_add(out.nr_requests)))
     }
 
     /// The folio of a mapping's page, where it is cached.
@@ -415,7 +445,7 @@ impl Replay {
     }
 
     /// What the model did since the last call, in the words of a recording.
-    fn observed(&mut self) -> Step {
+    fn observed(&mut self, nr: usize) -> Step {
         let mut step = Step::default();
         for event in self.memory.cache_mut().take_observed() {
             match event {
@@ -424,6 +454,13 @@ impl Replay {
                 }
                 Observed::Handler { mapping, index } => {
                     step.handler.push((self.number_of(mapping), index.0));
+                }
+                Observed::Around { mapping, first, last } => {
+                    step.around.push((self.number_of(mapping), first.0, last.0));
+                }
+                Observed::InFlight { mapping, index, order, nr_requests } => {
+                    let folio = (self.number_of(mapping), index.0, index.0 + order.nr_pages());
+                    self.left_out.push(LeftOut { step: nr, folio, nr_requests });
                 }
                 Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
                 Observed::HandlerHit { index, is_marked, state } => {
