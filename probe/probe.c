@@ -76,6 +76,37 @@ static void file_io(char kind, u64 pos, u64 len, u64 open, int is_short)
     settle();
 }
 
+/* ftruncate(2). */
+static void set_length(u64 bytes, u64 open)
+{
+    put("c ");
+    put_number(bytes / page, 10);
+    put(" ");
+    put_number(bytes % page, 10);
+    mark();
+    must(sys2(SYS_ftruncate, fds[open], (s64)bytes), "cannot change the length of", arg.file);
+    settle();
+}
+
+/* posix_fadvise(2) for the whole file. */
+static void advise_file(const char *advice, u64 open)
+{
+    static const char *const ADVICES[] = { "normal", "random", "seq", "willneed" };
+    for (int i = 0; i < 4; i++) {
+        if (!equal(advice, ADVICES[i])) { continue; }
+        put("L ");
+        put(advice);
+        put(" ");
+        put_number(open, 10);
+        put(" 0 0");
+        mark();
+        must(sys4(SYS_fadvise, fds[open], 0, 0, i), "posix_fadvise", advice);
+        settle();
+        return;
+    }
+    fatal("unknown advice", advice, 0);
+}
+
 static void advise(struct mapping *m, const char *advice)
 {
     static const struct { const char *name; int values[2]; } ADVICES[] = {
@@ -203,14 +234,14 @@ static void read_pattern(const char *how)
     }
 }
 
-/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, p, a:random/0, m65536
- * (reclaim), z (refaults). */
+/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, c3.100 (length of the
+ * file), p, a:random/0, f:random/0, m65536 (reclaim), z (refaults). */
 static const char *operation(const char *op)
 {
     char kind = *op++;
     u64 index = 0, offset = 0, len = page, times = 1, which = 0;
     char advice[16] = "";
-    if (kind == 'a') {
+    if (kind == 'a' || kind == 'f') {
         u64 n = 0;
         for (op++; *op && *op != ',' && *op != '/' && n < 15; n++) { advice[n] = *op++; }
         advice[n] = 0;
@@ -220,7 +251,7 @@ static const char *operation(const char *op)
     if (*op == '+') { op++; len = decimal(&op); }
     if (*op == 'x') { op++; times = decimal(&op); }
     if (*op == '/') { op++; which = decimal(&op); }
-    u64 nr = kind == 'b' || kind == 's' ? num.opens : nr_maps;
+    u64 nr = kind == 'b' || kind == 's' || kind == 'c' || kind == 'f' ? num.opens : nr_maps;
     if (kind != 'm' && kind != 'z' && which >= nr) {
         fatal("no such mapping or descriptor before", op, 0);
     }
@@ -228,6 +259,8 @@ static const char *operation(const char *op)
         if (kind == 't' || kind == 'w') { touch(index + k, which, kind == 'w'); }
         else if (kind == 'b') { file_io('B', index * page + offset + k * len, len, which, 0); }
         else if (kind == 's') { file_io('X', index * page + offset + k * len, len, which, 0); }
+        else if (kind == 'c') { set_length(index * page + offset, which); }
+        else if (kind == 'f') { advise_file(advice, which); }
         else if (kind == 'p') { point(which); }
         else if (kind == 'm') { reclaim(index); }
         else if (kind == 'z') { restored(); }
