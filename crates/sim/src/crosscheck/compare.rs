@@ -21,6 +21,8 @@ const NR_SHOWN: usize = 12;
 pub enum Aspect {
     /// Folios that entered the page cache after a step: index and order, in order.
     Insertions,
+    /// Pages that left the page cache when the file was made shorter.
+    Removals,
     /// Windows and base-order reads: start, size, marker, kept order.
     Windows,
     /// Calls of the two readahead entries: index, request and the whole state with the miss
@@ -198,6 +200,7 @@ impl<'a> Check<'a> {
                 )
             }),
         };
+        let before = self.cached_before(&kernel.action);
         let model = match self.replay.run(nr, kernel) {
             Ok(model) => model,
             Err(what) => {
@@ -207,7 +210,15 @@ impl<'a> Check<'a> {
             }
         };
         self.list(&at, Aspect::Insertions, &kernel.insertions, &model.insertions);
-        if let Err(what) = self.replay.follow_reclaim(kernel) {
+        if let Some(before) = before {
+            let removed = kernel.removals.iter();
+            let mut theirs: Vec<Run> =
+                removed.map(|&(_, index, order)| (index, index + (1 << order) - 1)).collect();
+            theirs.sort_unstable();
+            let now = self.replay.cached_pages();
+            let ours = before.difference(&now).map(|&index| (index, index));
+            self.list(&at, Aspect::Removals, &joined(theirs), &joined(ours));
+        } else if let Err(what) = self.replay.follow_reclaim(kernel) {
             let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
             self.verdict.differences.push(difference);
         }
@@ -263,6 +274,11 @@ impl<'a> Check<'a> {
             *known = nr_requests.max(*known);
             true
         })
+    }
+
+    /// What is cached, before an action after which the model itself says what has left the cache.
+    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
+        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -442,11 +458,16 @@ fn touched_pages(steps: &[Step], of: u32) -> Vec<Run> {
             _ => None,
         })
         .collect();
+    joined(touched.into_iter().map(|index| (index, index)))
+}
+
+/// Ascending runs, those that touch as one.
+fn joined(of: impl IntoIterator<Item = Run>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for index in touched {
+    for (first, last) in of {
         match runs.last_mut() {
-            Some(run) if run.1 + 1 == index => run.1 = index,
-            _ => runs.push((index, index)),
+            Some(run) if run.1 + 1 == first => run.1 = last,
+            _ => runs.push((first, last)),
         }
     }
     runs

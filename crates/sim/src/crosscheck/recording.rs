@@ -96,8 +96,8 @@ pub struct Step {
     pub action: Action,
     /// Folios that entered the page cache: file, index, order.
     pub insertions: Vec<(u32, u64, u8)>,
-    /// Folios that left it: file, first index.
-    pub removals: Vec<(u32, u64)>,
+    /// Folios that left it: file, index, order.
+    pub removals: Vec<(u32, u64, u8)>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
     /// Runs of fault-around that found a folio to map: file, first and last page looked at.
@@ -153,6 +153,8 @@ pub enum Action {
     Read(FileIo),
     /// `write(2)`.
     Write(FileIo),
+    /// `ftruncate` of the first file: its size in bytes from here on.
+    Truncate(u64),
     /// `madvise` over a whole mapping.
     Advise(String, u32),
     /// `madvise` over bytes: advice, first, length.

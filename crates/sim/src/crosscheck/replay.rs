@@ -164,7 +164,7 @@ impl Replay {
     /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
     /// working set: reclaim itself is not compared.
     pub(super) fn follow_reclaim(&mut self, kernel: &Step) -> Result<(), String> {
-        for &(number, index) in &kernel.removals {
+        for &(number, index, _) in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
             let removed = self.memory.cache_mut().remove_unmapped(file, PageIndex(index));
             removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
@@ -229,6 +229,10 @@ impl Replay {
             Action::Write(io) => {
                 let open = self.open_of(*io)?;
                 self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
+            }
+            Action::Truncate(size_bytes) => {
+                let file = *self.files.get(&0).ok_or("no file 0")?;
+                self.memory.truncate(file, *size_bytes);
             }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
             Action::AdviseBytes(advice, addr, len) => {
@@ -492,6 +496,13 @@ impl Replay {
             }
         }
         step
+    }
+
+    /// Pages of the first file that are cached.
+    pub(super) fn cached_pages(&self) -> BTreeSet<u64> {
+        let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
+        let entries = self.memory.cache().mapping(file).tree.iter();
+        entries.flat_map(|entry| entry.index.0..entry.end()).collect()
     }
 
     /// Runs of file pages that a mapping has present.
