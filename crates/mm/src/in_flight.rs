@@ -19,7 +19,19 @@
 //! - I1: outside a fault no request is in flight.
 //! - I2: a folio in `folios` is locked, and in the page cache; requests ascend.
 
-use crate::folio::{FolioId, FolioTable};
+use crate::folio::{FolioId, FolioTable, Owner};
+use crate::units::PageIndex;
+
+/// Where a device departs from the rule. Only recordings of kernels say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Requests that are complete before the fault maps anything, although it does not wait for
+    /// them: `u32::MAX` on a device that reads within the call.
+    pub nr_early: u32,
+    /// First page of the request waited for that is still being read: a driver that completes a
+    /// request page by page wakes the fault before it has come to the end.
+    pub late_from: Option<PageIndex>,
+}
 
 /// The requests of one fault.
 #[derive(Debug, Default)]
@@ -28,8 +40,8 @@ pub(crate) struct InFlight {
     is_fault: bool,
     /// Requests made so far.
     nr_requests: u32,
-    /// Requests complete before anybody waits for them.
-    nr_early: u32,
+    /// When they are complete.
+    completion: Completion,
     /// What is being read, with the request's number from 0.
     folios: Vec<(u32, FolioId)>,
 }
@@ -40,15 +52,13 @@ impl InFlight {
         (self.is_fault, self.nr_requests) = (true, 0);
     }
 
-    /// Requests that complete on their own before the fault looks for what it can map: 0 by the
-    /// rule above, `u32::MAX` on a device that reads within the call.
-    pub(crate) fn set_early(&mut self, nr_requests: u32) {
-        self.nr_early = nr_requests;
+    pub(crate) fn set_completion(&mut self, completion: Completion) {
+        self.completion = completion;
     }
 
     /// Adds a folio to the present request; whether its read is in flight now.
     pub(crate) fn add(&mut self, id: FolioId) -> bool {
-        let is_later = self.is_fault && self.nr_early < u32::MAX;
+        let is_later = self.is_fault && self.completion.nr_early < u32::MAX;
         if is_later {
             self.folios.push((self.nr_requests, id));
         }
@@ -61,14 +71,25 @@ impl InFlight {
         self.nr_requests += u32::from(!is_empty);
     }
 
-    /// Requests from that of `id` on that a fault which waits for `id` does not wait for; for a
-    /// fault that waits for nothing, all of them.
+    /// The fault waits for `id`, or for nothing, and goes on.
     pub(crate) fn wait(&mut self, id: Option<FolioId>, folios: &mut FolioTable) {
-        let of_page = id.and_then(|id| self.folios.iter().find(|(_, other)| *other == id));
-        let nr_complete = of_page.map_or(0, |(request, _)| request + 1);
-        let nr_complete = nr_complete.saturating_add(self.nr_early);
-        let at = self.folios.partition_point(|&(request, _)| request < nr_complete);
-        unlock(self.folios.drain(..at), folios);
+        let place = id.and_then(|id| self.folios.iter().position(|(_, other)| *other == id));
+        let nr_waited = place.map_or(0, |place| self.folios[place].0 + 1);
+        let nr_complete = nr_waited.saturating_add(self.completion.nr_early);
+        let mut end = self.folios.partition_point(|&(request, _)| request < nr_complete);
+        if let (Some(from), Some(place)) = (self.completion.late_from, place) {
+            let behind = self.folios[place + 1..end].iter();
+            let nr_in_time = behind.take_while(|(_, id)| end_of(folios, *id) <= from).count();
+            end = place + 1 + nr_in_time;
+        }
+        unlock(self.folios.drain(..end), folios);
+    }
+
+    /// Page behind the last of the request that reads `id`.
+    pub(crate) fn end_of_request(&self, id: FolioId, folios: &FolioTable) -> Option<PageIndex> {
+        let (request, _) = *self.folios.iter().find(|(_, other)| *other == id)?;
+        let end = self.folios.partition_point(|&(other, _)| other <= request);
+        self.folios[..end].last().map(|&(_, id)| end_of(folios, id))
     }
 
     /// Requests still missing until `id` is read: 0 where it is not in flight.
@@ -83,6 +104,13 @@ impl InFlight {
         unlock(self.folios.drain(..), folios);
         self.is_fault = false;
     }
+}
+
+/// Page of its file behind the last of a folio.
+fn end_of(folios: &FolioTable, id: FolioId) -> PageIndex {
+    let folio = folios.get(id);
+    let Owner::File { index, .. } = folio.owner else { unreachable!("I2: it is in the page cache") };
+    PageIndex(index.0 + folio.nr_pages())
 }
 
 fn unlock(read: impl Iterator<Item = (u32, FolioId)>, folios: &mut FolioTable) {

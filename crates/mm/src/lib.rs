@@ -41,7 +41,7 @@ pub mod fork;
 mod frames;
 #[cfg(test)]
 mod interleave;
-mod in_flight;
+pub mod in_flight;
 pub mod io;
 mod lazyfree;
 pub mod map;

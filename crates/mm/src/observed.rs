@@ -46,6 +46,15 @@ pub enum Observed {
         /// It would have been mapped if so many more requests had been complete.
         nr_requests: u32,
     },
+    /// A fault waited for the request that reads its page.
+    Waited {
+        /// File.
+        mapping: MappingId,
+        /// First page of the folio it waited for.
+        index: PageIndex,
+        /// Page behind the last of the request.
+        end: PageIndex,
+    },
     /// A fault found its page absent; the state before any decision.
     ColdFault {
         /// Faulting page.

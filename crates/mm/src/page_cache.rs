@@ -13,7 +13,7 @@ use crate::buddy::{Buddy, MigrateType};
 use crate::counters::Counters;
 use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
 use crate::frames::Flag;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Completion, InFlight};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::observed::Observed;
@@ -131,10 +131,9 @@ impl<R: Ram> PageCache<R> {
         self.slow.insert((file, index));
     }
 
-    /// Requests of a fault that are complete before it maps anything, although it does not wait for
-    /// them: none where nothing is said, all (`u32::MAX`) on a device that reads within the call.
-    pub fn set_early_requests(&mut self, nr: u32) {
-        self.in_flight.set_early(nr);
+    /// When the reads of faults complete from now on.
+    pub fn set_completion(&mut self, completion: Completion) {
+        self.in_flight.set_completion(completion);
     }
 
     /// A fault begins: what it reads is in flight until it waits for it, or ends.
@@ -149,7 +148,17 @@ impl<R: Ram> PageCache<R> {
 
     /// The fault waits for the read of a folio, or goes on without waiting.
     pub(crate) fn wait(&mut self, id: Option<FolioId>) {
+        if let Some(id) = id.filter(|_| self.watched.is_some()) {
+            self.observe_wait(id);
+        }
         self.in_flight.wait(id, &mut self.folios);
+    }
+
+    fn observe_wait(&mut self, id: FolioId) {
+        let Owner::File { mapping, index } = self.folios.get(id).owner else { return };
+        if let Some(end) = self.in_flight.end_of_request(id, &self.folios) {
+            self.observe(Observed::Waited { mapping, index, end });
+        }
     }
 
     /// The fault has ended: its reads complete.

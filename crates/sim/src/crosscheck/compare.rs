@@ -90,15 +90,12 @@ pub struct Verdict {
     pub nr_steps: usize,
     /// Items compared.
     pub compared: BTreeMap<Aspect, u64>,
-    /// Pages the model maps at the end and the kernel did not because they were still being read
-    /// when fault-around passed.
+    /// Faults whose reads were complete sooner or later than the model's rule says, so that the
+    /// kernel mapped more or fewer of the pages just read. Taken from the recording, one by one.
     pub nr_in_flight: u64,
     /// Touches that had to wait for a read in flight: the kernel entered its handler once more
     /// for a page that was cached. Taken from the recording, one by one.
     pub nr_waits: u64,
-    /// Faults that found a request complete which they did not wait for, and mapped its pages.
-    /// Taken from the recording, one by one.
-    pub nr_early: u64,
     /// What differs, in the order of discovery.
     pub differences: Vec<Difference>,
 }
@@ -139,6 +136,8 @@ struct Check<'a> {
     verdict: Verdict,
     /// What would explain the differences by time alone.
     found: Timing,
+    /// The kernel lacks pages at the end, for that reason.
+    lacks: bool,
 }
 
 impl<'a> Check<'a> {
@@ -151,11 +150,11 @@ impl<'a> Check<'a> {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
             nr_waits: timing.waits.len() as u64,
-            nr_early: timing.early.len() as u64,
+            nr_in_flight: timing.nr_off_rule(),
             ..Verdict::default()
         };
         let replay = Replay::new(recording, kernel, timing)?;
-        Ok(Self { recording, replay, verdict, found: Timing::default() })
+        Ok(Self { recording, replay, verdict, found: Timing::default(), lacks: false })
     }
 
     fn run(&mut self) {
@@ -168,7 +167,9 @@ impl<'a> Check<'a> {
             }
             let is_more = step.handler.len() > passes.len() && step.handler.starts_with(&passes);
             let is_wait = is_more
-                && self.verdict.differences.iter().all(|found| found.aspect == Aspect::Handler);
+                && self.verdict.differences.iter().all(|found| {
+                    matches!(found.aspect, Aspect::Handler | Aspect::Around)
+                });
             if is_wait && was_cached {
                 self.found.waits.insert(nr);
             }
@@ -254,26 +255,38 @@ impl<'a> Check<'a> {
         model.handler
     }
 
-    /// Compares runs of fault-around. Where the kernel had none, and the touched page is one that
-    /// an earlier fault left out, that fault found its read complete.
+    /// Compares runs of fault-around, and thereby whether the touched page was mapped. Where the
+    /// fault had to wait for its page, nothing tells which neighbours were still being read.
     fn around(&mut self, at: &At, kernel: &Step, model: &Step) {
         let Action::Touch { index, area, .. } = kernel.action else { return };
+        if self.replay.is_wait(at.step) {
+            return;
+        }
         self.list(at, Aspect::Around, &kernel.around, &model.around);
         let was_mapped = kernel.around.is_empty() && kernel.handler.is_empty();
-        if was_mapped && !model.was_mapped {
-            self.explain(area, (index, index));
+        match (was_mapped, model.was_mapped) {
+            (true, false) => self.explain_more(area, (index, index)),
+            (false, true) => self.explain_less(area, (index, index)),
+            _ => {}
         }
     }
 
-    /// Notes the faults that left out pages of a mapping which the kernel has mapped; whether each
-    /// of the pages was left out.
-    fn explain(&mut self, area: u32, (first, last): Run) -> bool {
-        (first..=last).all(|index| {
-            let Some((step, nr_requests)) = self.replay.left_out(area, index) else { return false };
+    /// Notes the faults that left out pages of a mapping which the kernel has mapped.
+    fn explain_more(&mut self, area: u32, (first, last): Run) {
+        for index in first..=last {
+            let Some((step, nr_requests)) = self.replay.early(area, index) else { return };
             let known = self.found.early.entry(step).or_default();
             *known = nr_requests.max(*known);
-            true
-        })
+        }
+    }
+
+    /// Notes the faults that mapped pages of a mapping which the kernel has not mapped.
+    fn explain_less(&mut self, area: u32, (first, last): Run) {
+        for index in first..=last {
+            let Some(step) = self.replay.late(area, index) else { return };
+            let known = self.found.late.entry(step).or_insert(index);
+            *known = index.min(*known);
+        }
     }
 
     /// What is cached, before an action after which the model itself says what has left the cache.
@@ -309,24 +322,24 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Compares present pages. Where pages were touched at random on a device, fault-around may
-    /// have met some that were still being read (`recordings/README.md`).
+    /// Compares present pages. Without pauses, and on btrfs, which completes its reads page by page
+    /// in a thread of its own, fault-around may have met some that were still being read.
     fn present(&mut self, at: &At, (aspect, area): (Aspect, u32), kernel: &[Run], model: &[Run]) {
         *self.verdict.compared.entry(aspect).or_default() += nr_pages(kernel);
         if kernel == model {
             return;
         }
         for run in beyond(kernel, model) {
-            if !self.explain(area, run) {
-                break;
-            }
+            self.explain_more(area, run);
+        }
+        for run in beyond(model, kernel) {
+            self.explain_less(area, run);
         }
         let header = &self.recording.header;
-        let may_lack = header.pattern.contains("rand") || header.filesystem == "btrfs";
-        if may_lack && is_subset(kernel, model) {
-            if aspect == Aspect::Mapped {
-                self.verdict.nr_in_flight += nr_pages(model) - nr_pages(kernel);
-            }
+        let has_pauses = header.events.is_some() && header.settle_us > 0;
+        let may_lack = header.filesystem == "btrfs" || !has_pauses;
+        if may_lack && beyond(kernel, model).is_empty() {
+            self.lacks |= aspect == Aspect::Mapped;
             return;
         }
         self.verdict.differences.push(at.difference(aspect, shown(kernel), shown(model)));
@@ -371,9 +384,9 @@ impl<'a> Check<'a> {
             touched = touched_pages(&self.recording.steps, area);
             &touched
         };
-        let in_flight = self.verdict.nr_in_flight;
         self.present(&at, (Aspect::Mapped, area), kernel, &ours);
-        if self.verdict.nr_in_flight > in_flight {
+        if self.lacks {
+            self.verdict.nr_in_flight += 1;
             return;
         }
         if !end.folios.is_empty() {
@@ -424,11 +437,6 @@ fn shown<T: Debug>(items: &[T]) -> String {
 
 fn nr_pages(runs: &[Run]) -> u64 {
     runs.iter().map(|run| run.1 - run.0 + 1).sum()
-}
-
-/// Whether every run lies inside one of `of`; both ascend.
-fn is_subset(runs: &[Run], of: &[Run]) -> bool {
-    runs.iter().all(|run| of.iter().any(|outer| outer.0 <= run.0 && run.1 <= outer.1))
 }
 
 /// The parts of `runs` that no run of `of` covers; both ascend.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
+use largefolio_mm::in_flight::Completion;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
@@ -19,7 +20,7 @@ use super::recording::{
     Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
     WindowLine,
 };
-use super::timing::{LeftOut, Timing};
+use super::timing::{LeftOut, Reads, Timing, Waited};
 use crate::kernel::{Kernel, KernelError};
 
 /// Why a recording cannot be replayed.
@@ -81,8 +82,8 @@ pub(super) struct Replay {
     reclaimed: BTreeSet<(u32, u64)>,
     /// What the recording says about reads in flight.
     timing: Timing,
-    /// Folios that were left out of fault-around as their reads were in flight.
-    left_out: Vec<LeftOut>,
+    /// What faults did with folios that they were reading.
+    reads: Reads,
 }
 
 impl Replay {
@@ -130,7 +131,7 @@ impl Replay {
             restores: recording.restores_working_set(),
             reclaimed: BTreeSet::new(),
             timing,
-            left_out: Vec::new(),
+            reads: Reads::default(),
         };
         replay.delay_reads(recording);
         Ok(replay)
@@ -218,8 +219,8 @@ impl Replay {
                 if is_program || self.timing.waits.contains(&nr) {
                     self.lock_cached(*area, PageIndex(*index));
                 }
-                let nr_early = self.early_at(nr);
-                self.memory.cache_mut().set_early_requests(nr_early);
+                let completion = self.completion(nr);
+                self.memory.cache_mut().set_completion(completion);
                 was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
@@ -287,25 +288,35 @@ impl Replay {
         Ok(touched.outcome == Outcome::Hit)
     }
 
-    /// Requests that step `nr` finds complete without waiting for them.
-    fn early_at(&self, nr: usize) -> u32 {
+    /// When the reads of step `nr` complete.
+    fn completion(&self, nr: usize) -> Completion {
         if self.reads_within_call {
-            return u32::MAX;
+            return Completion { nr_early: u32::MAX, late_from: None };
         }
-        self.timing.early.get(&nr).copied().unwrap_or(0)
+        self.timing.completion(nr)
     }
 
-    /// The last fault that left a page of a mapping out of fault-around: its step, and the requests
-    /// it found complete if the page was mapped after all.
-    pub(super) fn left_out(&self, area: u32, index: u64) -> Option<(usize, u32)> {
+    /// Whether step `nr` was told that its page is still being read.
+    pub(super) fn is_wait(&self, nr: usize) -> bool {
+        self.timing.waits.contains(&nr)
+    }
+
+    /// Which step's reads were complete earlier if the kernel has a page of a mapping present that
+    /// the model has not: the step, and the requests.
+    pub(super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
+        let out = self.reads.left_out(self.file_of(area)?, index)?;
+        Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
+    }
+
+    /// Which step's reads were complete later if the model has a page of a mapping present that
+    /// the kernel has not.
+    pub(super) fn late(&self, area: u32, index: u64) -> Option<usize> {
+        self.reads.waited(self.file_of(area)?, index)
+    }
+
+    fn file_of(&self, area: u32) -> Option<u32> {
         let open = *self.opens.get(&self.areas.get(&area)?.open)?;
-        let file = self.number_of(self.memory.open_file(open).mapping);
-        let is_it = |out: &&LeftOut| {
-            let (of, first, end) = out.folio;
-            of == file && (first..end).contains(&index)
-        };
-        let out = self.left_out.iter().rev().find(is_it)?;
-        Some((out.step, self.early_at(out.step).saturating_add(out.nr_requests)))
+        Some(self.number_of(self.memory.open_file(open).mapping))
     }
 
     /// The folio of a mapping's page, where it is cached.
@@ -463,8 +474,13 @@ impl Replay {
                     step.around.push((self.number_of(mapping), first.0, last.0));
                 }
                 Observed::InFlight { mapping, index, order, nr_requests } => {
-                    let folio = (self.number_of(mapping), index.0, index.0 + order.nr_pages());
-                    self.left_out.push(LeftOut { step: nr, folio, nr_requests });
+                    let pages = index.0..index.0 + order.nr_pages();
+                    let file = self.number_of(mapping);
+                    self.reads.leave_out(LeftOut { step: nr, file, pages, nr_requests });
+                }
+                Observed::Waited { mapping, index, end } => {
+                    let file = self.number_of(mapping);
+                    self.reads.wait(Waited { step: nr, file, behind: index.0 + 1..end.0 });
                 }
                 Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
                 Observed::HandlerHit { index, is_marked, state } => {

@@ -197,6 +197,7 @@ impl Cell {
                 // Parts of one decision.
                 Observed::Around { .. }
                 | Observed::InFlight { .. }
+                | Observed::Waited { .. }
                 | Observed::Window { .. }
                 | Observed::Base { .. } => continue,
             }
