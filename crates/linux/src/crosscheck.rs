@@ -45,7 +45,7 @@ mod tracefs;
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use place::{Pause, Place, Recorder};
-pub use plan::{Custom, Group, Plan, Selection, Skipped};
+pub use plan::{Custom, Group, Plan, Random, Selection, Skipped};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
 pub use settings::{Change, Settings};
 pub use workloads::{FileSpec, Filesystem, Workload};

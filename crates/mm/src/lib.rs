@@ -39,6 +39,7 @@ pub mod fault;
 pub mod folio;
 pub mod fork;
 mod frames;
+pub mod in_flight;
 #[cfg(test)]
 mod interleave;
 pub mod io;

@@ -26,6 +26,35 @@ pub enum Observed {
         /// Faulting page.
         index: PageIndex,
     },
+    /// Fault-around found a folio to map by PTEs (`mm_filemap_map_pages`).
+    Around {
+        /// File.
+        mapping: MappingId,
+        /// First page looked at.
+        first: PageIndex,
+        /// Last page looked at.
+        last: PageIndex,
+    },
+    /// Fault-around left a folio out because this fault had begun to read it.
+    InFlight {
+        /// File.
+        mapping: MappingId,
+        /// First page of the folio.
+        index: PageIndex,
+        /// Order.
+        order: Order,
+        /// It would have been mapped if so many more requests had been complete.
+        nr_requests: u32,
+    },
+    /// A fault waited for the request that reads its page.
+    Waited {
+        /// File.
+        mapping: MappingId,
+        /// First page of the folio it waited for.
+        index: PageIndex,
+        /// Page behind the last of the request.
+        end: PageIndex,
+    },
     /// A fault found its page absent; the state before any decision.
     ColdFault {
         /// Faulting page.

@@ -13,6 +13,7 @@ use crate::buddy::{Buddy, MigrateType};
 use crate::counters::Counters;
 use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
 use crate::frames::Flag;
+use crate::in_flight::{Completion, InFlight};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::observed::Observed;
@@ -50,6 +51,8 @@ pub struct PageCache<R> {
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
     watched: Option<Vec<Observed>>,
+    /// What the present fault reads.
+    in_flight: InFlight,
     /// Pages whose read is slow; see [`PageCache::delay_read`].
     slow: BTreeSet<(MappingId, PageIndex)>,
 }
@@ -67,6 +70,7 @@ impl<R: Ram> PageCache<R> {
             mapcount,
             mappings: Vec::new(),
             watched: None,
+            in_flight: InFlight::default(),
             slow: BTreeSet::new(),
         }
     }
@@ -121,10 +125,58 @@ impl<R: Ram> PageCache<R> {
     }
 
     /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
-    /// until a fault has waited for it. All other reads complete at once. I/O in flight is the one
-    /// thing a recording shows that does not follow from the touches.
+    /// until a fault has waited for it, also after the fault or call that read it. I/O in flight is
+    /// the one thing a recording shows that does not follow from the touches.
     pub fn delay_read(&mut self, file: MappingId, index: PageIndex) {
         self.slow.insert((file, index));
+    }
+
+    /// When the reads of faults complete from now on.
+    pub fn set_completion(&mut self, completion: Completion) {
+        self.in_flight.set_completion(completion);
+    }
+
+    /// A fault begins: what it reads is in flight until it waits for it, or ends.
+    pub(crate) fn begin_fault(&mut self) {
+        self.in_flight.begin();
+    }
+
+    /// What was inserted since the last request is read by one request.
+    pub(crate) fn submit(&mut self) {
+        self.in_flight.submit();
+    }
+
+    /// The fault waits for the read of a folio, or goes on without waiting.
+    pub(crate) fn wait(&mut self, id: Option<FolioId>) {
+        if let Some(id) = id.filter(|_| self.watched.is_some()) {
+            self.observe_wait(id);
+        }
+        self.in_flight.wait(id, &mut self.folios);
+    }
+
+    fn observe_wait(&mut self, id: FolioId) {
+        let Owner::File { mapping, index } = self.folios.get(id).owner else { return };
+        if let Some(end) = self.in_flight.end_of_request(id, &self.folios) {
+            self.observe(Observed::Waited { mapping, index, end });
+        }
+    }
+
+    /// The fault has ended: its reads complete.
+    pub(crate) fn end_fault(&mut self) {
+        self.in_flight.end(&mut self.folios);
+    }
+
+    /// Fault-around found a folio locked.
+    pub(crate) fn observe_locked(&mut self, mapping: MappingId, entry: Entry) {
+        let nr_requests = self.in_flight.nr_until(entry.folio);
+        if nr_requests > 0 {
+            self.observe(Observed::InFlight {
+                mapping,
+                index: entry.index,
+                order: entry.order,
+                nr_requests,
+            });
+        }
     }
 
     pub(crate) fn observe(&mut self, observed: Observed) {
@@ -162,10 +214,14 @@ impl<R: Ram> PageCache<R> {
         };
         let mut folio = Folio::new(pfn, order, Owner::File { mapping: file, index });
         folio.is_marked = is_marked;
-        folio.is_locked = self.slow.range((file, index)..=(file, last)).next().is_some();
+        let is_slow = self.slow.range((file, index)..=(file, last)).next().is_some();
+        folio.is_locked = is_slow;
         folio.is_swapbacked = self.mapping(file).is_shmem;
         folio.refs = order.nr_pages();
         let id = self.folios.insert(folio);
+        if !is_slow && !self.mapping(file).is_zero_filled && self.in_flight.add(id) {
+            self.folios.get_mut(id).is_locked = true;
+        }
         let Ok(()) = self.mapping_mut(file).tree.insert(index, order, id) else {
             unreachable!("the range was checked to be free")
         };

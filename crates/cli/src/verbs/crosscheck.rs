@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use largefolio_sim::kernel::Kernel;
 
 use self::report::Output;
-use self::select::SelectArgs;
+use self::select::{RandomArgs, SelectArgs};
 use super::page_file::PageArgs;
 use super::values::FormArgs;
 use crate::console::Console;
@@ -39,6 +39,7 @@ Examples:
   sudo folio crosscheck --fs xfs --window 128K --only '*rand*'
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
   sudo folio crosscheck --report check.html            and as a page
+  sudo folio crosscheck --random 2000 --seed 7         workloads nobody listed
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
@@ -53,8 +54,10 @@ pub(crate) struct CrosscheckArgs {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
+    random: RandomArgs,
+    #[command(flatten)]
     rules: RulesArgs,
-    /// Directory to keep the recordings in
+    /// Directory to keep the recordings in; with --random those that differ
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -107,8 +110,9 @@ impl CrosscheckArgs {
         match self.verb {
             None => {
                 let kernel = self.rules.kernel()?;
-                let (keep, output) = (self.keep, self.output.output([])?);
-                live::LivePlan::new(&self.select, kernel, keep, command_line)?.run(&output, console)
+                let output = self.output.output([])?;
+                let chosen = live::Chosen { select: self.select, random: self.random.random() };
+                live::LivePlan::new(&chosen, kernel, self.keep, command_line)?.run(&output, console)
             }
             Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
             Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),

@@ -6,7 +6,7 @@
 //! process killed.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,9 @@ use crate::setting::Setting;
 /// Length of the device without a file of the user's; XFS wants 300 MiB.
 const DEVICE_BYTES: u64 = 640 << 20;
 /// Largest request in KiB, the one of the packaged kernels' recordings.
-pub(super) const MAX_SECTORS_KB: u64 = 512;
+const MAX_SECTORS_KB: u64 = 512;
+/// That of btrfs, whose own device keeps the kernel's default whatever the one below can do.
+const BTRFS_SECTORS_KB: u64 = 128;
 /// Another process may take the free device that was found.
 const NR_TRIES: usize = 16;
 
@@ -101,32 +103,55 @@ impl Device {
         Err(CrosscheckError::Tool { command, said })
     }
 
-    /// Sets the readahead window of files that are opened from now on.
-    pub(super) fn set_window_kb(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
-        self.set("read_ahead_kb", window_kb)
-    }
-
     /// Sets the largest request.
-    pub(super) fn set_max_sectors_kb(&mut self, kb: u64) -> Result<(), CrosscheckError> {
-        self.set("max_sectors_kb", kb)
+    pub(super) fn set_max_sectors_kb(&mut self) -> Result<(), CrosscheckError> {
+        self.set(&self.queue("max_sectors_kb"), MAX_SECTORS_KB)
     }
 
-    /// Sets a value of the queue until the device is dropped.
-    fn set(&mut self, name: &str, value: u64) -> Result<(), CrosscheckError> {
-        let path = PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number));
+    /// The setting of the readahead window of files on `filesystem`, which is mounted from here.
+    /// btrfs has a device of its own for it.
+    pub(super) fn window_of(&self, filesystem: Filesystem) -> Result<PathBuf, CrosscheckError> {
+        if filesystem != Filesystem::Btrfs {
+            return Ok(self.queue("read_ahead_kb"));
+        }
+        let all = Path::new("/sys/fs/btrfs");
+        let entries = fs::read_dir(all).map_err(CrosscheckError::file(all))?;
+        let has_this = |path: &PathBuf| path.join(format!("devices/loop{}", self.number)).exists();
+        let found = entries.flatten().map(|entry| entry.path()).find(has_this);
+        let missing = || CrosscheckError::file(all)(io::ErrorKind::NotFound);
+        Ok(found.ok_or_else(missing)?.join("bdi/read_ahead_kb"))
+    }
+
+    /// Sets the readahead window of files that are opened from now on, where the filesystem takes it
+    /// from here.
+    pub(super) fn set_window_kb(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
+        self.set(&self.queue("read_ahead_kb"), window_kb)
+    }
+
+    fn queue(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number))
+    }
+
+    /// Sets a value until the device is dropped.
+    pub(super) fn set(&mut self, path: &Path, value: u64) -> Result<(), CrosscheckError> {
         let wanted = value.to_string();
-        if let Some(setting) = self.settings.get_mut(&path) {
+        if let Some(setting) = self.settings.get_mut(path) {
             setting.set(&wanted)?;
         } else {
-            self.settings.insert(path.clone(), Setting::change(&path, &wanted)?);
+            self.settings.insert(path.to_owned(), Setting::change(path, &wanted)?);
         }
-        let now = Setting::read(&path)?;
+        let now = Setting::read(path)?;
         if now == wanted {
             return Ok(());
         }
         let what = format!("{value} was asked for and the kernel made it {now}");
-        Err(CrosscheckError::File { path, source: io::Error::other(what) })
+        Err(CrosscheckError::file(path)(io::Error::other(what)))
     }
+}
+
+/// Largest request that files on `filesystem` see, in KiB.
+pub(super) const fn max_sectors_kb(filesystem: Filesystem) -> u64 {
+    if matches!(filesystem, Filesystem::Btrfs) { BTRFS_SECTORS_KB } else { MAX_SECTORS_KB }
 }
 
 /// Binds `image` to a free loop device.

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::device::{Device, MAX_SECTORS_KB};
+use super::device::{Device, max_sectors_kb};
 use super::facts::Facts;
 use super::mount::Detached;
 use super::probe::{self, Ended};
@@ -94,6 +94,8 @@ pub struct Place<'a> {
     // Before the device: the mount goes first.
     mount: Detached,
     device: Device,
+    /// The setting of the readahead window.
+    window: PathBuf,
     files: Vec<FileSpec>,
     /// Files that exist.
     made: BTreeSet<String>,
@@ -111,15 +113,15 @@ impl<'a> Place<'a> {
         let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(facts::missing(filesystem)))?;
         let mut device = Device::new(own_bytes)?;
         device.format(filesystem, tool)?;
-        device.set_max_sectors_kb(MAX_SECTORS_KB)?;
+        device.set_max_sectors_kb()?;
         let mount = Detached::new(filesystem.driver(), Some(&device.path()))
             .map_err(|source| CrosscheckError::Mount { filesystem: filesystem.name(), source })?;
-        let mut files = files(filesystem, recorder.facts.page_bytes);
-        files.push(FileSpec { name: plan::OWN_FILE, bytes: own_bytes, is_sparse: false });
+        let files = files(filesystem, recorder.facts.page_bytes);
+        let window = device.window_of(filesystem)?;
         let probe = mount.path().join("probe");
         probe::install(&probe).map_err(CrosscheckError::file(probe))?;
         let (made, soiled) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { recorder, filesystem, mount, device, files, made, soiled })
+        Ok(Self { recorder, filesystem, mount, device, window, files, made, soiled })
     }
 
     /// Runs one workload; its recording.
@@ -128,7 +130,7 @@ impl<'a> Place<'a> {
     /// [`CrosscheckError::Probe`] when this workload could not be recorded, others when none can.
     pub fn record(&mut self, workload: &Workload, pause: Pause) -> Result<String, CrosscheckError> {
         self.prepare(workload)?;
-        self.device.set_window_kb(workload.window_kb)?;
+        self.device.set(&self.window, workload.window_kb)?;
         let words = self.words(workload, pause);
         let path = self.mount.path().join("probe");
         let mut said = String::new();
@@ -156,7 +158,7 @@ impl<'a> Place<'a> {
             format!("trace={}", self.recorder.instance.path().display()),
             format!("fs={}", self.filesystem),
             format!("ra={}", workload.window_kb),
-            format!("sectors={MAX_SECTORS_KB}"),
+            format!("sectors={}", max_sectors_kb(self.filesystem)),
             format!("around={}", facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES)),
             format!("variant={}", facts.variant()),
             format!("settle={settle}"),
@@ -171,17 +173,22 @@ impl<'a> Place<'a> {
     /// Brings the file into the state in which the workload expects it, and on the device.
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
         let name = workload.file();
-        let Some(&spec) = self.files.iter().find(|spec| spec.name == name) else {
+        let own = FileSpec { name: plan::OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
+        let is_own = name == own.name;
+        let known = self.files.iter().find(|spec| spec.name == name).copied();
+        let Some(spec) = known.or(is_own.then_some(own)) else {
             unreachable!("plans name known files only")
         };
         let path = self.mount.path().join(name);
         let is_called = workload.word("prot") == Some("rxc");
-        if !self.made.contains(name)
-            || spec.is_sparse && has_grown(&path, spec)
-            || is_called && self.soiled.remove(name)
-        {
+        // A file of a drawn workload is as new: what writes left of it would not be said anywhere.
+        let is_stale = spec.is_sparse && has_grown(&path, spec)
+            || is_own && has_length(&path, spec.bytes) == Some(false)
+            || (is_called || is_own) && self.soiled.contains(name);
+        if is_stale || !self.made.contains(name) {
             make(&path, spec).map_err(CrosscheckError::file(&path))?;
             self.made.insert(name.to_owned());
+            self.soiled.remove(name);
         }
         if workload.word("prot") == Some("rw") || workload.word("ops").is_some() {
             self.soiled.insert(name.to_owned());
@@ -193,6 +200,10 @@ impl<'a> Place<'a> {
 /// Whether a hole has been written to.
 fn has_grown(path: &Path, spec: FileSpec) -> bool {
     fs::metadata(path).map_or(true, |found| found.len() != spec.bytes || found.blocks() > 0)
+}
+
+fn has_length(path: &Path, bytes: u64) -> Option<bool> {
+    fs::metadata(path).map(|found| found.len() == bytes).ok()
 }
 
 /// Makes a file anew.

@@ -5,6 +5,7 @@
 
 mod custom;
 mod pattern;
+mod random;
 
 use super::facts::{Facts, Thp, missing};
 use super::workloads::{Filesystem, Workload, with_window};
@@ -12,6 +13,7 @@ use super::{CrosscheckError, place};
 
 pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
+pub use random::Random;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +40,14 @@ pub struct Group {
     pub filesystem: Filesystem,
     /// Workloads, in order.
     pub workloads: Vec<Workload>,
-    /// Room needed for a file of the user's.
-    pub own_bytes: u64,
+}
+
+impl Group {
+    /// Room that the workloads need for files of their own.
+    #[must_use]
+    pub fn own_bytes(&self) -> u64 {
+        self.workloads.iter().map(|workload| workload.own_bytes).max().unwrap_or(0)
+    }
 }
 
 /// Workloads that are not recorded.
@@ -100,7 +108,30 @@ impl Plan {
         for filesystem in plan.usable(&selection.filesystems, facts)? {
             let of = |&window_kb| custom.workload(filesystem, window_kb);
             let workloads = selection.windows_kb.iter().map(of).collect();
-            plan.groups.push(Group { filesystem, workloads, own_bytes: custom.own_bytes });
+            plan.groups.push(Group { filesystem, workloads });
+        }
+        Ok(plan)
+    }
+
+    /// Workloads drawn from a seed; without windows in the selection they are drawn too.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn random(
+        random: Random,
+        selection: &Selection,
+        facts: &Facts,
+        command: &str,
+    ) -> Result<Self, CrosscheckError> {
+        let mut plan = Self::empty(facts, command)?;
+        plan.usable(&selection.filesystems, facts)?;
+        let all = random.workloads(&selection.filesystems, &selection.windows_kb, facts.page_bytes);
+        for &filesystem in &selection.filesystems {
+            let workloads = all.iter().filter(|one| one.filesystem == filesystem).cloned();
+            plan.keep(filesystem, workloads.collect(), facts);
+        }
+        if plan.groups.is_empty() {
+            return Err(CrosscheckError::NothingSelected(plan.why_nothing(selection)));
         }
         Ok(plan)
     }
@@ -148,22 +179,31 @@ impl Plan {
         let is_single = filesystem == Filesystem::Ext4Encrypt;
         let windows_kb = if is_single { &[128][..] } else { &selection.windows_kb };
         for &window_kb in windows_kb {
-            for workload in with_window(filesystem, window_kb, facts.page_bytes) {
-                let is_wanted =
-                    selection.only.as_ref().is_none_or(|only| pattern::fits(only, &workload.name));
-                if !is_wanted {
-                    continue;
-                }
-                if let Some(reason) = obstacle(&workload, facts) {
-                    let name = workload.name;
-                    self.skipped.push(Skipped { filesystem, window_kb, name, reason });
-                } else {
-                    workloads.push(workload);
-                }
+            let is_wanted = |one: &Workload| {
+                selection.only.as_ref().is_none_or(|only| pattern::fits(only, &one.name))
+            };
+            let all = with_window(filesystem, window_kb, facts.page_bytes);
+            workloads.extend(all.into_iter().filter(is_wanted));
+        }
+        self.keep(filesystem, workloads, facts);
+    }
+
+    /// Takes the workloads that this machine can record.
+    fn keep(&mut self, filesystem: Filesystem, workloads: Vec<Workload>, facts: &Facts) {
+        if facts.formatter(filesystem).is_none() {
+            return;
+        }
+        let mut kept = Vec::new();
+        for workload in workloads {
+            if let Some(reason) = obstacle(&workload, facts) {
+                let Workload { window_kb, name, .. } = workload;
+                self.skipped.push(Skipped { filesystem, window_kb, name, reason });
+            } else {
+                kept.push(workload);
             }
         }
-        if !workloads.is_empty() {
-            self.groups.push(Group { filesystem, workloads, own_bytes: 0 });
+        if !kept.is_empty() {
+            self.groups.push(Group { filesystem, workloads: kept });
         }
     }
 
@@ -175,7 +215,7 @@ impl Plan {
             (None, Some(only)) => {
                 format!("no name contains {only:?}; `folio crosscheck workloads` lists the names")
             }
-            (None, None) => "no window was named; use --window 128K".to_owned(),
+            (None, None) => "no window was named (--window 128K), or --random 0".to_owned(),
         }
     }
 }

@@ -40,7 +40,11 @@ impl Filesystem {
     pub const ALL: [Self; 5] =
         [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Ext4Slow, Self::Btrfs];
     /// Those that a loop device can hold.
-    pub const LIVE: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt];
+    pub const LIVE: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Btrfs];
+    /// Those that take their window from the block device, as real programs are recorded.
+    pub const PROGRAMS: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt];
+    /// Those that workloads are drawn for.
+    pub const RANDOM: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
 
     /// As in the names of workloads.
     #[must_use]
@@ -137,13 +141,15 @@ pub struct Workload {
     pub window_kb: u64,
     /// What the probe is told, in order, each key once.
     pub words: Vec<(String, String)>,
+    /// Length of the file that it brings; 0 where it uses one of the set.
+    pub own_bytes: u64,
 }
 
 impl Workload {
     fn of(filesystem: Filesystem, window_kb: u64, row: Row) -> Self {
         let name = format!("{filesystem}_ra{window_kb}_{}", row.label());
         let words = row.words.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Self { name, filesystem, window_kb, words }
+        Self { name, filesystem, window_kb, words, own_bytes: 0 }
     }
 
     /// Value of a word.
@@ -156,6 +162,16 @@ impl Workload {
     #[must_use]
     pub fn file(&self) -> &str {
         self.word("file").unwrap_or("data")
+    }
+
+    /// The words that `folio crosscheck record --` takes for it, where it brings its own file.
+    #[must_use]
+    pub fn typed(&self) -> Option<String> {
+        let own = format!("file={}", self.own_bytes);
+        let rest = self.words.iter().filter(|(key, _)| key != "file");
+        let words = rest.map(|(key, value)| format!("{key}={value}"));
+        let all: Vec<String> = std::iter::once(own).chain(words).collect();
+        (self.own_bytes > 0).then(|| all.join(" "))
     }
 
     /// Whether some mapping is given `MADV_HUGEPAGE`.

@@ -3,6 +3,7 @@
 use super::Fault;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::observed::Observed;
 use crate::pgtable::{Batch, PmdState, PteFlags};
 use crate::ram::Ram;
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
@@ -50,8 +51,12 @@ impl<R: Ram> Memory<R> {
         while let Some(entry) = self.cache.mapping(file).tree.first_in(next, last) {
             next = PageIndex(entry.end());
             let folio = self.cache.folios.get(entry.folio);
-            let is_workingset = folio.is_workingset;
-            if folio.is_locked || folio.is_marked {
+            let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
+            if folio.is_marked {
+                continue;
+            }
+            if is_locked {
+                self.cache.observe_locked(file, entry);
                 continue;
             }
             if std::mem::take(&mut is_first) {
@@ -60,6 +65,8 @@ impl<R: Ram> Memory<R> {
                     FirstFolio::NoTable => return false,
                     FirstFolio::GoOn => {}
                 }
+                let first = PageIndex(vma.index_of(window.first));
+                self.cache.observe(Observed::Around { mapping: file, first, last });
             }
             let mapped = self.around_ptes(fault, entry, window);
             has_fault |= mapped.has_fault;

@@ -1,7 +1,8 @@
 //! Stores that need a page of their own (BEHAVIOUR.md B.1.2, B.6.1, E.3).
 //!
 //! ```text
-//!   read-only PMD entry --> reuse it (E.3.6), or split it and go on:
+//!   read-only PMD entry of a file --> drop it, fault as if nothing were mapped
+//!   another PMD entry --> reuse it (E.3.6), or split it and go on:
 //!   read-only PTE ---> exclusive page ------------------------> reuse
 //!                      small folio, one reference ------------> reuse, exclusive
 //!                      large folio, all mappings one process's> reuse, this page exclusive (E.3.3)
@@ -39,8 +40,12 @@ impl<R: Ram> Memory<R> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("the page of a write-protect fault is mapped")
         };
-        let is_file = self.is_file_page(leaf.pfn);
-        if leaf.kind == LeafKind::Pmd && !is_file {
+        if leaf.kind == LeafKind::Pmd {
+            if self.is_file_page(leaf.pfn) {
+                // The entry goes, and the store faults as if nothing were mapped.
+                self.split_pmd(fault.mm, fault.vpn);
+                return self.file_fault(*fault);
+            }
             match self.huge_write(fault, &leaf) {
                 HugeWrite::Done => return Ok(Outcome::Minor),
                 HugeWrite::Split => {}
@@ -56,31 +61,15 @@ impl<R: Ram> Memory<R> {
             self.reuse(fault, id, pfn);
             return Ok(Outcome::Minor);
         }
-        if leaf.kind == LeafKind::Pmd && is_file && self.is_behind_end(fault) {
-            // A collapsed block of shared memory reaches past the end; its pages fault again.
-            self.split_pmd(fault.mm, fault.vpn);
-            return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
-        }
         let own = self.own_copy(fault, holder.map(|_| pfn))?;
         self.flush(fault.mm, fault.vpn, 1);
-        if leaf.kind == LeafKind::Pmd && is_file {
-            // Its other pages fault again.
-            self.split_pmd(fault.mm, fault.vpn);
-            self.map_own(fault, own);
-        } else {
-            self.replace_by_own(fault, own, holder);
-        }
+        self.replace_by_own(fault, own, holder);
         if is_zero {
             self.cache.counters.nr_anon_faults += 1;
         } else {
             self.cache.counters.nr_cow += 1;
         }
         Ok(Outcome::Minor)
-    }
-
-    fn is_behind_end(&self, fault: &Fault) -> bool {
-        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
-        fault.index() >= mapping.nr_file_pages(self.rules.page)
     }
 
     /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).

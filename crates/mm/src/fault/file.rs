@@ -54,6 +54,7 @@ impl<R: Ram> Memory<R> {
             }
             if let Some(entry) = self.cache.find(file, index) {
                 self.cache.folios.get_mut(entry.folio).is_locked = false;
+                self.cache.wait(Some(entry.folio));
             }
             return Ok(Found::Retry(Retry::Major));
         };
@@ -68,6 +69,7 @@ impl<R: Ram> Memory<R> {
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         if step == AsyncStep::Dropped || had_to_wait {
+            self.cache.wait(None);
             return Ok(Found::Retry(Retry::Minor));
         }
         Ok(Found::Cached(entry))

@@ -190,7 +190,10 @@ impl<R: Ram> Memory<R> {
         let mut nr_tries = 0;
         let touched = loop {
             nr_tries += 1;
-            match self.fault(mm, vpn, access) {
+            self.cache.begin_fault();
+            let touched = self.fault(mm, vpn, access);
+            self.cache.end_fault();
+            match touched {
                 Err(FaultError::OutOfMemory(_))
                     if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
                 Err(error) => return Err(error),
@@ -248,7 +251,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Repeats the fault until it is mapped (B.2.5).
-    fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
+    pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
                 Step::Mapped if fault.pass.is_tried() => {

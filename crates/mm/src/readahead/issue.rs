@@ -128,7 +128,7 @@ fn window<R: Ram>(
     let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
     if !orders.is_large() || is_short {
         state.order = Order::ZERO;
-        base(cache, rules, file, whole);
+        rest(cache, rules, file, whole);
         return;
     }
     let order = preferred_order(rules, orders.max, state, (hint, allowed)).max(orders.min);
@@ -138,12 +138,22 @@ fn window<R: Ram>(
     let has_marker = !(reaches_end && rules.readahead.eof_marker == EofMarker::Omitted);
     let mark = has_marker.then(|| state.mark_of(start));
     let first = mapping.align_down(start);
-    if let Err(index) = fill(cache, rules, file, Fill { first, limit, order, mark, allowed }) {
-        let rest = match rules.readahead.remainder {
+    let filled = fill(cache, rules, file, Fill { first, limit, order, mark, allowed });
+    cache.submit();
+    if let Err(index) = filled {
+        let nr_pages = match rules.readahead.remainder {
             Remainder::WholeSize => state.size,
             Remainder::Rest => state.size.saturating_sub(index - first),
         };
-        let span = Span { start: index, nr_pages: rest, lookahead: state.async_size };
+        let span = Span { start: index, nr_pages, lookahead: state.async_size };
+        rest(cache, rules, file, span);
+    }
+}
+
+/// What large folios did not read, by the base-order path. Where the rest is asked for, there must
+/// be one: a fresh state that meets a marker at page 0 has a window of no page.
+fn rest<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: Span) {
+    if span.nr_pages > 0 || rules.readahead.remainder == Remainder::WholeSize {
         base(cache, rules, file, span);
     }
 }
@@ -244,9 +254,12 @@ fn base<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: 
     let end = start + nr_pages;
     while index < end {
         let is_cached = cache.mapping(file).tree.get(PageIndex(index)).is_some();
-        if !is_cached && cache.insert(file, PageIndex(index), min, mark == Some(index)).is_err() {
-            return;
+        if is_cached {
+            cache.submit();
+        } else if cache.insert(file, PageIndex(index), min, mark == Some(index)).is_err() {
+            break;
         }
         index += min.nr_pages();
     }
+    cache.submit();
 }

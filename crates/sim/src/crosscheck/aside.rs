@@ -81,7 +81,8 @@ impl Asides {
         let is_in = |file: u32| !self.files.contains(&file);
         let mut rest = step.clone();
         rest.insertions.retain(|(file, ..)| is_in(*file));
-        rest.removals.retain(|(file, _)| is_in(*file));
+        rest.removals.retain(|(file, ..)| is_in(*file));
+        rest.around.retain(|(file, ..)| is_in(*file));
         rest.handler.retain(|(file, _)| is_in(*file));
         rest.windows.retain(|line| is_in(line.file));
         rest.entries.retain(|line| is_in(line.file));
@@ -95,7 +96,7 @@ impl Step {
     /// Files that the kernel or the model did something to.
     fn files(&self) -> impl Iterator<Item = u32> {
         let insertions = self.insertions.iter().map(|(file, ..)| *file);
-        let removals = self.removals.iter().map(|(file, _)| *file);
+        let removals = self.removals.iter().map(|(file, ..)| *file);
         let handler = self.handler.iter().map(|(file, _)| *file);
         let windows = self.windows.iter().map(|line| line.file);
         let entries = self.entries.iter().map(|line| line.file);

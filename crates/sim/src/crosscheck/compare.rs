@@ -7,23 +7,23 @@ use serde::Serialize;
 
 use super::aside::{Asides, NotCompared};
 use super::recording::{
-    Action, AreaEnd, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
-    Recording, Run, Step, WindowLine,
+    Action, AreaEnd, EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC,
+    EVENT_WINDOW, EntryLine, Recording, Run, Step, WindowLine,
 };
 use super::replay::{Replay, ReplayError, kernel_of};
+use super::timing::{NR_WAITS_MAX, Timing};
 use crate::kernel::Kernel;
 
 /// Items of a list that a difference shows; the rest is counted.
 const NR_SHOWN: usize = 12;
-/// Waits for I/O taken from one recording; more than a few mean another difference.
-const NR_WAITS_MAX: usize = 16;
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aspect {
     /// Folios that entered the page cache after a step: index and order, in order.
     Insertions,
-    /// Folios that an advice of the program took out of the page cache.
+    /// What left the page cache because the program said so: folios after an advice, pages after the
+    /// file was made shorter.
     Removals,
     /// Windows and base-order reads: start, size, marker, kept order.
     Windows,
@@ -36,6 +36,9 @@ pub enum Aspect {
     HandlerHits,
     /// Passes of the fault handler; those not listed were served by fault-around or mapped.
     Handler,
+    /// Runs of fault-around that found something to map: the pages looked at. A touch with neither
+    /// such a run nor a pass of the handler found its page mapped.
+    Around,
     /// Touches of a recorded program: each faulted in the kernel, so none may find its page mapped.
     Faults,
     /// Pages present at a marked point.
@@ -89,8 +92,8 @@ pub struct Verdict {
     pub nr_steps: usize,
     /// Items compared.
     pub compared: BTreeMap<Aspect, u64>,
-    /// Pages the model maps at the end and the kernel did not because they were still being read
-    /// when fault-around passed.
+    /// Faults whose reads were complete sooner or later than the model's rule says, so that the
+    /// kernel mapped more or fewer of the pages just read. Taken from the recording, one by one.
     pub nr_in_flight: u64,
     /// Touches that had to wait for a read in flight: the kernel entered its handler once more
     /// for a page that was cached. Taken from the recording, one by one.
@@ -121,14 +124,13 @@ pub fn check(recording: &Recording, kernel: Option<&Kernel>) -> Result<Verdict, 
         own = kernel_of(recording)?;
         &own
     };
-    let mut waits = BTreeSet::new();
+    let mut timing = Timing::default();
     loop {
-        let mut check = Check::new(recording, kernel, waits.clone())?;
+        let mut check = Check::new(recording, kernel, timing.clone())?;
         check.run();
-        let Some(step) = check.wait.filter(|_| waits.len() < NR_WAITS_MAX) else {
+        if !timing.learn(&check.found) {
             return Ok(check.verdict);
-        };
-        waits.insert(step);
+        }
     }
 }
 
@@ -137,24 +139,24 @@ struct Check<'a> {
     replay: Replay,
     verdict: Verdict,
     asides: Asides,
-    /// The step that differs by nothing but a wait for a read in flight.
-    wait: Option<usize>,
+    /// What would explain the differences by time alone.
+    found: Timing,
+    /// The kernel lacks pages at the end, for that reason.
+    lacks: bool,
 }
 
 impl<'a> Check<'a> {
-    fn new(
-        recording: &'a Recording,
-        kernel: &Kernel,
-        waits: BTreeSet<usize>,
-    ) -> Result<Self, ReplayError> {
+    fn new(recording: &'a Recording, kernel: &Kernel, timing: Timing) -> Result<Self, ReplayError> {
         let verdict = Verdict {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
-            nr_waits: waits.len() as u64,
+            nr_waits: timing.waits.len() as u64,
+            nr_in_flight: timing.nr_off_rule(),
             ..Verdict::default()
         };
-        let (replay, asides) = (Replay::new(recording, kernel, waits)?, Asides::default());
-        Ok(Self { recording, replay, verdict, asides, wait: None })
+        let replay = Replay::new(recording, kernel, timing)?;
+        let (asides, found) = (Asides::default(), Timing::default());
+        Ok(Self { recording, replay, verdict, asides, found, lacks: false })
     }
 
     fn run(&mut self) {
@@ -167,9 +169,13 @@ impl<'a> Check<'a> {
             }
             let is_more = step.handler.len() > passes.len() && step.handler.starts_with(&passes);
             let is_wait = is_more
-                && self.verdict.differences.iter().all(|found| found.aspect == Aspect::Handler);
+                && self
+                    .verdict
+                    .differences
+                    .iter()
+                    .all(|found| matches!(found.aspect, Aspect::Handler | Aspect::Around));
             if is_wait && was_cached {
-                self.wait = Some(nr);
+                self.found.waits.insert(nr);
             }
             // A cold fault whose page was still being read when the fault was repeated: the model
             // needs no hint, the additional pass changes nothing.
@@ -201,6 +207,7 @@ impl<'a> Check<'a> {
         };
         self.asides.note(&kernel.action, &mut self.verdict.not_compared);
         let file = self.replay.file_of(&kernel.action);
+        let before = self.cached_before(&kernel.action);
         let model = match self.replay.run(nr, kernel) {
             Ok(model) => model,
             Err(_) if self.asides.has(file) => return Vec::new(),
@@ -210,25 +217,32 @@ impl<'a> Check<'a> {
                 return Vec::new();
             }
         };
+        let cut = before.map(|before| self.cut(&before));
         let sides = |asides: &Asides| {
             (asides.rest(kernel, file).into_owned(), asides.rest(&model, file).into_owned())
         };
         let (theirs, ours) = sides(&self.asides);
-        self.compare(&at, &theirs, &ours);
+        self.compare(&at, &theirs, &ours, cut.as_deref());
         let found = &mut self.verdict.not_compared;
         if !self.verdict.differences.is_empty() && self.asides.excuse((&theirs, &ours), file, found)
         {
             self.verdict.differences.clear();
             let (theirs, ours) = sides(&self.asides);
-            self.compare(&at, &theirs, &ours);
+            self.compare(&at, &theirs, &ours, cut.as_deref());
         }
         model.handler
     }
 
-    /// Compares what the kernel and the model did in one step.
-    fn compare(&mut self, at: &At, kernel: &Step, model: &Step) {
+    /// Compares what the kernel and the model did in one step; `cut` is what the model has cut off.
+    fn compare(&mut self, at: &At, kernel: &Step, model: &Step, cut: Option<&[Run]>) {
         self.list(at, Aspect::Insertions, &kernel.insertions, &model.insertions);
-        if kernel.action.removes() {
+        if let Some(ours) = cut {
+            let removed = kernel.removals.iter();
+            let mut theirs: Vec<Run> =
+                removed.map(|&(_, index, order)| (index, index + (1 << order) - 1)).collect();
+            theirs.sort_unstable();
+            self.list(at, Aspect::Removals, &joined(theirs), ours);
+        } else if kernel.action.removes() {
             self.list(at, Aspect::Removals, &kernel.removals, &model.removals);
         } else if let Err(what) = self.replay.follow_reclaim(kernel) {
             let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
@@ -250,6 +264,9 @@ impl<'a> Check<'a> {
                 self.entries(at, kernel, model, events);
                 if events & EVENT_HANDLER != 0 && !self.recording.takes_io_in_flight() {
                     self.list(at, Aspect::Handler, &kernel.handler, &model.handler);
+                    if events & EVENT_AROUND != 0 {
+                        self.around(at, kernel, model);
+                    }
                 }
             }
         }
@@ -258,8 +275,53 @@ impl<'a> Check<'a> {
         }
         if let Action::Point(area) = kernel.action {
             let ours = self.replay.present(area);
-            self.present(at, Aspect::Points, &kernel.present, &ours);
+            self.present(at, (Aspect::Points, area), &kernel.present, &ours);
         }
+    }
+
+    /// Compares runs of fault-around, and thereby whether the touched page was mapped. Where the
+    /// fault had to wait for its page, nothing tells which neighbours were still being read.
+    fn around(&mut self, at: &At, kernel: &Step, model: &Step) {
+        let Action::Touch { index, area, .. } = kernel.action else { return };
+        if self.replay.is_wait(at.step) {
+            return;
+        }
+        self.list(at, Aspect::Around, &kernel.around, &model.around);
+        let was_mapped = kernel.around.is_empty() && kernel.handler.is_empty();
+        match (was_mapped, model.was_mapped) {
+            (true, false) => self.explain_more(area, (index, index)),
+            (false, true) => self.explain_less(area, (index, index)),
+            _ => {}
+        }
+    }
+
+    /// Notes the faults that left out pages of a mapping which the kernel has mapped.
+    fn explain_more(&mut self, area: u32, (first, last): Run) {
+        for index in first..=last {
+            let Some((step, nr_requests)) = self.replay.early(area, index) else { return };
+            let known = self.found.early.entry(step).or_default();
+            *known = nr_requests.max(*known);
+        }
+    }
+
+    /// Notes the faults that mapped pages of a mapping which the kernel has not mapped.
+    fn explain_less(&mut self, area: u32, (first, last): Run) {
+        for index in first..=last {
+            let Some(step) = self.replay.late(area, index) else { return };
+            let known = self.found.late.entry(step).or_insert(index);
+            *known = index.min(*known);
+        }
+    }
+
+    /// What is cached, before an action after which the model itself says what has left the cache.
+    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
+        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
+    }
+
+    /// What the model has cut off since.
+    fn cut(&self, before: &BTreeSet<u64>) -> Vec<Run> {
+        let now = self.replay.cached_pages();
+        joined(before.difference(&now).map(|&index| (index, index)))
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -290,19 +352,24 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Compares present pages. Where pages were touched at random on a device, fault-around may
-    /// have met some that were still being read (`recordings/README.md`).
-    fn present(&mut self, at: &At, aspect: Aspect, kernel: &[Run], model: &[Run]) {
+    /// Compares present pages. Without pauses, and on btrfs, which completes its reads page by page
+    /// in a thread of its own, fault-around may have met some that were still being read.
+    fn present(&mut self, at: &At, (aspect, area): (Aspect, u32), kernel: &[Run], model: &[Run]) {
         *self.verdict.compared.entry(aspect).or_default() += nr_pages(kernel);
         if kernel == model {
             return;
         }
+        for run in beyond(kernel, model) {
+            self.explain_more(area, run);
+        }
+        for run in beyond(model, kernel) {
+            self.explain_less(area, run);
+        }
         let header = &self.recording.header;
-        let may_lack = header.pattern.contains("rand") || header.filesystem == "btrfs";
-        if may_lack && is_subset(kernel, model) {
-            if aspect == Aspect::Mapped {
-                self.verdict.nr_in_flight += nr_pages(model) - nr_pages(kernel);
-            }
+        let has_pauses = header.events.is_some() && header.settle_us > 0;
+        let may_lack = header.filesystem == "btrfs" || !has_pauses;
+        if may_lack && beyond(kernel, model).is_empty() {
+            self.lacks |= aspect == Aspect::Mapped;
             return;
         }
         self.verdict.differences.push(at.difference(aspect, shown(kernel), shown(model)));
@@ -347,9 +414,9 @@ impl<'a> Check<'a> {
             touched = touched_pages(&self.recording.steps, area);
             &touched
         };
-        let in_flight = self.verdict.nr_in_flight;
-        self.present(&at, Aspect::Mapped, kernel, &ours);
-        if self.verdict.nr_in_flight > in_flight {
+        self.present(&at, (Aspect::Mapped, area), kernel, &ours);
+        if self.lacks {
+            self.verdict.nr_in_flight += 1;
             return;
         }
         if !end.folios.is_empty() {
@@ -402,9 +469,22 @@ fn nr_pages(runs: &[Run]) -> u64 {
     runs.iter().map(|run| run.1 - run.0 + 1).sum()
 }
 
-/// Whether every run lies inside one of `of`; both ascend.
-fn is_subset(runs: &[Run], of: &[Run]) -> bool {
-    runs.iter().all(|run| of.iter().any(|outer| outer.0 <= run.0 && run.1 <= outer.1))
+/// The parts of `runs` that no run of `of` covers; both ascend.
+fn beyond(runs: &[Run], of: &[Run]) -> Vec<Run> {
+    let mut parts = Vec::new();
+    for &(first, last) in runs {
+        let mut next = first;
+        for &(from, to) in of.iter().filter(|run| run.1 >= first && run.0 <= last) {
+            if next < from {
+                parts.push((next, from - 1));
+            }
+            next = to + 1;
+        }
+        if next <= last {
+            parts.push((next, last));
+        }
+    }
+    parts
 }
 
 /// Exactly the pages that were touched, as runs.
@@ -416,11 +496,16 @@ fn touched_pages(steps: &[Step], of: u32) -> Vec<Run> {
             _ => None,
         })
         .collect();
+    joined(touched.into_iter().map(|index| (index, index)))
+}
+
+/// Ascending runs, those that touch as one.
+fn joined(of: impl IntoIterator<Item = Run>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for index in touched {
+    for (first, last) in of {
         match runs.last_mut() {
-            Some(run) if run.1 + 1 == index => run.1 = index,
-            _ => runs.push((index, index)),
+            Some(run) if run.1 + 1 == first => run.1 = last,
+            _ => runs.push((first, last)),
         }
     }
     runs

@@ -17,8 +17,8 @@
 //! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
 //!   never indexes by a number it did not check.
 //! - I2: nothing of what the kernel *decided* flows into the replay. The one thing taken from a
-//!   recording is I/O still in flight, which no rule determines
-//!   ([`Recording::takes_io_in_flight`]).
+//!   recording is which reads were complete, which no rule determines (`timing`,
+//!   [`Recording::takes_io_in_flight`]).
 
 mod aside;
 mod compare;
@@ -27,6 +27,7 @@ mod parse;
 mod recording;
 mod replay;
 mod summary;
+mod timing;
 
 pub use aside::NotCompared;
 pub use compare::{Aspect, Difference, Verdict, check};

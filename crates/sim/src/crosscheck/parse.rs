@@ -170,6 +170,7 @@ impl Reader {
             }
             ["B", ref at @ ..] => Action::Read(self.file_io(at)?),
             ["X", ref at @ ..] => Action::Write(self.file_io(at)?),
+            ["c", index, offset] => Action::Truncate(self.pos(index, offset)?),
             ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
             ["V", advice, addr, len] => {
                 Action::AdviseBytes(advice.to_owned(), hex(addr)?, number(len)?)
@@ -203,20 +204,22 @@ impl Reader {
         Ok(true)
     }
 
+    /// Byte `offset` of page `index`.
+    fn pos(&self, index: &str, offset: &str) -> Parsed<u64> {
+        let page = self.recording.header.page_bytes;
+        Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
+    }
+
     /// `idx off` or `idx off len open`.
     fn file_io(&self, words: &[&str]) -> Parsed<FileIo> {
-        let header = &self.recording.header;
-        let pos = |index: &str, offset: &str| -> Parsed<u64> {
-            Ok(index_of(index)? * header.page_bytes + number(offset)?.min(PAGE_BYTES_MAX))
-        };
         match *words {
             [index, offset] => {
-                let pos = pos(index, offset)?;
-                Ok(FileIo { pos, len_bytes: header.read_bytes, open: 0 })
+                let len_bytes = self.recording.header.read_bytes;
+                Ok(FileIo { pos: self.pos(index, offset)?, len_bytes, open: 0 })
             }
             [index, offset, len, open] => {
                 let len_bytes = number(len)?.min(INDEX_MAX);
-                Ok(FileIo { pos: pos(index, offset)?, len_bytes, open: id_of(open)? })
+                Ok(FileIo { pos: self.pos(index, offset)?, len_bytes, open: id_of(open)? })
             }
             _ => Err("a read or write needs `idx off` or `idx off len open`".to_owned()),
         }
@@ -240,11 +243,11 @@ impl Reader {
                 step.insertions.extend(folios(file, at(index)?, order, rest)?);
             }
             ["D", index, order, ref rest @ ..] => {
-                let removed = folios(file, at(index)?, order, rest)?;
-                step.removals.extend(removed.map(|(file, index, _)| (file, index)));
+                step.removals.extend(folios(file, at(index)?, order, rest)?);
             }
             ["F", index] => step.handler.push((file, at(index)?)),
-            ["W" | "G", _, _, ..] | ["R", "sync" | "async", ..] => {}
+            ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
+            ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
             ["S", "order", index, order, size, async_size, _] => step.windows.push(WindowLine {
                 file,
                 is_base: false,

@@ -6,6 +6,7 @@ use largefolio_mm::observed::EntryKind;
 
 /// Bits of [`Header::events`], in the order of `probe/trace.h`.
 pub(super) const EVENT_HANDLER: u64 = 1 << 2;
+pub(super) const EVENT_AROUND: u64 = 1 << 3;
 pub(super) const EVENT_WINDOW: u64 = 1 << 5;
 pub(super) const EVENT_BASE: u64 = 1 << 6;
 pub(super) const EVENT_SYNC: u64 = 1 << 7;
@@ -95,10 +96,12 @@ pub struct Step {
     pub action: Action,
     /// Folios that entered the page cache: file, index, order.
     pub insertions: Vec<(u32, u64, u8)>,
-    /// Folios that left it: file, first index.
-    pub removals: Vec<(u32, u64)>,
+    /// Folios that left it: file, index, order.
+    pub removals: Vec<(u32, u64, u8)>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
+    /// Runs of fault-around that found a folio to map: file, first and last page looked at.
+    pub around: Vec<(u32, u64, u64)>,
     /// Windows filled with large folios, and base-order reads.
     pub windows: Vec<WindowLine>,
     /// Calls of the sync and async entry.
@@ -152,6 +155,8 @@ pub enum Action {
     Write(FileIo),
     /// `sendfile(2)` to a file or device.
     Send(FileIo),
+    /// `ftruncate` of the first file: its size in bytes from here on.
+    Truncate(u64),
     /// `madvise` over a whole mapping.
     Advise(String, u32),
     /// `madvise` over bytes: advice, first, length.

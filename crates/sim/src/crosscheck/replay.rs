@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
+use largefolio_mm::in_flight::Completion;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
@@ -19,6 +20,7 @@ use super::recording::{
     Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
     WindowLine,
 };
+use super::timing::{LeftOut, Reads, Timing, Waited};
 use crate::kernel::{Kernel, KernelError};
 
 mod advice;
@@ -74,19 +76,23 @@ pub(super) struct Replay {
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
     takes_io_in_flight: bool,
+    /// Reads are complete when the call that asks for them returns.
+    reads_within_call: bool,
     /// Whether pages that were reclaimed come back as part of the working set.
     restores: bool,
     /// Folios that were reclaimed: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
-    /// Steps at which the touched page was still being read.
-    waits: BTreeSet<usize>,
+    /// What the recording says about reads in flight.
+    timing: Timing,
+    /// What faults did with folios that they were reading.
+    reads: Reads,
 }
 
 impl Replay {
     pub(super) fn new(
         recording: &Recording,
         kernel: &Kernel,
-        waits: BTreeSet<usize>,
+        timing: Timing,
     ) -> Result<Self, ReplayError> {
         let header = &recording.header;
         let mut rules = kernel.rules.clone();
@@ -123,9 +129,11 @@ impl Replay {
             areas: BTreeMap::new(),
             takes_io_in_flight: recording.header.program.is_some()
                 && recording.takes_io_in_flight(),
+            reads_within_call: header.reads_within_call,
             restores: recording.restores_working_set(),
             reclaimed: BTreeSet::new(),
-            waits,
+            timing,
+            reads: Reads::default(),
         };
         replay.delay_reads(recording);
         Ok(replay)
@@ -159,7 +167,7 @@ impl Replay {
     /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
     /// working set: reclaim itself is not compared.
     pub(super) fn follow_reclaim(&mut self, kernel: &Step) -> Result<(), String> {
-        for &(number, index) in &kernel.removals {
+        for &(number, index, _) in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
             let removed = self.memory.cache_mut().remove_unmapped(file, PageIndex(index));
             removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
@@ -199,6 +207,14 @@ impl Replay {
             Action::Map(area) => area.open,
             _ => return None,
         };
+        self.file_of_open(open)
+    }
+
+    fn file_of_area(&self, area: u32) -> Option<u32> {
+        self.file_of_open(self.areas.get(&area)?.open)
+    }
+
+    fn file_of_open(&self, open: u32) -> Option<u32> {
         let mapping = self.memory.open_file(*self.opens.get(&open)?).mapping;
         Some(self.number_of(mapping))
     }
@@ -229,9 +245,11 @@ impl Replay {
             }
             Action::Touch { index, area, access } => {
                 let is_program = self.takes_io_in_flight && !step.handler.is_empty();
-                if is_program || self.waits.contains(&nr) {
+                if is_program || self.timing.waits.contains(&nr) {
                     self.lock_cached(*area, PageIndex(*index));
                 }
+                let completion = self.completion(nr);
+                self.memory.cache_mut().set_completion(completion);
                 was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
@@ -245,6 +263,10 @@ impl Replay {
             Action::Send(io) => {
                 let open = self.open_of(*io)?;
                 self.memory.sendfile(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
+            }
+            Action::Truncate(size_bytes) => {
+                let file = *self.files.get(&0).ok_or("no file 0")?;
+                self.memory.truncate(file, *size_bytes);
             }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
             Action::AdviseBytes(advice, addr, len) => {
@@ -263,7 +285,7 @@ impl Replay {
             }
         }
         let action = step.action.clone();
-        Ok(Step { action, was_mapped, removals, ..self.observed() })
+        Ok(Step { action, was_mapped, removals, ..self.observed(nr) })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -300,6 +322,32 @@ impl Replay {
         let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
         let touched = self.memory.touch(self.mm, addr, access).map_err(|e| e.to_string())?;
         Ok(touched.outcome == Outcome::Hit)
+    }
+
+    /// When the reads of step `nr` complete.
+    fn completion(&self, nr: usize) -> Completion {
+        if self.reads_within_call {
+            return Completion { nr_early: u32::MAX, late_from: None };
+        }
+        self.timing.completion(nr)
+    }
+
+    /// Whether step `nr` was told that its page is still being read.
+    pub(super) fn is_wait(&self, nr: usize) -> bool {
+        self.timing.waits.contains(&nr)
+    }
+
+    /// Which step's reads were complete earlier if the kernel has a page of a mapping present that
+    /// the model has not: the step, and the requests.
+    pub(super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
+        let out = self.reads.left_out(self.file_of_area(area)?, index)?;
+        Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
+    }
+
+    /// Which step's reads were complete later if the model has a page of a mapping present that
+    /// the kernel has not.
+    pub(super) fn late(&self, area: u32, index: u64) -> Option<usize> {
+        self.reads.waited(self.file_of_area(area)?, index)
     }
 
     /// The folio of a mapping's page, where it is cached.
@@ -429,7 +477,7 @@ impl Replay {
     }
 
     /// What the model did since the last call, in the words of a recording.
-    fn observed(&mut self) -> Step {
+    fn observed(&mut self, nr: usize) -> Step {
         let mut step = Step::default();
         for event in self.memory.cache_mut().take_observed() {
             match event {
@@ -438,6 +486,18 @@ impl Replay {
                 }
                 Observed::Handler { mapping, index } => {
                     step.handler.push((self.number_of(mapping), index.0));
+                }
+                Observed::Around { mapping, first, last } => {
+                    step.around.push((self.number_of(mapping), first.0, last.0));
+                }
+                Observed::InFlight { mapping, index, order, nr_requests } => {
+                    let pages = index.0..index.0 + order.nr_pages();
+                    let file = self.number_of(mapping);
+                    self.reads.leave_out(LeftOut { step: nr, file, pages, nr_requests });
+                }
+                Observed::Waited { mapping, index, end } => {
+                    let file = self.number_of(mapping);
+                    self.reads.wait(Waited { step: nr, file, behind: index.0 + 1..end.0 });
                 }
                 Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
                 Observed::HandlerHit { index, is_marked, state } => {
@@ -469,6 +529,13 @@ impl Replay {
             }
         }
         step
+    }
+
+    /// Pages of the first file that are cached.
+    pub(super) fn cached_pages(&self) -> BTreeSet<u64> {
+        let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
+        let entries = self.memory.cache().mapping(file).tree.iter();
+        entries.flat_map(|entry| entry.index.0..entry.end()).collect()
     }
 
     /// Runs of file pages that a mapping has present.

@@ -195,7 +195,11 @@ impl Cell {
                 }
                 Observed::Handler { .. } | Observed::HandlerHit { .. } => now = wait,
                 // Parts of one decision.
-                Observed::Window { .. } | Observed::Base { .. } => continue,
+                Observed::Around { .. }
+                | Observed::InFlight { .. }
+                | Observed::Waited { .. }
+                | Observed::Window { .. }
+                | Observed::Base { .. } => continue,
             }
             requests.extend(open.take());
         }

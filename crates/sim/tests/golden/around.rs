@@ -27,6 +27,33 @@ fn the_window_is_virtually_aligned() {
 }
 
 #[test]
+fn what_a_marker_hit_reads_is_mapped_by_the_next_fault() {
+    // Recorded on 6.18 (`faults_6.18_amd64/*_markerhit_s0`): window 184 .. 215, marker at 208; the
+    // next window begins at 216 and is in flight while the rest of 208 .. 223 is mapped.
+    let mut world = World::x86("6.18", "xfs", 16384).mapped(Prot::READ);
+    world.touch(200);
+    assert_eq!(world.present(), [(192, 207)]);
+    world.touch(208);
+    assert_eq!(world.present(), [(192, 215)]);
+    assert_eq!(world.markers(), [216]);
+    world.touch(220);
+    assert_eq!(world.present(), [(192, 215), (220, 223)]);
+}
+
+#[test]
+fn a_fault_waits_for_its_own_request_and_those_before_it() {
+    // Page 205 was cached: it cuts the window 184 .. 215 in two requests (`*_cutbehind_s0`).
+    let cut = |cached: u64| {
+        let mut world = World::x86("6.18", "xfs", 16384).mapped(Prot::READ);
+        world.cache(cached, 0);
+        world.touch(200);
+        world.present()
+    };
+    assert_eq!(cut(205), [(192, 205)]);
+    assert_eq!(cut(197), [(192, 207)]);
+}
+
+#[test]
 fn the_window_is_clipped_to_the_area() {
     // B.5.2, L.22: mapping from page 37, to page 41.
     let mut world = cached("6.18", 100);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Facts, Pause, Place, Plan, Recorder, Settings, Skipped, Workload,
+    CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Workload,
 };
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
@@ -17,6 +17,23 @@ use super::select::{SelectArgs, as_root};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::running::rules;
+
+/// Which workloads.
+pub(super) struct Chosen {
+    pub(super) select: SelectArgs,
+    pub(super) random: Option<Random>,
+}
+
+impl Chosen {
+    fn plan(&self, facts: &Facts, command: &str) -> Result<Plan, CrosscheckError> {
+        match self.random {
+            Some(random) => {
+                Plan::random(random, &self.select.selection_of_random(), facts, command)
+            }
+            None => Plan::new(&self.select.selection(), facts, command),
+        }
+    }
+}
 
 /// A check that can be made.
 pub(super) struct LivePlan {
@@ -32,13 +49,13 @@ pub(super) struct LivePlan {
 impl LivePlan {
     /// Chooses workloads and rules; changes nothing.
     pub(super) fn new(
-        select: &SelectArgs,
+        chosen: &Chosen,
         kernel: Option<Kernel>,
         keep: Option<PathBuf>,
         command_line: Vec<String>,
     ) -> Result<Self> {
         let facts = Facts::of_host();
-        let plan = Plan::new(&select.selection(), &facts, &as_root(&command_line))?;
+        let plan = chosen.plan(&facts, &as_root(&command_line))?;
         let kernel = kernel.map_or_else(|| rules(facts.release.clone(), facts.page_bytes), Ok)?;
         if let Some(keep) = &keep {
             fs::create_dir_all(keep)
@@ -69,7 +86,7 @@ impl LivePlan {
     fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {
         let recorder = Recorder::new(self.facts.clone())?;
         for group in &self.plan.groups {
-            let mut place = recorder.place(group.filesystem, group.own_bytes)?;
+            let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {
                 each(self.one(&mut place, workload)?);
             }
@@ -92,10 +109,13 @@ impl LivePlan {
                 Err(error) => return unrecorded(row, error),
             }
         }
-        if let Some(keep) = &self.keep {
+        row.take(verdict);
+        let is_drawn = row.repeat.is_some();
+        if let Some(keep) = &self.keep
+            && (!is_drawn || row.outcome == Outcome::Different)
+        {
             keep_text(keep, &workload.name, &text)?;
         }
-        row.take(verdict);
         row.unless_changed(&self.settings);
         Ok(row)
     }
@@ -149,8 +169,18 @@ fn row_of(workload: &Workload, facts: &Facts) -> Row {
         variant: facts.variant(),
         filesystem: workload.filesystem.name().to_owned(),
         window_kb: workload.window_kb,
+        repeat: repeat(workload),
         ..Row::default()
     }
+}
+
+/// What records a drawn workload once more.
+pub(super) fn repeat(workload: &Workload) -> Option<String> {
+    let Workload { filesystem, window_kb, .. } = workload;
+    let words = workload.typed()?;
+    Some(format!(
+        "folio crosscheck record -o here --fs {filesystem} --window {window_kb}K -- {words}"
+    ))
 }
 
 fn skipped(skipped: &Skipped) -> Row {

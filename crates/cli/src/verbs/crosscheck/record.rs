@@ -97,7 +97,7 @@ impl RecordPlan {
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
         let recorder = Recorder::new(self.facts.clone())?;
         for group in &self.plan.groups {
-            let mut place = recorder.place(group.filesystem, group.own_bytes)?;
+            let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {
                 match place.record(workload, Pause::Usual) {
                     Ok(text) => {

@@ -47,6 +47,9 @@ pub(super) struct Row {
     pub(super) outcome: Outcome,
     /// Why it was skipped or failed.
     pub(super) reason: Option<String>,
+    /// Command that records a drawn workload by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repeat: Option<String>,
     /// Recorded once more with long pauses.
     pub(super) is_repeated: bool,
     /// Steps replayed.

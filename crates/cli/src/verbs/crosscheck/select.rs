@@ -3,33 +3,65 @@
 use std::env;
 
 use clap::Args;
-use largefolio_linux::crosscheck::{Filesystem, Selection};
+use largefolio_linux::crosscheck::{Filesystem, Random, Selection};
 
 use super::super::values;
+
+/// Drawn workloads of one run; they are held in memory, a KiB each.
+const NR_RANDOM_MAX: u64 = 1_000_000;
 
 /// The options that choose workloads.
 #[derive(Args, Debug)]
 pub(super) struct SelectArgs {
-    /// Filesystems: ext4, xfs, ext4-encrypt (no large folios)
-    #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', default_value = "ext4,xfs",
-        value_parser = filesystem)]
+    /// Filesystems: ext4, xfs, ext4-encrypt (no large folios), btrfs [default: ext4,xfs; of
+    /// --random ext4,xfs,btrfs]
+    #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', value_parser = any_filesystem)]
     filesystems: Vec<Filesystem>,
-    /// Readahead windows
-    #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',',
-        default_value = "128K,512K,2560K,8192K", value_parser = window_kb)]
+    /// Readahead windows [default: 128K,512K,2560K,8192K; of --random drawn from 4K to 4M]
+    #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',', value_parser = window_kb)]
     windows_kb: Vec<u64>,
     /// Only workloads whose name contains this; with * it stands for the whole name
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
 }
 
+/// The options that draw workloads instead.
+#[derive(Args, Debug)]
+pub(super) struct RandomArgs {
+    /// Draw this many workloads that nobody listed instead of the set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=NR_RANDOM_MAX))]
+    random: Option<u64>,
+    /// Seed of the first; the others follow
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
+    seed: u64,
+}
+
+impl RandomArgs {
+    pub(super) fn random(&self) -> Option<Random> {
+        self.random.map(|nr| Random { nr, seed: self.seed })
+    }
+}
+
 impl SelectArgs {
     pub(super) fn selection(&self) -> Selection {
-        let mut selection = Selection {
-            filesystems: self.filesystems.clone(),
-            windows_kb: self.windows_kb.clone(),
-            only: self.only.clone(),
-        };
+        self.or(Selection::default())
+    }
+
+    /// For workloads that are drawn: no window means any.
+    pub(super) fn selection_of_random(&self) -> Selection {
+        let filesystems = Filesystem::RANDOM.to_vec();
+        self.or(Selection { filesystems, windows_kb: Vec::new(), only: None })
+    }
+
+    /// What was typed, else the default.
+    fn or(&self, default: Selection) -> Selection {
+        let mut selection = Selection { only: self.only.clone(), ..default };
+        if !self.filesystems.is_empty() {
+            selection.filesystems.clone_from(&self.filesystems);
+        }
+        if !self.windows_kb.is_empty() {
+            selection.windows_kb.clone_from(&self.windows_kb);
+        }
         selection.filesystems.sort_unstable();
         selection.filesystems.dedup();
         selection.windows_kb.sort_unstable();
@@ -38,11 +70,20 @@ impl SelectArgs {
     }
 }
 
+/// A filesystem that programs are recorded on.
 pub(super) fn filesystem(name: &str) -> Result<Filesystem, String> {
-    let known = Filesystem::LIVE.map(Filesystem::name);
+    one_of(&Filesystem::PROGRAMS, name)
+}
+
+fn any_filesystem(name: &str) -> Result<Filesystem, String> {
+    one_of(&Filesystem::LIVE, name)
+}
+
+fn one_of(known: &[Filesystem], name: &str) -> Result<Filesystem, String> {
+    let names: Vec<_> = known.iter().map(|one| one.name()).collect();
     Filesystem::named(name)
-        .filter(|one| Filesystem::LIVE.contains(one))
-        .ok_or_else(|| format!("known: {}", known.join(", ")))
+        .filter(|one| known.contains(one))
+        .ok_or_else(|| format!("known: {}", names.join(", ")))
 }
 
 pub(super) fn window_kb(text: &str) -> Result<u64, String> {

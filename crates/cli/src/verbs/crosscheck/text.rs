@@ -104,7 +104,7 @@ fn compared(text: &mut String, report: &Report) {
 pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
-        Aspect::Removals => "folios dropped by advice",
+        Aspect::Removals => "folios dropped or cut off",
         Aspect::Windows => "windows",
         Aspect::Entries => "readahead calls",
         Aspect::ColdStates => "states at cold faults",
@@ -166,6 +166,9 @@ fn differences(text: &mut String, report: &Report) {
         }
         if row.differences.len() > NR_EACH {
             line(text, &format!("  and {} more", row.differences.len() - NR_EACH));
+        }
+        if let Some(repeat) = &row.repeat {
+            line(text, &format!("  sudo {repeat}"));
         }
     }
     if different.len() > NR_SHOWN {

@@ -11,6 +11,8 @@ use largefolio_report::json;
 use serde_json::json;
 
 use super::super::values;
+use super::live::repeat;
+use super::select::RandomArgs;
 use crate::console::Console;
 use crate::errors::Exit;
 
@@ -19,12 +21,15 @@ use crate::errors::Exit;
 #[command(after_help = "\
 Examples:
   folio crosscheck workloads | grep rand
-  folio crosscheck workloads --fs xfs --page 16K --json")]
+  folio crosscheck workloads --fs xfs --page 16K --json
+  folio crosscheck workloads --random 20 --seed 7      what --random records, as commands")]
 pub(super) struct WorkloadsArgs {
-    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs
-    #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',',
-        default_value = "ext4,xfs,ext4-encrypt,ext4-slow,btrfs", value_parser = filesystem)]
+    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs [default: all; of --random
+    /// ext4,xfs,btrfs]
+    #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', value_parser = filesystem)]
     filesystems: Vec<Filesystem>,
+    #[command(flatten)]
+    random: RandomArgs,
     /// Base page
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = page)]
     page: u64,
@@ -41,15 +46,31 @@ impl WorkloadsArgs {
         Ok(Exit::Done)
     }
 
+    /// The filesystems, each with its workloads.
+    fn all(&self) -> Vec<(Filesystem, Vec<Workload>)> {
+        let or = |default: &[Filesystem]| {
+            if self.filesystems.is_empty() { default.to_vec() } else { self.filesystems.clone() }
+        };
+        let Some(random) = self.random.random() else {
+            let of = |one| (one, packaged(one, self.page));
+            return or(&Filesystem::ALL).into_iter().map(of).collect();
+        };
+        let filesystems = or(&Filesystem::RANDOM);
+        let drawn = random.workloads(&filesystems, &[], self.page);
+        let of = |one| (one, drawn.iter().filter(|of| of.filesystem == one).cloned().collect());
+        filesystems.into_iter().map(of).collect()
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
-        for &filesystem in &self.filesystems {
-            for workload in packaged(filesystem, self.page) {
+        for workload in self.all().into_iter().flat_map(|(_, workloads)| workloads) {
+            // Writing to a string cannot fail.
+            let _ = if let Some(command) = repeat(&workload) {
+                writeln!(text, "{command}")
+            } else {
                 let words = workload.words.iter().map(|(key, value)| format!(" {key}={value}"));
-                let words: String = words.collect();
-                // Writing to a string cannot fail.
-                let _ = writeln!(text, "{}{words}", workload.name);
-            }
+                writeln!(text, "{}{}", workload.name, words.collect::<String>())
+            };
         }
         text
     }
@@ -57,16 +78,16 @@ impl WorkloadsArgs {
     fn json(&self) -> Result<String> {
         let of_workload = |workload: Workload| {
             let words: BTreeMap<_, _> = workload.words.into_iter().collect();
-            json!({ "name": workload.name, "window_kb": workload.window_kb, "words": words })
+            json!({ "name": workload.name, "window_kb": workload.window_kb,
+                "own_bytes": workload.own_bytes, "words": words })
         };
         let of_file = |file: FileSpec| json!({ "name": file.name, "bytes": file.bytes, "is_sparse": file.is_sparse });
-        let of_filesystem = |&filesystem: &Filesystem| {
+        let of_filesystem = |(filesystem, workloads): (Filesystem, Vec<Workload>)| {
             let files: Vec<_> = files(filesystem, self.page).into_iter().map(of_file).collect();
-            let workloads = packaged(filesystem, self.page).into_iter().map(of_workload);
-            let workloads: Vec<_> = workloads.collect();
+            let workloads: Vec<_> = workloads.into_iter().map(of_workload).collect();
             json!({ "name": filesystem.name(), "files": files, "workloads": workloads })
         };
-        let filesystems: Vec<_> = self.filesystems.iter().map(of_filesystem).collect();
+        let filesystems: Vec<_> = self.all().into_iter().map(of_filesystem).collect();
         let list = json!({
             "schema_version": super::report::SCHEMA_VERSION,
             "tool_version": env!("CARGO_PKG_VERSION"),

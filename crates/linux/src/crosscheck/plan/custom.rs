@@ -28,12 +28,17 @@ pub struct Custom {
 }
 
 impl Custom {
+    /// Without words, on a file of `own_bytes`.
+    pub(super) fn empty(own_bytes: u64) -> Self {
+        Self { words: Vec::new(), own_bytes }
+    }
+
     /// Checks the words: `prot=r advice=huge pattern=stride7 n=100 file=64M`.
     ///
     /// # Errors
     /// The first word that is wrong, and what would be right.
     pub fn parse(words: &[String]) -> Result<Self, CrosscheckError> {
-        let mut custom = Self { words: Vec::new(), own_bytes: OWN_BYTES };
+        let mut custom = Self::empty(OWN_BYTES);
         for word in words {
             let failed = |what: String| CrosscheckError::Word { word: word.clone(), what };
             let (key, value) = word
@@ -56,7 +61,7 @@ impl Custom {
     }
 
     /// Words that were left out.
-    fn complete(&mut self) {
+    pub(super) fn complete(&mut self) {
         let is_reading = self.get("pattern").is_some_and(|pattern| pattern.starts_with("read"));
         if is_reading && self.get("prot").is_none() {
             self.set("map", "none");
@@ -72,7 +77,7 @@ impl Custom {
         self.words.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    fn set(&mut self, key: &str, value: &str) {
+    pub(super) fn set(&mut self, key: &str, value: &str) {
         self.words.retain(|(known, _)| known != key);
         self.words.push((key.to_owned(), value.to_owned()));
     }
@@ -83,7 +88,8 @@ impl Custom {
         let (advice, pattern, seed) =
             (or("advice", "plain"), or("pattern", "seq"), or("seed", "0"));
         let name = format!("{filesystem}_ra{window_kb}_{prot}_{advice}_{pattern}_s{seed}");
-        Workload { name, filesystem, window_kb, words: self.words.clone() }
+        let words = self.words.clone();
+        Workload { name, filesystem, window_kb, words, own_bytes: self.own_bytes }
     }
 }
 

@@ -9,8 +9,8 @@ use largefolio_mm::units::PageIndex;
 use super::super::recording::FileIo;
 use super::Replay;
 
-/// Folios that left the page cache: file, first index.
-pub(super) type Removals = Vec<(u32, u64)>;
+/// Folios that left the page cache: file, first index, order.
+pub(super) type Removals = Vec<(u32, u64, u8)>;
 
 impl Replay {
     /// Gives advice; what it took out of the page cache. `kernel` is what the kernel took out.
@@ -18,7 +18,7 @@ impl Replay {
         &mut self,
         advice: &str,
         io: FileIo,
-        kernel: &[(u32, u64)],
+        kernel: &[(u32, u64, u8)],
     ) -> Result<Removals, String> {
         let open = self.open_of(io)?;
         let advice = match advice {
@@ -37,33 +37,37 @@ impl Replay {
         if self.takes_io_in_flight {
             return Ok(self.drop_read(file, io, kernel));
         }
-        let before = self.indices(file);
+        let before = self.folios(file);
         self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
-        let (after, number) = (self.indices(file), self.number_of(file));
-        Ok(before.difference(&after).map(|index| (number, *index)).collect())
+        let (after, number) = (self.folios(file), self.number_of(file));
+        Ok(before.difference(&after).map(|&(index, order)| (number, index, order)).collect())
     }
 
     /// Drops those of the folios the kernel dropped that the advice may drop: a folio that is being
     /// read stays, and which are is taken from the recording.
-    fn drop_read(&mut self, file: MappingId, io: FileIo, kernel: &[(u32, u64)]) -> Removals {
+    fn drop_read(&mut self, file: MappingId, io: FileIo, kernel: &[(u32, u64, u8)]) -> Removals {
         let number = self.number_of(file);
         let range = self.memory.dropped_pages(file, (io.pos, io.len_bytes));
         let mut dropped = Vec::new();
-        for &(of, index) in kernel {
+        for &(of, index, order) in kernel {
             let entry = self.memory.cache().find(file, PageIndex(index));
-            let entry = entry.filter(|entry| of == number && entry.index.0 == index);
+            let entry = entry.filter(|entry| {
+                of == number && entry.index.0 == index && entry.order.get() == order
+            });
             let may_drop =
                 entry.is_some_and(|entry| range.start <= index && entry.end() <= range.end);
             let removed = may_drop
                 && self.memory.cache_mut().remove_unmapped(file, PageIndex(index)).is_some();
             if removed {
-                dropped.push((of, index));
+                dropped.push((of, index, order));
             }
         }
         dropped
     }
 
-    fn indices(&self, file: MappingId) -> BTreeSet<u64> {
-        self.memory.cache().mapping(file).tree.iter().map(|entry| entry.index.0).collect()
+    /// Folios of a file in the page cache: first index, order.
+    fn folios(&self, file: MappingId) -> BTreeSet<(u64, u8)> {
+        let folios = self.memory.cache().mapping(file).tree.iter();
+        folios.map(|entry| (entry.index.0, entry.order.get())).collect()
     }
 }

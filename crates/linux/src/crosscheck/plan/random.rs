@@ -1,0 +1,176 @@
+//! Workloads that nobody listed, drawn from a seed.
+//!
+//! Owns the draw: the length of the file, its mappings and descriptors, and what is done to it. The
+//! result is words as a user would type them ([`Custom`]), so that each can be repeated by itself.
+//! Does not know what a kernel answers.
+//!
+//! Invariants:
+//! - D1: a seed, a base page and a list of windows give the same workload everywhere.
+//! - D2: no page beyond the end of the file is touched, no page that may not be written is stored
+//!   to, and no page that was written is called: the program would end.
+
+mod actions;
+
+use super::super::workloads::{Filesystem, Workload};
+use super::Custom;
+use actions::Actions;
+
+/// Readahead windows in KiB: those of usual disks, and odd ones.
+const WINDOWS_KB: [u64; 18] =
+    [4, 8, 12, 16, 32, 64, 100, 128, 128, 128, 256, 260, 512, 1024, 1028, 2048, 2560, 4096];
+/// Longest file: a PMD folio of 16K pages and some more.
+const LONGEST_BYTES: u64 = 40 << 20;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Random {
+    /// Workloads.
+    pub nr: u64,
+    /// Seed of the first; the others follow.
+    pub seed: u64,
+}
+
+impl Random {
+    /// The workloads for base pages of `page` bytes, each on one of `filesystems` in turn and with
+    /// one of `windows_kb`; without any, windows are drawn from 4 KiB to 4 MiB.
+    #[must_use]
+    pub fn workloads(
+        self,
+        filesystems: &[Filesystem],
+        windows_kb: &[u64],
+        page: u64,
+    ) -> Vec<Workload> {
+        let one = |seed: u64| {
+            let nr = filesystems.len().max(1) as u64;
+            let at = usize::try_from(seed % nr).unwrap_or(0);
+            let mut draw = Draw::new(seed);
+            let window_kb = draw.of(if windows_kb.is_empty() { &WINDOWS_KB } else { windows_kb });
+            let custom = custom(&mut draw, seed, page);
+            filesystems.get(at).map(|&filesystem| custom.workload(filesystem, window_kb))
+        };
+        (0..self.nr).filter_map(|nr| one(self.seed.wrapping_add(nr))).collect()
+    }
+}
+
+/// A workload in words.
+fn custom(draw: &mut Draw, seed: u64, page: u64) -> Custom {
+    let mut custom = Custom::empty(length(draw, page).min(LONGEST_BYTES));
+    custom.set("seed", &seed.to_string());
+    let nr_pages = custom.own_bytes.div_ceil(page);
+    let nr_opens = draw.of(&[1, 1, 1, 2, 2, 3]);
+    custom.set("opens", &nr_opens.to_string());
+    let mut actions = Actions::new(draw, page, custom.own_bytes, nr_opens);
+    if actions.draw.below(10) < 3 {
+        custom.set("map", "none");
+    } else {
+        let first = first_mapping(actions.draw, nr_pages, &mut custom);
+        actions.add_mapping(first);
+        if actions.draw.below(3) == 0 {
+            let (second, word) = second_mapping(actions.draw, nr_pages, nr_opens);
+            custom.set("also", &word);
+            actions.add_mapping(second);
+        }
+    }
+    custom.set("pattern", "ops");
+    let ops = actions.list();
+    custom.set("ops", &ops);
+    custom.complete();
+    custom
+}
+
+/// Bytes of the file: where rules change, and anything.
+fn length(draw: &mut Draw, page: u64) -> u64 {
+    let pmd = page * page / 8;
+    let few = draw.below(20) * page;
+    let odd = draw.of(&[0, 0, 1, 100, page - 1]);
+    match draw.below(11) {
+        0 | 1 => (1 + draw.below(17)) * page,
+        2 => (1 + draw.below(17)) * page - draw.below(page),
+        3 => draw.of(&[pmd + 1, pmd, pmd - 1, pmd + page, 2 * pmd, 2 * pmd + 1]),
+        4 => pmd - few - odd,
+        5 => pmd + few + odd,
+        6 => (1 + draw.below(32)) * 32 * page + odd,
+        7 => (1 + draw.below(8)) * 32 * page - page + odd,
+        8 | 9 => (18 + draw.below(2000)) * page + odd,
+        _ => (1 + draw.below(LONGEST_BYTES / 2) / page) * page + odd,
+    }
+}
+
+/// Part of the file that a mapping has.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    first: u64,
+    nr_pages: u64,
+    is_writable: bool,
+    is_called: bool,
+}
+
+const ADVICES: [&str; 10] =
+    ["plain", "plain", "plain", "huge", "huge", "random", "seq", "nohuge", "hugerandom", "hugeseq"];
+
+fn first_mapping(draw: &mut Draw, nr_pages: u64, custom: &mut Custom) -> Part {
+    let prot = draw.of(&["r", "r", "r", "rx", "rx", "rw", "rw", "rxc"]);
+    custom.set("prot", prot);
+    let share = if prot == "rxc" { "private" } else { draw.of(&["shared", "private"]) };
+    custom.set("map", share);
+    custom.set("advice", draw.of(&ADVICES));
+    let mut part = Part { first: 0, nr_pages, is_writable: prot == "rw", is_called: prot == "rxc" };
+    if draw.below(4) == 0 {
+        (part.first, part.nr_pages) = range(draw, nr_pages);
+        custom.set("first", &part.first.to_string());
+        custom.set("pages", &part.nr_pages.to_string());
+    }
+    if draw.below(5) == 0 {
+        custom.set("skew", &draw.below(600).to_string());
+    }
+    part
+}
+
+fn second_mapping(draw: &mut Draw, nr_pages: u64, nr_opens: u64) -> (Part, String) {
+    let prot = draw.of(&["r", "rx", "rw"]);
+    let share = draw.of(&["shared", "private"]);
+    let (advice, open) = (draw.of(&ADVICES), draw.below(nr_opens));
+    let (first, nr_pages) = range(draw, nr_pages);
+    let word = format!("{prot},{share},{advice},{open},{first},{nr_pages}");
+    (Part { first, nr_pages, is_writable: prot == "rw", is_called: false }, word)
+}
+
+/// First page and number of pages of a part; one in eight reaches past the end of the file.
+fn range(draw: &mut Draw, nr_pages: u64) -> (u64, u64) {
+    let first = if draw.below(2) == 0 { 0 } else { draw.below(nr_pages) };
+    let left = nr_pages - first;
+    let more = if draw.below(8) == 0 { draw.below(600) } else { 0 };
+    (first, 1 + draw.below(left) + more)
+}
+
+/// Numbers from a seed (`SplitMix64`).
+#[derive(Clone, Debug)]
+struct Draw {
+    state: u64,
+}
+
+impl Draw {
+    /// Neighbouring seeds begin far apart.
+    fn new(seed: u64) -> Self {
+        let mut draw = Self { state: seed };
+        draw.state = draw.next();
+        draw
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// `0 .. nr`; 0 of none.
+    fn below(&mut self, nr: u64) -> u64 {
+        self.next() % nr.max(1)
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap_or(0)]
+    }
+}
