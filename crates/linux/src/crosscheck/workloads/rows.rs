@@ -337,7 +337,7 @@ pub(super) fn short_windows() -> Vec<Row> {
     ]
 }
 
-/// Each tells two rules of BEHAVIOUR.md apart that no other workload does.
+/// Each tells two rules apart that no other workload does.
 pub(super) fn decisive(page: u64) -> Vec<Row> {
     let window = 128 * 1024 / page;
     // A.4.6: a read of M - 1 pages behind M cached ones: at random, or the start of a stream.
