@@ -1,4 +1,4 @@
-//! khugepaged: the kernel thread that collapses memory behind processes' backs (BEHAVIOUR.md H.6.4,
+//! khugepaged: the kernel thread that collapses memory behind processes' backs (docs/behaviour H.6.4,
 //! H.6.5, D.2.9), on a clock of its own.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Stores that need a page of their own (BEHAVIOUR.md B.1.2, B.6.1, E.3).
+//! Stores that need a page of their own (docs/behaviour B.1.2, B.6.1, E.3).
 //!
 //! ```text
 //!   read-only PMD entry --> reuse it (E.3.6), or split it and go on:
