@@ -1,8 +1,9 @@
 //! In which order and in which units the pages of a folio are cleared or copied, without bytes.
 //!
-//! Owns the orders by kernel version (docs/behaviour D.4) as a pure function from a rule, a shape and
-//! a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio) and
-//! [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts it.
+//! Owns the orders by kernel version (docs/behaviour D.4) as a pure function from a rule, a shape
+//! and a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio)
+//! and [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts
+//! it.
 //!
 //! - I1: the units of a plan cover every page of the folio once.
 //! - I2: where the folio has a near region, its unit is the last; in converging order the page of
@@ -19,8 +20,8 @@
 //! ```
 //!
 //! The posted series computes the address of the remainder of an extent with the page *shift* in
-//! place of the page *size* (docs/behaviour D.4.2): wrong for an extent longer than 8 MiB that is no
-//! multiple of it. Differs: the remainder here begins where the last whole unit ended.
+//! place of the page *size* (docs/behaviour D.4.2): wrong for an extent longer than 8 MiB that is
+//! no multiple of it. Differs: the remainder here begins where the last whole unit ended.
 
 mod rule;
 mod steps;

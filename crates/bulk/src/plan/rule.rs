@@ -15,7 +15,8 @@ pub enum Rule {
         /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
     },
-    /// Series 001 as posted: three extents, reschedule points after the units (docs/behaviour D.4.2).
+    /// Series 001 as posted: three extents, reschedule points after the units (docs/behaviour
+    /// D.4.2).
     Posted {
         /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,

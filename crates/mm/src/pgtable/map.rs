@@ -10,8 +10,8 @@ use super::{PageTable, end_of};
 impl PageTable {
     /// Maps consecutive pages of `folio`; the PTEs must be none and in one table.
     ///
-    /// Folds as docs/behaviour C.1.1 says (each sub-range that is exactly one block aligned in VA and
-    /// PFN), a single PTE as C.1.2 says (only as the last of its block). The table is allocated
+    /// Folds as docs/behaviour C.1.1 says (each sub-range that is exactly one block aligned in VA
+    /// and PFN), a single PTE as C.1.2 says (only as the last of its block). The table is allocated
     /// when its slot is empty.
     ///
     /// # Panics

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A linker given `-z max-page-size=2M` and a loader that heeds it put text where PMD entries can
-//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages address and file position are not congruent,
-//! and no kernel can.
+//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages address and file position are not
+//! congruent, and no kernel can.
 //!
 //! Each call is a run of fetches from one page: of the program by chance, else of the library, by
 //! Zipf's law over pages spread by a permutation. Somebody may open the library for write after a
