@@ -165,7 +165,8 @@ fn no_note_is_cited_that_a_reader_does_not_have() {
 fn a_link_to_a_rule_leads_to_the_rule_it_shows() {
     let rules = rules();
     let mut nr_links = 0;
-    for (name, text) in sources().iter().filter(|(name, _)| name.ends_with(".md")) {
+    let is_page = |name: &str| Path::new(name).extension().is_some_and(|e| e == "md");
+    for (name, text) in sources().iter().filter(|(name, _)| is_page(name)) {
         let links = text.split('[').skip(1).filter_map(|rest| rest.split_once("]("));
         for (shown, rest) in links {
             let target = rest.split(')').next().unwrap();
