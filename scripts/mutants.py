@@ -5,7 +5,7 @@
     scripts/mutants.py marker-place    one
 
 A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
-recording of a real kernel, `golden` the worked examples of the specification. Both are run, so that
+recording of a real kernel, `golden` the worked examples of docs/behaviour. Both are run, so that
 the report says who noticed. Exit status 1 when a mutant survives both.
 """
 

@@ -2,7 +2,7 @@
 //!
 //! The near region goes through the cache, because the fault touches it next; the rest of the
 //! folio may go past it. Copying follows the same order: the counterpart that series 001 announced
-//! and that no kernel has (BEHAVIOUR.md D.4.5, K.2.5).
+//! and that no kernel has (docs/behaviour D.4.5, K.2.5).
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! How long other tasks wait between two reschedule points, and the unit that keeps it short.
 //!
 //! Under a cooperative model the unit bounds the wait: series 001 promised 1 ms at 8 MiB and
-//! 10 GB/s (BEHAVIOUR.md J.2.1). Here it is measured as a distribution: in wall time, which is what a
-//! waiting task feels, or by another clock of the caller's, such as the CPU time of the thread where
-//! other programs would be measured along.
+//! 10 GB/s (docs/behaviour J.2.1). Here it is measured as a distribution: in wall time, which is
+//! what a waiting task feels, or by another clock of the caller's, such as the CPU time of the
+//! thread where other programs would be measured along.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use crate::tuning::Tuning;
 
 /// Longest gap told apart from longer ones: a minute.
 const GAP_NS_MAX: u64 = 60_000_000_000;
-/// Units tried for a latency target as log2 of bytes, from the last, the merged unit (BEHAVIOUR.md
-/// D.4.3), down.
+/// Units tried for a latency target as log2 of bytes, from the last, the merged unit
+/// (docs/behaviour D.4.3), down.
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
 /// Gaps looked at for each unit: enough for a 99th percentile.
 const NR_GAPS_MIN: u64 = 200;

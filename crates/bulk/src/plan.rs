@@ -1,8 +1,9 @@
 //! In which order and in which units the pages of a folio are cleared or copied, without bytes.
 //!
-//! Owns the orders by kernel version (BEHAVIOUR.md D.4) as a pure function from a rule, a shape and
-//! a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio) and
-//! [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts it.
+//! Owns the orders by kernel version (docs/behaviour D.4) as a pure function from a rule, a shape
+//! and a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio)
+//! and [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts
+//! it.
 //!
 //! - I1: the units of a plan cover every page of the folio once.
 //! - I2: where the folio has a near region, its unit is the last; in converging order the page of
@@ -19,8 +20,8 @@
 //! ```
 //!
 //! The posted series computes the address of the remainder of an extent with the page *shift* in
-//! place of the page *size* (BEHAVIOUR.md D.4.2): wrong for an extent longer than 8 MiB that is no
-//! multiple of it. Differs: the remainder here begins where the last whole unit ended.
+//! place of the page *size* (docs/behaviour D.4.2): wrong for an extent longer than 8 MiB that is
+//! no multiple of it. Differs: the remainder here begins where the last whole unit ended.
 
 mod rule;
 mod steps;
@@ -31,7 +32,7 @@ pub use rule::{Arch, MERGED_UNIT_BYTES, POSTED_UNIT_BYTES, PreemptBuild, Rule};
 pub use steps::Steps;
 use steps::{Piece, Points};
 
-/// Pages on each side of the fault page that are cleared last (BEHAVIOUR.md D.4.2, D.4.3).
+/// Pages on each side of the fault page that are cleared last (docs/behaviour D.4.2, D.4.3).
 pub const NEAR_RADIUS_PAGES: u64 = 2;
 
 /// The folio and the page of it that the fault wants.
@@ -67,7 +68,7 @@ pub enum Region {
     Whole,
 }
 
-/// Consecutive pages done in one go, in ascending order (BEHAVIOUR.md D.4.4).
+/// Consecutive pages done in one go, in ascending order (docs/behaviour D.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// First page, counted from the head of the folio.
@@ -125,7 +126,7 @@ pub enum PlanError {
 /// let rule = Rule::Merged { unit_bytes: 32 << 20 };
 /// let plan = Plan::new(rule, shape, Preemption::Preemptible).unwrap();
 /// let units: Vec<_> = plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect();
-/// assert_eq!(units, [(258, 511), (0, 252), (253, 257)]); // BEHAVIOUR.md D.4.3
+/// assert_eq!(units, [(258, 511), (0, 252), (253, 257)]); // docs/behaviour D.4.3
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -33,7 +33,7 @@ pub enum Primitive {
     /// The platform's `memset` and `memcpy`; everywhere.
     Portable,
     /// x86-64 `rep stosb` and `rep movsb`: what the kernel's multi-page clear uses with ERMS
-    /// (BEHAVIOUR.md D.4.4).
+    /// (docs/behaviour D.4.4).
     RepString,
     /// 32-byte AVX2 stores through the cache.
     Avx2,
@@ -93,7 +93,7 @@ impl Primitive {
     /// Whether its stores go past the cache.
     ///
     /// `stnp` counts as such although it is only a hint; `rep stosb` does not, although some CPUs
-    /// turn it into one above the size of their last cache (BEHAVIOUR.md J.2.1).
+    /// turn it into one above the size of their last cache (docs/behaviour J.2.1).
     #[must_use]
     pub const fn is_streaming(self) -> bool {
         matches!(self, Self::Avx2Stream | Self::Avx512Stream | Self::ClZero | Self::StorePairStream)

@@ -1,4 +1,4 @@
-//! The orders of BEHAVIOUR.md D.4, and what holds of every plan.
+//! The orders of docs/behaviour D.4, and what holds of every plan.
 
 #![expect(clippy::unwrap_used, reason = "a plan that cannot be made fails the test")]
 

@@ -6,8 +6,8 @@
 //!
 //! Owns the choice of blocks and what became of them. The kernel copies the pages of a block into one
 //! folio; content and addresses stay. It answers with an error number for each block it leaves alone
-//! (`BEHAVIOUR.md` H.5.1); the numbers are counted. Text of ext4 and XFS is refused up to 7.1: what
-//! helps there is to start the program anew, with [`crate::run`].
+//! (`docs/behaviour` H.5.1); the numbers are counted. Text of ext4 and XFS is refused up to 7.1:
+//! what helps there is to start the program anew, with [`crate::run`].
 //!
 //! Invariants:
 //! - P1: areas without a resident page are left alone: collapse would only give them memory.

@@ -3,7 +3,7 @@
 //! Folios are chosen when pages come into the cache, and stay as they are. A file that was copied
 //! or read in small pieces is in small folios until its pages leave. So: out with what is small
 //! (only clean, unmapped pages go), and in again through a mapping advised `MADV_HUGEPAGE`.
-//! Afterwards every plain mapping at an address alike is mapped by PMD entries (`BEHAVIOUR.md`
+//! Afterwards every plain mapping at an address alike is mapped by PMD entries (`docs/behaviour`
 //! B.4.6, B.6.3), shared by all processes as before.
 //!
 //! ```text

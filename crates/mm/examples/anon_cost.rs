@@ -1,7 +1,7 @@
 //! What fork, first touches and munmap of 1 GiB of anonymous memory cost in the model.
 //!
 //! `cargo run --release -p largefolio-mm --example anon_cost`; rounds are outermost, the variants
-//! of a round interleave, medians are printed. HOST.md has the kernel's figures for the same.
+//! of a round interleave, medians are printed. docs/design/anon.md has the kernel's figures.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 #![expect(clippy::cast_precision_loss, reason = "times for people")]

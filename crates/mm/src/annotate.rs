@@ -1,6 +1,6 @@
 //! Folio sizes that an area asks for: the loader's annotation and the program's advice.
 //!
-//! Differs: asked for in the discussion of series 000 (BEHAVIOUR.md K.1.4), in no kernel. An area
+//! Differs: asked for in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
 //! with a preferred size is read as an executable mapping is where that size is marked exec: by
 //! the forward window of B.4.7, whatever its protection and whatever the machine's control. Like
 //! that control it is soft: a size the file's filesystem has not is as if it were not asked for.

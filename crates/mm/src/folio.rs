@@ -11,7 +11,7 @@
 //! | dropped from the cache, pinned | `Detached` | `pins` | 0 | - |
 //! | anonymous | `Anon` | `maps + pins` | > 0, or 0 and pinned | maybe partially mapped |
 //!
-//! Invariants (BEHAVIOUR.md L.5, F.1):
+//! Invariants (docs/behaviour L.5, F.1):
 //! - I1: `refs == maps + pins + 2^order` in the page cache, `refs == maps + pins > 0` elsewhere.
 //! - I2: every frame of a live folio names it in the frame map, no other frame does.
 //! - I3: what [`Mapcount`] keeps.

@@ -1,4 +1,4 @@
-//! fork: a copy of an address space (BEHAVIOUR.md E.1, E.2).
+//! fork: a copy of an address space (docs/behaviour E.1, E.2).
 //!
 //! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
 //! child faults the others in again. Pages go in batches, one folio at a time; a page that is

@@ -47,7 +47,7 @@ pub struct OutOfMemory {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Reads `len_bytes` at `pos` through the page cache (BEHAVIOUR.md A.3.1); the bytes read.
+    /// Reads `len_bytes` at `pos` through the page cache (docs/behaviour A.3.1); the bytes read.
     ///
     /// # Errors
     /// When no page is free.

@@ -1,4 +1,4 @@
-//! `MADV_FREE`: pages whose content may be thrown away (BEHAVIOUR.md G.2.5).
+//! `MADV_FREE`: pages whose content may be thrown away (docs/behaviour G.2.5).
 //!
 //! Owns which folios become lazy-free and which are split for it. Reclaim does not take them here:
 //! they keep their content until they are stored to, unmapped or advised otherwise.

@@ -146,7 +146,7 @@ pub enum Madvice {
 const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
 /// Areas a process may have (`vm.max_map_count`, default).
 const NR_AREAS_MAX: usize = 65_530;
-/// Highest address plus one (BEHAVIOUR.md has 47- and 48-bit machines; the larger one).
+/// Highest address plus one (user addresses have 47 or 48 bits; the larger).
 const SPACE_BYTES: u64 = 1 << 48;
 
 impl<R: Ram> Memory<R> {

@@ -1,5 +1,5 @@
 //! Mapping counts of folios: what a page-table entry that comes or goes changes in its folio
-//! (BEHAVIOUR.md F.3, E.3.7, G.2.1).
+//! (docs/behaviour F.3, E.3.7, G.2.1).
 //!
 //! Owns references and counts of mappings, `AnonExclusive` of new and remapped pages, and the
 //! moment at which a folio becomes partially mapped. Does not own the entries themselves.

@@ -107,7 +107,7 @@ pub enum Observed {
     },
 }
 
-/// An entry to readahead (BEHAVIOUR.md A.3, A.4).
+/// An entry to readahead (docs/behaviour A.3, A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// The first page of the request is absent.

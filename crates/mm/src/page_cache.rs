@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
-//! - I2: a page-cache folio holds one reference for each of its pages (BEHAVIOUR.md L.5).
+//! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
 use std::collections::BTreeSet;
 

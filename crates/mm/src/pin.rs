@@ -1,4 +1,4 @@
-//! Pins: references that devices and the like hold on a page (GUP; BEHAVIOUR.md E.1.2, E.3.5).
+//! Pins: references that devices and the like hold on a page (GUP; docs/behaviour E.1.2, E.3.5).
 //!
 //! Owns taking and giving back. A pinned anonymous page is exclusive to its process when the pin is
 //! taken, so that later copies go to others and never away from the device.

@@ -2,7 +2,7 @@
 //!
 //! Owns the search for free addresses: top-down below the mmap base, and the placement of large
 //! mappings at addresses congruent to their file offset mod the PMD size, which is what lets a
-//! PMD entry map them (BEHAVIOUR.md B.6.3; HOST.md, libraries of 2 MiB and more).
+//! PMD entry map them (docs/behaviour B.6.3, C.6.4).
 
 use crate::units::{Order, PageSize, Vpn};
 use crate::vma::VmaTree;

@@ -23,7 +23,7 @@ use clear::ClearRules;
 use collapse::CollapseRules;
 use sizes::FileSizes;
 
-/// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (BEHAVIOUR.md 0.4,
+/// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,
 /// `MAX_XAS_ORDER`).
 const MAX_XAS_ORDER: Order = Order::new(11);
 
@@ -86,7 +86,7 @@ pub enum Arch {
     Arm64,
 }
 
-/// Size of an exec folio on arm64 (BEHAVIOUR.md 0.4).
+/// Size of an exec folio on arm64 (docs/behaviour 0.4).
 const ARM64_EXEC_FOLIO_BYTES: u64 = 64 << 10;
 
 /// Versions of section A.
@@ -480,7 +480,7 @@ impl Rules {
         }
     }
 
-    /// Largest order of a page-cache folio: 9, 11 or 11 (BEHAVIOUR.md 0.4).
+    /// Largest order of a page-cache folio: 9, 11 or 11 (docs/behaviour 0.4).
     #[must_use]
     pub fn max_pagecache_order(&self) -> Order {
         self.page.pmd_order().min(MAX_XAS_ORDER)

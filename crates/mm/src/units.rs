@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Size of a base page: 4 KiB, 16 KiB or 64 KiB (BEHAVIOUR.md 0.4).
+/// Size of a base page: 4 KiB, 16 KiB or 64 KiB (docs/behaviour 0.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PageSize {
     /// 4 KiB: x86-64 and most arm64 kernels.
@@ -42,7 +42,7 @@ impl PageSize {
         1 << self.shift()
     }
 
-    /// Order of the folio one PMD entry maps: 9, 11 or 13 (`log2(size / 8)`, BEHAVIOUR.md 0.4).
+    /// Order of the folio one PMD entry maps: 9, 11 or 13 (`log2(size / 8)`, docs/behaviour 0.4).
     #[must_use]
     pub const fn pmd_order(self) -> Order {
         match self {
@@ -52,7 +52,7 @@ impl PageSize {
         }
     }
 
-    /// Largest buddy order: 10, 11 or 13 (BEHAVIOUR.md 0.4, `MAX_PAGE_ORDER`).
+    /// Largest buddy order: 10, 11 or 13 (docs/behaviour 0.4, `MAX_PAGE_ORDER`).
     #[must_use]
     pub const fn max_page_order(self) -> Order {
         match self {
@@ -62,7 +62,7 @@ impl PageSize {
         }
     }
 
-    /// Order of an arm64 contpte block: 4, 7 or 5 (64 KiB, 2 MiB, 2 MiB; BEHAVIOUR.md C.1).
+    /// Order of an arm64 contpte block: 4, 7 or 5 (64 KiB, 2 MiB, 2 MiB; docs/behaviour C.1).
     #[must_use]
     pub const fn contpte_order(self) -> Order {
         match self {

@@ -1,4 +1,4 @@
-//! Taking mappings away: munmap, `MADV_DONTNEED`, exit (BEHAVIOUR.md G.1).
+//! Taking mappings away: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
 //!
 //! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
 //! (`mapped`).

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`
-//!   for others (BEHAVIOUR.md L.5).
+//!   for others (docs/behaviour L.5).
 //! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
 //! - I3: an entry maps a live folio, or the zero page and is special.
 //! - I4: an entry of a file folio maps the page its area expects there, a page of the file.
@@ -40,7 +40,7 @@ use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
 use counts::Found;
 
-/// Limit of the miss counter (BEHAVIOUR.md 0.4).
+/// Limit of the miss counter (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
 
 /// A broken invariant.

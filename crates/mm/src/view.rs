@@ -1,5 +1,5 @@
 //! What a page of a process looks like from outside: pagemap, kpageflags, kpagecount
-//! (BEHAVIOUR.md F.2, F.5.4).
+//! (docs/behaviour F.2, F.5.4).
 
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;

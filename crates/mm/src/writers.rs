@@ -1,4 +1,4 @@
-//! Opening for write, and running: who may do what with a file (BEHAVIOUR.md H.2, H.3).
+//! Opening for write, and running: who may do what with a file (docs/behaviour H.2, H.3).
 //!
 //! ```text
 //!                      | writer opens              | process runs it        | collapse (up to 7.1)

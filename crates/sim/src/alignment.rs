@@ -28,7 +28,7 @@ pub enum Loading {
     Program,
     /// A shared object: the loader asks for one range. It honours the segments' alignment (glibc
     /// 2.35); where they ask for none, ext4, XFS and btrfs place a file that spans a PMD range
-    /// congruent to it (BEHAVIOUR.md B.6.3; `mm::placement`).
+    /// congruent to it (docs/behaviour B.6.3; `mm::placement`).
     Library,
     /// The same for a 32-bit process, which the kernel does not place congruently.
     Library32,

@@ -1,5 +1,5 @@
 //! Series 003 end to end: khugepaged collapses the text of a program and of its library, and an
-//! open for write throws it away (BEHAVIOUR.md J.4, H.2, L.16, L.17).
+//! open for write throws it away (docs/behaviour J.4, H.2, L.16, L.17).
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 

@@ -1,4 +1,4 @@
-//! A naive twin of the buddy allocator, written from BEHAVIOUR.md I alone: free lists are plain
+//! A naive twin of the buddy allocator, written from docs/behaviour I alone: free lists are plain
 //! vectors, every question is answered by a scan. Types are 0 movable, 1 unmovable, 2 reclaimable.
 
 use std::collections::BTreeSet;

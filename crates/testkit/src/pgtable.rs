@@ -1,4 +1,4 @@
-//! A naive twin of the page table, written from BEHAVIOUR.md C.1 alone: one ordered map from
+//! A naive twin of the page table, written from docs/behaviour C.1 alone: one ordered map from
 //! virtual page to entry, every rule applied page by page. An entry of a folded block keeps its
 //! own accessed and dirty bits, as hardware may; reading reports their OR.
 

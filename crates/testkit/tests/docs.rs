@@ -47,11 +47,12 @@ fn links(text: &str) -> Vec<String> {
     prose(text).iter().flat_map(of_line).collect()
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// The anchors of a page's headings, as GitHub and mdBook make them, and those it sets itself.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_fenced = false;
-    let mut anchors = BTreeSet::new();
+    let set = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split_once("\"></a>"));
+    let mut anchors: BTreeSet<String> = set.map(|(id, _)| id.to_owned()).collect();
     for line in text.lines() {
         is_fenced ^= line.trim_start().starts_with("```");
         let heading = line.trim_start_matches('#');
@@ -125,8 +126,9 @@ fn links_in_code_are_none_and_headings_make_anchors() {
     let text =
         "# What root adds\n[a](b.md) `[c](d.md)`\n    [e](f.md)\n```\n[g](h.md)\n```\n[i](j#k)";
     assert_eq!(links(text), ["b.md", "j#k"]);
-    let headings = anchors("# A `b`, c-d?\n## Twice\n## Twice\n#!/bin/sh\n");
-    let expected = ["a-b-c-d", "twice", "twice-1"].map(str::to_owned);
+    let headings =
+        anchors("# A `b`, c-d?\n## Twice\n## Twice\n#!/bin/sh\n<a id=\"B.4\"></a>**B.4**");
+    let expected = ["B.4", "a-b-c-d", "twice", "twice-1"].map(str::to_owned);
     assert_eq!(headings, BTreeSet::from(expected));
     let here = root().join("docs/index.md");
     for (link, expected) in [

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The crates on a floor may use those on lower floors; DESIGN: an import points down.
+/// The crates on a floor may use those on lower floors: an import points down (ARCHITECTURE.md).
 const FLOORS: &[(&str, u32)] = &[
     ("largefolio-cli", 6),
     ("largefolio-python", 6),

@@ -1,28 +1,29 @@
 //! The orders by kernel version.
 
-/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (BEHAVIOUR.md D.4.2,
+/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (docs/behaviour D.4.2,
 /// J.2.1).
 pub const POSTED_UNIT_BYTES: u64 = 8 << 20;
-/// Unit of the merged form where the architecture clears several pages at once (BEHAVIOUR.md
+/// Unit of the merged form where the architecture clears several pages at once (docs/behaviour
 /// D.4.3; large enough for Zen CPUs to stop allocating cache lines, K.2.2).
 pub const MERGED_UNIT_BYTES: u64 = 32 << 20;
 
 /// An order of clearing; the values are data of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// To 6.19: page at a time, from both ends towards the fault page (BEHAVIOUR.md D.4.1).
+    /// To 6.19: page at a time, from both ends towards the fault page (docs/behaviour D.4.1).
     Converging {
         /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
     },
-    /// Series 001 as posted: three extents, reschedule points after the units (BEHAVIOUR.md D.4.2).
+    /// Series 001 as posted: three extents, reschedule points after the units (docs/behaviour
+    /// D.4.2).
     Posted {
         /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
         /// Unit under cooperative preemption.
         unit_bytes: u64,
     },
-    /// From 7.0: three extents at every size, reschedule points before the units (BEHAVIOUR.md
+    /// From 7.0: three extents at every size, reschedule points before the units (docs/behaviour
     /// D.4.3).
     Merged {
         /// Unit under cooperative preemption; one page where it is smaller than one.
@@ -55,14 +56,14 @@ pub enum PreemptBuild {
 
 impl Rule {
     /// The rule to 6.19, for the base page: `MAX_ORDER_NR_PAGES` is 1024, 2048 or 8192
-    /// (BEHAVIOUR.md 0.4, D.4.1).
+    /// (docs/behaviour 0.4, D.4.1).
     #[must_use]
     pub const fn converging(page_bytes: u64) -> Self {
         Self::Converging { straight_over_pages: max_order_nr_pages(page_bytes) }
     }
 
     /// The posted series: its override of the converging order is built on x86-64 with
-    /// `CONFIG_PREEMPTION` alone (BEHAVIOUR.md D.4.2).
+    /// `CONFIG_PREEMPTION` alone (docs/behaviour D.4.2).
     #[must_use]
     pub const fn posted(page_bytes: u64, arch: Arch, build: PreemptBuild) -> Self {
         match (arch, build) {
@@ -74,7 +75,7 @@ impl Rule {
         }
     }
 
-    /// The rule from 7.0: units of 32 MiB on x86-64, of one page elsewhere (BEHAVIOUR.md D.4.3).
+    /// The rule from 7.0: units of 32 MiB on x86-64, of one page elsewhere (docs/behaviour D.4.3).
     #[must_use]
     pub const fn merged(arch: Arch) -> Self {
         match arch {
@@ -84,7 +85,7 @@ impl Rule {
     }
 }
 
-/// Pages of the largest buddy folio: order 10, 11 or 13 (BEHAVIOUR.md 0.4).
+/// Pages of the largest buddy folio: order 10, 11 or 13 (docs/behaviour 0.4).
 const fn max_order_nr_pages(page_bytes: u64) -> u64 {
     match page_bytes {
         0x4000 => 1 << 11,

@@ -96,7 +96,7 @@ fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) 
 }
 
 /// Step `at` of an extent whose whole units are followed by a point each, then the remainder, then
-/// one more point (BEHAVIOUR.md D.4.2).
+/// one more point (docs/behaviour D.4.2).
 fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Option<Step> {
     if nr == 0 {
         return None;
@@ -114,7 +114,7 @@ fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Opti
 }
 
 /// The page that is cleared as number `k` in converging order: first the longer side beyond the
-/// mirror image of the shorter one, then pairs from outside in (BEHAVIOUR.md D.4.1).
+/// mirror image of the shorter one, then pairs from outside in (docs/behaviour D.4.1).
 fn converging(shape: Shape, k: u64) -> u64 {
     let Shape { nr_pages, fault_page, .. } = shape;
     let is_in_first_half = fault_page <= nr_pages / 2;

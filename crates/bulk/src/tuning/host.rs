@@ -22,7 +22,7 @@ const UNKNOWN_BYTES_MAX: usize = 512 << 10;
 /// Best first: what stores through the cache. Zen 4, hot 4 KiB, GB/s: AVX2 and AVX-512 115,
 /// `rep stosb` 114, `memset` 111. Cascade Lake: `memset` (AVX2 in its C library) 126, `rep stosb`
 /// 41; and AVX-512 behind AVX2 on cold memory, 4.66 against 5.86. arm64 unmeasured: `dc zva` is
-/// what the kernel clears pages by; MOPS "at least no slower" than not (BEHAVIOUR.md K.2.5).
+/// what the kernel clears pages by; MOPS "at least no slower" than not (docs/behaviour K.2.5).
 const CACHED: &[Primitive] = &[
     Primitive::Avx2,
     Primitive::Mops,

@@ -8,7 +8,7 @@ pub(super) mod fault;
 mod measured;
 mod owners;
 
-/// What series 001 says (BEHAVIOUR.md J.2): demand faults, AMD Milan, boost off.
+/// What series 001 says (docs/behaviour J.2): demand faults, AMD Milan, boost off.
 const PUBLISHED_CLEARING: [&str; 1] = [
     "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+129.9%) under \
      full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",

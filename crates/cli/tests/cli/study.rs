@@ -112,7 +112,7 @@ fn the_list_has_every_study_with_its_source() {
     {
         assert!(list.lines().any(|line| line.starts_with(name)), "{name}: {list}");
     }
-    assert!(list.contains("[BEHAVIOUR.md J.5]"), "{list}");
+    assert!(list.contains("[docs/behaviour J.5]"), "{list}");
 }
 
 #[test]

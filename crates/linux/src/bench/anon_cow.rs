@@ -1,5 +1,5 @@
 //! Copy-on-write by several processes at once, as vm-scalability's anon-cow-seq and anon-cow-rand do
-//! (series 004, BEHAVIOUR.md J.5): the children of one process store to every page of its memory.
+//! (series 004, docs/behaviour J.5): the children of one process store to every page of its memory.
 //!
 //! ```text
 //!   parent   fills the region, forks n children, opens the gate ... reaps the last child

@@ -1,4 +1,4 @@
-//! Demand faults by page size, as series 001 measures them (`perf bench mem map`, BEHAVIOUR.md
+//! Demand faults by page size, as series 001 measures them (`perf bench mem map`, docs/behaviour
 //! J.2): a fresh region, one store to every folio; what takes time is mostly the clearing.
 //!
 //! Owns fresh regions of this process. Times are CPU time of the thread, the kernel's part of it

@@ -55,7 +55,7 @@ impl Geometry {
     /// Of a machine with base pages of `page_bytes`: 4K, 16K or 64K.
     #[must_use]
     pub const fn of(page_bytes: u64) -> Self {
-        // A page table holds page / 8 entries. BEHAVIOUR.md C.1: 16, 128 and 32 pages.
+        // A page table holds page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.
         let pmd_order = if page_bytes < 16 { 0 } else { page_bytes.ilog2() - 3 };
         let contpte_order = match page_bytes {
             16384 => 7,

@@ -357,7 +357,7 @@ impl<'a> Judge<'a> {
         let (refusal, remedy) = match setting {
             _ if smap.is_no_huge => (Refusal::NoHugeAdvice, Remedy::DropAdvice),
             None => (Refusal::Filesystem, Remedy::Nothing),
-            // MADV_COLLAPSE of shared memory asks no setting (HOST: memfd with `never`).
+            // MADV_COLLAPSE of shared memory asks no setting (H.1.2: a memfd under `never`).
             Some(_) if kind != Kind::Anon && case.is_pmd(self.census) => {
                 (Refusal::FilledSmall, Remedy::Collapse { pid })
             }

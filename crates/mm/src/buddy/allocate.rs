@@ -1,4 +1,4 @@
-//! Allocation (BEHAVIOUR.md I.2).
+//! Allocation (docs/behaviour I.2).
 
 use crate::units::{Order, Pfn};
 

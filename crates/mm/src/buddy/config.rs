@@ -12,9 +12,9 @@ use super::free_list::FreeLists;
 pub struct BuddyConfig {
     /// Page frames: 1 ..= 2^32 - 1 (16 TiB of 4 KiB pages).
     pub nr_pages: u64,
-    /// Largest block order, `MAX_PAGE_ORDER` (BEHAVIOUR.md 0.4).
+    /// Largest block order, `MAX_PAGE_ORDER` (docs/behaviour 0.4).
     pub max_order: Order,
-    /// Order of a pageblock, at most `max_order` (BEHAVIOUR.md 0.4; 7.2 can build it lower).
+    /// Order of a pageblock, at most `max_order` (docs/behaviour 0.4; 7.2 can build it lower).
     pub pageblock_order: Order,
     /// Page frames pinned from the start; `None` for a fresh machine.
     pub fragmentation: Option<Fragmentation>,

@@ -1,4 +1,4 @@
-//! Borrowing from other migrate types (BEHAVIOUR.md I.3, the form of 6.15 and later).
+//! Borrowing from other migrate types (docs/behaviour I.3, the form of 6.15 and later).
 //!
 //! First *claim*: from the largest order downwards, take the first donor block and, if the rules
 //! allow, its whole pageblock with it. Only when no claim succeeds *steal*: the smallest sufficient

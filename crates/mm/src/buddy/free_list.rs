@@ -49,7 +49,7 @@ const fn tag_of(order: Order, migrate_type: MigrateType) -> u8 {
 }
 
 impl FreeLists {
-    /// Largest `max_order` of any kernel modelled: 13 with 64 KiB pages (BEHAVIOUR.md 0.4).
+    /// Largest `max_order` of any kernel modelled: 13 with 64 KiB pages (docs/behaviour 0.4).
     pub(super) const MAX_ORDER_LIMIT: Order = Order::new(13);
 
     pub(super) fn new(nr_pages: u64, max_order: Order) -> Self {

@@ -1,4 +1,4 @@
-//! Measures of fragmentation (BEHAVIOUR.md I.9, I.10), in thousandths, rounded down as in Linux.
+//! Measures of fragmentation (docs/behaviour I.9, I.10), in thousandths, rounded down as in Linux.
 
 use crate::units::Order;
 

@@ -19,7 +19,7 @@ impl MigrateType {
     /// Number of types.
     pub(super) const NR: usize = 3;
 
-    /// Types that lend blocks to this one, first choice first (BEHAVIOUR.md I.3).
+    /// Types that lend blocks to this one, first choice first (docs/behaviour I.3).
     #[must_use]
     pub const fn donors(self) -> [Self; 2] {
         match self {

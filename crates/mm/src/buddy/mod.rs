@@ -1,7 +1,7 @@
 //! The buddy allocator of one zone of page frames.
 //!
-//! Owns which page frames are free, in which blocks, on which list (BEHAVIOUR.md I.1-I.4, I.6, I.9,
-//! I.10). Does not own what is in the allocated ones, reclaim or compaction.
+//! Owns which page frames are free, in which blocks, on which list (docs/behaviour I.1-I.4, I.6,
+//! I.9, I.10). Does not own what is in the allocated ones, reclaim or compaction.
 //!
 //! ```text
 //!  pfn  0       4       8   10  11  12          16
@@ -60,7 +60,7 @@ use crate::units::{Order, Pfn};
 use bits::PageBits;
 use free_list::FreeLists;
 
-/// What the fallback rules did (BEHAVIOUR.md I.3).
+/// What the fallback rules did (docs/behaviour I.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FallbackStats {
     /// Pageblocks retagged for the requester's type.

@@ -1,4 +1,4 @@
-//! Freeing and coalescing (BEHAVIOUR.md I.4).
+//! Freeing and coalescing (docs/behaviour I.4).
 
 use crate::units::{Order, Pfn};
 

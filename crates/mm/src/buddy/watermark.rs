@@ -1,4 +1,4 @@
-//! Allocation above a watermark (BEHAVIOUR.md I.6).
+//! Allocation above a watermark (docs/behaviour I.6).
 
 use thiserror::Error;
 

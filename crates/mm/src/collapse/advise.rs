@@ -1,4 +1,4 @@
-//! `MADV_COLLAPSE`: a process collapses its own memory now (BEHAVIOUR.md H.5.1, H.5.2).
+//! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
 //! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 

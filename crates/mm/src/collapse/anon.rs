@@ -1,4 +1,4 @@
-//! Collapsing anonymous memory (BEHAVIOUR.md H.6.2, H.6.3, H.6.4 g).
+//! Collapsing anonymous memory (docs/behaviour H.6.2, H.6.3, H.6.4 g).
 //!
 //! ```text
 //!   PTE table   | a | b | - | 0 | c |  --copy-->  folio | a | b | 0 | 0 | c |

@@ -1,4 +1,5 @@
-//! Collapse by advice to any size: asked for in the discussion of series 000 (BEHAVIOUR.md K.1.4).
+//! Collapse by advice to any size: asked for in the discussion of series 000 (docs/behaviour
+//! K.1.4).
 //!
 //! Differs: no kernel has it. What a process wants of its text is often 64 KiB, which a PMD
 //! mapping cannot give; here it can ask for that size after the fact.

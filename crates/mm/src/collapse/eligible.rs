@@ -1,4 +1,4 @@
-//! Which areas may be collapsed at all (BEHAVIOUR.md H.1).
+//! Which areas may be collapsed at all (docs/behaviour H.1).
 //!
 //! Owns the order of the tests and the file rule of each kernel. Whether the pages of a block allow
 //! it is another question ([`super::scan`], [`super::file`]).

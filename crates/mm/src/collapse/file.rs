@@ -1,4 +1,4 @@
-//! Collapsing pages of a file or of shared memory (BEHAVIOUR.md H.4, H.5).
+//! Collapsing pages of a file or of shared memory (docs/behaviour H.4, H.5).
 //!
 //! ```text
 //!   page cache   | o0 | o0 | o2         | -  | o0 | ..    gather: each present (files: read in),

@@ -1,4 +1,4 @@
-//! Huge folios of a file against its writers: `nr_thps` and `i_writecount` (BEHAVIOUR.md H.3,
+//! Huge folios of a file against its writers: `nr_thps` and `i_writecount` (docs/behaviour H.3,
 //! Linux 5.4 .. 7.0).
 //!
 //! A file of a filesystem without large folios cannot be written while a huge folio holds its

@@ -1,5 +1,5 @@
-//! khugepaged: the kernel thread that collapses memory behind processes' backs (BEHAVIOUR.md H.6.4,
-//! H.6.5, D.2.9), on a clock of its own.
+//! khugepaged: the kernel thread that collapses memory behind processes' backs (docs/behaviour
+//! H.6.4, H.6.5, D.2.9), on a clock of its own.
 //!
 //! ```text
 //!   wake -- scan ranges_to_scan blocks, process after process --> sleep scan_sleep --> wake ..

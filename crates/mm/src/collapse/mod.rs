@@ -1,4 +1,4 @@
-//! Collapse: many small folios become one large one (BEHAVIOUR.md H).
+//! Collapse: many small folios become one large one (docs/behaviour H).
 //!
 //! ```text
 //!   khugepaged (clock)      madvise(MADV_COLLAPSE)     to any size (no kernel has it)

@@ -1,4 +1,4 @@
-//! Page tables of a collapsed block of a file (BEHAVIOUR.md H.5 steps 6 and 7).
+//! Page tables of a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
 //!
 //! Owns which empty tables are given back, so that the next fault can map the block by one entry,
 //! and the exchange of a table for that entry where somebody asked for it.

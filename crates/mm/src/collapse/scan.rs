@@ -1,4 +1,4 @@
-//! Looking at the PTEs of an anonymous block (BEHAVIOUR.md H.6.1).
+//! Looking at the PTEs of an anonymous block (docs/behaviour H.6.1).
 //!
 //! Owns which state of a page refuses a collapse, and the order of the tests. The same tests run
 //! twice: before memory is allocated, and again when nobody can change the pages any more.

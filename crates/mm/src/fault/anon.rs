@@ -1,4 +1,4 @@
-//! First touches of private anonymous memory (BEHAVIOUR.md D.2).
+//! First touches of private anonymous memory (docs/behaviour D.2).
 //!
 //! ```text
 //!   PMD slot empty, PMD order allowed --> huge: PMD folio or huge zero folio

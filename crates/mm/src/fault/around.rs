@@ -1,4 +1,4 @@
-//! Fault-around: a read fault maps what is cached around its address (BEHAVIOUR.md B.5).
+//! Fault-around: a read fault maps what is cached around its address (docs/behaviour B.5).
 
 use super::Fault;
 use crate::mapping::tree::Entry;

@@ -1,4 +1,4 @@
-//! Stores that need a page of their own (BEHAVIOUR.md B.1.2, B.6.1, E.3).
+//! Stores that need a page of their own (docs/behaviour B.1.2, B.6.1, E.3).
 //!
 //! ```text
 //!   read-only PMD entry of a file --> drop it, fault as if nothing were mapped

@@ -1,4 +1,4 @@
-//! The fault handler: the page-cache lookup of one pass (BEHAVIOUR.md B.2, B.3).
+//! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
 
 use super::{Fault, FaultError, Pass, Retry};
 use crate::folio::MappingId;

@@ -1,4 +1,4 @@
-//! The finishing step: how much of the folio a fault maps (BEHAVIOUR.md B.6).
+//! The finishing step: how much of the folio a fault maps (docs/behaviour B.6).
 
 use super::{Access, Fault};
 use crate::counters::PmdRefusal;

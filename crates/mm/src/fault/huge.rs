@@ -1,4 +1,4 @@
-//! PMD-sized anonymous folios and the huge zero folio (BEHAVIOUR.md D.3, E.3.6).
+//! PMD-sized anonymous folios and the huge zero folio (docs/behaviour D.3, E.3.6).
 //!
 //! Owns the first touch of an empty PMD slot, stores to what a PMD entry maps, and the one folio of
 //! zeroes that reads share. Does not own what happens after a PMD entry was split ([`super::cow`]).

@@ -13,7 +13,7 @@
 //!              +--> file: in cache? -- no --> sync: read ahead --+
 //!                     | yes: async step                          |
 //!                     v                    <---- retry ----------+
-//!                   finish: PMD, whole folio, or one PTE           (BEHAVIOUR.md B.1, B.2)
+//!                   finish: PMD, whole folio, or one PTE           (docs/behaviour B.1, B.2)
 //! ```
 //!
 //! A fault that starts I/O drops its lock and is repeated ("retry"); the repetition may find the

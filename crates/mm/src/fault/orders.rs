@@ -1,4 +1,4 @@
-//! Which folio sizes a fault on anonymous memory may try (BEHAVIOUR.md D.1, D.2.3 .. D.2.5).
+//! Which folio sizes a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
 //!
 //! Owns suitability, the reduction to empty PTEs and the fallback from size to size. Does not own
 //! which sizes are enabled ([`crate::rules::anon`]).

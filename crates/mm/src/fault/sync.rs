@@ -1,4 +1,4 @@
-//! The sync step of a cold fault: which window to read (BEHAVIOUR.md B.4).
+//! The sync step of a cold fault: which window to read (docs/behaviour B.4).
 
 use super::Fault;
 use crate::annotate::Reading;

@@ -10,7 +10,7 @@
 //! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), space reserved for writes
 //! ([`reserve`]) and what a filesystem says about a file ([`Mapping`]). Does not allocate folios and starts no I/O.
 //!
-//! Invariants (BEHAVIOUR.md L.1):
+//! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
 //! - I3: an order lies within the mapping's [`OrderRange`], but for the [`Mapping::nr_collapsed`]

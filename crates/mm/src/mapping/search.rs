@@ -2,7 +2,7 @@
 //!
 //! Owns [`next_miss`] and [`prev_miss`]. They walk *slots* of the tree while counting *indices*,
 //! and a walk that starts inside a folio starts at the folio's head slot: the two run apart by the
-//! distance to the head, and the answer is too high by as much (BEHAVIOUR.md A.4.6). Readahead
+//! distance to the head, and the answer is too high by as much (docs/behaviour A.4.6). Readahead
 //! acts on these answers, so the model walks the same way:
 //!
 //! ```text

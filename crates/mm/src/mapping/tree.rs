@@ -8,7 +8,7 @@
 //!
 //! A folio of order 0..5 occupies slots of level 0, one of order 6..11 slots of level 1: the head
 //! slot names it, the others point back at the head. How high in the tree an entry stands is
-//! visible in the kernel's hole searches (BEHAVIOUR.md A.4.6), so the shape is part of the model.
+//! visible in the kernel's hole searches (docs/behaviour A.4.6), so the shape is part of the model.
 //!
 //! Invariants:
 //! - T1: a sibling slot lies behind its head slot, within the head's `2^k` aligned slots.
@@ -19,7 +19,7 @@ use super::Violation;
 use crate::folio::FolioId;
 use crate::units::{Order, PageIndex};
 
-/// log2 of the slots of a node (BEHAVIOUR.md 0.4, `XA_CHUNK_SHIFT`).
+/// log2 of the slots of a node (docs/behaviour 0.4, `XA_CHUNK_SHIFT`).
 pub(super) const CHUNK_SHIFT: u32 = 6;
 /// Slots of a node.
 pub(super) const CHUNK: usize = 1 << CHUNK_SHIFT;

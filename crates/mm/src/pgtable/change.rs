@@ -57,7 +57,7 @@ impl PageTable {
     /// Clears the `nr` pages from `vpn` and reports what was there, in address order.
     ///
     /// PTEs of one folio with consecutive page frames go in one batch, whatever their writable,
-    /// accessed and dirty bits (BEHAVIOUR.md G.1.1); `folio_of` says the folio of a page and is
+    /// accessed and dirty bits (docs/behaviour G.1.1); `folio_of` says the folio of a page and is
     /// not asked about special PTEs. Blocks cut by the ends of the range are unfolded (C.1.3).
     /// PTE tables stay.
     ///
@@ -99,7 +99,7 @@ impl PageTable {
     }
 
     /// Makes the pages of the range read-only, as fork does: whole blocks stay folded, blocks cut
-    /// by the ends of the range are unfolded, nothing is folded (BEHAVIOUR.md C.1.3, E.1.4).
+    /// by the ends of the range are unfolded, nothing is folded (docs/behaviour C.1.3, E.1.4).
     ///
     /// # Panics
     /// When a PMD leaf is cut by the range.
@@ -111,7 +111,7 @@ impl PageTable {
 
     /// Changes the flags of every entry in the range, as mprotect does: blocks cut by the ends of
     /// the range are unfolded, whole blocks stay folded, and a block whose last PTE is rewritten
-    /// is folded when all conditions of C.1 hold (BEHAVIOUR.md C.1.3, C.1.2, L.12).
+    /// is folded when all conditions of C.1 hold (docs/behaviour C.1.3, C.1.2, L.12).
     ///
     /// # Panics
     /// When a PMD leaf is cut by the range.

@@ -1,4 +1,4 @@
-//! Folding and unfolding of contpte blocks (BEHAVIOUR.md C.1, C.1.1-C.1.3, L.12).
+//! Folding and unfolding of contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
 //!
 //! C.1 lets C PTEs carry the contiguous bit when the block is aligned in VA and PFN, all PTEs are
 //! present with consecutive page frames and equal flags (accessed and dirty aside), none is

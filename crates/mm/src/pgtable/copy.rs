@@ -1,4 +1,4 @@
-//! Copying a range into another page table, as fork does (BEHAVIOUR.md E.1, E.2).
+//! Copying a range into another page table, as fork does (docs/behaviour E.1, E.2).
 //!
 //! Owns the walk, the batches and the flags of both sides. Does not own what is counted for a
 //! batch: a [`Copier`] decides and counts.

@@ -56,7 +56,7 @@ impl Leaf {
 /// Whether accessed and dirty bits must be equal for entries to coalesce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessBits {
-    /// They must (BEHAVIOUR.md C.3, Zen).
+    /// They must (docs/behaviour C.3, Zen).
     Equal,
     /// They may differ.
     Any,
@@ -99,7 +99,7 @@ impl PageTable {
     /// frames and equal flags, at most `cap`; `None` when `vpn` is not mapped.
     ///
     /// This is what hardware without a software bit can merge into one TLB entry: HPA and Zen
-    /// coalescing, cap 2 for four pages (BEHAVIOUR.md C.2, C.3).
+    /// coalescing, cap 2 for four pages (docs/behaviour C.2, C.3).
     #[must_use]
     pub fn contiguous_run(&self, vpn: Vpn, cap: Order, bits: AccessBits) -> Option<Order> {
         match self.slot(vpn) {

@@ -10,8 +10,8 @@ use super::{PageTable, end_of};
 impl PageTable {
     /// Maps consecutive pages of `folio`; the PTEs must be none and in one table.
     ///
-    /// Folds as BEHAVIOUR.md C.1.1 says (each sub-range that is exactly one block aligned in VA and
-    /// PFN), a single PTE as C.1.2 says (only as the last of its block). The table is allocated
+    /// Folds as docs/behaviour C.1.1 says (each sub-range that is exactly one block aligned in VA
+    /// and PFN), a single PTE as C.1.2 says (only as the last of its block). The table is allocated
     /// when its slot is empty.
     ///
     /// # Panics
@@ -110,7 +110,7 @@ impl PageTable {
     /// Maps a whole PMD with one leaf; the slot must be empty.
     ///
     /// # Panics
-    /// When the slot holds a leaf or a table (an empty one too: BEHAVIOUR.md B.6.3 requires an
+    /// When the slot holds a leaf or a table (an empty one too: docs/behaviour B.6.3 requires an
     /// empty PMD), or `vpn` or `pfn` is not aligned to the PMD order (I3).
     pub fn map_pmd(&mut self, vpn: Vpn, pfn: Pfn, flags: PteFlags) {
         let _ = end_of(vpn, self.pmd_order.nr_pages());

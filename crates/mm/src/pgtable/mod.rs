@@ -1,7 +1,7 @@
 //! The page table of one process, for any base page size.
 //!
 //! Owns which virtual page maps which page frame, with which flags, at which level (PTE, contpte
-//! block, PMD leaf), and the contiguous bit of arm64 (BEHAVIOUR.md C.1). Does not own folios,
+//! block, PMD leaf), and the contiguous bit of arm64 (docs/behaviour C.1). Does not own folios,
 //! reference counts, VMAs or TLBs; where a rule needs the folio of a page, the caller says it.
 //!
 //! ```text
@@ -65,7 +65,7 @@ use table::Tables;
 pub enum Contpte {
     /// No contiguous bit (x86-64, arm64 before 6.9).
     None,
-    /// arm64 since 6.9: blocks of 16, 128 or 32 PTEs (BEHAVIOUR.md C.1).
+    /// arm64 since 6.9: blocks of 16, 128 or 32 PTEs (docs/behaviour C.1).
     Arm64,
 }
 

@@ -10,7 +10,7 @@ use super::{PageTable, end_of};
 /// What the PMD slot of a page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PmdState {
-    /// Nothing: a PMD leaf can be mapped (BEHAVIOUR.md B.6.3, D.3).
+    /// Nothing: a PMD leaf can be mapped (docs/behaviour B.6.3, D.3).
     Empty,
     /// A PTE table with this many present PTEs, possibly 0.
     Table {

@@ -56,7 +56,7 @@ impl PageTable {
 
     /// The batch that starts at the present PTE of `vpn`: following PTEs with the next page frame,
     /// up to `max_nr`, the end of `folio` and the end of the table, as fork and zap collect them
-    /// (BEHAVIOUR.md E.1.1, G.1.1). Flags may differ, except those in `respect`. A special PTE is
+    /// (docs/behaviour E.1.1, G.1.1). Flags may differ, except those in `respect`. A special PTE is
     /// a batch of its own.
     ///
     /// # Panics

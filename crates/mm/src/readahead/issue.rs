@@ -1,9 +1,9 @@
-//! Issue: fills a window with folios and reads them (BEHAVIOUR.md A.5, A.6).
+//! Issue: fills a window with folios and reads them (docs/behaviour A.5, A.6).
 //!
 //! Large folios first; what they cannot hold - the filesystem has none, memory is short, an index
 //! is cached already - goes through the base-order path.
 //!
-//! Invariants (BEHAVIOUR.md L.1, L.2):
+//! Invariants (docs/behaviour L.1, L.2):
 //! - I1: every folio is naturally aligned and none passes the window or the last page of the file,
 //!   unless the mapping's smallest order forces it.
 //! - I2: at most one marker per window, and none with `async_size == 0`.

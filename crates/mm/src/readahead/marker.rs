@@ -1,4 +1,4 @@
-//! The async entry: the reader reached the marker (BEHAVIOUR.md A.4).
+//! The async entry: the reader reached the marker (docs/behaviour A.4).
 
 use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};

@@ -4,7 +4,7 @@
 //! Each chooses a window and its order; *issue* fills the window with folios.
 //!
 //! ```text
-//!    start                     marker                        (BEHAVIOUR.md A.1.2)
+//!    start                     marker                        (docs/behaviour A.1.2)
 //!      |------------- size -------|---- async_size ----|
 //!      | read already             | read while waiting |  next window ->
 //! ```

@@ -1,10 +1,10 @@
-//! Readahead state of one open file (BEHAVIOUR.md A.1.1).
+//! Readahead state of one open file (docs/behaviour A.1.1).
 
 use crate::units::Order;
 
-/// Limit of the miss counter: ten times the threshold (BEHAVIOUR.md 0.4).
+/// Limit of the miss counter: ten times the threshold (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
-/// More counted misses than this stop mapped readahead (BEHAVIOUR.md 0.4, `MMAP_LOTSAMISS`).
+/// More counted misses than this stop mapped readahead (docs/behaviour 0.4, `MMAP_LOTSAMISS`).
 const MISS_THRESHOLD: u32 = 100;
 
 /// State of one open file. All sizes in pages.
@@ -39,7 +39,7 @@ impl RaState {
         self.mmap_miss
     }
 
-    /// Counts a cold mapped fault; whether readahead is still worth while (BEHAVIOUR.md B.4.1
+    /// Counts a cold mapped fault; whether readahead is still worth while (docs/behaviour B.4.1
     /// step 5, L.4: the gate is strict and tested after the increment).
     pub fn count_miss(&mut self) -> Gate {
         self.mmap_miss = (self.mmap_miss + 1).min(MISS_LIMIT);

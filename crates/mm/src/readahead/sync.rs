@@ -1,4 +1,4 @@
-//! The sync entry: the first page of a request is absent (BEHAVIOUR.md A.3).
+//! The sync entry: the first page of a request is absent (docs/behaviour A.3).
 
 use super::window::{initial_pages, max_pages, next_pages};
 use super::{Hint, Issue, RaState};

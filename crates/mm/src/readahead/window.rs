@@ -1,7 +1,7 @@
 //! Window sizes: pure functions of the request and the largest window.
 
 /// Size of a first window for a request of `nr_requested` pages, at most `max_pages`
-/// (BEHAVIOUR.md A.2.1).
+/// (docs/behaviour A.2.1).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::initial_pages;
@@ -19,7 +19,7 @@ pub fn initial_pages(nr_requested: u64, max_pages: u64) -> u64 {
     }
 }
 
-/// Size of the window after one of `current` pages, at most `max_pages` (BEHAVIOUR.md A.2.2).
+/// Size of the window after one of `current` pages, at most `max_pages` (docs/behaviour A.2.2).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::next_pages;
@@ -37,7 +37,7 @@ pub fn next_pages(current: u64, max_pages: u64) -> u64 {
 }
 
 /// Largest window for a request of `nr_requested` pages: the window of the open file, or the
-/// device's largest I/O where a request exceeds it (BEHAVIOUR.md A.2.3).
+/// device's largest I/O where a request exceeds it (docs/behaviour A.2.3).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::max_pages;

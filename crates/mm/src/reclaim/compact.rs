@@ -1,4 +1,4 @@
-//! Compaction: making a large free block by moving folios (BEHAVIOUR.md I.9, I.11).
+//! Compaction: making a large free block by moving folios (docs/behaviour I.9, I.11).
 //!
 //! ```text
 //!   pfn 0   migration scanner -->                     <-- free scanner   end

@@ -1,4 +1,4 @@
-//! How hard an allocation tries (BEHAVIOUR.md D.5, I.7, I.8).
+//! How hard an allocation tries (docs/behaviour D.5, I.7, I.8).
 //!
 //! | effort | free memory | background reclaim | direct reclaim and compaction |
 //! |---|---|---|---|
@@ -16,7 +16,7 @@ use crate::ram::Ram;
 use crate::rules::anon::Effort;
 use crate::units::Order;
 
-/// Orders above are costly: nobody waits long for them (BEHAVIOUR.md 0.4).
+/// Orders above are costly: nobody waits long for them (docs/behaviour 0.4).
 pub(super) const COSTLY_ORDER: Order = Order::new(3);
 /// Runs without success after which background reclaim gives up, and rounds of an allocation.
 const NR_RETRIES_MAX: u32 = 16;

@@ -1,4 +1,4 @@
-//! Evicting one folio (BEHAVIOUR.md G.5.1, G.5.2).
+//! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.

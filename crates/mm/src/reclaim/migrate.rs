@@ -1,4 +1,4 @@
-//! Moving a folio to other page frames (BEHAVIOUR.md I.11).
+//! Moving a folio to other page frames (docs/behaviour I.11).
 //!
 //! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
 //! entry that maps it names the new frames, with the flags it had.

@@ -1,4 +1,5 @@
-//! Memory pressure: which memory is given up when it runs out (BEHAVIOUR.md G.5, D.5, I.6 .. I.11).
+//! Memory pressure: which memory is given up when it runs out (docs/behaviour G.5, D.5, I.6 ..
+//! I.11).
 //!
 //! ```text
 //!   fault, read ---> free < low? --> kswapd: scan until free >= high

@@ -2,7 +2,7 @@
 //!
 //! Owns which slots are used, by how many page-table entries, and what is remembered of the page
 //! in one. Free slots are kept as free memory is, in naturally aligned blocks, so that a folio finds
-//! its slots side by side or not at all (BEHAVIOUR.md G.5.1). The bytes are in [`crate::ram`].
+//! its slots side by side or not at all (docs/behaviour G.5.1). The bytes are in [`crate::ram`].
 //!
 //! Differs: a page that comes back gives its slot up at once (there is no swap cache); several
 //! processes that share a slot each read a page of their own. Pages come back one by one, without

@@ -1,4 +1,4 @@
-//! How much memory is kept free (BEHAVIOUR.md I.6).
+//! How much memory is kept free (docs/behaviour I.6).
 //!
 //! Owns the three marks. Who compares free memory with them: background reclaim starts below `low`
 //! and ends at `high`; a large folio is not taken below `min`, an allocation below it reclaims.

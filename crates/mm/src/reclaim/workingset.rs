@@ -1,5 +1,5 @@
 //! What is remembered of evicted pages: whether one that comes back was evicted too early
-//! (BEHAVIOUR.md G.5.2).
+//! (docs/behaviour G.5.2).
 //!
 //! A clock counts the pages that left the inactive lists, by eviction or activation. An evicted
 //! page leaves its time behind (a shadow); when it is read again, the distance to now says how many

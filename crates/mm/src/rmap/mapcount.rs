@@ -1,4 +1,4 @@
-//! How often a folio and its pages are mapped (BEHAVIOUR.md F.1 .. F.3, F.5).
+//! How often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
 //!
 //! Owns the counters of one folio. Does not own references ([`Shape::pmd_refs`] says how many a
 //! PMD entry takes) nor statistics: an operation returns the [`Change`] in them.

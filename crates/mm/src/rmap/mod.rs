@@ -1,4 +1,4 @@
-//! Reverse map: how often a folio is mapped, and by whom (BEHAVIOUR.md F).
+//! Reverse map: how often a folio is mapped, and by whom (docs/behaviour F).
 //!
 //! Owns the counters of a folio. Does not own the folio, its reference count or the statistics of
 //! the machine: an operation returns what changes in them ([`Change`]), the caller adds it up.

@@ -1,5 +1,5 @@
-//! Who maps a large folio: the large mapcount and two owners under one lock bit (BEHAVIOUR.md F.4,
-//! Linux 6.15).
+//! Who maps a large folio: the large mapcount and two owners under one lock bit (docs/behaviour
+//! F.4, Linux 6.15).
 //!
 //! Owns the protocol. The transitions are a pure function ([`State`]), the words a [`Layout`], the
 //! reference count belongs to the folio.

@@ -1,4 +1,4 @@
-//! In which order a new folio is zeroed and a huge page copied (BEHAVIOUR.md D.4).
+//! In which order a new folio is zeroed and a huge page copied (docs/behaviour D.4).
 //!
 //! Owns the choice of an order and of the preemption model as data of a kernel. The orders
 //! themselves stand in [`largefolio_bulk::plan`], what carries them out in [`crate::ram`].

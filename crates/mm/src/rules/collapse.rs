@@ -1,5 +1,5 @@
 //! Rules of collapse: what khugepaged and `MADV_COLLAPSE` may make a large folio of, and when they
-//! give up (BEHAVIOUR.md H).
+//! give up (docs/behaviour H).
 //!
 //! Owns the values. The code that follows them stands in `collapse/`; the limit of empty pages is
 //! that of the under-use test ([`super::anon::AnonRules::max_ptes_none`]).

@@ -1,4 +1,4 @@
-//! Per-size control of the page cache's folios: never, always, exec, always+exec (BEHAVIOUR.md
+//! Per-size control of the page cache's folios: never, always, exec, always+exec (docs/behaviour
 //! K.1.4).
 //!
 //! Differs: asked for in the discussion of series 000, in no kernel. A control says which sizes

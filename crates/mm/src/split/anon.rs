@@ -1,4 +1,4 @@
-//! Splitting an anonymous folio (BEHAVIOUR.md G.4.2, G.4.3).
+//! Splitting an anonymous folio (docs/behaviour G.4.2, G.4.3).
 //!
 //! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
 //! maps are freed; pages that were never stored to give way to the shared zero page.

@@ -1,4 +1,4 @@
-//! The queue of folios that may be worth splitting (BEHAVIOUR.md G.2).
+//! The queue of folios that may be worth splitting (docs/behaviour G.2).
 //!
 //! Owns the order in which the shrinker sees folios. Does not own why a folio is queued.
 //!

@@ -1,4 +1,4 @@
-//! Splitting a page-cache folio (BEHAVIOUR.md G.3.2, G.3.3, G.4.2).
+//! Splitting a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
 //!
 //! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
 

@@ -1,4 +1,4 @@
-//! Splitting folios: preconditions, anonymous folios, file folios (BEHAVIOUR.md G.4).
+//! Splitting folios: preconditions, anonymous folios, file folios (docs/behaviour G.4).
 //!
 //! ```text
 //!   uniform, to order 0          [ o3               ]  ->  [0|0|0|0|0|0|0|0]

@@ -1,4 +1,4 @@
-//! Who maps a folio: the reverse map, found through areas (BEHAVIOUR.md G.4.2).
+//! Who maps a folio: the reverse map, found through areas (docs/behaviour G.4.2).
 //!
 //! An area knows which index each of its pages has, a folio knows its own: so the pages that can
 //! map it follow, and the page table says whether they do.

@@ -1,4 +1,4 @@
-//! Truncation and hole punch (BEHAVIOUR.md G.3).
+//! Truncation and hole punch (docs/behaviour G.3).
 //!
 //! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
 //! are zeroed and the folio is split, so that the memory behind them can go.

@@ -1,4 +1,5 @@
-//! Zeroing and copying by a plan: the rule of the kernel reaches the memory (BEHAVIOUR.md D.2.6, D.4).
+//! Zeroing and copying by a plan: the rule of the kernel reaches the memory (docs/behaviour D.2.6,
+//! D.4).
 
 use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;

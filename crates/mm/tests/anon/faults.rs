@@ -1,4 +1,4 @@
-//! First touches: sizes, fallback, zero pages (BEHAVIOUR.md D.1 .. D.3).
+//! First touches: sizes, fallback, zero pages (docs/behaviour D.1 .. D.3).
 
 use largefolio_mm::buddy::MigrateType;
 use largefolio_mm::fault::{Access, FaultError};

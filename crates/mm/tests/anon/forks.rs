@@ -1,4 +1,4 @@
-//! fork and copy-on-write (BEHAVIOUR.md E, F.4, L.8 .. L.10, L.22).
+//! fork and copy-on-write (docs/behaviour E, F.4, L.8 .. L.10, L.22).
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::pgtable::LeafKind;

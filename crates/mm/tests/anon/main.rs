@@ -1,4 +1,4 @@
-//! Anonymous memory, fork, copy-on-write, unmap and split: vectors of BEHAVIOUR.md D, E, F, G and
+//! Anonymous memory, fork, copy-on-write, unmap and split: vectors of docs/behaviour D, E, F, G and
 //! L, and random programs whose every byte is compared with a naive model.
 
 #![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]

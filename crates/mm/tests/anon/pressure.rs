@@ -1,4 +1,4 @@
-//! Memory pressure: vectors of BEHAVIOUR.md B.5.8, D.5, G.5 and I.
+//! Memory pressure: vectors of docs/behaviour B.5.8, D.5, G.5 and I.
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::folio::MappingId;

@@ -1,4 +1,4 @@
-//! Unmap, deferred split, truncation, hole punch and split (BEHAVIOUR.md G, L.11).
+//! Unmap, deferred split, truncation, hole punch and split (docs/behaviour G, L.11).
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::folio::MappingId;

@@ -1,4 +1,4 @@
-//! Collapse: the tables of BEHAVIOUR.md H, every refusal provoked, every step made to fail, and
+//! Collapse: the tables of docs/behaviour H, every refusal provoked, every step made to fail, and
 //! random programs with and without bytes.
 
 #![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]

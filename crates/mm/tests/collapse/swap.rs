@@ -1,5 +1,5 @@
 //! Collapse and memory pressure: swapped pages come back, evicted ones count, and what a collapse
-//! holds is not evicted (BEHAVIOUR.md H.4.1, H.6.1, H.6.2, H.6.4).
+//! holds is not evicted (docs/behaviour H.4.1, H.6.1, H.6.2, H.6.4).
 
 use largefolio_mm::collapse::Refusal;
 use largefolio_mm::map::Map;

@@ -50,7 +50,7 @@ fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
     rows.iter().map(get).collect()
 }
 
-/// The rows of BEHAVIOUR.md J.1 for one kind of file memory, or for all of it as published.
+/// The rows of docs/behaviour J.1 for one kind of file memory, or for all of it as published.
 fn mapped(title: &'static str, rows: &[Outcome], census: impl Fn(&Outcome) -> Census) -> Section {
     let columns: Vec<Census> = rows.iter().map(census).collect();
     let whole: Vec<u64> = columns.iter().map(|column| column.mapped_bytes).collect();

@@ -35,7 +35,7 @@ pub struct Counted {
     /// Pages kept by stores.
     pub reused_pages: u64,
     /// PTEs set by fork or taken away whose page has a map count of its own to change: all of
-    /// them, or none where only folios have map counts (BEHAVIOUR.md F.5).
+    /// them, or none where only folios have map counts (docs/behaviour F.5).
     pub page_mapcounts: u64,
 }
 

@@ -13,7 +13,7 @@ use super::recording::{
 const NR_TIMES_MAX: u64 = 1 << 24;
 /// Largest page number: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
-/// Largest base page (BEHAVIOUR.md 0.1).
+/// Largest base page (docs/behaviour 0.1).
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Descriptors, mappings and files one recording may have.
 const NR_IDS_MAX: u64 = 1 << 16;

@@ -95,7 +95,7 @@ pub struct UnitRate {
 }
 
 /// Some CPUs write whole lines without fetching or keeping them once an operation is longer than
-/// their last cache (BEHAVIOUR.md J.2.1, K.2.2).
+/// their last cache (docs/behaviour J.2.1, K.2.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elision {

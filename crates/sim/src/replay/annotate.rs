@@ -1,7 +1,7 @@
 //! Annotations: folio sizes that a loader would ask for when it maps certain files.
 //!
 //! `libLLVM*=2M`: every mapping of a file whose name fits the pattern prefers folios of 2 MiB
-//! (BEHAVIOUR.md K.1.4). A pattern with a `/` is held against the whole path, one without against
+//! (docs/behaviour K.1.4). A pattern with a `/` is held against the whole path, one without against
 //! the last part of it; `*` stands for any characters, `?` for one.
 //!
 //! Owns the text form and the pattern. Does not own what a preferred size does

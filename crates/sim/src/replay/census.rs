@@ -1,4 +1,4 @@
-//! Which folios back the memory of a process: the rows of BEHAVIOUR.md J.1, by kind.
+//! Which folios back the memory of a process: the rows of docs/behaviour J.1, by kind.
 //!
 //! A folio counts in its size's row as *aligned* when a process maps all of it at a virtual address
 //! that is a multiple of its size, as *unaligned* when it maps all of it elsewhere, and page by

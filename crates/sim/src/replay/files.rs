@@ -1,7 +1,7 @@
 //! Events on files: open, close, reading and writing calls, and what runs a file.
 //!
-//! Owns which recorded opens write, and for how long (BEHAVIOUR.md H.1.4, H.2.1): an open says so by
-//! its `O_*`, a write call or a shared mapping with stores by being one. An open ends when its
+//! Owns which recorded opens write, and for how long (docs/behaviour H.1.4, H.2.1): an open says so
+//! by its `O_*`, a write call or a shared mapping with stores by being one. An open ends when its
 //! descriptors are closed in every process that has them (an event, another open of the same
 //! number, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
 //! recorded: a writer that lives on in one is forgotten when the first is closed.

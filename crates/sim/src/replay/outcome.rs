@@ -66,7 +66,7 @@ pub struct AnonSize {
     pub split_deferred: u64,
 }
 
-/// Opens for write, and what they did to huge folios (BEHAVIOUR.md H.2, H.3).
+/// Opens for write, and what they did to huge folios (docs/behaviour H.2, H.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Writers {
     /// Opens for write, also those that a write call or a shared mapping with stores implies.

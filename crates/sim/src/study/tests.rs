@@ -11,7 +11,7 @@ use super::*;
 /// A study of the model alone, with a row of each kind.
 const SMALL: &str = r#"name = "small"
 title = "Small"
-source = "BEHAVIOUR.md J.2"
+source = "docs/behaviour J.2"
 setup = "none"
 
 [workloads.stubs]

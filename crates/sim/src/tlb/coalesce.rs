@@ -8,7 +8,7 @@
 //!  contpte   one entry for a block the kernel folded (16, 128 or 32 pages)
 //! ```
 //!
-//! Sources: BEHAVIOUR.md C.1.4 (contpte), C.2 (HPA), C.3 (Zen), C.4 (PMD).
+//! Sources: docs/behaviour C.1.4 (contpte), C.2 (HPA), C.3 (Zen), C.4 (PMD).
 
 pub use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::units::{Order, Pfn, Vpn};

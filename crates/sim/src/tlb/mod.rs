@@ -33,7 +33,8 @@
 //! - I3: the index finds exactly the resident entries.
 //! - I4: an entry is naturally aligned and not larger than a PMD entry.
 //!
-//! Rules (BEHAVIOUR.md C; where the manuals say nothing, an assumption that `docs/design` repeats):
+//! Rules (docs/behaviour C; where the manuals say nothing, an assumption that `docs/design`
+//! repeats):
 //! - Replacement is true LRU within a set. Real structures often use pseudo-LRU.
 //! - A level-2 hit fills level 1; a walk fills both. Neither level includes the other: evicting an
 //!   entry of one leaves the other alone.

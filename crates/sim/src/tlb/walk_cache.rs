@@ -8,7 +8,8 @@
 //!   a walk starts below the deepest cached entry and reads the rest, the leaf included
 //! ```
 //!
-//! Rules (BEHAVIOUR.md C says nothing about them; Intel SDM volume 3, 253668, 4.10.3 allows them):
+//! Rules (docs/behaviour C says nothing about them; Intel SDM volume 3, 253668, 4.10.3 allows
+//! them):
 //! - A cache holds entries of one level that point to a table; a leaf is never in it.
 //! - A walk asks the caches from the leaf upwards and stops at the first that knows its part of the
 //!   address; it reads every entry below, and puts each that points to a table into the cache of

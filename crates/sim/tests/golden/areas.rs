@@ -111,7 +111,7 @@ fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_ar
 
 #[test]
 fn a_large_file_is_placed_congruent_to_the_pmd() {
-    // B.6.3, HOST.md: on ext4 and xfs; a small one is not.
+    // C.6.4: on ext4 and xfs; a small one is not.
     for (fs, is_pmd) in [("xfs", true), ("ext4", true), ("vfat", false)] {
         let mut world = World::x86("6.18", fs, 2048);
         let map = Map::file(world.open, 3, 2000 * PAGE, Prot::READ);

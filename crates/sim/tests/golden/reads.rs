@@ -212,8 +212,8 @@ fn a_random_read_reads_what_it_asked_for_and_leaves_the_state() {
 
 #[test]
 fn a_read_one_page_after_the_end_of_the_last_one_is_sequential() {
-    // A.3.2 step 3. The recordings print the position behind the last byte read ("1+0" after a
-    // read of page 0), not that of the last byte as A.1.1 and A.3.4 say.
+    // A.3.2 step 3, A.3.4: the position is the one behind the last byte read; the recordings print
+    // "1+0" after a read of page 0.
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     world.read(1000);
     assert_eq!(world.memory.open_file(world.open).state.prev_pos, Some(1001 * 4096));

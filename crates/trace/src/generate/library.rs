@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A linker given `-z max-page-size=2M` and a loader that heeds it put text where PMD entries can
-//! map it (BEHAVIOUR.md J.4, K.4.2). With 4 KiB pages address and file position are not congruent,
-//! and no kernel can.
+//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages address and file position are not
+//! congruent, and no kernel can.
 //!
 //! Each call is a run of fetches from one page: of the program by chance, else of the library, by
 //! Zipf's law over pages spread by a permutation. Somebody may open the library for write after a
@@ -121,7 +121,7 @@ pub struct Library {
 impl Default for Library {
     /// 8 MiB of library under 2 MiB of program, linked for huge pages, two million calls of up to
     /// 137 fetches: with base pages 0.86% of the fetches miss the first TLB of an Altra, as many
-    /// as in the published run (0.854%, BEHAVIOUR.md J.4).
+    /// as in the published run (0.854%, docs/behaviour J.4).
     fn default() -> Self {
         Self {
             text_bytes: 8 << 20,

@@ -22,7 +22,7 @@ const OPERATIONS: [(Operation, &str); 5] = [
     (Operation::CowCopy, "store, child alive"),
     (Operation::CowReuse, "store, child gone"),
 ];
-/// What series 004 says (BEHAVIOUR.md J.5).
+/// What series 004 says (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
     ["reuse instead of copy -65% and -54% run time; without page mapcounts munmap up to -30% \
      and -70%, fork up to -20% and -10%"];

@@ -11,7 +11,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
-/// What series 004 says (BEHAVIOUR.md J.5).
+/// What series 004 says (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
     ["vm-scalability anon-cow-seq and anon-cow-rand with owner tracking: \
                                no significant change on 2 x 10 cores, less than 1% on 192"];

@@ -14,7 +14,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::{FormArgs, size};
 
-/// What series 002 says (BEHAVIOUR.md J.3).
+/// What series 002 says (docs/behaviour J.3).
 const PUBLISHED: [&str; 1] =
     ["series 002, Neoverse V2, 64K base pages, 512 MB on ext4: cold 83.4 \
      -> 41.3 ms (-50%), random 76.0 -> 58.3 ms (-23%)"];

@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::values::FormArgs;
 
-/// What series 004 says (BEHAVIOUR.md J.5).
+/// What series 004 says (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
     ["two processes mapping and unmapping one folio, or folios of their own: no change"];
 /// Folios that two threads share when each has its own.

@@ -1,5 +1,5 @@
 //! How long others wait while a gigantic folio is cleared in units of 8 MiB: the promise of series
-//! 001 is 1 ms at 10 GB/s (BEHAVIOUR.md J.2.1).
+//! 001 is 1 ms at 10 GB/s (docs/behaviour J.2.1).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Which open file each descriptor of each process stands for.
 //!
 //! Readahead state belongs to the open file: descriptors made by `dup` or inherited share it, two
-//! opens of one path do not (BEHAVIOUR.md B.7.1).
+//! opens of one path do not (docs/behaviour B.7.1).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -247,7 +247,7 @@ pub(super) fn without_large_folios(page: u64) -> Vec<Row> {
     rows
 }
 
-/// Sixty misses, four fault-arounds over refaulted pages, sixty misses (BEHAVIOUR.md B.5.8).
+/// Sixty misses, four fault-arounds over refaulted pages, sixty misses (docs/behaviour B.5.8).
 ///
 /// 256 KiB and then 16 MiB are read twice, so that they are active; the older ones are reclaimed
 /// and read again, by exact reads that leave no marker.
@@ -274,7 +274,7 @@ fn refault(page: u64) -> Row {
         .with("cgroup", "/cg/a")
 }
 
-/// Which folios btrfs uses (BEHAVIOUR.md A.8).
+/// Which folios btrfs uses (docs/behaviour A.8).
 pub(super) fn on_btrfs(window_kb: u64) -> Vec<Row> {
     if window_kb != SHORT_KB {
         return vec![Row::reads("read1048576", 8), Row::touches("r", "plain", "seq", 40)];
@@ -327,7 +327,7 @@ pub(super) fn no_window() -> Vec<Row> {
     vec![Row::touches("rx", "plain", "stride7", 12)]
 }
 
-/// Windows of two pages (BEHAVIOUR.md A.5.1).
+/// Windows of two pages (docs/behaviour A.5.1).
 pub(super) fn short_windows() -> Vec<Row> {
     vec![
         Row::touches("r", "plain", "seq", 40),
@@ -337,7 +337,7 @@ pub(super) fn short_windows() -> Vec<Row> {
     ]
 }
 
-/// Each tells two rules of BEHAVIOUR.md apart that no other workload does.
+/// Each tells two rules apart that no other workload does.
 pub(super) fn decisive(page: u64) -> Vec<Row> {
     let window = 128 * 1024 / page;
     // A.4.6: a read of M - 1 pages behind M cached ones: at random, or the start of a stream.

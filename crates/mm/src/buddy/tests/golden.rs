@@ -1,4 +1,4 @@
-//! Worked examples of BEHAVIOUR.md 0.4, I.2-I.4, I.6, I.9, I.10 and of starting fragmentation.
+//! Worked examples of docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of starting fragmentation.
 
 use super::super::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, Refusal};
 use super::{list, small};

@@ -1,4 +1,4 @@
-//! The counters of one large folio and their transitions (BEHAVIOUR.md F.3, F.5).
+//! The counters of one large folio and their transitions (docs/behaviour F.3, F.5).
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::rules::{Kind, Shape};
 use super::{Change, Violation};
 use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
 
-/// Added to `nr_pages_mapped` while a PMD entry maps the folio (BEHAVIOUR.md 0.4).
+/// Added to `nr_pages_mapped` while a PMD entry maps the folio (docs/behaviour 0.4).
 pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
 
 /// Counters of a large folio that is or was mapped.

@@ -1,4 +1,4 @@
-//! Owner ids: the small numbers by which an owner word names an mm (BEHAVIOUR.md F.1.2).
+//! Owner ids: the small numbers by which an owner word names an mm (docs/behaviour F.1.2).
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! The two layouts of the owner word and of the word of slot counts (BEHAVIOUR.md F.1.1).
+//! The two layouts of the owner word and of the word of slot counts (docs/behaviour F.1.1).
 
 use super::atomics::{Atomics, WordCell};
 use super::ids::MmOwnerId;

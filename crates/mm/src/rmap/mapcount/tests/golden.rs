@@ -1,4 +1,4 @@
-//! The transitions and answers of BEHAVIOUR.md F.2, F.3, F.5 and L.10, L.11 by number.
+//! The transitions and answers of docs/behaviour F.2, F.3, F.5 and L.10, L.11 by number.
 
 use super::super::{Change, HugetlbOwners, Level, Mapcount, MapcountRules, PmdCount, Shape};
 use crate::rmap::owners::{MmOwnerId, NotExclusive};

@@ -1,4 +1,4 @@
-//! The worked examples of BEHAVIOUR.md F.4 and L.21, in both layouts and both forms (shared with
+//! The worked examples of docs/behaviour F.4 and L.21, in both layouts and both forms (shared with
 //! lock, alone without).
 
 use super::super::{
