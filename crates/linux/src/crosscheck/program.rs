@@ -12,6 +12,7 @@
 //! Owns the recording. Replay and comparison are `largefolio_sim::crosscheck`'s.
 
 mod areas;
+mod births;
 mod convert;
 mod descriptors;
 mod discover;

@@ -5,7 +5,6 @@
 //!
 //! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
 
-use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,6 +13,8 @@ use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
+
+use super::births::{Births, Stop};
 
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,7 +128,11 @@ pub(crate) fn pass_on(signal: i32) {
 pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
     let first = program.spawn(cpu)?;
     TRACED.store(first, Relaxed);
-    let mut tracer = Tracer { first, unborn: BTreeSet::new(), calls: Vec::new() };
+    let mut births = Births::default();
+    births.reported(first);
+    // Its first stop is waited for at the start.
+    births.stopped(first);
+    let mut tracer = Tracer { first, births, calls: Vec::new() };
     let result = tracer.follow(watch);
     if result.is_err() {
         // SAFETY: our own child; it may have ended already.
@@ -140,8 +145,7 @@ pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Res
 
 struct Tracer {
     first: i32,
-    /// Threads seen by their first stop before their parent's report, or the reverse.
-    unborn: BTreeSet<i32>,
+    births: Births,
     /// The call each thread is in.
     calls: Vec<(i32, Call)>,
 }
@@ -170,10 +174,12 @@ impl Tracer {
                 Err(error) => return Err(error),
             };
             if libc::WIFSTOPPED(status) {
-                let signal = self.stopped(tid, status, watch)?;
-                go_on(tid, signal)?;
+                if let Some(signal) = self.stopped(tid, status, watch)? {
+                    go_on(tid, signal)?;
+                }
             } else {
                 self.calls.retain(|(other, _)| *other != tid);
+                self.births.ended(tid);
                 watch.ends(tid);
                 if tid == self.first {
                     TRACED.store(0, Relaxed);
@@ -184,37 +190,33 @@ impl Tracer {
         ended.ok_or_else(|| io::Error::other("the program's end was not reported"))
     }
 
-    /// One stop; the signal to pass on.
-    fn stopped(&mut self, tid: i32, status: i32, watch: &mut dyn Watch) -> io::Result<i32> {
+    /// One stop; the signal to pass on, `None` where the thread stands still for now.
+    fn stopped(&mut self, tid: i32, status: i32, watch: &mut dyn Watch) -> io::Result<Option<i32>> {
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
-            0 if signal == SYSCALL_STOP => self.call(tid, watch).map(|()| 0),
-            0 if signal == libc::SIGSTOP && self.unborn.remove(&tid) => Ok(0),
-            0 if signal == libc::SIGSTOP && tid != self.first && !self.is_known(tid) => {
-                self.unborn.insert(tid);
-                Ok(0)
-            }
-            0 => Ok(signal),
-            libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| 0),
+            0 if signal == SYSCALL_STOP => self.call(tid, watch).map(|()| Some(0)),
+            0 if signal == libc::SIGSTOP => Ok(match self.births.stopped(tid) {
+                Stop::First => Some(0),
+                Stop::Early => None,
+                Stop::Signal => Some(signal),
+            }),
+            0 => Ok(Some(signal)),
+            libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| Some(0)),
             event => {
                 let how = match event {
                     libc::PTRACE_EVENT_FORK => Birth::Fork,
                     libc::PTRACE_EVENT_VFORK => Birth::Vfork,
                     libc::PTRACE_EVENT_CLONE => Birth::Clone,
-                    _ => return Ok(0),
+                    _ => return Ok(Some(0)),
                 };
                 let child = event_message(tid)?;
-                // Its first stop is still to come, or has been seen.
-                if !self.unborn.remove(&child) {
-                    self.unborn.insert(child);
+                watch.births(tid, child, how)?;
+                if self.births.reported(child) {
+                    go_on(child, 0)?;
                 }
-                watch.births(tid, child, how).map(|()| 0)
+                Ok(Some(0))
             }
         }
-    }
-
-    fn is_known(&self, tid: i32) -> bool {
-        self.calls.iter().any(|(other, _)| *other == tid)
     }
 
     fn call(&mut self, tid: i32, watch: &mut dyn Watch) -> io::Result<()> {

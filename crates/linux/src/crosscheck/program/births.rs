@@ -1,0 +1,82 @@
+//! The first stop of a new thread and its parent's report of it: either may come first.
+//!
+//! Invariant B1: a new thread does not run before its birth has been reported: nothing would know
+//! whose faults and calls its are.
+
+use std::collections::BTreeSet;
+
+/// Threads by what is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Births {
+    /// Reported.
+    born: BTreeSet<i32>,
+    /// Reported, and not seen to stop yet.
+    awaited: BTreeSet<i32>,
+    /// Stopped, and not reported yet.
+    held: BTreeSet<i32>,
+}
+
+/// What a `SIGSTOP` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The first stop of a thread that was reported: it runs.
+    First,
+    /// The first stop of a thread that was not reported yet: it waits for that.
+    Early,
+    /// A signal like any other.
+    Signal,
+}
+
+impl Births {
+    /// A thread stopped by `SIGSTOP`.
+    pub(super) fn stopped(&mut self, tid: i32) -> Stop {
+        if self.awaited.remove(&tid) {
+            Stop::First
+        } else if self.born.contains(&tid) {
+            Stop::Signal
+        } else {
+            self.held.insert(tid);
+            Stop::Early
+        }
+    }
+
+    /// A birth was reported; whether the thread stands still and may run now.
+    pub(super) fn reported(&mut self, tid: i32) -> bool {
+        self.born.insert(tid);
+        let is_held = self.held.remove(&tid);
+        if !is_held {
+            self.awaited.insert(tid);
+        }
+        is_held
+    }
+
+    /// A thread has ended: its number may come again.
+    pub(super) fn ended(&mut self, tid: i32) {
+        self.born.remove(&tid);
+        self.awaited.remove(&tid);
+        self.held.remove(&tid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_stops_before_it_is_reported_is_held_until_then() {
+        let mut births = Births::default();
+        assert_eq!(births.stopped(8), Stop::Early);
+        assert!(births.reported(8));
+        assert_eq!(births.stopped(8), Stop::Signal);
+    }
+
+    #[test]
+    fn a_thread_that_is_reported_first_runs_from_its_first_stop_on() {
+        let mut births = Births::default();
+        assert!(!births.reported(8));
+        assert_eq!(births.stopped(8), Stop::First);
+        assert_eq!(births.stopped(8), Stop::Signal);
+        births.ended(8);
+        assert_eq!(births.stopped(8), Stop::Early);
+    }
+}
