@@ -37,6 +37,12 @@ static char *append_number(char *to, u64 value)
     return to;
 }
 
+static void trace_empty(void)
+{
+    int fd = open_file(path_of(trace_path, trace_dir, "trace"), O_WRONLY | O_TRUNC);
+    sys1(SYS_close, (s64)fd);
+}
+
 /* The file under test; `dev` as the kernel numbers devices. */
 struct traced { u64 inode, dev, cpu; };
 
@@ -63,6 +69,41 @@ static const char *const EVENTS[] = {
     "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", 0,
 };
 
+/* Starts the instance for the insertions that this process makes into files of that inode number. */
+static void trace_first(const char *dir, u64 inode)
+{
+    char name[128], filter[96], *end;
+    trace_dir = dir;
+    if (!trace_set("tracing_on", "0")) { fatal("no tracefs instance at", dir, 2); }
+    end = append_number(append(filter, "common_pid=="), (u64)sys1(SYS_getpid, 0));
+    append_number(append(end, "&&i_ino=="), inode);
+    end = append(append(name, "events/"), EVENTS[0]);
+    append(end, "/filter");
+    if (!trace_set(name, filter)) { fatal("this kernel has no event", EVENTS[0], 2); }
+    append(end, "/enable");
+    trace_set(name, "1");
+    trace_empty();
+    trace_set("tracing_on", "1");
+}
+
+/* Stops it; whether an insertion was seen, and as which device it shows the filesystem. */
+static int trace_device(u64 *dev, char *text)
+{
+    trace_set("tracing_on", "0");
+    s64 len = read_file(path_of(trace_path, trace_dir, "trace"), text, TEXT_ROOM);
+    must(len, "cannot read", trace_path);
+    const char *shown = 0;
+    for (const char *line = text; *line && !shown;) {
+        if (*line != '#') { shown = within(line, "add_to_page_cache: dev "); }
+        while (*line && *line++ != '\n') { }
+    }
+    if (!shown) { return 0; }
+    u64 major = decimal(&shown);
+    shown++;
+    *dev = major << 20 | decimal(&shown);
+    return 1;
+}
+
 /* Empties the instance and starts it; returns a bit for each event that this kernel has. */
 static u64 trace_start(const char *dir, struct traced file)
 {
@@ -79,8 +120,7 @@ static u64 trace_start(const char *dir, struct traced file)
         found |= (u64)trace_event(EVENTS[i], file) << i;
     }
     if (!(found & 1)) { fatal("this kernel has no event", EVENTS[0], 2); }
-    int fd = open_file(path_of(trace_path, dir, "trace"), O_WRONLY | O_TRUNC);
-    sys1(SYS_close, (s64)fd);
+    trace_empty();
     marker_fd = open_file(path_of(trace_path, dir, "trace_marker"), O_WRONLY);
     must(marker_fd, "cannot open", trace_path);
     trace_set("tracing_on", "1");
@@ -129,6 +169,9 @@ static u64 field(const char *line, const char *key, u64 base)
     const char *value = within(line, key);
     return value ? number(&value, base) : 0;
 }
+
+/* Insertions that were seen. */
+static u64 nr_inserted;
 
 /* Insertions of one order that follow each other, still to be written. */
 static struct { char kind; u64 index, order, times; } run;
@@ -198,6 +241,7 @@ static void event_line(const char *line, u64 page)
     const char *text;
     if ((text = within(line, "mark_write: "))) { put_line(text); }
     else if (within(line, "add_to_page_cache: ")) {
+        nr_inserted++;
         folio_line('A', field(line, " ofs=", 10) / page, field(line, " order=", 10));
     } else if (within(line, "delete_from_page_cache: ")) {
         folio_line('D', field(line, " ofs=", 10) / page, field(line, " order=", 10));

@@ -18,7 +18,7 @@ import packages
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-THP = "/sys/kernel/mm/transparent_hugepage"
+THP = guest.THP
 
 
 def sizes_of(path):
@@ -52,9 +52,7 @@ def commands(files, page):
     """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
     pmd_kb = page * (page // 8) >> 10
     known = [page >> 10 << order for order in range(2, 14) if page >> 10 << order <= pmd_kb]
-    lines = ["result /dev/@1", f"set {THP}/enabled madvise",
-             f"set {THP}/khugepaged/scan_sleep_millisecs 4000000",
-             f"set {THP}/khugepaged/alloc_sleep_millisecs 4000000",
+    lines = ["result /dev/@1", f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
              "set /proc/sys/vm/compaction_proactiveness 0"]
     for path in files:
         wanted = sizes_of(path)

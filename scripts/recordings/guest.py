@@ -11,6 +11,10 @@ RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
 SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
+THP = "/sys/kernel/mm/transparent_hugepage"
+# khugepaged would collapse pages behind a program's back; from 7.2 on also those of files.
+KHUGEPAGED_ASLEEP = [f"set {THP}/khugepaged/{name}_sleep_millisecs 4000000"
+                     for name in ("scan", "alloc")]
 WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
 
 

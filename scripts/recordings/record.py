@@ -3,14 +3,16 @@
 
     scripts/recordings/record.py --all
     scripts/recordings/record.py 6.18 --variant arm64_16k
+    scripts/recordings/record.py --all --again '*_readmap_s0'
 
 Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs,
 btrfs-progs, an apt that reaches a Debian mirror, and folio (`make build`, or FOLIO=PATH), which has
-the workloads. Only those that a kernel's archive lacks are recorded; a kernel that lacks none is
-not booted.
+the workloads. Only those that a kernel's archive lacks are recorded, and those named by `--again`; a
+kernel that lacks none is not booted.
 """
 
 import argparse
+import fnmatch
 import functools
 import json
 import os
@@ -26,6 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
            "btrfs": "@6"}
+THP = guest.THP
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
 SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
@@ -51,7 +54,7 @@ def commands(missing, page, variant):
     """The init's list: mounts, files, every missing workload, with the window set before each."""
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
-             "set /sys/kernel/mm/transparent_hugepage/enabled madvise",
+             f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
              # Where pages have generations, several accesses put a page into the working set
              # (docs/differences.md, "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
@@ -87,13 +90,14 @@ def cgroup_for(folder):
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
-def missing_from(archive, page):
-    """Names of the workloads that an archive does not hold (all, if there is no archive)."""
+def missing_from(archive, page, again):
+    """Names of the workloads that an archive does not hold, or that the pattern `again` names."""
     names = {row[0] for filesystem in DEVICES for row in workload_set(page)[filesystem][1]}
     if not archive.exists():
         return names
     listed = subprocess.run(["tar", "-tJf", archive], check=True, capture_output=True, text=True)
-    return names - {pathlib.PurePath(line).stem for line in listed.stdout.splitlines()}
+    held = {pathlib.PurePath(line).stem for line in listed.stdout.splitlines()}
+    return {name for name in names if name not in held or fnmatch.fnmatch(name, again)}
 
 
 def extend(work, archive, name, texts):
@@ -110,12 +114,14 @@ def extend(work, archive, name, texts):
                         "-C", scratch, "-I", "xz -9e", "-cf", archive, name], check=True)
 
 
-def record(work, version, variant, out):
-    """Boots one kernel for the workloads that its archive lacks. Failures; they are not added."""
+def record(work, version, variant, out, again):
+    """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
+
+    Failures; they are not added."""
     name = f"deb_{version}_{variant}"
     archive = out / f"{name}.tar.xz"
     page = 16384 if variant.endswith("16k") else 4096
-    missing = missing_from(archive, page)
+    missing = missing_from(archive, page, again)
     if not missing:
         return []
     tree = packages.unpack(work, version, variant)
@@ -134,6 +140,8 @@ def main():
     parser.add_argument("versions", nargs="*", help=" ".join(packages.VERSIONS))
     parser.add_argument("--all", action="store_true", help="every version and variant")
     parser.add_argument("--variant", choices=packages.FLAVOURS, action="append")
+    parser.add_argument("--again", metavar="PATTERN", default="",
+                        help="record these workloads also where an archive has them")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "packaged")
     args = parser.parse_args()
@@ -147,7 +155,7 @@ def main():
             if args.all and (version, variant) in packages.NOT_PACKAGED:
                 continue
             try:
-                failed = record(work, version, variant, args.out)
+                failed = record(work, version, variant, args.out, args.again)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
                 failed = [f"{version} {variant}: {error}"]
             is_complete &= not failed
