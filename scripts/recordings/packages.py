@@ -10,7 +10,7 @@ import subprocess
 
 SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
 FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
-VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2"]
+VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.3"]
 NOT_PACKAGED = {("6.1", "arm64_16k")}         # Debian 12 has no kernel with 16K pages
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -81,10 +81,8 @@ class Apt:
         return deb
 
     def download(self, package, folder):
-        before = set(folder.glob("*.deb"))
         self.run("apt-get", "download", package, cwd=folder)
-        new = set(folder.glob("*.deb")) - before
-        return new.pop() if new else next(folder.glob(f"{package}_*.deb"))
+        return next(folder.glob(f"{package}_*.deb"))
 
 
 def newest(names, prefix, version, flavour):
@@ -118,6 +116,19 @@ def fetch(apt, version, flavour, debs):
         return [cached(apt, binary, debs), cached(apt, modules, debs)]
     unlisted = apt.download_unlisted(modules, apt.version(binary), debs)
     return [cached(apt, binary, debs), unlisted]
+
+
+def fetch_config(apt, version, flavour, debs):
+    """The package of one kernel that holds its configuration: its image's, or that of its base
+    files, which leave the index with the modules."""
+    names = apt.names()
+    binary = newest(names, "binary", version, flavour)
+    if not binary:
+        return fetch(apt, version, flavour, debs)[0]
+    base = binary.replace("-binary-", "-base-")
+    if base in names:
+        return cached(apt, base, debs)
+    return apt.download_unlisted(base, apt.version(binary), debs)
 
 
 def cached(apt, package, debs):
