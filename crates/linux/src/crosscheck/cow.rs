@@ -17,9 +17,6 @@ use crate::setting::Setting;
 use crate::signals::Signals;
 use crate::thp;
 
-/// Longer than any run: khugepaged would collapse pages behind a program's back.
-const ASLEEP_MS: &str = "4000000";
-
 /// A run of programs on this kernel.
 #[derive(Debug)]
 pub struct CowRecorder {
@@ -46,10 +43,7 @@ impl CowRecorder {
             .map_err(|_| CrosscheckError::NotPermitted { what: "tmpfs" })?;
         let path = place.path().join("cow");
         probe::install_cow(&path).map_err(CrosscheckError::file(&path))?;
-        let asleep = ["scan_sleep_millisecs", "alloc_sleep_millisecs"]
-            .map(|name| Setting::change(&thp::setting(&format!("khugepaged/{name}")), ASLEEP_MS));
-        let [scan, alloc] = asleep;
-        Ok(Self { signals, place, _asleep: [scan?, alloc?] })
+        Ok(Self { signals, place, _asleep: thp::send_khugepaged_to_sleep()? })
     }
 
     /// Runs programs with exactly these folio sizes enabled for advised areas; the recording.

@@ -11,6 +11,7 @@ use super::recording::{
 };
 use super::replay::{Replay, ReplayError, kernel_of};
 use crate::kernel::Kernel;
+use largefolio_mm::mapping::reserve::Kind;
 
 /// Items of a list that a difference shows; the rest is counted.
 const NR_SHOWN: usize = 12;
@@ -24,6 +25,8 @@ pub enum Aspect {
     Insertions,
     /// Pages that left the page cache when the file was made shorter.
     Removals,
+    /// Space reserved for the file before a write, on a filesystem that cuts writes by it.
+    Reserved,
     /// Windows and base-order reads: start, size, marker, kept order.
     Windows,
     /// Calls of the two readahead entries: index, request and the whole state with the miss
@@ -118,6 +121,9 @@ pub fn check(recording: &Recording, kernel: Option<&Kernel>) -> Result<Verdict, 
         own = kernel_of(recording)?;
         &own
     };
+    if recording.is_empty() {
+        return Err(ReplayError::NothingTraced(recording.name.clone()));
+    }
     let mut waits = BTreeSet::new();
     loop {
         let mut check = Check::new(recording, kernel, waits.clone())?;
@@ -195,6 +201,7 @@ impl<'a> Check<'a> {
             }),
         };
         let before = self.cached_before(&kernel.action);
+        self.reserved(&at, kernel);
         let model = match self.replay.run(nr, kernel) {
             Ok(model) => model,
             Err(what) => {
@@ -206,11 +213,12 @@ impl<'a> Check<'a> {
         self.list(&at, Aspect::Insertions, &kernel.insertions, &model.insertions);
         if let Some(before) = before {
             let removed = kernel.removals.iter();
-            let mut theirs: Vec<Run> =
-                removed.map(|&(_, index, order)| (index, index + (1 << order) - 1)).collect();
+            let removed = removed.map(|&(_, index, order)| (index, index + (1 << order) - 1));
+            let mut theirs: Vec<Run> = removed.filter(|run| run.0 >= before.first).collect();
             theirs.sort_unstable();
             let now = self.replay.cached_pages();
-            let ours = before.difference(&now).map(|&index| (index, index));
+            let ours = before.pages.difference(&now).filter(|&&index| index >= before.first);
+            let ours = ours.map(|&index| (index, index));
             self.list(&at, Aspect::Removals, &joined(theirs), &joined(ours));
         } else if let Err(what) = self.replay.follow_reclaim(kernel) {
             let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
@@ -246,8 +254,21 @@ impl<'a> Check<'a> {
     }
 
     /// What is cached, before an action after which the model itself says what has left the cache.
-    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
-        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
+    fn cached_before(&self, action: &Action) -> Option<Cached> {
+        let Action::Truncate(size_bytes) = *action else { return None };
+        let first = self.replay.first_cut(size_bytes);
+        Some(Cached { pages: self.replay.cached_pages(), first })
+    }
+
+    /// Compares what the earlier writes have reserved, where the model can know it.
+    fn reserved(&mut self, at: &At, kernel: &Step) {
+        let Some(told) = &kernel.extents else { return };
+        let told = told.iter().filter(|extent| extent.kind == Kind::Reserved);
+        let theirs: Vec<Run> = told.map(|extent| (extent.first, extent.end)).collect();
+        // What the kernel has written back meanwhile is reserved no more.
+        if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {
+            self.list(at, Aspect::Reserved, &theirs, &ours);
+        }
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -349,6 +370,13 @@ impl<'a> Check<'a> {
             self.list(&at, Aspect::PmdMapped, &[kib], &[ours]);
         }
     }
+}
+
+/// What is cached before the length of a file changes.
+struct Cached {
+    pages: BTreeSet<u64>,
+    /// First page whose removal is compared.
+    first: u64,
 }
 
 /// Where a comparison stands.
