@@ -56,6 +56,45 @@ static void touch(u64 index, u64 map, int is_write)
     settle();
 }
 
+/* `e` lines: the blocks of 4 KiB that the file has or has reserved, on a filesystem that hands a
+ * write to the page cache in parts that end with them. `FIRST+NR`, then d (reserved, without blocks
+ * yet) or u (reads as zeroes), then < (right behind the extent before it on the device). */
+#define NR_EXTENTS 512
+static void put_extents(int fd)
+{
+    static struct {
+        u64 start, length;
+        unsigned flags, nr, room, reserved;
+        struct {
+            u64 logical, physical, length, words[2];
+            unsigned flags, more[3];
+        } of[NR_EXTENTS];
+    } map;
+    map.start = 0;
+    map.length = ~0UL;
+    map.flags = 0;
+    map.room = NR_EXTENTS;
+    if (FAIL(sys3(SYS_ioctl, fd, 0xc020660bL, (s64)&map))) { return; }
+    if (map.nr == NR_EXTENTS) { fatal("too many extents of", arg.file, 0); }
+    for (u64 i = 0; i < map.nr || i == 0; i++) {
+        if (i % 16 == 0) { put("e"); }
+        if (i < map.nr) {
+            int is_reserved = map.of[i].flags & 4;
+            put(" ");
+            put_number(map.of[i].logical / 4096, 10);
+            put("+");
+            put_number(map.of[i].length / 4096, 10);
+            if (is_reserved) { put("d"); }
+            if (map.of[i].flags & 0x800) { put("u"); }
+            if (i && !is_reserved && !(map.of[i - 1].flags & 4) &&
+                map.of[i].physical == map.of[i - 1].physical + map.of[i - 1].length) {
+                put("<");
+            }
+        }
+        if (i % 16 == 15 || i + 1 >= map.nr) { mark(); }
+    }
+}
+
 static void file_io(char kind, u64 pos, u64 len, u64 open, int is_short)
 {
     put_char(kind);
@@ -70,6 +109,7 @@ static void file_io(char kind, u64 pos, u64 len, u64 open, int is_short)
         put_number(open, 10);
     }
     mark();
+    if (kind == 'X' && arg.fs && equal(arg.fs, "xfs")) { put_extents(fds[open]); }
     if (len > READ_ROOM) { fatal("one call moves at most 16 MiB of", arg.file, 0); }
     s64 nr = kind == 'B' ? SYS_pread : SYS_pwrite;
     must(sys4(nr, fds[open], (s64)read_buffer, (s64)len, (s64)pos), "read or write of", arg.file);

@@ -60,6 +60,18 @@ pub(crate) fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
     if wanted_kib.contains(&kib) { "madvise" } else { "never" }
 }
 
+/// Longer than any run: khugepaged would collapse pages behind a program's back.
+const ASLEEP_MS: &str = "4000000";
+
+/// Keeps khugepaged from working until the result is dropped.
+///
+/// # Errors
+/// A setting that cannot be changed; the one before it is put back.
+pub(crate) fn send_khugepaged_to_sleep() -> Result<[Setting; 2], SettingError> {
+    let asleep = |name| Setting::change(&setting(&format!("khugepaged/{name}")), ASLEEP_MS);
+    Ok([asleep("scan_sleep_millisecs")?, asleep("alloc_sleep_millisecs")?])
+}
+
 /// `hugepages-64kB` is 64.
 fn size_of(folder: &str) -> Option<u64> {
     folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::folio::MappingId;
-use crate::mapping::reserve::Write;
+use crate::mapping::Zeroing;
+use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::observed::{EntryKind, Observed};
@@ -238,6 +239,17 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
+        let mapping = self.cache.mapping(file);
+        // Where a file ended that this write jumps over; ext4 comes to it after the first folio.
+        let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
+        if mapping.zeroing != Zeroing::Both
+            && let Some(old_end) = old_end.take()
+        {
+            self.zero_behind(file, old_end);
+            if let Some(reserved) = self.cache.mapping_mut(file).reservations.as_mut() {
+                reserved.jump(old_end);
+            }
+        }
         while at < end {
             if at == part_end {
                 part_end = self.part_of_write(file, at, end);
@@ -252,8 +264,32 @@ impl<R: Ram> Memory<R> {
             at = next;
             let mapping = self.cache.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
+            if let Some(old_end) = old_end.take() {
+                self.zero_behind(file, old_end);
+            }
         }
         Ok(())
+    }
+
+    /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so that
+    /// what lies behind can be zeroed ([`Zeroing`]). Without memory the filesystem would fail the
+    /// call; the model goes on.
+    pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
+        let mapping = self.cache.mapping(file);
+        let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
+        let is_needed = mapping.zeroing != Zeroing::None && has_data;
+        if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
+            return;
+        }
+        let order = mapping.orders.min;
+        let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
+        if self.cache.find(file, index).is_none() {
+            self.keep_balance();
+            let _ = self.cache.insert(file, index, order, false);
+        }
+        if let Some(entry) = self.cache.find(file, index) {
+            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+        }
     }
 
     /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.

@@ -9,6 +9,7 @@ use crate::collapse;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
 use crate::mapping::Mapping;
+use crate::mapping::Zeroing;
 use crate::mapping::reserve::Reservations;
 use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
@@ -165,7 +166,9 @@ impl<R: Ram> Memory<R> {
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
         mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
-        mapping.reservations = self.rules.reserves(filesystem).then(Reservations::default);
+        mapping.reservations =
+            self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
+        mapping.zeroing = Zeroing::of(filesystem);
         self.cache.add_mapping(mapping)
     }
 

@@ -19,9 +19,6 @@ use crate::setting::Setting;
 use crate::signals::Signals;
 use crate::thp;
 
-/// Longer than any run: khugepaged would collapse pages behind a program's back.
-const ASLEEP_MS: &str = "4000000";
-
 /// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits has
 /// the value of the file above, which is looked at too.
 const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
@@ -68,10 +65,7 @@ impl CowRecorder {
             .map_err(|_| CrosscheckError::NotPermitted { what: "tmpfs" })?;
         let path = place.path().join("cow");
         probe::install_cow(&path).map_err(CrosscheckError::file(&path))?;
-        let asleep = ["scan_sleep_millisecs", "alloc_sleep_millisecs"]
-            .map(|name| Setting::change(&thp::setting(&format!("khugepaged/{name}")), ASLEEP_MS));
-        let [scan, alloc] = asleep;
-        let asleep = [scan?, alloc?];
+        let asleep = thp::send_khugepaged_to_sleep()?;
         Ok(Self { signals, place, _asleep: asleep, settings: Settings::now() })
     }
 

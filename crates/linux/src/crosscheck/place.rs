@@ -17,7 +17,9 @@ use super::probe::{self, Ended};
 use super::tracefs::Instance;
 use super::workloads::{FileSpec, Filesystem, Workload, files};
 use super::{CrosscheckError, facts, plan};
+use crate::setting::Setting;
 use crate::signals::Signals;
+use crate::thp;
 
 /// Microseconds after each step in which its I/O ends; the probe's own default.
 const PAUSE_US: u64 = 1500;
@@ -51,6 +53,8 @@ pub struct Recorder {
     instance: Instance,
     signals: Signals,
     cpu: usize,
+    /// Khugepaged's times.
+    asleep: Option<[Setting; 2]>,
 }
 
 impl Recorder {
@@ -65,7 +69,17 @@ impl Recorder {
             .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
         let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
         let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0);
-        Ok(Self { facts, instance, signals, cpu })
+        Ok(Self { facts, instance, signals, cpu, asleep: None })
+    }
+
+    /// Keeps khugepaged from working until this is dropped, on kernels whose khugepaged takes files
+    /// of filesystems with large folios.
+    ///
+    /// # Errors
+    /// A setting that cannot be changed.
+    pub fn send_khugepaged_to_sleep(&mut self) -> Result<(), CrosscheckError> {
+        self.asleep = Some(thp::send_khugepaged_to_sleep()?);
+        Ok(())
     }
 
     /// Makes a filesystem in memory with room for a file of `own_bytes`.

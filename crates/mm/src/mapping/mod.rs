@@ -54,7 +54,9 @@ pub struct Mapping {
     pub is_zero_filled: bool,
     /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
     pub nr_collapsed: u64,
-    /// What is reserved for written data, on a filesystem that cuts writes by it (XFS).
+    /// Which page is read to be zeroed when the file changes its length.
+    pub zeroing: Zeroing,
+    /// What the file has and what is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and who has the file open for write.
     pub gate: Gate,
@@ -62,6 +64,34 @@ pub struct Mapping {
     pub shadows: Shadows,
     /// Pages of shared memory that are in swap space.
     pub swapped: BTreeMap<PageIndex, Slot>,
+}
+
+/// The page in which a file ends, or ended, is zeroed behind that place when the length changes, for
+/// which it is read. 6.18.44 (docs/differences.md, "the page in which a file ends").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroing {
+    /// No page is read.
+    None,
+    /// ext4: where the file ends from here on when it gets shorter, where it ended when it gets
+    /// longer, also by a write beyond its end; a hole too.
+    Both,
+    /// XFS: the same, of blocks that the file has.
+    Data,
+    /// btrfs: where the file ended, when it gets longer.
+    Longer,
+}
+
+impl Zeroing {
+    /// Of filesystem `name`.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        match name {
+            "xfs" => Self::Data,
+            "btrfs" => Self::Longer,
+            _ if name.starts_with("ext4") => Self::Both,
+            _ => Self::None,
+        }
+    }
 }
 
 impl Mapping {
@@ -78,6 +108,7 @@ impl Mapping {
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,
+            zeroing: Zeroing::None,
             reservations: None,
             gate: Gate::new(),
             shadows: Shadows::default(),

@@ -11,19 +11,22 @@
 //!   parts                |   1   |   2   |   3   |  4a |4b|   5   |  ...
 //! ```
 //!
-//! Owns the reservations of one file ([`Reservations`]). Does not own the size of the file nor
-//! the folios.
+//! Blocks that the file has end a part too: what was there before, and what was written back.
 //!
-//! Differs: nothing is written back, so a reservation stays one; what the file held when it was
-//! added counts as a hole; no reservation is cut because the filesystem is nearly full.
+//! Owns the extents of one file ([`Reservations`]). Does not own the size of the file nor the
+//! folios.
+//!
+//! Differs: nothing is written back, so a reservation stays one unless [`Reservations::tell`] says
+//! otherwise; a file that was there before has its blocks in one piece; no reservation is cut
+//! because the filesystem is nearly full.
 //!
 //! Invariants:
-//! - I1: reservations are sorted, not empty, and neither overlap nor touch.
+//! - I1: extents are sorted, not empty, and do not overlap; no two reservations touch.
 
 use crate::units::PageSize;
 
 /// Block of the filesystem (the default of `mkfs.xfs`).
-const BLOCK_BYTES: u64 = 4 << 10;
+pub const BLOCK_BYTES: u64 = 4 << 10;
 /// Smallest reservation ahead of the end of the file, and what its end is aligned to.
 const AHEAD_BYTES: u64 = 64 << 10;
 /// Pages that one part holds at most.
@@ -31,9 +34,36 @@ const PART_PAGES: u64 = 1024;
 
 /// Blocks `first ..= end - 1` of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    first: u64,
-    end: u64,
+pub struct Extent {
+    /// First block.
+    pub first: u64,
+    /// Block after the last.
+    pub end: u64,
+    /// What the file has there.
+    pub kind: Kind,
+    /// On the device it begins right behind the extent before it.
+    pub is_next: bool,
+}
+
+/// What a file has in an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Space without blocks yet (delayed allocation).
+    Reserved,
+    /// Blocks with data.
+    Written,
+    /// Blocks that read as zeroes.
+    Unwritten,
+}
+
+impl Extent {
+    const fn reserved(first: u64, end: u64) -> Self {
+        Self { first, end, kind: Kind::Reserved, is_next: false }
+    }
+
+    const fn nr_blocks(self) -> u64 {
+        self.end - self.first
+    }
 }
 
 /// A write, or what is left of it.
@@ -47,13 +77,80 @@ pub struct Write {
     pub file_bytes: u64,
 }
 
-/// What is reserved for one file.
+/// What one file has and what is reserved for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     extents: Vec<Extent>,
+    /// Something was done after which the kernel may have written back.
+    is_uncertain: bool,
 }
 
 impl Reservations {
+    /// Of a file of `size_bytes` that was there before.
+    #[must_use]
+    pub fn of_file(size_bytes: u64) -> Self {
+        let (first, end) = (0, size_bytes.div_ceil(BLOCK_BYTES));
+        let all = Extent { first, end, kind: Kind::Written, is_next: false };
+        Self { extents: (end > 0).then_some(all).into_iter().collect(), is_uncertain: false }
+    }
+
+    /// Takes over what the file really has: overlapping and empty extents are left out.
+    pub fn tell(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        *self = Self::default();
+        for extent in extents {
+            let after = self.extents.last().map_or(0, |last| last.end);
+            if extent.first < after || extent.first >= extent.end {
+                continue;
+            }
+            let at = self.extents.len();
+            if extent.kind == Kind::Reserved {
+                self.insert(at, extent);
+            } else {
+                self.extents.push(extent);
+            }
+        }
+    }
+
+    /// What is reserved, unless it cannot be known: the kernel may have written back.
+    #[must_use]
+    pub fn reserved(&self) -> Option<Vec<(u64, u64)>> {
+        let reserved = self.extents.iter().filter(|extent| extent.kind == Kind::Reserved);
+        let reserved = reserved.map(|extent| (extent.first, extent.end)).collect();
+        (!self.is_uncertain).then_some(reserved)
+    }
+
+    /// Whether the block with this byte is no hole and does not read as zeroes anyway.
+    #[must_use]
+    pub fn has_data(&self, pos: u64) -> bool {
+        let block = pos / BLOCK_BYTES;
+        let at = self.extents.partition_point(|extent| extent.end <= block);
+        self.extents
+            .get(at)
+            .is_some_and(|extent| extent.first <= block && extent.kind != Kind::Unwritten)
+    }
+
+    /// The file ends at `size_bytes` from here on; what lies beyond is given back. Data may have
+    /// been written back for it.
+    pub fn set_length(&mut self, size_bytes: u64) {
+        let end = size_bytes.div_ceil(BLOCK_BYTES);
+        self.extents.retain(|extent| extent.first < end);
+        if let Some(last) = self.extents.last_mut() {
+            last.end = last.end.min(end);
+        }
+        self.is_uncertain = true;
+    }
+
+    /// A write begins beyond the end of the file, at `file_bytes`: what was reserved there becomes
+    /// blocks, with all that was reserved together with it.
+    pub fn jump(&mut self, file_bytes: u64) {
+        let end = file_bytes.div_ceil(BLOCK_BYTES);
+        let beyond = |extent: &&mut Extent| extent.end > end && extent.kind == Kind::Reserved;
+        for extent in self.extents.iter_mut().filter(beyond) {
+            (extent.kind, extent.is_next) = (Kind::Unwritten, true);
+        }
+        self.is_uncertain = true;
+    }
+
     /// Reserves space for the start of `write`; the byte at which the part it belongs to ends.
     ///
     /// ```
@@ -85,7 +182,7 @@ impl Reservations {
             }
             None => wanted,
         };
-        self.insert(at, Extent { first, end });
+        self.insert(at, Extent::reserved(first, end));
         write.end.min(byte_of(end))
     }
 
@@ -95,22 +192,38 @@ impl Reservations {
         if file_bytes < AHEAD_BYTES {
             return 0;
         }
-        let before = self.extents.last().filter(|last| last.end == first);
-        let doubled = before.map_or(1, |last| 2 * (last.end - last.first));
+        let doubled = (2 * self.nr_before(first)).max(1);
         let ahead = (1 << doubled.ilog2()).max(AHEAD_BYTES / BLOCK_BYTES);
         (part_end - 1) / AHEAD_BYTES * (AHEAD_BYTES / BLOCK_BYTES) + ahead
     }
 
-    /// Adds an extent before the one at `at`, merged with the neighbours it touches.
+    /// Blocks in one piece on the device, or reserved together, up to block `end` of the file; 0 if
+    /// the last extent does not end there.
+    fn nr_before(&self, end: u64) -> u64 {
+        let (mut nr, mut end) = (0, end);
+        let mut later: Option<&Extent> = None;
+        for extent in self.extents.iter().rev() {
+            let is_one = later.is_none_or(|later| later.is_next && extent.kind != Kind::Reserved);
+            if extent.end != end || !is_one {
+                break;
+            }
+            (nr, end, later) = (nr + extent.nr_blocks(), extent.first, Some(extent));
+        }
+        nr
+    }
+
+    /// Reserves before the extent at `at`, in one with the reservations that it touches.
     fn insert(&mut self, at: usize, mut extent: Extent) {
         let (mut from, mut to) = (at, at);
         if let Some(before) = at.checked_sub(1).map(|before| self.extents[before])
             && before.end == extent.first
+            && before.kind == Kind::Reserved
         {
             (from, extent.first) = (at - 1, before.first);
         }
         if let Some(after) = self.extents.get(at)
             && after.first == extent.end
+            && after.kind == Kind::Reserved
         {
             (to, extent.end) = (at + 1, after.end);
         }
@@ -122,13 +235,18 @@ impl Reservations {
     /// # Errors
     /// When reservations overlap, touch, or are empty.
     pub fn validate(&self) -> Result<(), u64> {
-        let mut end = None;
+        let mut before: Option<&Extent> = None;
         for extent in &self.extents {
-            let is_apart = end.is_none_or(|end| end < extent.first);
+            let touches = |before: &Extent| before.end == extent.first;
+            let both_reserved =
+                |before: &Extent| (before.kind, extent.kind) == (Kind::Reserved, Kind::Reserved);
+            let is_apart = before.is_none_or(|before| {
+                before.end <= extent.first && !(touches(before) && both_reserved(before))
+            });
             if !is_apart || extent.end <= extent.first {
                 return Err(extent.first);
             }
-            end = Some(extent.end);
+            before = Some(extent);
         }
         Ok(())
     }
@@ -178,6 +296,52 @@ mod tests {
         assert_eq!(part(0, 4096, 2 << 20), 4096);
         assert_eq!(part(4096, 3 << 20, 2 << 20), 1 << 20);
         assert_eq!(part(1 << 20, 3 << 20, 2 << 20), 2 << 20);
-        assert_eq!(file.extents, [Extent { first: 0, end: 512 }]);
+        assert_eq!(file.extents, [Extent::reserved(0, 512)]);
+    }
+
+    /// Parts of a write, with what it finds reserved left behind.
+    fn parts(file: &mut Reservations, mut pos: u64, end: u64, mut file_bytes: u64) -> Vec<u64> {
+        let mut ends = Vec::new();
+        while pos < end {
+            pos = file.part_end(Write { pos, end, file_bytes }, PageSize::K4);
+            file_bytes = file_bytes.max(pos);
+            assert_eq!(file.validate(), Ok(()));
+            ends.push(pos >> 12);
+        }
+        ends
+    }
+
+    /// `map=none file=12288 pattern=ops ops=s2.0+8192`: two base pages on 6.18.44.
+    #[test]
+    fn a_part_ends_where_the_blocks_of_the_file_end() {
+        let mut file = Reservations::of_file(12288);
+        assert_eq!(parts(&mut file, 8192, 16384, 12288), [3, 4]);
+    }
+
+    /// `file=1M ops=s256.0+1048576x5`: 6.18.44 cuts the third write at page 1008.
+    #[test]
+    fn what_is_reserved_doubles_the_blocks_right_before_it() {
+        let mut file = Reservations::of_file(1 << 20);
+        let mut write = |nr: u64| parts(&mut file, nr << 20, (nr + 1) << 20, nr << 20);
+        assert_eq!([write(1), write(2), write(3)], [vec![512], vec![768], vec![1008, 1024]]);
+    }
+
+    #[test]
+    fn blocks_in_two_pieces_count_by_the_last_one() {
+        let one = |first, end, is_next| Extent { first, end, kind: Kind::Written, is_next };
+        for (is_next, ahead) in [(true, 512), (false, 128)] {
+            let mut file = Reservations::default();
+            file.tell([one(0, 192, false), one(192, 256, is_next)]);
+            assert_eq!(parts(&mut file, 1 << 20, (1 << 20) + 4096, 1 << 20), [257]);
+            assert_eq!(file.reserved(), Some(vec![(256, 256 + ahead)]));
+        }
+    }
+
+    #[test]
+    fn a_shorter_file_has_no_space_beyond_its_end() {
+        let mut file = Reservations::of_file(1 << 20);
+        file.set_length(5 * 4096 + 100);
+        assert!(file.has_data(5 * 4096 + 100) && !file.has_data(6 * 4096));
+        assert_eq!(file.reserved(), None, "what was reserved may have been written back");
     }
 }

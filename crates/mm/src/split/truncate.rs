@@ -5,6 +5,7 @@
 
 use super::Cut;
 use crate::folio::MappingId;
+use crate::mapping::Zeroing;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
@@ -33,7 +34,16 @@ struct Gone {
 impl<R: Ram> Memory<R> {
     /// Sets a file's size. What lies beyond is unmapped, private copies included, and dropped.
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
-        let old_bytes = std::mem::replace(&mut self.cache.mapping_mut(file).size_bytes, size_bytes);
+        let mapping = self.cache.mapping_mut(file);
+        let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
+        if size_bytes > old_bytes {
+            self.zero_behind(file, old_bytes);
+        } else if matches!(mapping.zeroing, Zeroing::Both | Zeroing::Data) {
+            self.zero_behind(file, size_bytes);
+        }
+        if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
+            space.set_length(size_bytes);
+        }
         let first = self.rules.page.pages_in(size_bytes);
         for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
             self.zap(mm, start, end);

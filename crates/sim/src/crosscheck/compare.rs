@@ -13,6 +13,7 @@ use super::recording::{
 use super::replay::{Replay, ReplayError, kernel_of};
 use super::timing::{NR_WAITS_MAX, Timing};
 use crate::kernel::Kernel;
+use largefolio_mm::mapping::reserve::Kind;
 
 /// Items of a list that a difference shows; the rest is counted.
 const NR_SHOWN: usize = 12;
@@ -25,6 +26,8 @@ pub enum Aspect {
     /// What left the page cache because the program said so: folios after an advice, pages after the
     /// file was made shorter.
     Removals,
+    /// Space reserved for the file before a write, on a filesystem that cuts writes by it.
+    Reserved,
     /// Windows and base-order reads: start, size, marker, kept order.
     Windows,
     /// Calls of the two readahead entries: index, request and the whole state with the miss
@@ -124,6 +127,9 @@ pub fn check(recording: &Recording, kernel: Option<&Kernel>) -> Result<Verdict, 
         own = kernel_of(recording)?;
         &own
     };
+    if recording.is_empty() {
+        return Err(ReplayError::NothingTraced(recording.name.clone()));
+    }
     let mut timing = Timing::default();
     loop {
         let mut check = Check::new(recording, kernel, timing.clone())?;
@@ -208,6 +214,7 @@ impl<'a> Check<'a> {
         self.asides.note(&kernel.action, &mut self.verdict.not_compared);
         let file = self.replay.file_of(&kernel.action);
         let before = self.cached_before(&kernel.action);
+        self.reserved(&at, kernel);
         let model = match self.replay.run(nr, kernel) {
             Ok(model) => model,
             Err(_) if self.asides.has(file) => return Vec::new(),
@@ -222,26 +229,26 @@ impl<'a> Check<'a> {
             (asides.rest(kernel, file).into_owned(), asides.rest(&model, file).into_owned())
         };
         let (theirs, ours) = sides(&self.asides);
-        self.compare(&at, &theirs, &ours, cut.as_deref());
+        self.compare(&at, &theirs, &ours, cut.as_ref());
         let found = &mut self.verdict.not_compared;
         if !self.verdict.differences.is_empty() && self.asides.excuse((&theirs, &ours), file, found)
         {
             self.verdict.differences.clear();
             let (theirs, ours) = sides(&self.asides);
-            self.compare(&at, &theirs, &ours, cut.as_deref());
+            self.compare(&at, &theirs, &ours, cut.as_ref());
         }
         model.handler
     }
 
     /// Compares what the kernel and the model did in one step; `cut` is what the model has cut off.
-    fn compare(&mut self, at: &At, kernel: &Step, model: &Step, cut: Option<&[Run]>) {
+    fn compare(&mut self, at: &At, kernel: &Step, model: &Step, cut: Option<&Cut>) {
         self.list(at, Aspect::Insertions, &kernel.insertions, &model.insertions);
-        if let Some(ours) = cut {
+        if let Some(cut) = cut {
             let removed = kernel.removals.iter();
-            let mut theirs: Vec<Run> =
-                removed.map(|&(_, index, order)| (index, index + (1 << order) - 1)).collect();
+            let removed = removed.map(|&(_, index, order)| (index, index + (1 << order) - 1));
+            let mut theirs: Vec<Run> = removed.filter(|run| run.0 >= cut.first).collect();
             theirs.sort_unstable();
-            self.list(at, Aspect::Removals, &joined(theirs), ours);
+            self.list(at, Aspect::Removals, &joined(theirs), &cut.runs);
         } else if kernel.action.removes() {
             self.list(at, Aspect::Removals, &kernel.removals, &model.removals);
         } else if let Err(what) = self.replay.follow_reclaim(kernel) {
@@ -314,14 +321,28 @@ impl<'a> Check<'a> {
     }
 
     /// What is cached, before an action after which the model itself says what has left the cache.
-    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
-        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
+    fn cached_before(&self, action: &Action) -> Option<Cached> {
+        let Action::Truncate(size_bytes) = *action else { return None };
+        let first = self.replay.first_cut(size_bytes);
+        Some(Cached { pages: self.replay.cached_pages(), first })
+    }
+
+    /// Compares what the earlier writes have reserved, where the model can know it.
+    fn reserved(&mut self, at: &At, kernel: &Step) {
+        let Some(told) = &kernel.extents else { return };
+        let told = told.iter().filter(|extent| extent.kind == Kind::Reserved);
+        let theirs: Vec<Run> = told.map(|extent| (extent.first, extent.end)).collect();
+        // What the kernel has written back meanwhile is reserved no more.
+        if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {
+            self.list(at, Aspect::Reserved, &theirs, &ours);
+        }
     }
 
     /// What the model has cut off since.
-    fn cut(&self, before: &BTreeSet<u64>) -> Vec<Run> {
+    fn cut(&self, before: &Cached) -> Cut {
         let now = self.replay.cached_pages();
-        joined(before.difference(&now).map(|&index| (index, index)))
+        let gone = before.pages.difference(&now).filter(|&&index| index >= before.first);
+        Cut { first: before.first, runs: joined(gone.map(|&index| (index, index))) }
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -428,6 +449,20 @@ impl<'a> Check<'a> {
             self.list(&at, Aspect::PmdMapped, &[kib], &[ours]);
         }
     }
+}
+
+/// What is cached before the length of a file changes.
+struct Cached {
+    pages: BTreeSet<u64>,
+    /// First page whose removal is compared.
+    first: u64,
+}
+
+/// What the model has cut off.
+struct Cut {
+    /// First page whose removal is compared.
+    first: u64,
+    runs: Vec<Run>,
 }
 
 /// Where a comparison stands.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::mapping::reserve::{Extent, Kind};
 use largefolio_mm::observed::EntryKind;
 
 use super::recording::{
@@ -245,6 +246,12 @@ impl Reader {
             ["D", index, order, ref rest @ ..] => {
                 step.removals.extend(folios(file, at(index)?, order, rest)?);
             }
+            ["e", ref extents @ ..] => {
+                let all = step.extents.get_or_insert_default();
+                for word in extents {
+                    all.push(extent_of(word)?);
+                }
+            }
             ["F", index] => step.handler.push((file, at(index)?)),
             ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
             ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
@@ -325,6 +332,21 @@ fn folios(
         return Err(format!("{times} folios of order {order}: no file is so large"));
     }
     Ok((0..times).map(move |nr| (file, index + (nr << order), order)))
+}
+
+/// `FIRST+NR`, then `d` or `u`, then `<`.
+fn extent_of(word: &str) -> Parsed<Extent> {
+    let (word, is_next) = word.strip_suffix('<').map_or((word, false), |word| (word, true));
+    let (word, kind) = if let Some(word) = word.strip_suffix('d') {
+        (word, Kind::Reserved)
+    } else if let Some(word) = word.strip_suffix('u') {
+        (word, Kind::Unwritten)
+    } else {
+        (word, Kind::Written)
+    };
+    let (first, nr) = word.split_once('+').ok_or_else(|| format!("{word:?} is no extent"))?;
+    let (first, nr) = (index_of(first)?, index_of(nr)?);
+    Ok(Extent { first, end: first + nr, kind, is_next })
 }
 
 fn base_line(file: u32, start: u64, nr: &str, lookahead: &str) -> Parsed<WindowLine> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::mapping::reserve::Extent;
 use largefolio_mm::observed::EntryKind;
 
 /// Bits of [`Header::events`], in the order of `probe/trace.h`.
@@ -98,6 +99,9 @@ pub struct Step {
     pub insertions: Vec<(u32, u64, u8)>,
     /// Folios that left it: file, index, order.
     pub removals: Vec<(u32, u64, u8)>,
+    /// What the file has and what is reserved for it before a write, where the filesystem cuts
+    /// writes by it.
+    pub extents: Option<Vec<Extent>>,
     /// Passes of the fault handler: file, index.
     pub handler: Vec<(u32, u64)>,
     /// Runs of fault-around that found a folio to map: file, first and last page looked at.
@@ -327,6 +331,22 @@ impl Recording {
     pub fn is_slow(&self) -> bool {
         let is_paused = self.header.settle_us > 0 || self.header.reads_within_call;
         self.header.filesystem.ends_with("-slow") || !is_paused
+    }
+
+    /// Whether a cold file of the probe's was read or touched and no folio came in: the filter let
+    /// nothing through.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let file_bytes = self.header.file_bytes;
+        let must_read = |step: &Step| match step.action {
+            Action::Touch { .. } => true,
+            Action::Read(io) => io.len_bytes > 0 && io.pos < file_bytes,
+            _ => false,
+        };
+        let has_probe = self.header.events.is_some() && self.header.program.is_none();
+        has_probe
+            && self.steps.iter().any(must_read)
+            && self.steps.iter().all(|step| step.insertions.is_empty())
     }
 
     /// Whether the kernel shows the passes of its fault handler.

@@ -7,6 +7,7 @@ use largefolio_mm::folio::{FolioId, MappingId};
 use largefolio_mm::in_flight::Completion;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::mapping::reserve::Reservations;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::observed::{EntryKind, Observed};
 use largefolio_mm::pgtable::LeafKind;
@@ -39,6 +40,12 @@ pub enum ReplayError {
     /// The model could not be set up.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The recording has steps that must read and nothing that was read.
+    #[error(
+        "{0}: nothing was traced, so there is nothing to compare; record it again with the probe of \
+         this version"
+    )]
+    NothingTraced(String),
     /// The recording was made with another base page than the rules have.
     #[error("recorded with base pages of {recorded} bytes, the rules have {rules}")]
     Page {
@@ -117,6 +124,13 @@ impl Replay {
         }
         for (id, (bytes, _)) in &recording.files {
             files.insert(*id, memory.add_file(*bytes, &header.filesystem));
+        }
+        let tells = recording.steps.iter().any(|step| step.extents.is_some());
+        if header.program.is_none() && !tells {
+            for &file in files.values() {
+                let space = &mut memory.cache_mut().mapping_mut(file).reservations;
+                *space = space.take().map(|_| Reservations::default());
+            }
         }
         let mm = memory.new_space();
         memory.cache_mut().watch();
@@ -258,6 +272,7 @@ impl Replay {
             }
             Action::Write(io) => {
                 let open = self.open_of(*io)?;
+                self.tell_extents(open, step);
                 self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
             }
             Action::Send(io) => {
@@ -290,6 +305,32 @@ impl Replay {
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
         self.opens.get(&io.open).copied().ok_or_else(|| format!("no descriptor {}", io.open))
+    }
+
+    /// The filesystem may have written back at any time, so what a file has is told before each
+    /// write.
+    fn tell_extents(&mut self, open: OpenId, step: &Step) {
+        let file = self.memory.open_file(open).mapping;
+        let space = self.memory.cache_mut().mapping_mut(file).reservations.as_mut();
+        if let (Some(space), Some(extents)) = (space, &step.extents) {
+            space.tell(extents.iter().copied());
+        }
+    }
+
+    /// What is reserved for the first file in the model, unless that cannot be known.
+    pub(super) fn reserved(&self) -> Option<Vec<(u64, u64)>> {
+        let file = *self.files.get(&0)?;
+        self.memory.cache().mapping(file).reservations.as_ref()?.reserved()
+    }
+
+    /// First page whose removal both sides show when the file ends at `size_bytes`: what the kernel
+    /// cuts off a folio that holds the end is not traced.
+    pub(super) fn first_cut(&self, size_bytes: u64) -> u64 {
+        let page = self.memory.rules.page;
+        let end = page.pages_in(size_bytes);
+        let at = PageIndex(size_bytes >> page.shift());
+        let holder = self.files.get(&0).and_then(|&file| self.memory.cache().find(file, at));
+        holder.filter(|entry| entry.index.0 < end).map_or(end, |entry| entry.end().max(end))
     }
 
     fn map(&mut self, area: &AreaSpec) -> Result<(), String> {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Workload,
+    CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Thp, Workload,
 };
+use largefolio_mm::rules::collapse::FileCollapse;
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
@@ -84,7 +85,7 @@ impl LivePlan {
     }
 
     fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {
-        let recorder = Recorder::new(self.facts.clone())?;
+        let recorder = recorder(&self.facts, &self.kernel)?;
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {
@@ -131,6 +132,16 @@ impl LivePlan {
         let verdict = check(&recording, Some(&self.kernel))?;
         Ok((text, verdict))
     }
+}
+
+/// A recorder; where khugepaged works on files, it sleeps meanwhile.
+pub(super) fn recorder(facts: &Facts, kernel: &Kernel) -> Result<Recorder> {
+    let mut recorder = Recorder::new(facts.clone())?;
+    let takes_files = kernel.rules.collapse.file == FileCollapse::LargeFolios;
+    if takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise) {
+        recorder.send_khugepaged_to_sleep()?;
+    }
+    Ok(recorder)
 }
 
 /// Writes a recording into a directory.

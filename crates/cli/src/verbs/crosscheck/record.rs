@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, Plan, Recorder};
+use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, Plan};
 use largefolio_trace::shown;
 
-use super::live::{interrupted, keep_text};
+use super::live::{interrupted, keep_text, recorder};
 use super::select::{SelectArgs, as_root};
 use crate::console;
 use crate::errors::Exit;
+use crate::verbs::running::rules;
 
 /// Record workloads on the running kernel
 ///
@@ -95,7 +96,8 @@ impl RecordPlan {
 
     /// Calls `each` with what is wrong with a workload, or nothing.
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
-        let recorder = Recorder::new(self.facts.clone())?;
+        let kernel = rules(self.facts.release.clone(), self.facts.page_bytes)?;
+        let recorder = recorder(&self.facts, &kernel)?;
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {

@@ -105,6 +105,7 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
         Aspect::Removals => "folios dropped or cut off",
+        Aspect::Reserved => "reservations",
         Aspect::Windows => "windows",
         Aspect::Entries => "readahead calls",
         Aspect::ColdStates => "states at cold faults",
