@@ -40,8 +40,6 @@ impl Chosen {
 pub(super) struct LivePlan {
     plan: Plan,
     facts: Facts,
-    /// As they were found; workloads suppose that they stay.
-    settings: Settings,
     kernel: Kernel,
     keep: Option<PathBuf>,
     command_line: Vec<String>,
@@ -62,8 +60,7 @@ impl LivePlan {
             fs::create_dir_all(keep)
                 .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
         }
-        let settings = Settings::now();
-        Ok(Self { plan, facts, settings, kernel, keep, command_line })
+        Ok(Self { plan, facts, kernel, keep, command_line })
     }
 
     /// Records, replays, reports.
@@ -86,10 +83,13 @@ impl LivePlan {
 
     fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {
         let recorder = recorder(&self.facts, &self.kernel)?;
+        let settings = Settings::now();
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {
-                each(self.one(&mut place, workload)?);
+                let mut row = self.one(&mut place, workload)?;
+                row.unless_changed(&settings);
+                each(row);
             }
         }
         Ok(())
@@ -117,7 +117,6 @@ impl LivePlan {
         {
             keep_text(keep, &workload.name, &text)?;
         }
-        row.unless_changed(&self.settings);
         Ok(row)
     }
 
