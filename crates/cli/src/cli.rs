@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use anyhow::Result;
 use clap::error::ErrorKind;
@@ -114,7 +114,7 @@ pub(crate) fn run() -> Result<Exit> {
 /// from names that others chose.
 fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
     let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
-    if shown.iter().zip(words).all(|(shown, word)| *shown == *word) {
+    if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
         return error;
     }
     // That a word is as it is was all that was wrong.

@@ -51,6 +51,7 @@ impl ManArgs {
         let mut command = &root;
         for word in &self.verb {
             let Some(found) = command.find_subcommand(word) else {
+                let word = shown(word);
                 bail!("{} has no verb `{word}`: folio --help lists them", command.get_name());
             };
             command = found;

@@ -40,7 +40,7 @@ fn writers(place: &Place) -> Vec<Writer> {
     add("trace gen zipf --files 1 --file-size 1M --anon-size 1M --runs 500 -o DIR/out", "out");
     add("study --file mine.toml --report DIR/out.html", "out.html");
     add(&format!("{replay} --report DIR/out.html"), "out.html");
-    add("man DIR", "folio.1");
+    add("man -o DIR", "folio.1");
     add("calibrate --quick --dir . -o DIR/out", "out");
     if place.run("record -o probe.folio -- true").status.code() == Some(0) {
         add("record -o DIR/out -- true", "out");

@@ -95,7 +95,8 @@ pub enum SweepError {
     #[error(transparent)]
     Recipe(#[from] RecipeError),
     /// An annotation that no trace has a file for.
-    #[error("annotation {0}: no file of any trace has such a name; `folio trace info` lists them")]
+    #[error("annotation {}: no file of any trace has such a name; `folio trace info` lists them",
+        shown(.0))]
     IdleAnnotation(String),
     /// No threads to replay with.
     #[error("cannot start threads: {0}")]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use largefolio_mm::mapping::reserve::{Extent, Kind};
 use largefolio_mm::observed::EntryKind;
+use largefolio_trace::shown;
 
 use super::recording::{
     Action, AreaEnd, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step,
@@ -23,7 +24,7 @@ const DEFAULT_ADDR: u64 = 0x4000_0000_0000;
 
 /// A line that is not of the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name}:{line}: {what}; recordings/README.md describes the format")]
+#[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
 pub struct ParseError {
     /// Recording.
     pub name: String,

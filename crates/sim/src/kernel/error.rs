@@ -11,7 +11,8 @@ use largefolio_trace::shown;
 pub enum KernelError {
     /// No such preset.
     #[error(
-        "no kernel is called '{name}' (a kernel file is given by its path ending in .toml); {hint}"
+        "no kernel is called '{}' (a kernel file is given by its path ending in .toml); {hint}",
+        shown(name)
     )]
     UnknownName {
         /// What was asked for.
@@ -28,7 +29,7 @@ pub enum KernelError {
         source: std::io::Error,
     },
     /// A file that is not a kernel.
-    #[error("kernel file {origin}: {message}")]
+    #[error("kernel file {}: {message}", shown(origin))]
     BadFile {
         /// The file, or the preset's name.
         origin: String,
@@ -37,8 +38,9 @@ pub enum KernelError {
     },
     /// Files based on each other.
     #[error(
-        "kernel file {origin} is based on more than {limit} others: do two name each other \
-         in `based-on`?"
+        "kernel file {} is based on more than {limit} others: do two name each other \
+         in `based-on`?",
+        shown(origin)
     )]
     TooDeep {
         /// The first file.
@@ -47,7 +49,7 @@ pub enum KernelError {
         limit: usize,
     },
     /// An edit no rule has.
-    #[error("no rule is called '{name}' in '+{edit}'; {hint}")]
+    #[error("no rule is called '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit {
         /// The name.
         name: String,
@@ -72,7 +74,7 @@ pub enum KernelError {
         max_mib: u64,
     },
     /// A per-size control that no kernel can have.
-    #[error("{edit}: {source}")]
+    #[error("{}: {source}", shown(edit))]
     Sizes {
         /// The edit, or the kernel with all its edits.
         edit: String,
@@ -80,7 +82,11 @@ pub enum KernelError {
         source: SizesError,
     },
     /// A per-size control of a filesystem without large folios.
-    #[error("{edit}: the kernel has no large folios on a filesystem called '{name}'; {hint}")]
+    #[error(
+        "{}: the kernel has no large folios on a filesystem called '{}'; {hint}",
+        shown(edit),
+        shown(name)
+    )]
     SizesFilesystem {
         /// The edit.
         edit: String,
@@ -90,7 +96,7 @@ pub enum KernelError {
         hint: String,
     },
     /// A value the rule does not take.
-    #[error("'+{edit}': {name} takes {expected}")]
+    #[error("'+{}': {} takes {expected}", shown(edit), shown(name))]
     BadValue {
         /// The rule.
         name: String,

@@ -16,7 +16,7 @@ use super::load::MAX_FILE_BYTES;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MachineError {
-    #[error("no machine is called '{name}' (a file is given by its path, *.toml); {hint}")]
+    #[error("no machine is called '{}' (a file is given by its path, *.toml); {hint}", shown(name))]
     Unknown { name: String, hint: String },
     #[error("cannot read the machine file {path}: {error}")]
     Read { path: String, error: io::Error },
@@ -45,7 +45,7 @@ pub enum Contradiction {
     Tlb(#[from] ConfigError),
     #[error("no {key}; give it, or say which machine this one is based on: based-on = \"altra\"")]
     Missing { key: &'static str },
-    #[error("based-on: no machine is called '{name}'; {hint}")]
+    #[error("based-on: no machine is called '{}'; {hint}", shown(name))]
     NoBase { name: String, hint: String },
     #[error("page_sizes is empty; list the base pages, such as [\"4K\"]")]
     NoPageSize,

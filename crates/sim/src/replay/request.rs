@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use largefolio_trace::Meta;
+use largefolio_trace::shown;
 
 use super::annotate::Annotation;
 use super::cell::{CacheState, CellSpec};
@@ -112,8 +113,9 @@ pub enum RequestError {
     Kernel(#[from] KernelError),
     /// A filesystem no kernel knows.
     #[error(
-        "no kernel has large folios on a filesystem called '{name}'; {hint}; \
-         `--fs {NO_LARGE_FOLIOS}` stands for all that have none"
+        "no kernel has large folios on a filesystem called '{}'; {hint}; \
+         `--fs {NO_LARGE_FOLIOS}` stands for all that have none",
+        shown(name)
     )]
     Filesystem {
         /// The name.
@@ -122,7 +124,8 @@ pub enum RequestError {
         hint: String,
     },
     /// An annotation of a file the program never maps, which would silently do nothing.
-    #[error("--annotate {0}: no file of the trace has such a name; `folio trace info` lists them")]
+    #[error("--annotate {}: no file of the trace has such a name; `folio trace info` lists them",
+        shown(.0))]
     IdleAnnotation(String),
 }
 

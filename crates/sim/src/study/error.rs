@@ -15,7 +15,7 @@ use crate::replay::ReplayError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StudyError {
-    #[error("no study is called '{name}'; {hint}")]
+    #[error("no study is called '{}'; {hint}", shown(name))]
     Unknown { name: String, hint: String },
     #[error("cannot read the study file {path}: {error}")]
     Read { path: String, error: io::Error },

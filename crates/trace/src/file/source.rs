@@ -108,7 +108,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("header");
         let bytes = [&[0x15, 0][..], &[0x15], uncompressed, &[0x15], compressed, &[0]].concat();
-        fs::write(&path, bytes).unwrap();
+        std::fs::write(&path, bytes).unwrap();
         let source = Source::open(&path).unwrap();
         (dir, source)
     }

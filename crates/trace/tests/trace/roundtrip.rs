@@ -94,7 +94,7 @@ fn nothing_appears_under_the_name_before_finish() {
         writer.push(run(1)).unwrap();
         assert!(!path.exists());
         drop(writer);
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     });
 }
 
@@ -158,7 +158,7 @@ fn a_file_must_be_in_the_table_when_the_trace_ends() {
         writer.push_rows(&[run(1), open]).unwrap();
         let TraceError::BadRow { row, fault, .. } = writer.finish().unwrap_err() else { panic!() };
         assert_eq!((row, fault), (1, RowFault::UnknownFile(7, 5)));
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
 
         let mut writer = Writer::create(path, meta()).unwrap();
         writer.push(open).unwrap();

@@ -8,6 +8,7 @@ use largefolio_linux::warm::{Refusal, Warmed};
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, printable};
 use largefolio_report::json;
+use largefolio_trace::shown;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -88,8 +89,9 @@ impl Report {
     }
 
     pub(super) fn fail(&mut self, path: &Path, reason: String) {
+        let name = shown(path).to_string();
         let path = path.to_string_lossy().into_owned();
-        let reason = if reason.contains(&path) { reason } else { format!("{path}: {reason}") };
+        let reason = if reason.contains(&name) { reason } else { format!("{name}: {reason}") };
         self.failed.push((path, reason));
     }
 

@@ -10,27 +10,28 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A result in both ways that filesystems allow.
-fn begun(path: &Path) -> [Whole; 2] {
-    let named = State::named(folder(path)).unwrap();
-    [Whole::create(path).unwrap(), Whole { path: path.to_owned(), state: named, mode: None }]
+/// A result without a name until it is whole, or, as some filesystems need it, with another.
+fn begun(path: &Path, has_name: bool) -> Whole {
+    let mut whole = Whole::create(path).unwrap();
+    if has_name {
+        whole.state = State::named(folder(path)).unwrap();
+    }
+    whole
 }
 
 #[test]
 fn a_result_has_its_name_only_when_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("result");
-    for nr in 0..2 {
+    for has_name in [false, true] {
         fs::write(&path, "before").unwrap();
-        let [nameless, named] = begun(&path);
-        let mut whole = if nr == 0 { nameless } else { named };
+        let mut whole = begun(&path, has_name);
         whole.write_all(b"half").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"before");
         drop(whole);
         assert_eq!(fs::read(&path).unwrap(), b"before");
         assert_eq!(names(dir.path()), ["result"]);
-        let [nameless, named] = begun(&path);
-        let mut whole = if nr == 0 { nameless } else { named };
+        let mut whole = begun(&path, has_name);
         whole.write_all(b"after").unwrap();
         whole.commit().unwrap();
         drop(whole);
@@ -73,8 +74,8 @@ fn modes_are_those_of_any_file_that_is_written() {
     let [plain, ours] = ["plain", "ours"].map(|name| dir.path().join(name));
     fs::write(&plain, "").unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    for mut whole in begun(&ours) {
-        whole.commit().unwrap();
+    for has_name in [false, true] {
+        begun(&ours, has_name).commit().unwrap();
         assert_eq!(mode(&ours), mode(&plain), "less the umask");
         fs::remove_file(&ours).unwrap();
     }
