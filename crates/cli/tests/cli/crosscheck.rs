@@ -64,6 +64,56 @@ fn other_rules_are_used_when_they_are_named() {
 }
 
 #[test]
+fn each_recording_is_replayed_under_its_own_base_page() {
+    let place = Place::new();
+    fs::create_dir(place.path("both")).unwrap();
+    let large = small("0")
+        .replace("page=4096", "page=16384")
+        .replace("file_bytes=32768", "file_bytes=131072")
+        .replace("ra_pages=32", "ra_pages=8");
+    fs::write(place.path("both/4k.txt"), small("0")).unwrap();
+    fs::write(place.path("both/16k.txt"), large).unwrap();
+    let json = place.done("crosscheck replay both --kernel 6.18 --json");
+    for rules in ["\"rules\": \"6.18+page=16K\"", "\"rules\": \"6.18\""] {
+        assert!(json.contains(rules), "{rules}: {json}");
+    }
+    let said = place.fails("crosscheck replay both --kernel 6.18+page=4K");
+    assert!(said.contains("16k.txt") && said.contains("16384"), "{said}");
+}
+
+/// What a program used in ways no rule covers is told, and is no difference.
+#[test]
+fn what_no_rule_covers_is_told_beside_the_result() {
+    let place = Place::new();
+    let text = "# kernel=6.18.44 variant=live arch=x86-64 fs=ext4 page=4096 ra_pages=32 \
+                max_sectors_kb=124 events=511 lost=0 settle=0 io=within program=true\n\
+                I 0 3700 /a\nI 1 3700 /b\nO 1 0\nO 2 1\n~ 0 mlock\n~ 0 mlock\n\
+                B 0 0 8192 1\nB 0 0 8192 2\n@1 S sync 0 2 0 0 0 32 0 -1\n\
+                @1 S order 0 0 4 2 32\n@1 A 0 0\nE 0\n";
+    fs::write(place.path("locked.txt"), text).unwrap();
+    let said = place.done("crosscheck replay locked.txt");
+    let told = "not comparable: mlock, 2 times: 1 file from there on (locked.txt)";
+    assert!(said.contains(told), "{said}");
+    assert!(said.ends_with("agree in all 1 recordings\n"), "{said}");
+}
+
+/// The result is alone on standard output, whatever the program prints there.
+#[test]
+fn a_programs_output_is_not_mixed_with_the_result() {
+    let place = Place::new();
+    let words = "crosscheck program --fs ext4 --window 128K --json -- cat /etc/passwd";
+    let output = place.run(words);
+    let said = text(&output.stderr);
+    if output.status.code() == Some(2) {
+        eprintln!("SKIPPED a_programs_output_is_not_mixed_with_the_result: {said}");
+        return;
+    }
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["rows"].as_array().unwrap().len(), 1);
+    assert!(said.contains("root:"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_replayed_is_an_error() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();

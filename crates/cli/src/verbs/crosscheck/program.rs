@@ -25,9 +25,9 @@ use crate::errors::Exit;
 /// Runs the program once to find the files it reads, puts copies of them on a filesystem in memory
 /// where only the program sees them in place of its own, runs it again with every file cold, and
 /// replays its page faults, mappings and reads in the model: the folios of every file must be the
-/// kernel's. The program's processes and threads are followed. What it writes, it writes twice, and its
-/// standard output goes to standard error. Files that it uses in ways no rule covers - `mlock`,
-/// O_DIRECT, `splice`, `MADV_PAGEOUT` - are named and not compared from there on.
+/// kernel's. The program's processes and threads are followed. What it writes, it writes twice, and
+/// its standard output goes to standard error. Files that it uses in ways no rule covers - `mlock`,
+/// `O_DIRECT`, `splice`, `MADV_PAGEOUT` - are named and not compared from there on.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -20,8 +20,8 @@ const NR_BATCH: usize = 256;
 
 /// Replay recordings and compare; needs no root
 ///
-/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names others; the base page
-/// is that of each recording unless the name has a `page=`.
+/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names others:
+/// the base page is then that of each recording, unless the name has a `page=`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
