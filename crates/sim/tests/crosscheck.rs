@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use largefolio_sim::crosscheck::{Aspect, Recording, Summary, check, read_all};
 use rayon::prelude::*;
 
-/// The project has 1,583 of ten self-built kernels, 8,676 of 26 packaged ones, and 342 workloads and
+/// The project has 1,583 of ten self-built kernels, 9,675 of 29 packaged ones, and 342 workloads and
 /// 18 programs of a running one; fewer mean that archives were not found.
-const NR_RECORDINGS_MIN: usize = 10_619;
-const NR_KERNELS_MIN: usize = 37;
+const NR_RECORDINGS_MIN: usize = 11_618;
+const NR_KERNELS_MIN: usize = 40;
 /// Recordings that show reads in flight: 69 of 10,601. Many more mean that a rule is excused by it.
 const NR_IN_FLIGHT_MAX: u64 = 80;
 

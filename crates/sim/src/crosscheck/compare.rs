@@ -82,6 +82,8 @@ pub struct Verdict {
     pub name: String,
     /// Kernel whose rules were used.
     pub rules: String,
+    /// What is to be said where they are those of another version.
+    pub rules_note: Option<String>,
     /// Steps replayed; replay stops at the first that differs.
     pub nr_steps: usize,
     /// Items compared.
@@ -144,6 +146,7 @@ impl<'a> Check<'a> {
         let verdict = Verdict {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
+            rules_note: kernel.note.clone(),
             nr_waits: waits.len() as u64,
             ..Verdict::default()
         };

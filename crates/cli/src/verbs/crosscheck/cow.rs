@@ -19,7 +19,7 @@ use super::live::{interrupted, keep_text};
 use super::select::as_root;
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values;
+use crate::verbs::{running, values};
 
 /// Check fork and copy-on-write against the running kernel
 ///
@@ -113,6 +113,8 @@ struct Report {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
+    /// What is to be said where they are those of another version.
+    rules_note: Option<String>,
     nr_programs: usize,
     nr_equal: usize,
     /// Programs that differed once and not again, with the events the kernel counted meanwhile.
@@ -173,6 +175,7 @@ impl ProgramsArgs {
             bar.inc(group.len() as u64);
         }
         bar.finish_and_clear();
+        running::tell(report.rules_note.as_deref());
         let text = if self.json { serde_json::to_string_pretty(&report)? } else { text(&report) };
         console.deliver(format!("{}\n", text.trim_end()).as_bytes(), None)?;
         Ok(if report.different.is_empty() { Exit::Done } else { Exit::No })
@@ -274,6 +277,7 @@ impl Check {
             None => kernel_of(&recording)?,
         };
         report.rules.clone_from(&kernel.name);
+        report.rules_note.clone_from(&kernel.note);
         let one = |run: &Run| check(run, &kernel, &recording.header);
         let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
         Ok((verdicts, text))
