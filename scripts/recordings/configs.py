@@ -22,11 +22,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MARK = "# What the packages were built with: written by scripts/recordings/configs.py."
 # What decides a rule, or what a reader of a prediction wants to know. Of a choice, the member that
 # is built in tells all; of the others it counts whether they are off or not there at all.
-CHOICES = ["ARM64_*K_PAGES", "PREEMPT", "PREEMPT_LAZY", "PREEMPT_NONE", "PREEMPT_VOLUNTARY",
+CHOICES = ["ARM64_*K_PAGES", "PREEMPT", "PREEMPT_LAZY",
            "TRANSPARENT_HUGEPAGE_ALWAYS", "TRANSPARENT_HUGEPAGE_MADVISE",
            "TRANSPARENT_HUGEPAGE_NEVER", "TRANSPARENT_HUGEPAGE_SHMEM_HUGE_*"]
 OTHERS = ["ARM64_CONTPTE", "LRU_GEN_ENABLED", "NO_PAGE_MAPCOUNT", "PAGE_MAPCOUNT", "PER_VMA_LOCK",
-          "PERSISTENT_HUGE_ZERO_FOLIO", "PREEMPT_DYNAMIC", "PREEMPT_RT", "READ_ONLY_THP_FOR_FS"]
+          "PREEMPT_DYNAMIC", "PREEMPT_NONE", "PREEMPT_RT", "PREEMPT_VOLUNTARY",
+          "READ_ONLY_THP_FOR_FS"]
 WIDTH = 96
 
 

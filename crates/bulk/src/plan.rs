@@ -131,6 +131,8 @@ pub enum PlanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     shape: Shape,
+    /// Pages that one call of the primitive clears at most.
+    at_once_pages: u64,
     /// In order; empty ones have no steps.
     pieces: [Piece; 3],
 }
@@ -162,7 +164,14 @@ impl Plan {
             Rule::Merged { unit_bytes } => extents(unit_bytes, Points::Before),
             Rule::OnePass { unit_bytes } => whole(unit_bytes, Points::Before),
         };
-        Ok(Self { shape, pieces })
+        let at_once_pages = match rule {
+            Rule::Converging { .. } => 1,
+            // A unit of less than a page: the architecture clears page by page (D.4.4), in an
+            // extent that nobody interrupts too.
+            Rule::Merged { unit_bytes } if unit_bytes < shape.page_bytes => 1,
+            Rule::Posted { .. } | Rule::Merged { .. } | Rule::OnePass { .. } => u64::MAX,
+        };
+        Ok(Self { shape, at_once_pages, pieces })
     }
 
     /// What the plan is for.
@@ -187,6 +196,12 @@ impl Plan {
     #[must_use]
     pub fn nr_points(&self) -> u64 {
         self.pieces.iter().map(Piece::nr_points).sum()
+    }
+
+    /// Pages of `unit` that the kernel's primitive clears in one go.
+    #[must_use]
+    pub fn at_once(&self, unit: Unit) -> u64 {
+        unit.nr.min(self.at_once_pages)
     }
 
     /// The units alone, in order.

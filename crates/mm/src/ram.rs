@@ -100,7 +100,8 @@ pub struct Counted {
     /// Pages read from swap space.
     pub nr_swapped_in: u64,
     /// Of `nr_zeroed`, by log2 of the pages that were zeroed in one go, to the nearest power of
-    /// two: a unit of a plan, and a page where nobody waits. The last counts all larger units.
+    /// two: a unit of a plan as far as the architecture has a primitive for it, and a page where
+    /// nobody waits. The last counts all larger units.
     pub zeroed_by_unit: [u64; NR_UNITS],
     /// Folios cleared around a page.
     pub cleared: Moved,
@@ -119,7 +120,8 @@ impl Ram for Counted {
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
         self.nr_zeroed += plan.shape().nr_pages;
         for unit in plan.units() {
-            let log2 = (unit.nr + unit.nr / 2).checked_ilog2().unwrap_or(0) as usize;
+            let nr = plan.at_once(unit);
+            let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
             self.zeroed_by_unit[log2.min(NR_UNITS - 1)] += unit.nr;
         }
         self.cleared.add(pfn, plan);

@@ -29,6 +29,7 @@
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
+//! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version |
 //! | `reference` | integer | the row that others are compared with: 0 |
 //! | `rows[]` | objects | one for each kernel, machine, memory and seed |
 //!
@@ -156,6 +157,9 @@ pub struct Settings {
     pub annotations: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub reference_ns: u64,
+    /// What is to be said of kernels that have the rules of another version, a sentence each.
+    #[serde(default)]
+    pub rules_notes: Vec<String>,
 }
 
 impl Settings {
@@ -169,6 +173,7 @@ impl Settings {
             filesystem: request.filesystem.clone(),
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
             reference_ns: request.ns_per_reference,
+            rules_notes: request.rules_notes(),
         }
     }
 }

@@ -163,6 +163,7 @@ fn report(rows: Vec<Outcome>) -> Report {
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
     };
     let settings = Settings {
+        rules_notes: Vec::new(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 125,

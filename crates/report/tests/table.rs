@@ -50,7 +50,15 @@ fn settings() -> Settings {
     let filesystem = Some("xfs".to_owned());
     let annotations = vec!["a*=64K".to_owned(), "b=2M".to_owned()];
     let reference_ns = 5;
-    Settings { memory_bytes, swap_bytes, unusable_permille, filesystem, annotations, reference_ns }
+    Settings {
+        memory_bytes,
+        swap_bytes,
+        unusable_permille,
+        filesystem,
+        annotations,
+        reference_ns,
+        rules_notes: Vec::new(),
+    }
 }
 
 /// A program with much of everything: pressure, swap, refusals, fragmentation, unknown costs.

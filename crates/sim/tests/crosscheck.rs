@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use largefolio_sim::crosscheck::{Aspect, Recording, Summary, check, read_all};
 use rayon::prelude::*;
 
-/// The project has 1,583 of ten self-built kernels, 8,676 of 26 packaged ones, and 355 workloads and
+/// The project has 1,583 of ten self-built kernels, 9,675 of 29 packaged ones, and 355 workloads and
 /// 18 programs of a running one; fewer mean that archives were not found.
-const NR_RECORDINGS_MIN: usize = 10_632;
-const NR_KERNELS_MIN: usize = 37;
+const NR_RECORDINGS_MIN: usize = 11_631;
+const NR_KERNELS_MIN: usize = 40;
 /// Recordings that show reads sooner or later than the rule says: 99 of 10,632, 52 of them on files
 /// of holes, which are read within the call. Many more mean that a rule is excused by it.
-const NR_IN_FLIGHT_MAX: u64 = 105;
+const NR_IN_FLIGHT_MAX: u64 = 120;
 
 fn recordings(dir: &Path) -> Vec<Recording> {
     let mut all = Vec::new();

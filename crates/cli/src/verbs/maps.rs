@@ -25,6 +25,7 @@ use largefolio_report::json;
 use largefolio_sim::kernel::Kernel;
 
 use super::page_file::{self, PageArgs, PageFile};
+use super::running;
 use super::values::{Form, FormArgs};
 use crate::console::Console;
 use crate::errors::Exit;
@@ -137,7 +138,7 @@ impl MapsArgs {
     /// Checks what is asked for.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
-        let kernel = Kernel::parse(&self.kernel)?;
+        let kernel = running::named(&self.kernel)?;
         if self.watch.is_some() && self.page.is_asked() {
             bail!("--report writes one look, --watch looks again and again; leave one of them out");
         }

@@ -12,7 +12,6 @@ use clap::Args;
 use largefolio_report::Settings;
 use largefolio_report::sweep::Request;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
@@ -23,6 +22,7 @@ use largefolio_trace::disk;
 use largefolio_trace::shown;
 
 use super::page_file::{check_writable, is_same};
+use super::running;
 use crate::console::Console;
 use crate::errors::Exit;
 use form::{FrameArgs, Sink};
@@ -186,8 +186,7 @@ impl PredictArgs {
     }
 
     fn request(&self) -> Result<sim::Request> {
-        let kernels =
-            self.kernel.iter().map(|name| Kernel::parse(name)).collect::<Result<_, _>>()?;
+        let kernels = self.kernel.iter().map(|name| running::named(name)).collect::<Result<_>>()?;
         let machines =
             self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         Ok(sim::Request {

@@ -2,14 +2,39 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_sim::crosscheck::{Header, Recording, kernel_of};
 use largefolio_sim::kernel::Kernel;
 
+use crate::console;
+
 /// What the kernel calls itself: `uname -r`.
 pub(crate) fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The kernel that a user names, with a word where it has the rules of another version.
+pub(crate) fn named(name: &str) -> Result<Kernel> {
+    let kernel = Kernel::parse(name)?;
+    tell(kernel.note.as_deref());
+    Ok(kernel)
+}
+
+/// Says whose rules are used where they are those of another version.
+pub(crate) fn tell(note: Option<&str>) {
+    if let Some(note) = note {
+        console::warn(note);
+    }
+}
+
+/// The rules nearest to those of this kernel, however old it is.
+pub(crate) fn nearest_rules() -> Result<Kernel> {
+    let release = release();
+    let page_bytes = rustix::param::page_size() as u64;
+    let nearest = Kernel::nearest_to_release(&release, page_bytes)
+        .with_context(|| format!("{release:?} is no version of a kernel"))?;
+    Ok(nearest?)
 }
 
 /// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
@@ -33,7 +58,7 @@ pub(crate) fn rules_with_settings() -> Result<Kernel> {
             }
         }
     }
-    Ok(Kernel::parse(&name)?)
+    Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
 }
 
 /// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
@@ -84,6 +109,15 @@ mod tests {
     #[test]
     fn a_release_has_the_rules_of_its_version() {
         let kernel = rules("6.18.44-local".to_owned(), 4096).unwrap();
-        assert_eq!(kernel.name, "6.18+page=4K");
+        assert_eq!((kernel.name.as_str(), kernel.note), ("6.18+page=4K", None));
+        let newer = rules("8.1.0-1-amd64".to_owned(), 4096).unwrap();
+        assert_eq!(newer.name, "7.3+page=4K");
+        assert!(newer.note.unwrap().starts_with("Linux 8.1 is newer than the kernels"));
+    }
+
+    #[test]
+    fn this_kernel_has_nearest_rules() {
+        let page = rustix::param::page_size() >> 10;
+        assert!(nearest_rules().unwrap().name.ends_with(&format!("+page={page}K")));
     }
 }

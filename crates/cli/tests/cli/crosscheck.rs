@@ -63,6 +63,27 @@ fn other_rules_are_used_when_they_are_named() {
     assert!(said.contains("equal.txt") && said.contains("4096"), "{said}");
 }
 
+/// A recording of a kernel that is newer than all rules is judged by the newest, which is said once
+/// and stands in the JSON.
+#[test]
+fn rules_of_a_newer_kernel_are_the_newest_and_are_named() {
+    const NOTE: &str =
+        "Linux 7.4 is newer than the kernels this version knows; using the rules of 7.3";
+    let place = Place::new();
+    let newer = small("0").replace("6.18.44-test", "7.4.1-test");
+    for name in ["one.txt", "two.txt"] {
+        fs::write(place.path(name), &newer).unwrap();
+    }
+    let output = place.run("crosscheck replay one.txt two.txt --json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), format!("folio: warning: {NOTE}\n"));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["rows"][1]["rules"], "7.3+page=4K");
+    assert_eq!(json["rows"][1]["rules_note"], NOTE);
+    let known = place.run("crosscheck replay one.txt --kernel 7.2");
+    assert_eq!(text(&known.stderr), "");
+}
+
 #[test]
 fn each_recording_is_replayed_under_its_own_base_page() {
     let place = Place::new();

@@ -51,6 +51,22 @@ fn a_result_can_go_to_a_file() {
 }
 
 #[test]
+fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
+    const NOTE: &str =
+        "Linux 8.0 is newer than the kernels this version knows; using the rules of 7.3";
+    let place = Place::with_trace();
+    let output = place.run("predict mix.folio --kernel 7.3+page=64K,8.0+page=64K,6.12 --json");
+    assert_eq!(text(&output.stderr), format!("folio: warning: {NOTE}\n"));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["settings"]["rules_notes"], serde_json::json!([NOTE]));
+    let kernels: Vec<_> =
+        result["rows"].as_array().unwrap().iter().map(|row| row["kernel"].clone()).collect();
+    assert_eq!(kernels, ["7.3+page=64K", "6.12"]);
+    let said = place.fails("predict mix.folio --kernel 6.81");
+    assert!(said.contains("no kernel is called '6.81'"), "{said}");
+}
+
+#[test]
 fn json_names_schema_tool_command_trace_and_settings() {
     let place = Place::with_trace();
     let result = json(&place, "--kernel 6.12 --memory 1G --fs xfs --fragmentation 10");

@@ -34,7 +34,8 @@ pub enum ClearOrder {
     OnePass,
 }
 
-/// D.4.2: the preemption model, which distributions and the command line choose.
+/// D.4.2: the preemption model, which distributions and the command line choose. Debian's packages
+/// have the voluntary one to 6.12 and the lazy one from 6.16 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
@@ -45,10 +46,10 @@ pub enum Preemption {
 }
 
 impl ClearRules {
-    /// Linux 6.18 under voluntary preemption.
+    /// Linux 6.18 as it is packaged: under lazy preemption.
     #[must_use]
     pub const fn stock() -> Self {
-        Self { order: ClearOrder::Converging, preemption: Preemption::Cooperative }
+        Self { order: ClearOrder::Converging, preemption: Preemption::Preemptible }
     }
 
     /// How a folio of `order` is cleared whose page `fault_page` is touched next (D.4).
@@ -130,17 +131,26 @@ mod tests {
         }
         let whole = extents(rules(ClearOrder::OnePass, preemptible), Arch::X86_64, 255);
         assert_eq!(whole, (vec![(0, 511)], 0));
-        let (pages, nr_points) = extents(ClearRules::stock(), Arch::X86_64, 255);
-        assert_eq!((pages.len(), pages[511], nr_points), (512, (255, 255), 512));
+        let converging = |preemption| rules(ClearOrder::Converging, preemption);
+        for (preemption, points) in [(cooperative, 512), (preemptible, 0)] {
+            let (pages, nr_points) = extents(converging(preemption), Arch::X86_64, 255);
+            assert_eq!((pages.len(), pages[511], nr_points), (512, (255, 255), points));
+        }
         // arm64: the series as posted does not exist, the merged form goes page by page.
         let posted = extents(rules(ClearOrder::Posted, cooperative), Arch::Arm64, 255);
-        assert_eq!(posted, extents(ClearRules::stock(), Arch::Arm64, 255));
+        assert_eq!(posted, extents(converging(cooperative), Arch::Arm64, 255));
         let (pages, nr_points) = extents(rules(ClearOrder::Merged, cooperative), Arch::Arm64, 255);
         assert_eq!(
             (pages.len(), pages[0], pages[511], nr_points),
             (512, (258, 258), (257, 257), 512)
         );
         assert_eq!(extents(rules(ClearOrder::Merged, preemptible), Arch::Arm64, 255), (three, 0));
+        // D.4.4: nobody interrupts an extent, and arm64 still clears it page by page.
+        for (arch, nr) in [(Arch::X86_64, 254), (Arch::Arm64, 1)] {
+            let merged = rules(ClearOrder::Merged, preemptible);
+            let plan = merged.plan(arch, PageSize::K4, Order::new(9), 255);
+            assert_eq!(plan.units().next().map(|unit| plan.at_once(unit)), Some(nr), "{arch:?}");
+        }
     }
 
     #[test]

@@ -170,6 +170,7 @@ impl Task {
 /// The settings of a row.
 fn settings(setting: &Setting) -> Settings {
     Settings {
+        rules_notes: Vec::new(),
         memory_bytes: setting.memory_bytes,
         swap_bytes: setting.swap_bytes,
         unusable_permille: setting.unusable_permille,

@@ -21,6 +21,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
     let specs: Vec<CellSpec> = cells.iter().map(spec).collect();
     let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
     let settings = Settings {
+        rules_notes: Vec::new(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 0,

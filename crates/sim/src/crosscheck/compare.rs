@@ -91,6 +91,8 @@ pub struct Verdict {
     pub name: String,
     /// Kernel whose rules were used.
     pub rules: String,
+    /// What is to be said where they are those of another version.
+    pub rules_note: Option<String>,
     /// Steps replayed; replay stops at the first that differs.
     pub nr_steps: usize,
     /// Items compared.
@@ -156,6 +158,7 @@ impl<'a> Check<'a> {
         let verdict = Verdict {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
+            rules_note: kernel.note.clone(),
             nr_waits: timing.waits.len() as u64,
             nr_in_flight: timing.nr_off_rule(),
             ..Verdict::default()

@@ -17,6 +17,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     kernel!("7.0"),
     kernel!("7.1"),
     kernel!("7.2"),
+    kernel!("7.3"),
     kernel!("recorded/a_612_64k_stock"),
     kernel!("recorded/b64_612_64k_s000"),
     kernel!("recorded/b_612_4k_s000"),

@@ -8,8 +8,7 @@ use largefolio_trace::disk::read_text;
 use serde::Deserialize;
 use toml::Table;
 
-use super::builtin;
-use super::{Kernel, KernelError};
+use super::{Kernel, KernelError, builtin, packaged};
 use crate::names::nearest;
 
 /// Longest chain of `based-on`.
@@ -39,13 +38,14 @@ pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
 pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
     let is_page_given = table.contains_key(PAGE);
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
+    packaged::take(name, &mut table)?;
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
         file.rules.try_into().map_err(|e: toml::de::Error| bad(e.to_string().trim().to_owned()))?;
     check(&rules).map_err(bad)?;
     let name = name.to_owned();
-    Ok(Kernel { name, description: file.description, rules, is_page_given })
+    Ok(Kernel { name, description: file.description, rules, is_page_given, note: None })
 }
 
 /// The table of a kernel file that says all of `kernel`.
@@ -114,7 +114,9 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
             let origin = origin.to_owned();
             return Err(KernelError::TooDeep { origin, limit: DEPTH_MAX });
         }
-        layers.push(parse(&base, &text_of(&base)?)?);
+        let mut layer = parse(&base, &text_of(&base)?)?;
+        packaged::take(&base, &mut layer)?;
+        layers.push(layer);
     }
     let mut merged = Table::new();
     for layer in layers.into_iter().rev() {

@@ -10,17 +10,24 @@ mod builtin;
 mod edit;
 mod error;
 mod load;
+mod nearest;
+mod packaged;
 mod text;
 
 pub use edit::{EDITS, EditHelp};
 pub use error::KernelError;
+pub use packaged::Package;
+
+use std::collections::BTreeMap;
 
 use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
 use toml::Table;
 
+use nearest::Nearest;
+
 /// A kernel to replay under.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     /// The name it was asked for by, edits included.
     pub name: String,
@@ -30,16 +37,43 @@ pub struct Kernel {
     pub rules: Rules,
     /// Whether the file or an edit chose the base page size; else the machine does.
     pub is_page_given: bool,
+    /// Whose rules these are, where it is not the version that was asked for: one line for people.
+    pub note: Option<String>,
+}
+
+/// Same name, same rules: whoever was asked for, the results are the same.
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { name, description, rules, is_page_given, note: _ } = self;
+        (name, description, rules, is_page_given)
+            == (&other.name, &other.description, &other.rules, &other.is_page_given)
+    }
 }
 
 impl Kernel {
-    /// The kernel `text` names.
+    /// The kernel `text` names. A version newer than all that are known has the rules of the newest,
+    /// whose name it gets; [`Kernel::note`] says so.
+    ///
+    /// ```
+    /// use largefolio_sim::kernel::Kernel;
+    /// let kernel = Kernel::parse("19.4+page=16K").unwrap();
+    /// assert_eq!(kernel.name, "7.3+page=16K");
+    /// assert_eq!(
+    ///     kernel.note.as_deref(),
+    ///     Some("Linux 19.4 is newer than the kernels this version knows; using the rules of 7.3")
+    /// );
+    /// ```
     ///
     /// # Errors
     /// Unknown names (with the nearest ones), unreadable or contradictory files, bad edits.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
         let (base, edits) = edit::parts(text);
-        load::by_name(base)?.with_edits(&edits, text)
+        let Some(newest) = Nearest::to_newer(base) else {
+            return load::by_name(base)?.with_edits(&edits, text);
+        };
+        let name = format!("{}{}", newest.base, &text[base.len()..]);
+        let kernel = load::by_name(newest.base)?.with_edits(&edits, &name)?;
+        Ok(Self { note: newest.note, ..kernel })
     }
 
     /// The kernel with `edits` (`exec-block=64K+page=64K`) on top, its name too.
@@ -84,8 +118,9 @@ impl Kernel {
     }
 
     /// The rules for a running kernel of `release` (`uname -r`, `6.18.15+deb13-cloud-amd64`) with
-    /// base pages of `page_bytes`: those of the newest known version that is not newer. `None`
-    /// when there is no version so old, or the release does not begin with two numbers.
+    /// base pages of `page_bytes`: those of the newest known version that is not newer;
+    /// [`Kernel::note`] says where that is another version. `None` when there is no version so old,
+    /// or the release does not begin with two numbers.
     ///
     /// ```
     /// use largefolio_sim::kernel::Kernel;
@@ -96,10 +131,29 @@ impl Kernel {
     /// ```
     #[must_use]
     pub fn of_release(release: &str, page_bytes: u64) -> Option<Result<Self, KernelError>> {
-        let wanted = version(release)?;
-        let known = Self::names().filter_map(|name| Some((version(name)?, name)));
-        let (_, base) = known.filter(|(known, _)| *known <= wanted).max()?;
-        Some(Self::parse(&format!("{base}+page={}K", page_bytes >> 10)))
+        let nearest = Nearest::to_release(release).filter(|nearest| !nearest.is_newer)?;
+        Some(Self::of_nearest(nearest, page_bytes))
+    }
+
+    /// As [`Kernel::of_release`], but the oldest rules for a kernel that is older than all; `None`
+    /// only where the release does not begin with two numbers.
+    #[must_use]
+    pub fn nearest_to_release(release: &str, page_bytes: u64) -> Option<Result<Self, KernelError>> {
+        Some(Self::of_nearest(Nearest::to_release(release)?, page_bytes))
+    }
+
+    fn of_nearest(nearest: Nearest, page_bytes: u64) -> Result<Self, KernelError> {
+        let kernel = Self::parse(&format!("{}+page={}K", nearest.base, page_bytes >> 10))?;
+        Ok(Self { note: nearest.note, ..kernel })
+    }
+
+    /// What the packages of the built-in kernel `name` were built with, by flavour (`amd64`,
+    /// `arm64`, `arm64_16k`); none of a kernel that is not packaged.
+    ///
+    /// # Errors
+    /// [`KernelError::BadFile`].
+    pub fn packages(name: &str) -> Result<BTreeMap<String, Package>, KernelError> {
+        packaged::of(name, builtin::text(name).unwrap_or_default())
     }
 
     /// Whether the page cache has the folio sizes that the kernel is asked for, with base pages of

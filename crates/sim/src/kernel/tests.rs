@@ -98,7 +98,12 @@ fn folios_are_zeroed_in_extents_from_7_0_and_by_edit() {
         assert_eq!(edited, ClearRules { order, preemption });
     }
     // A file that changes one value of the table keeps the other.
-    assert_eq!(clear("7.0").preemption, Preemption::Cooperative);
+    let preemption =
+        ["6.1", "6.12", "6.16", "6.18", "7.0", "7.3"].map(|name| clear(name).preemption);
+    let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
+    let expected = [cooperative, cooperative, preemptible, preemptible, preemptible, preemptible];
+    assert_eq!(preemption, expected);
+    assert_eq!(clear("7.0+preemption=off").preemption, cooperative);
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert!(message("6.18+clear=zigzag").contains("converging, posted, merged or one-pass"));
     assert!(message("6.18+preemption=full").contains("on or off"));

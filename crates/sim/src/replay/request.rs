@@ -221,6 +221,15 @@ impl Request {
         unique(&self.kernels)
     }
 
+    /// Which kernels have the rules of another version than was asked for, a sentence each.
+    #[must_use]
+    pub fn rules_notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.kernels.iter().filter_map(|kernel| kernel.note.clone()).collect();
+        notes.dedup();
+        notes
+    }
+
     /// Machines, each once.
     #[must_use]
     pub fn machines(&self) -> Vec<&Machine> {

@@ -12,6 +12,7 @@ use largefolio_sim::kernel::Kernel;
 use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
 /// Operations in the order of the table.
@@ -79,7 +80,7 @@ impl AnonArgs {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
         let parse =
-            |name: &String| -> Result<Kernel> { Ok(Kernel::parse(&format!("{name}+page=4K"))?) };
+            |name: &String| -> Result<Kernel> { running::named(&format!("{name}+page=4K")) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         for kernel in &kernels {
             for &bytes in &self.size {

@@ -18,6 +18,7 @@ use super::PUBLISHED_CLEARING;
 use super::measured::{self, Report, Row, Scale, short};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
 /// Name of the rows.
@@ -83,7 +84,7 @@ impl FaultArgs {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
         let parse =
-            |name: &String| -> Result<Kernel> { Ok(Kernel::parse(&format!("{name}+page=4K"))?) };
+            |name: &String| -> Result<Kernel> { running::named(&format!("{name}+page=4K")) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         let mut sizes = self.size.clone();
         if sizes.is_empty() {

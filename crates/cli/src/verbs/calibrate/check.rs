@@ -24,6 +24,7 @@ use largefolio_sim::machine::Machine;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Largest distance of a predicted from a measured ratio of stubs.
@@ -121,7 +122,7 @@ impl CheckPlan {
         let is_nested = machine.costs.walk_nested.is_some();
         Ok(Self {
             machine,
-            kernel: model::nearest_kernel()?,
+            kernel: running::nearest_rules()?,
             walks: if is_nested { Walks::Nested } else { Walks::Native },
             extent: Extent::new(effort),
             dir,
@@ -131,7 +132,7 @@ impl CheckPlan {
 
     pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
         let line = console::status();
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.kernel.note.iter().cloned().collect();
         line.set_message("stubs");
         let mut rows = self.stubs(&mut notes)?;
         for (operation, name) in OPERATIONS {

@@ -24,7 +24,7 @@ use super::live::{interrupted, keep_text};
 use super::select::as_root;
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values;
+use crate::verbs::{running, values};
 
 /// Most bytes of programs that are read: a kept program has some hundred.
 const FROM_BYTES_MAX: u64 = 64 << 20;
@@ -127,6 +127,8 @@ struct Report {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
+    /// What is to be said where they are those of another version.
+    rules_note: Option<String>,
     nr_programs: usize,
     /// Programs that agreed at once.
     nr_equal: usize,
@@ -203,6 +205,7 @@ impl ProgramsArgs {
             bar.inc(group.len() as u64);
         }
         bar.finish_and_clear();
+        running::tell(report.rules_note.as_deref());
         let text = if self.json { json::pretty(&report)? } else { text(&report) };
         console.deliver(format!("{}\n", text.trim_end()).as_bytes(), None)?;
         Ok(report.exit())
@@ -347,6 +350,7 @@ impl Check<'_> {
             None => kernel_of(&recording)?,
         };
         report.rules.clone_from(&kernel.name);
+        report.rules_note.clone_from(&kernel.note);
         let one = |run: &Run| check(run, &kernel, &recording.header);
         let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
         Ok((verdicts, text, changes))

@@ -1,6 +1,6 @@
 //! The result of a check: one row a recording; JSON, CSV, and the exit code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use largefolio_linux::crosscheck::{Change, Settings};
@@ -13,6 +13,7 @@ use super::page;
 use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::page_file::{self, PageFile};
+use crate::verbs::running;
 use crate::verbs::values::Form;
 
 /// Version of the JSON of this verb.
@@ -42,6 +43,8 @@ pub(super) struct Row {
     pub(super) variant: String,
     /// Rules it was replayed under.
     pub(super) rules: String,
+    /// What is to be said where they are those of another version.
+    pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,
     pub(super) outcome: Outcome,
@@ -76,6 +79,7 @@ impl Row {
             self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
         }
         self.rules = verdict.rules;
+        self.rules_note = verdict.rules_note;
         self.nr_steps = verdict.nr_steps;
         self.nr_in_flight = verdict.nr_in_flight;
         self.nr_waits = verdict.nr_waits;
@@ -146,6 +150,9 @@ impl Report {
 
     /// Writes the report, and the page beside it; the exit code it means.
     pub(super) fn deliver(&self, out: &Output, console: &mut Console) -> Result<Exit> {
+        let notes: BTreeSet<_> =
+            self.rows.iter().filter_map(|row| row.rules_note.as_ref()).collect();
+        notes.into_iter().for_each(|note| running::tell(Some(note)));
         let text = match out.form {
             Form::Json => json::pretty(self)?,
             Form::Csv => self.csv()?,

@@ -68,8 +68,11 @@ pub(crate) struct LivePlan {
 }
 
 /// One look at the system.
+#[derive(Default)]
 pub(super) struct Look {
     pub(super) release: String,
+    /// What is to be said of the rules that limits come from.
+    pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
     pub(super) findings: Vec<Finding>,
     pub(super) cached: Option<CachedFiles>,
@@ -106,11 +109,12 @@ impl LivePlan {
 
     fn look(&self) -> Result<Look> {
         let release = running::release();
-        let mut look = Look { release, census: None, findings: Vec::new(), cached: None };
+        let mut look = Look { release, ..Look::default() };
         if !self.whom.is_nobody() {
             let census = census::take(&Live, &self.whom.pids()?)?;
             let kernel = Kernel::of_release(&look.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
+            look.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
             let of_page = if self.page.is_some() { JUDGED_OF_PAGE } else { 0 };
             let nr_max = match self.form {
                 Form::Text => self.show.nr_judged().max(of_page),
@@ -152,6 +156,7 @@ impl LivePlan {
     fn tell(&self, look: &Look) -> Exit {
         let mut exit = Exit::Done;
         let again = self.command_line.join(" ");
+        running::tell(look.rules_note.as_deref());
         if let Some(census) = &look.census {
             let skipped = &census.skipped;
             let is_named = matches!(self.whom, Whom::Processes(_));

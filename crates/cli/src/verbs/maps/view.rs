@@ -22,6 +22,8 @@ pub(super) struct View<'a> {
     tool_version: &'static str,
     command_line: &'a [String],
     kernel: &'a str,
+    /// Whose rules limits come from, where the kernel's are not known.
+    rules_note: Option<&'a str>,
     #[serde(flatten)]
     system: Option<SystemView<'a>>,
     files: Vec<FileView>,
@@ -107,6 +109,7 @@ impl<'a> View<'a> {
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line,
             kernel: &look.release,
+            rules_note: look.rules_note.as_deref(),
             system: look.census.as_ref().map(|census| system(census, &look.findings)),
             files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),
             nr_files_not_cached: cached.map_or(0, |cached| cached.nr_empty),

@@ -1,5 +1,7 @@
 //! `folio predict --list`: what can be asked for.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use largefolio_sim::kernel::{EDITS, Kernel};
 use largefolio_sim::machine::{self, Machine, THIS};
@@ -11,8 +13,7 @@ use crate::errors::Exit;
 /// Writes kernels, machines, edits and filesystems with a line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let mut text = String::new();
-    let kernels =
-        Kernel::names().map(|name| Ok((name.to_owned(), Kernel::parse(name)?.description)));
+    let kernels = Kernel::names().map(|name| Ok((name.to_owned(), described(name)?)));
     add(&mut text, "Kernels (--kernel)", &kernels.collect::<Result<Vec<_>>>()?);
     let edits = EDITS
         .iter()
@@ -28,6 +29,21 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     text.push('\n');
     console.deliver(text.as_bytes(), None)?;
     Ok(Exit::Done)
+}
+
+/// What a kernel is, and what its packages were built with as far as it matters here.
+fn described(name: &str) -> Result<String> {
+    let mut text = Kernel::parse(name)?.description;
+    let packages = Kernel::packages(name)?;
+    let mut told = BTreeMap::<String, Vec<&str>>::new();
+    for (flavour, package) in &packages {
+        told.entry(package.summary()).or_default().push(flavour);
+    }
+    for (summary, flavours) in &told {
+        let whose = if told.len() == 1 { "packages".to_owned() } else { flavours.join(", ") };
+        text = format!("{text}; {whose}: {summary}");
+    }
+    Ok(text)
 }
 
 fn add(text: &mut String, title: &str, entries: &[(String, String)]) {

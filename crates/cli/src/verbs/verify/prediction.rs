@@ -31,6 +31,8 @@ pub(super) struct Prediction {
 pub(super) struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
+    /// What is to be said where the rules are those of another version.
+    pub(super) rules_note: Option<String>,
     pub(super) machine: String,
     /// Estimated time of the changed run less that of the plain one, in ns; none where a cost is not
     /// known.
@@ -53,6 +55,7 @@ impl Prediction {
         Reader::open(trace)?;
         let plain = running::rules_with_settings()
             .context("the running kernel has no rules in the model: verify without --trace")?;
+        running::tell(plain.note.as_deref());
         let mut name = plain.name.clone();
         for (setting, value) in settings {
             match running::edit(setting, value) {
@@ -88,6 +91,7 @@ impl Prediction {
         Ok(Predicted {
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
+            rules_note: self.plain.kernel.note.clone(),
             machine: changed.machine.clone(),
             difference_ns: estimate.difference_ns,
             ratio: predicted,

@@ -5,31 +5,12 @@ use largefolio_linux::bench::anon::Operation;
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::cost::{Cause, Estimate};
-use largefolio_sim::kernel::Kernel;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
 use largefolio_trace::{Event, Op, Writer};
 
 use super::{CheckPlan, Phase};
-use crate::verbs::running;
-
-/// The rules nearest to the running kernel: the latest that is not later, else the earliest.
-pub(super) fn nearest_kernel() -> Result<Kernel> {
-    let running = version(&running::release());
-    let mut known: Vec<&str> = Kernel::names().collect();
-    known.sort_by_key(|name| version(name));
-    let not_later = known.iter().rfind(|name| version(name) <= running);
-    let name = not_later.or(known.first()).context("no kernel is built in")?;
-    Ok(Kernel::parse(&format!("{name}+page=4K"))?)
-}
-
-/// Major and minor number of a release, 0 where there is none.
-fn version(release: &str) -> (u32, u32) {
-    let mut numbers =
-        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
 
 /// A prediction in nanoseconds with its causes.
 pub(super) struct Predicted {
@@ -172,17 +153,4 @@ pub(super) const fn float(nr: usize) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of some seconds")]
 const fn float_of(ns: u64) -> f64 {
     ns as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_are_compared_by_number() {
-        assert_eq!(version("6.18.44-local"), (6, 18));
-        assert!(version("6.9.1") < version("6.12"));
-        assert_eq!(version("odd"), (0, 0));
-        assert!(nearest_kernel().unwrap().name.ends_with("+page=4K"));
-    }
 }

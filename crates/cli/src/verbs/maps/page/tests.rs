@@ -20,7 +20,8 @@ fn system() -> MemSystem {
 }
 
 fn look(census: Census, findings: Vec<Finding>) -> Look {
-    Look { release: "6.18.44".to_owned(), census: Some(census), findings, cached: None }
+    let release = "6.18.44".to_owned();
+    Look { release, census: Some(census), findings, ..Look::default() }
 }
 
 fn page(look: &Look) -> String {

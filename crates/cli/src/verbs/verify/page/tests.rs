@@ -51,6 +51,7 @@ fn a_prediction_stands_beside_the_measurement() {
     let mut predicted = Predicted {
         kernel: "6.18".to_owned(),
         changed_kernel: "6.18+thp=always".to_owned(),
+        rules_note: None,
         machine: "zen4".to_owned(),
         difference_ns: Some(-1_000_000),
         ratio: Some(0.9),

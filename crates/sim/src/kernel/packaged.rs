@@ -1,0 +1,209 @@
+//! What the packages of a kernel were built with: the `[packaged]` tables of its file.
+//!
+//! Owns the tables, which rest on nothing but the packages' configurations
+//! (`scripts/recordings/configs.py` writes them). They are no rules: a kernel based on another does
+//! not inherit them. Which option decides which rule is held by the tests of this file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Table;
+
+use super::KernelError;
+use super::load::parse;
+
+/// Key of the tables.
+const KEY: &str = "packaged";
+/// Options that are told where kernels are listed, with the words for them.
+const TOLD: [(&str, &str); 9] = [
+    ("PREEMPT_NONE", "no preemption"),
+    ("PREEMPT_VOLUNTARY", "voluntary preemption"),
+    ("PREEMPT", "full preemption"),
+    ("PREEMPT_LAZY", "lazy preemption"),
+    ("PREEMPT_RT", "PREEMPT_RT"),
+    ("TRANSPARENT_HUGEPAGE_ALWAYS", "THP always"),
+    ("TRANSPARENT_HUGEPAGE_MADVISE", "THP madvise"),
+    ("LRU_GEN_ENABLED", "LRU generations"),
+    ("READ_ONLY_THP_FOR_FS", "THP of read-only files"),
+];
+
+/// One package.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Package {
+    /// Its name.
+    pub package: String,
+    /// Its version.
+    pub version: String,
+    built_in: Vec<String>,
+    off: Vec<String>,
+}
+
+impl Package {
+    /// Whether the option (`PREEMPT_LAZY`) is built in.
+    #[must_use]
+    pub fn has(&self, option: &str) -> bool {
+        self.built_in.iter().any(|name| name == option)
+    }
+
+    /// Whether this version has the option, on or off; of a choice only the chosen is known.
+    #[must_use]
+    pub fn knows(&self, option: &str) -> bool {
+        self.has(option) || self.off.iter().any(|name| name == option)
+    }
+
+    /// The options that a reader of a prediction wants to know: `lazy preemption, THP always`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let told = TOLD.iter().filter(|(option, _)| self.has(option)).map(|(_, words)| *words);
+        told.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The tables in `text`, the file of the kernel `name`.
+pub(super) fn of(name: &str, text: &str) -> Result<BTreeMap<String, Package>, KernelError> {
+    take(name, &mut parse(name, text)?)
+}
+
+/// Takes the tables out of the kernel file `origin`.
+pub(super) fn take(
+    origin: &str,
+    table: &mut Table,
+) -> Result<BTreeMap<String, Package>, KernelError> {
+    let Some(packages) = table.remove(KEY) else {
+        return Ok(BTreeMap::new());
+    };
+    packages.try_into().map_err(|error: toml::de::Error| KernelError::BadFile {
+        origin: origin.to_owned(),
+        message: format!("{KEY}: {}", error.message()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_mm::rules::anon::{Enabled, Mapcount};
+    use largefolio_mm::rules::clear::{ClearOrder, Preemption};
+    use largefolio_mm::rules::collapse::{FileCollapse, ShmemEnabled};
+    use largefolio_mm::rules::{Arch, ContpteRule, MinorRetry, Rules};
+
+    use super::*;
+    use crate::kernel::Kernel;
+
+    /// Every package with the rules of its kernel.
+    fn packages() -> Vec<(String, Package, Rules)> {
+        let mut all = Vec::new();
+        for kernel in Kernel::names() {
+            for (flavour, package) in Kernel::packages(kernel).unwrap() {
+                let rules = Kernel::parse(kernel).unwrap().rules;
+                all.push((format!("{kernel} {flavour}"), package, rules));
+            }
+        }
+        assert_eq!(all.len(), 29, "three flavours of ten kernels, 6.1 has two");
+        all
+    }
+
+    fn arch(place: &str) -> Arch {
+        if place.ends_with("amd64") { Arch::X86_64 } else { Arch::Arm64 }
+    }
+
+    /// D.4.2. The default of `PREEMPT_DYNAMIC` is the model that is built in.
+    #[test]
+    fn preemption_is_that_of_the_packages() {
+        for (place, package, rules) in packages() {
+            let has = |options: &[&str]| options.iter().any(|option| package.has(option));
+            let cooperative = has(&["PREEMPT_NONE", "PREEMPT_VOLUNTARY"]);
+            let preemptible = has(&["PREEMPT", "PREEMPT_LAZY", "PREEMPT_RT"]);
+            assert_ne!(cooperative, preemptible, "{place}");
+            let expected =
+                if preemptible { Preemption::Preemptible } else { Preemption::Cooperative };
+            assert_eq!(rules.clear.preemption, expected, "{place}");
+            // From 7.0 on these architectures cannot be built without preemption at all.
+            let can_be_off = rules.clear.order == ClearOrder::Converging;
+            for option in ["PREEMPT_NONE", "PREEMPT_VOLUNTARY"] {
+                assert_eq!(package.knows(option), can_be_off, "{place}: {option}");
+            }
+        }
+    }
+
+    /// H.1.3: collapse of files needs the option to 7.1; later kernels have no such option.
+    #[test]
+    fn collapse_of_files_is_that_of_the_packages() {
+        for (place, package, rules) in packages() {
+            let option = "READ_ONLY_THP_FOR_FS";
+            let expected = match (package.knows(option), package.has(option)) {
+                (false, _) => FileCollapse::LargeFolios,
+                (true, false) => FileCollapse::Absent,
+                (true, true) => FileCollapse::Exec,
+            };
+            assert_eq!(rules.collapse.file, expected, "{place}");
+        }
+    }
+
+    /// F.5: no package counts folios instead of pages.
+    #[test]
+    fn map_counts_are_those_of_the_packages() {
+        for (place, package, rules) in packages() {
+            let is_per_page = !package.has("NO_PAGE_MAPCOUNT");
+            assert_eq!(rules.anon.mapcount == Mapcount::PerPage, is_per_page, "{place}");
+            let knows = package.knows("NO_PAGE_MAPCOUNT");
+            assert_eq!(knows, package.has("PAGE_MAPCOUNT"), "{place}: a choice of two");
+        }
+    }
+
+    #[test]
+    fn locks_and_contpte_are_those_of_the_packages() {
+        for (place, package, rules) in packages() {
+            let is_untried = package.has("PER_VMA_LOCK");
+            assert_eq!(rules.fault.minor_retry == MinorRetry::Untried, is_untried, "{place}");
+            if arch(&place) == Arch::Arm64 {
+                let has_contpte = package.has("ARM64_CONTPTE");
+                assert_eq!(rules.contpte == ContpteRule::OnArm64, has_contpte, "{place}");
+                let is_16k = package.has("ARM64_16K_PAGES");
+                assert_eq!(is_16k, place.ends_with("16k"), "{place}");
+            }
+        }
+    }
+
+    /// Settings are the user's: packages start with `always`, the rules with `madvise`, as the
+    /// recordings were made. Shared memory starts with `never` in both.
+    #[test]
+    fn settings_of_thp_are_told_and_not_taken_over() {
+        for (place, package, rules) in packages() {
+            assert!(package.has("TRANSPARENT_HUGEPAGE_ALWAYS"), "{place}");
+            assert_eq!(rules.anon.thp, Enabled::Madvise, "{place}");
+            let shmem = "TRANSPARENT_HUGEPAGE_SHMEM_HUGE_";
+            let other = package
+                .built_in
+                .iter()
+                .find(|name| name.strip_prefix(shmem).is_some_and(|value| value != "NEVER"));
+            assert_eq!((other, rules.collapse.shmem), (None, ShmemEnabled::Never), "{place}");
+        }
+    }
+
+    #[test]
+    fn generations_are_on_from_6_12() {
+        for (place, package, _) in packages() {
+            let is_old = place.starts_with("6.1 ");
+            assert_eq!(package.has("LRU_GEN_ENABLED"), !is_old, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_based_on_another_has_not_its_packages() {
+        let text =
+            "[packaged.amd64]\npackage = \"p\"\nversion = \"1\"\nbuilt-in = [\"A\"]\noff = []";
+        let own = of("mine", text).unwrap();
+        assert!(own["amd64"].has("A") && !own["amd64"].knows("B"));
+        let table = format!("based-on = \"7.2\"\ndescription = \"mine\"\n{text}").parse().unwrap();
+        let kernel = Kernel::from_table("mine", table).unwrap();
+        assert!(!kernel.to_table().unwrap().contains_key(KEY));
+        let bad = "based-on = \"7.2\"\ndescription = \"\"\n[packaged.amd64]\npackage = 1";
+        let error = Kernel::from_table("mine", bad.parse().unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("kernel file mine: packaged: "), "{error}");
+        assert_eq!(Kernel::packages("recorded/g_72_64k_stock").unwrap(), BTreeMap::new());
+        assert_eq!(
+            Kernel::packages("7.2").unwrap()["amd64"].summary(),
+            "lazy preemption, THP always, LRU generations"
+        );
+    }
+}
