@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_sim::replay::{Annotation, RequestError};
+use largefolio_sim::replay::{Annotation, Budget, RequestError};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::{Reader, TraceError, digest};
 
@@ -50,6 +50,8 @@ pub(super) struct Plan {
     broken: Vec<Failure>,
     /// That of the first cell.
     first: Setting,
+    /// How much each cell may do.
+    budget: Budget,
     /// Sizes of physical memory in bytes, each once.
     memory_bytes: Vec<u64>,
     /// Seeds that make a difference, each once.
@@ -76,6 +78,7 @@ impl Plan {
             named: Vec::new(),
             broken: Vec::new(),
             first: Setting::of(&first),
+            budget: first.budget,
             memory_bytes: request.cells.memory(),
             seeds: request.cells.seeds(),
         };
@@ -217,6 +220,7 @@ impl Plan {
             kernels: Vec::new(),
             machines: Vec::new(),
             cells: Vec::new(),
+            budget: self.budget,
         };
         for cell in cells {
             let kernel = place(&mut task.kernels, &self.kernels[cell.kernel].named);
