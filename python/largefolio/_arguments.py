@@ -30,6 +30,7 @@ def asked(
     annotate: Any,
     nested: Any,
     reference_ns: Any,
+    max_work: Any,
 ) -> dict[str, Any]:
     """What decides the cells, as the native module takes it."""
     return {
@@ -44,6 +45,7 @@ def asked(
         "annotate": _annotations(annotate),
         "nested": switch(nested, "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
+        "max_work": whole(max_work, "max_work"),
     }
 
 

@@ -33,6 +33,7 @@ def predict(
     annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
     nested: bool = False,
     reference_ns: int | None = None,
+    max_work: int = 1,
     progress: Progress = None,
 ) -> pa.Table:
     """Replays ``trace`` under every kernel on every machine; a row a cell.
@@ -55,6 +56,8 @@ def predict(
         annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
+        max_work: how many times the work and the memory that a trace may cause; the error of one
+            that causes more says what to give.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the rows done and the rows there are.
 
@@ -79,6 +82,7 @@ def predict(
             annotate=annotate,
             nested=nested,
             reference_ns=reference_ns,
+            max_work=max_work,
         ),
     )
     return pa.Table.from_batches([prediction.table()])
@@ -98,6 +102,7 @@ def report(
     annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
     nested: bool = False,
     reference_ns: int | None = None,
+    max_work: int = 1,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """As :func:`predict`, but all there is: the JSON of ``folio predict --json`` as a dictionary.
@@ -120,6 +125,7 @@ def report(
             annotate=annotate,
             nested=nested,
             reference_ns=reference_ns,
+            max_work=max_work,
         ),
     )
     result: dict[str, Any] = json.loads(prediction.json())

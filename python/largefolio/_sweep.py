@@ -68,6 +68,7 @@ def sweep(
     annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
     nested: bool = False,
     reference_ns: int | None = None,
+    max_work: int = 1,
     progress: Progress = None,
 ) -> Swept:
     """Replays every trace in every cell and keeps a row for each in the data set ``directory``.
@@ -84,7 +85,7 @@ def sweep(
         client: a ``distributed.Client``.
         directory: where the data set is, on this host.
         kernels, machines, seeds, memory, swap, fragmentation, filesystem, warm, annotate, nested,
-            reference_ns: as for :func:`predict`; at most a million cells a trace.
+            reference_ns, max_work: as for :func:`predict`; at most a million cells a trace.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the cells that are over and the cells asked for.
 
@@ -110,6 +111,7 @@ def sweep(
         annotate=annotate,
         nested=nested,
         reference_ns=reference_ns,
+        max_work=max_work,
     )
     place = checks.file_path(directory, "directory")
     if client is not None:

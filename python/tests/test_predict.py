@@ -35,7 +35,7 @@ def _expected(folio: Folio, *words: str) -> dict[str, Any]:
 def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> None:
     words = [str(small), "--kernel", "6.12,7.2+page=64K", "--machine", "altra,grace-64k"]
     words += ["--memory", "64M,1G", "--swap", "1G", "--fragmentation", "500", "--seed", "1,2"]
-    words += ["--fs", "xfs", "--warm", "--nested", "--reference-ns", "5"]
+    words += ["--fs", "xfs", "--warm", "--nested", "--reference-ns", "5", "--max-work", "2"]
     report = lf.report(
         small,
         ["6.12", "7.2+page=64K"],
@@ -48,6 +48,7 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
         warm=True,
         nested=True,
         reference_ns=5,
+        max_work=2,
     )
     expected = _expected(folio, *words)
     assert len(report["rows"]) == 16
@@ -195,6 +196,8 @@ def test_errors_are_those_of_the_command(complaint: Complaint, small: Path, tmp_
         ({"annotate": {"x": None}}, TypeError),
         ({"annotate": ["x"]}, ValueError),
         ({"reference_ns": -1}, ValueError),
+        ({"max_work": -1}, ValueError),
+        ({"max_work": 0}, lf.RequestError),
         ({"progress": "bar"}, TypeError),
         ({"progress": 3}, TypeError),
     ],

@@ -242,6 +242,11 @@ impl FolioTable {
         FolioId(id)
     }
 
+    /// Folios that live, and places of those that do not: what the table takes.
+    pub(crate) const fn nr_places(&self) -> usize {
+        self.folios.len()
+    }
+
     /// Takes a folio out.
     pub fn remove(&mut self, id: FolioId) -> Folio {
         let Some(folio) = self.folios[id.0 as usize].take() else {

@@ -17,6 +17,9 @@ use crate::space::MmId;
 use crate::units::{Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
+/// Steps of making a process, beside its areas and entries.
+const STEPS_OF_FORK: u64 = 64;
+
 /// Why a process could not be forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
@@ -45,6 +48,7 @@ impl<R: Ram> Memory<R> {
         let child = self.new_space();
         let vmas = self.space(parent).vmas.forked();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
+        self.cache.work.add(STEPS_OF_FORK + areas.len() as u64);
         self.space_mut(child).vmas = vmas;
         self.inherit_program(parent, child);
         if self.space(parent).is_scanned {
@@ -62,6 +66,7 @@ impl<R: Ram> Memory<R> {
     }
 
     fn copy_area(&mut self, parent: MmId, child: MmId, vma: &Vma) -> Result<(), ForkError> {
+        self.count_walk(parent, (vma.start, vma.end), 1);
         self.flush(parent, vma.start, vma.nr_pages());
         let batching = self.rules.anon.batching;
         let (of_parent, of_child, cache) = self.two_spaces(parent, child);

@@ -74,6 +74,7 @@ impl<R: Ram> Memory<R> {
         let mut at = pos;
         while at < end {
             let index = at >> shift;
+            self.cache.work.add(1);
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
             let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
             show(&self.cache.ram, pfn, at..self.end_of(entry, end));
@@ -254,6 +255,7 @@ impl<R: Ram> Memory<R> {
             if at == part_end {
                 part_end = self.part_of_write(file, at, end);
             }
+            self.cache.work.add(1);
             let entry = self.find_for_write(file, at, part_end - at);
             let entry = entry.ok_or(OutOfMemory { pos: at })?;
             let folio = self.cache.folios.get_mut(entry.folio);
@@ -303,7 +305,11 @@ impl<R: Ram> Memory<R> {
         let page = self.rules.page;
         let mapping = self.cache.mapping_mut(file);
         let write = Write { pos, end, file_bytes: mapping.size_bytes };
-        mapping.reservations.as_mut().map_or(end, |reserved| reserved.part_end(write, page))
+        let Some(reserved) = &mut mapping.reservations else { return end };
+        let part_end = reserved.part_end(write, page);
+        let nr_moved = reserved.nr_extents() as u64 / 64;
+        self.cache.work.add_cheap(nr_moved);
+        part_end
     }
 
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
@@ -377,7 +383,10 @@ impl<R: Ram> Memory<R> {
     /// Drops clean unmapped folios wholly inside pages `[first, end)`.
     fn drop_range(&mut self, file: MappingId, first: u64, end: u64) {
         let inside = |entry: &Entry| entry.index.0 >= first && entry.end() <= end;
-        let entries: Vec<_> = self.cache.mapping(file).tree.iter().filter(inside).collect();
+        let from_first = self.cache.mapping(file).tree.iter_from(first);
+        let before_end = from_first.take_while(|entry| entry.index.0 < end);
+        let entries: Vec<_> = before_end.filter(inside).collect();
+        self.cache.work.add(entries.len() as u64);
         for entry in entries {
             if !self.cache.folios.get(entry.folio).is_dirty {
                 self.cache.remove_unmapped(file, entry.index);

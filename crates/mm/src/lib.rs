@@ -65,5 +65,6 @@ pub mod unmap;
 pub mod validate;
 pub mod view;
 pub mod vma;
+pub mod work;
 mod writeback;
 pub mod writers;

@@ -160,7 +160,10 @@ impl<R: Ram> Memory<R> {
         let nr_pages = page.pages_in(map.len_bytes);
         let start = match map.addr {
             Some(addr) => self.checked_range(addr, map.len_bytes)?.0,
-            None => self.place(mm, map.backing, nr_pages)?,
+            None => {
+                self.count_areas(self.space(mm).vmas.len(), 0);
+                self.place(mm, map.backing, nr_pages)?
+            }
         };
         if self.space(mm).vmas.len() >= NR_AREAS_MAX {
             return Err(MapError::TooManyAreas);
@@ -222,7 +225,9 @@ impl<R: Ram> Memory<R> {
         prot: Prot,
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
-        for vma in self.space(mm).vmas.overlapping(start, end) {
+        let areas = self.space(mm).vmas.overlapping(start, end);
+        self.count_walk(mm, (start, end), areas.len());
+        for vma in areas {
             self.write_through_mapping(vma.backing, vma.sharing, prot)?;
         }
         self.change_areas(mm, (start, end), |vma| vma.protect(prot));
@@ -251,6 +256,7 @@ impl<R: Ram> Memory<R> {
         advice: Madvice,
     ) -> Result<(), MapError> {
         let (start, end) = self.checked_range(addr, len_bytes)?;
+        self.count_walk(mm, (start, end), self.space(mm).vmas.nr_in(start, end));
         let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
         let range = (start, end);
@@ -404,6 +410,7 @@ impl<R: Ram> Memory<R> {
         if !pmd.is_aligned(from.0 ^ to.0) {
             self.split_pmds(mm, from, nr_pages);
         }
+        self.count_walk(mm, (from, from.plus(nr_pages)), 1);
         self.flush(mm, from, nr_pages);
         let (space, folios) = self.space_and_folios(mm);
         space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
@@ -413,6 +420,10 @@ impl<R: Ram> Memory<R> {
     fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let nr_pages = (end.0 - start.0).min(self.cache.buddy.nr_pages());
         for vpn in start.0..start.0 + nr_pages {
+            self.cache.work.add(1);
+            if self.cache.work.is_spent() {
+                return Ok(());
+            }
             let addr = Vpn(vpn).vaddr(self.rules.page);
             match self.touch(mm, addr, crate::fault::Access::Read) {
                 Ok(_) => {}

@@ -69,6 +69,7 @@ impl<R: Ram> PageCache<R> {
     /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        self.work.add_cheap(nr);
         self.counters.nr_ptes_set += nr;
         self.counters.nr_batches_set += 1;
         let folio = self.folios.get_mut(id);
@@ -80,6 +81,7 @@ impl<R: Ram> PageCache<R> {
     /// A PMD entry of `mm` maps a folio (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        self.work.add(1);
         self.counters.nr_pmds_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += u64::from(shape.pmd_refs());
@@ -89,6 +91,7 @@ impl<R: Ram> PageCache<R> {
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        self.work.add_cheap(nr);
         self.counters.nr_ptes_cleared += nr;
         self.counters.nr_batches_cleared += 1;
         let folio = self.folios.get_mut(id);
@@ -102,6 +105,7 @@ impl<R: Ram> PageCache<R> {
     /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        self.work.add(1);
         self.counters.nr_pmds_cleared += 1;
         let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner_id(mm));
         self.after_removal(id, change);
@@ -113,6 +117,7 @@ impl<R: Ram> PageCache<R> {
         let shape = self.shape(self.folios.get(id).order);
         let folio = self.folios.get_mut(id);
         let (pfn, nr, is_anon) = (folio.pfn, folio.nr_pages(), folio.is_anon());
+        self.work.add_cheap(nr);
         self.counters.nr_pmds_cleared += 1;
         self.counters.nr_ptes_set += nr;
         folio.refs += nr - u64::from(shape.pmd_refs());

@@ -111,6 +111,8 @@ pub struct Memory<R = Counted> {
     pub(crate) nr_pinned: u64,
     /// khugepaged, and what is made to fail.
     pub(crate) collapse: collapse::State,
+    /// Bytes of processes ([`Memory::measure`]).
+    pub(crate) measured_bytes: u64,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -153,6 +155,7 @@ impl<R: Ram> Memory<R> {
             huge_zero: None,
             nr_pinned,
             collapse: collapse::State::default(),
+            measured_bytes: 0,
             opens,
             spaces,
             flushes,
@@ -209,9 +212,7 @@ impl<R: Ram> Memory<R> {
     /// # Panics
     /// At the 2^32nd process.
     pub fn new_space(&mut self) -> MmId {
-        let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
-        let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
-        let table = PageTable::new(self.rules.page, contpte);
+        let table = self.new_table();
         self.add_space(Space {
             vmas: VmaTree::new(),
             table,
@@ -221,7 +222,15 @@ impl<R: Ram> Memory<R> {
             uses_huge_zero: false,
             exe: None,
             is_scanned: false,
+            measured_bytes: 0,
         })
+    }
+
+    /// A page table of this architecture that maps nothing.
+    pub(crate) fn new_table(&self) -> PageTable {
+        let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
+        let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
+        PageTable::new(self.rules.page, contpte)
     }
 
     pub(crate) fn add_space(&mut self, space: Space) -> MmId {
@@ -256,8 +265,18 @@ impl<R: Ram> Memory<R> {
         self.all_spaces().filter(|(_, space)| !space.is_dead)
     }
 
+    /// Processes that there are or were.
+    pub(crate) const fn nr_spaces(&self) -> usize {
+        self.spaces.len()
+    }
+
     pub(crate) fn all_spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
         (0..).map(MmId).zip(&self.spaces)
+    }
+
+    /// Processes and open files that there are or were.
+    pub(crate) fn nr_things(&self) -> u64 {
+        (self.spaces.len() + self.opens.len()) as u64
     }
 
     pub(crate) fn opens(&self) -> impl Iterator<Item = (OpenId, &OpenFile)> {

@@ -22,6 +22,7 @@ use crate::reclaim::Reclaim;
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::split::deferred::Deferred;
 use crate::units::{Order, PageIndex, Pfn};
+use crate::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,13 @@ pub struct PageCache<R> {
     pub deferred: Deferred,
     /// What memory pressure keeps.
     pub(crate) reclaim: Reclaim,
+    /// Steps taken.
+    pub(crate) work: Work,
     /// How mappings are counted.
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
+    /// Nodes of the trees of all files.
+    nr_nodes: usize,
     watched: Option<Vec<Observed>>,
     /// What the present fault reads.
     in_flight: InFlight,
@@ -67,8 +72,10 @@ impl<R: Ram> PageCache<R> {
             counters: Counters::default(),
             deferred: Deferred::default(),
             reclaim: Reclaim::default(),
+            work: Work::default(),
             mapcount,
             mappings: Vec::new(),
+            nr_nodes: 0,
             watched: None,
             in_flight: InFlight::default(),
             slow: BTreeSet::new(),
@@ -112,6 +119,14 @@ impl<R: Ram> PageCache<R> {
     /// Every file.
     pub fn mappings(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         (0..).map(MappingId).zip(&self.mappings)
+    }
+
+    /// Bytes of folios, files and what is remembered of evicted pages.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        self.folios.nr_places() as u64 * FOLIO_BYTES
+            + self.nr_nodes as u64 * NODE_BYTES
+            + self.reclaim.nr_shadows as u64 * ENTRY_BYTES
+            + self.mappings.len() as u64 * THING_BYTES
     }
 
     /// Starts to remember what happens, for [`PageCache::take_observed`].
@@ -202,6 +217,7 @@ impl<R: Ram> PageCache<R> {
         order: Order,
         is_marked: bool,
     ) -> Result<FolioId, InsertRefusal> {
+        self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
             return Err(InsertRefusal::Occupied);
@@ -222,9 +238,12 @@ impl<R: Ram> PageCache<R> {
         if !is_slow && !self.mapping(file).is_zero_filled && self.in_flight.add(id) {
             self.folios.get_mut(id).is_locked = true;
         }
-        let Ok(()) = self.mapping_mut(file).tree.insert(index, order, id) else {
+        let tree = &mut self.mapping_mut(file).tree;
+        let nr_nodes = tree.nr_nodes();
+        let Ok(()) = tree.insert(index, order, id) else {
             unreachable!("the range was checked to be free")
         };
+        self.nr_nodes += tree.nr_nodes() - nr_nodes;
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
         self.back_from_swap(file, id, index);
         if !self.mapping(file).is_zero_filled {

@@ -33,6 +33,8 @@ pub struct Space {
     pub exe: Option<MappingId>,
     /// Whether khugepaged looks at it (D.2.9).
     pub is_scanned: bool,
+    /// Bytes of it when it was last measured ([`crate::work`]).
+    pub(crate) measured_bytes: u64,
 }
 
 /// Translations of one address space that must leave the TLBs.

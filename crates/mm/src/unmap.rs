@@ -21,9 +21,12 @@ impl<R: Ram> Memory<R> {
             self.unmap_pages(mm, start, end);
         }
         self.allow_write(mm);
+        let table = self.new_table();
         let space = self.space_mut(mm);
         space.is_dead = true;
         space.uses_huge_zero = false;
+        // Nothing is mapped: what the tables took is given back.
+        space.table = table;
         self.khugepaged_exit(mm);
     }
 
@@ -36,6 +39,7 @@ impl<R: Ram> Memory<R> {
         if removed.is_empty() {
             return;
         }
+        self.count_walk(mm, (start, end), removed.len());
         for vma in &removed {
             self.zap(mm, vma.start, vma.end);
         }

@@ -318,6 +318,13 @@ impl VmaTree {
             .collect()
     }
 
+    /// How many areas overlap `[start, end)`.
+    #[must_use]
+    pub fn nr_in(&self, start: Vpn, end: Vpn) -> usize {
+        let before = self.find(start).is_some_and(|vma| vma.start < start);
+        usize::from(before) + self.areas.range(start..end.max(start)).count()
+    }
+
     /// Adds an area over free addresses, merged with its neighbours where they continue it.
     ///
     /// # Panics

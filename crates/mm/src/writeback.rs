@@ -23,7 +23,10 @@ impl<R: Ram> Memory<R> {
             return;
         }
         let overlaps = |entry: &Entry| entry.index.0 < end && entry.end() > first;
-        let entries: Vec<_> = self.cache.mapping(file).tree.iter().filter(overlaps).collect();
+        let from_first = self.cache.mapping(file).tree.iter_from(first);
+        let before_end = from_first.take_while(|entry| entry.index.0 < end);
+        let entries: Vec<_> = before_end.filter(overlaps).collect();
+        self.cache.work.add(entries.len() as u64);
         for entry in entries {
             if self.cache.folios.get(entry.folio).is_dirty {
                 self.write_out(file, entry);

@@ -186,6 +186,10 @@ impl<R: Ram> Memory<R> {
     fn is_mapped(&self, open: OpenId) -> bool {
         let is_behind =
             |vma: &Vma| matches!(vma.backing, Backing::File { open: behind, .. } if behind == open);
-        self.spaces().any(|(_, space)| space.vmas.iter().any(is_behind))
+        self.count_areas(0, self.nr_spaces());
+        self.spaces().any(|(_, space)| {
+            self.count_areas(space.vmas.len(), 0);
+            space.vmas.iter().any(is_behind)
+        })
     }
 }

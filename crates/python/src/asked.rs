@@ -35,6 +35,7 @@ pub(crate) struct Asked<'py> {
     annotate: Vec<String>,
     nested: bool,
     reference_ns: Option<u64>,
+    max_work: u64,
 }
 
 impl Asked<'_> {
@@ -55,6 +56,7 @@ impl Asked<'_> {
             annotations: annotations.collect::<Result<_, _>>()?,
             cache: if self.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns.unwrap_or(plain.ns_per_reference),
+            max_work: self.max_work,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
             ..plain
         })

@@ -43,7 +43,7 @@ fn number(rng: &mut Rng) -> u64 {
 
 fn event(rng: &mut Rng, nr_files: u32) -> Event {
     let mut event = Event::new(0, pick(rng, &Op::ALL));
-    let odd = if rng.below(500) == 0 { u32::MAX } else { 70_000 };
+    let odd = if rng.below(500) == 0 { u32::MAX } else { 1 };
     event.thread = pick(rng, &[0, 0, 0, 1, 2, odd]);
     (event.addr, event.len) = (number(rng), number(rng));
     (event.pos, event.aux) = (number(rng), pick(rng, &[0, 1, 2, 4, 14, 22, 0x1000, u64::MAX]));
@@ -113,6 +113,11 @@ fn an_absurd_program_is_answered_or_refused() {
         let path = dir.path().join("absurd.folio");
         let meta = meta(&mut rng);
         let mut writer = Writer::create(&path, meta).unwrap();
+        // Threads that nobody announced are refused; one row in many names one.
+        for child in 1..=2 {
+            let flags = u32::try_from(child % 2).unwrap();
+            writer.push(Event { aux: child, flags, ..Event::new(0, Op::Fork) }).unwrap();
+        }
         for _ in 0..rng.below(300) {
             let event = event(&mut rng, 6);
             if event.validate().is_ok() {

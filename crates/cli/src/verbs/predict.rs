@@ -15,7 +15,7 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
-use largefolio_sim::replay::{self as sim, Annotation, CacheState};
+use largefolio_sim::replay::{self as sim, Annotation, CacheState, FACTOR_MAX};
 use largefolio_sim::size;
 use largefolio_trace::Reader;
 use largefolio_trace::disk;
@@ -97,6 +97,11 @@ pub(crate) struct PredictArgs {
     /// Time of a reference on khugepaged's clock, in nanoseconds; 0 = it never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
+    /// Let the trace cause N times the work and the memory that a trace may cause: see the error
+    /// of one that causes more
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
+    max_work: u64,
     /// Show estimated time by cause, and the constants it rests on
     #[arg(long)]
     time: bool,
@@ -200,6 +205,7 @@ impl PredictArgs {
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
             detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
+            max_work: self.max_work,
             ..sim::Request::new(kernels, machines)
         })
     }

@@ -13,7 +13,10 @@ use clap::Args;
 use largefolio_linux::signals::Stop;
 use largefolio_report::cells::Cells;
 use largefolio_report::json;
-use largefolio_sim::study::{self, Finding, How, Measurements, RowFinding, Study, StudyError};
+use largefolio_sim::replay::{Budget, FACTOR_MAX};
+use largefolio_sim::study::{
+    self, Closeness, Finding, How, Measurements, RowFinding, Study, StudyError,
+};
 use largefolio_trace::shown;
 use serde::Serialize;
 
@@ -32,10 +35,11 @@ const TRACES_BESIDE: [&str; 2] = ["../../traces", "../share/largefolio/traces"];
 
 /// Print what the patch series published beside what is found here
 ///
-/// Each row has a published number or pair, ours, how far apart the changes are, whether both go
-/// the same way, and how ours was obtained: counted in the model, estimated with the costs of a
-/// machine file, measured on this kernel (--live), or quoted from a document. Nothing published
-/// enters the model.
+/// Each row has a published number or pair, ours, how far apart the changes are, how close that is,
+/// and how ours was obtained: counted in the model, estimated with the costs of a machine file,
+/// measured on this kernel (--live), or quoted from a document. No row's published number enters
+/// the model; what else of the published work a machine file holds stands with each study. A match
+/// that rests on assumed constants is called a coincidence.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -64,6 +68,10 @@ pub(crate) struct StudyArgs {
     #[arg(long, default_value_t = 7, requires = "live",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Let each trace cause N times the work and the memory that a trace may cause
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
+    max_work: u64,
     #[command(flatten)]
     form: FormArgs,
     #[command(flatten)]
@@ -98,6 +106,7 @@ impl StudyArgs {
         if studies.is_empty() {
             studies = study::names().map(Study::named).collect::<Result<_, _>>()?;
         }
+        studies.iter_mut().for_each(|study| study.set_budget(Budget::times(self.max_work)));
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
         let traces = self.traces.clone().unwrap_or_else(|| find_traces(&studies));
         Ok(StudyPlan {
@@ -135,28 +144,37 @@ struct Report<'a> {
     studies: &'a [Finding],
 }
 
-/// How many rows of a study go which way.
+/// How many rows of a study are how close.
 #[derive(Serialize)]
 struct Summary {
     study: String,
     nr_rows: usize,
-    /// As the published ones.
-    nr_same_way: usize,
-    nr_other_way: usize,
+    nr_within_10_percent: usize,
+    nr_within_factor_2: usize,
+    nr_same_direction: usize,
+    /// Single numbers more than a factor of 2 apart.
+    nr_apart: usize,
+    nr_other_direction: usize,
     /// One side has no number.
     nr_not_compared: usize,
+    /// Of the first two, estimates that rest on assumed constants.
+    nr_coincidences: usize,
 }
 
 impl Summary {
     fn of(finding: &Finding) -> Self {
         let rows = || finding.tables.iter().flat_map(|table| &table.rows);
-        let nr = |agrees| rows().filter(|row| row.agrees == agrees).count();
+        let nr = |found| rows().filter(|row| row.closeness == found).count();
         Self {
             study: finding.study.clone(),
             nr_rows: rows().count(),
-            nr_same_way: nr(Some(true)),
-            nr_other_way: nr(Some(false)),
+            nr_within_10_percent: nr(Some(Closeness::Close)),
+            nr_within_factor_2: nr(Some(Closeness::Factor)),
+            nr_same_direction: nr(Some(Closeness::Direction)),
+            nr_apart: nr(Some(Closeness::Apart)),
+            nr_other_direction: nr(Some(Closeness::Other)),
             nr_not_compared: nr(None),
+            nr_coincidences: rows().filter(|row| row.coincidence).count(),
         }
     }
 }
@@ -279,7 +297,8 @@ fn csv(findings: &[Finding]) -> Result<String> {
         "ours_unit",
         "measure",
         "distance",
-        "agrees",
+        "closeness",
+        "coincidence",
         "how",
         "of",
         "note",
@@ -307,7 +326,8 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Vec<String> {
     record.push(row.ours_unit.clone());
     record.push(if row.measure == study::Change::Points { "points" } else { "percent" }.to_owned());
     record.push(number(row.distance));
-    record.push(row.agrees.map(|agrees| agrees.to_string()).unwrap_or_default());
+    record.push(row.closeness.map(|found| found.words().to_lowercase()).unwrap_or_default());
+    record.push(row.coincidence.to_string());
     record.push(row.how.word());
     record.push(match &row.how {
         How::Counted { of } | How::Estimated { of, .. } => of.clone(),

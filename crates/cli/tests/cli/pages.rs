@@ -170,7 +170,8 @@ fn a_page_of_a_study_of_ones_own() {
     let page = page(&place, "page.html");
     assert_eq!(data(&page), printed);
     let summary = &printed["summary"][0];
-    assert_eq!((&summary["nr_same_way"], &summary["nr_other_way"]), (&2.into(), &1.into()));
+    let nrs = ["nr_within_10_percent", "nr_other_direction"].map(|name| summary[name].clone());
+    assert_eq!(nrs, [2.into(), 1.into()]);
     assert!(page.contains("it is fewer") && page.contains("2 of 3"), "reasons and the answer");
     let kernel = format!("kernel {}", printed["kernel"].as_str().unwrap());
     insta::assert_snapshot!("page_of_a_study", skeleton(&page.replace(&kernel, "kernel RELEASE")));

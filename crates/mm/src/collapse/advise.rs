@@ -9,7 +9,7 @@ use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
 use crate::space::MmId;
 use crate::units::{Vaddr, Vpn};
-use crate::vma::Vma;
+use crate::vma::{Backing, Vma};
 
 /// What a call that failed returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,15 @@ impl<R: Ram> Memory<R> {
         if first > last {
             return Err(Refusal::Fail);
         }
-        let mut refused = Ok(());
-        for first in (first..last).step_by(pmd.nr_pages() as usize).map(Vpn) {
+        let (mut refused, mut next) = (Ok(()), first);
+        while next < last && !self.cache.work.is_spent() {
+            if let Some(used) = self.after_empty(mm, vma, (next, last)) {
+                self.count_refused(Refusal::NoPteTable, (used - next) >> pmd.get());
+                (refused, next) = (Err(Refusal::NoPteTable), used);
+                continue;
+            }
+            let first = Vpn(next);
+            next += pmd.nr_pages();
             let target = Target { mm, vma: *vma, first, order: pmd, who: Who::Advice };
             let outcome = self.collapse_block(&target);
             self.count_outcome(Who::Advice, outcome);
@@ -110,6 +117,17 @@ impl<R: Ram> Memory<R> {
             }
         }
         refused
+    }
+
+    /// Where the blocks of `[next, last)` end that have no table, if the first has none and such
+    /// blocks are stepped over: all of them are refused alike, however many there are.
+    fn after_empty(&self, mm: MmId, vma: &Vma, (next, last): (u64, u64)) -> Option<u64> {
+        if vma.backing != Backing::Anon || !self.goes_on_after(Refusal::NoPteTable) {
+            return None;
+        }
+        let used = self.space(mm).table.first_slot_in(Vpn(next), last - next);
+        let used = used.map_or(last, |used| used.0);
+        (used > next).then_some(used)
     }
 
     fn collapse_block(&mut self, target: &Target) -> Result<Done, Refusal> {

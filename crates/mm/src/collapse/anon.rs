@@ -19,6 +19,7 @@ use crate::ram::Ram;
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
+use crate::work::steps_of_block;
 
 impl<R: Ram> Memory<R> {
     /// Scans a block and collapses it (H.6.1, H.6.2).
@@ -30,6 +31,7 @@ impl<R: Ram> Memory<R> {
             PmdState::Table { .. } => {}
         }
         let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+        self.cache.work.add(steps_of_block(target.order));
         self.check_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
         Ok(Done::Collapsed)

@@ -17,6 +17,7 @@ use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, Flush};
 use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
+use crate::work::steps_of_block;
 
 /// Pages of a file to collapse: `2^order` from `first` on, aligned.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,7 @@ impl<R: Ram> Memory<R> {
 
     /// Scans a range of the page cache and collapses it (H.4, H.5).
     pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, Refusal> {
+        self.cache.work.add(steps_of_block(range.order));
         self.scan_file(range)?;
         let pfn = self.alloc_frames(range)?;
         let collapsed = self.fill_and_replace(range, pfn);

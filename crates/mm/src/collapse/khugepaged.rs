@@ -161,6 +161,7 @@ impl<R: Ram> Memory<R> {
             return Look::More;
         };
         let from = self.collapse.khugepaged.next;
+        self.count_areas(self.space(mm).vmas.len(), 1);
         let areas: Vec<Vma> =
             self.space(mm).vmas.iter().filter(|vma| vma.end > from).copied().collect();
         for vma in areas {

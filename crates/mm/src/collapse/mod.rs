@@ -123,6 +123,7 @@ impl<R: Ram> Memory<R> {
 
     /// Counts the outcome of one range (I2).
     pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, Refusal>) {
+        self.cache.work.add(1);
         let counters = &mut self.cache.counters.collapse;
         match (outcome, who) {
             (Ok(Done::Already), _) => {}
@@ -130,6 +131,11 @@ impl<R: Ram> Memory<R> {
             (Ok(Done::Collapsed), Who::Advice) => counters.nr_advised += 1,
             (Err(refusal), _) => counters.refused[refusal as usize] += 1,
         }
+    }
+
+    /// Counts ranges that were refused alike.
+    pub(crate) fn count_refused(&mut self, refusal: Refusal, nr: u64) {
+        self.cache.counters.collapse.refused[refusal as usize] += nr;
     }
 
     /// Counts an allocation; vmstat knows those of the PMD size.

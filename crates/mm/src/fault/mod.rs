@@ -167,6 +167,8 @@ pub(crate) enum Step {
 /// A process whose page tables alone would fill this part of memory is out of memory: tables are
 /// not taken from the allocator here.
 const TABLES_PART: u64 = 8;
+/// Steps of a fault, beside the folios and entries it sets.
+const STEPS_OF_FAULT: u64 = 4;
 /// Times a fault is begun again after memory was reclaimed for it.
 const NR_TRIES_MAX: u32 = 16;
 /// More passes than this mean the model itself loops: one cold, one again, one tried.
@@ -235,6 +237,7 @@ impl<R: Ram> Memory<R> {
         }
         self.keep_balance();
         self.cache.counters.pgfault += 1;
+        self.cache.work.add(STEPS_OF_FAULT);
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);

@@ -230,6 +230,11 @@ impl Reservations {
         self.extents.splice(from..to, [extent]);
     }
 
+    /// Ranges kept.
+    pub(crate) const fn nr_extents(&self) -> usize {
+        self.extents.len()
+    }
+
     /// Checks I1; the first block of the extent that breaks it.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ pub(super) enum Slot {
 
 /// One node: 64 slots at one level.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) slots: [Slot; CHUNK],
     /// 0 = one page a slot, 1 = 64 pages a slot, ..
     pub(super) level: u32,
@@ -116,6 +116,11 @@ impl Tree {
         self.nr_pages
     }
 
+    /// Nodes in use or free: what the tree takes.
+    pub(crate) const fn nr_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The folio that covers `index`.
     #[must_use]
     pub fn get(&self, index: PageIndex) -> Option<Entry> {
@@ -140,7 +145,12 @@ impl Tree {
 
     /// All folios in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        let mut next = Some(0);
+        self.iter_from(0)
+    }
+
+    /// The folios that cover pages from `first` on, in ascending order.
+    pub(crate) fn iter_from(&self, first: u64) -> impl Iterator<Item = Entry> + '_ {
+        let mut next = Some(first);
         std::iter::from_fn(move || {
             let entry = self.first_in(PageIndex(next?), PageIndex(u64::MAX))?;
             next = entry.index.0.checked_add(entry.order.nr_pages());

@@ -89,6 +89,11 @@ impl Directory {
         }
     }
 
+    /// Regions that exist.
+    pub(super) fn nr_regions(&self) -> usize {
+        self.regions.len()
+    }
+
     /// The first used slot in `from..end` and its number.
     pub(super) fn next_used(&self, from: u64, end: u64) -> Option<(u64, Slot)> {
         if from >= end {

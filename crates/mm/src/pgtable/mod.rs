@@ -150,6 +150,16 @@ impl PageTable {
         Stats { nr_tables: self.tables.nr_used() as u64, ..self.stats }
     }
 
+    /// PMD slots in use.
+    pub(crate) const fn nr_slots(&self) -> u64 {
+        self.stats.nr_pmd_leaves + self.tables.nr_used() as u64
+    }
+
+    /// Regions of PMD slots, and PTEs that tables in use or free have room for: what it takes.
+    pub(crate) fn nr_held(&self) -> (u64, u64) {
+        (self.directory.nr_regions() as u64, self.tables.nr_held() as u64)
+    }
+
     /// Number of the PMD slot of `vpn`.
     const fn slot_nr(&self, vpn: Vpn) -> u64 {
         vpn.0 >> self.pmd_order.get()

@@ -43,6 +43,11 @@ impl Tables {
         self.free.push(id);
     }
 
+    /// PTEs of all tables, in use or free.
+    pub(super) const fn nr_held(&self) -> usize {
+        self.ptes.len()
+    }
+
     /// Tables in use.
     pub(super) const fn nr_used(&self) -> usize {
         self.nr_present.len() - self.free.len()

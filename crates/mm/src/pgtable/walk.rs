@@ -73,6 +73,12 @@ impl PageTable {
         Batch { vpn, pfn: first.pfn(), nr: nr as u64, flags }
     }
 
+    /// The first page of the first used PMD slot that the `nr` pages from `vpn` reach, or `vpn`.
+    #[must_use]
+    pub fn first_slot_in(&self, vpn: Vpn, nr: u64) -> Option<Vpn> {
+        self.next_part(vpn, end_of(vpn, nr)).map(|part| part.vpn)
+    }
+
     /// The part of the first used PMD slot in `at .. end` that lies in the range.
     pub(super) fn next_part(&self, at: Vpn, end: Vpn) -> Option<Part> {
         if at >= end {

@@ -252,6 +252,7 @@ fn base<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: 
         .flatten();
     let mut index = min.round_down(start);
     let end = start + nr_pages;
+    cache.work.add_cheap(nr_pages);
     while index < end {
         let is_cached = cache.mapping(file).tree.get(PageIndex(index)).is_some();
         if is_cached {

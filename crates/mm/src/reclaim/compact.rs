@@ -139,6 +139,7 @@ impl<R: Ram> Memory<R> {
     /// highest pageblock first; where the free scanner is then.
     fn empty_pageblock(&mut self, (mut at, end): (u64, u64), mut free: u64, order: Order) -> u64 {
         while at < end.min(self.cache.buddy.nr_pages()) && !self.cache.buddy.has_block(order) {
+            self.cache.work.add(1);
             let Some(id) = self.cache.folios.of_pfn(Pfn(at)) else {
                 self.cache.counters.reclaim.compact_migrate_scanned += 1;
                 at += 1;
@@ -174,6 +175,7 @@ impl<R: Ram> Memory<R> {
         let mut from = *free;
         while from >= floor + block {
             let first = from - block;
+            self.cache.work.add_cheap(block / 8);
             let is_movable = self.cache.buddy.pageblock_type(Pfn(first)) == MigrateType::Movable;
             self.cache.counters.reclaim.compact_free_scanned += block;
             if is_movable && let Some(pfn) = self.cache.buddy.take_in((first, from), size, order) {

@@ -56,7 +56,8 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.cache.evict_shadow(id);
-        self.cache.mapping_mut(file).shadows.record((index.0, entry.end()), shadow);
+        let range = (index.0, entry.end());
+        self.cache.with_shadows(file, |shadows| shadows.record(range, shadow));
         self.cache.remove(file, entry);
         Fate::Freed
     }

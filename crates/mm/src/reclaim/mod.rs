@@ -63,6 +63,8 @@ pub(crate) struct Reclaim {
     pub(crate) watermarks: Watermarks,
     pub(crate) clock: Clock,
     pub(crate) swap: Option<Swap>,
+    /// Ranges of shadows of all files.
+    pub(crate) nr_shadows: usize,
     /// Pages that were evicted for nothing, by kind, fading.
     costs: [u64; 2],
     /// Runs of background reclaim in a row that freed nothing.

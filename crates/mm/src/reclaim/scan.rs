@@ -121,6 +121,7 @@ impl<R: Ram> Memory<R> {
             && let Some(id) = self.cache.folios.lru().tail(list)
         {
             let nr = self.cache.folios.get(id).nr_pages();
+            self.cache.work.add(1);
             nr_scanned += nr;
             let was_accessed = self.cache.folios.take_accessed(id);
             if was_accessed && list.kind == Kind::File && self.is_executable(id) {
@@ -142,6 +143,7 @@ impl<R: Ram> Memory<R> {
             && let Some(id) = self.cache.folios.lru().tail(list)
         {
             let nr = self.cache.folios.get(id).nr_pages();
+            self.cache.work.add(1);
             let nr_free = self.cache.buddy.nr_free_pages();
             let fate = self.look_at(id);
             nr_freed += self.cache.buddy.nr_free_pages() - nr_free;

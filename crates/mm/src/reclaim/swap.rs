@@ -135,8 +135,9 @@ impl<R: Ram> PageCache<R> {
         if first >= end {
             return;
         }
+        let _ = self.with_shadows(file, |shadows| shadows.take((first, end)));
+        self.work.add_cheap(self.mapping(file).swapped.len() as u64);
         let mapping = self.mapping_mut(file);
-        let _ = mapping.shadows.take((first, end));
         let range = PageIndex(first)..PageIndex(end);
         let slots: Vec<Slot> =
             mapping.swapped.range(range.clone()).map(|(_, &slot)| slot).collect();
@@ -149,12 +150,14 @@ impl<R: Ram> PageCache<R> {
     /// Pages of a new folio of a file: what swap space and shadows held of them.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
+        let mut shadow = self.with_shadows(file, |shadows| shadows.take((index.0, end.0)));
         let mapping = self.mapping_mut(file);
-        let mut shadow = mapping.shadows.take((index.0, end.0));
-        if !mapping.swapped.is_empty() {
+        let nr_swapped = mapping.swapped.len() as u64;
+        if nr_swapped > 0 {
             let slots: Vec<Slot> =
                 mapping.swapped.range(index..end).map(|(_, &slot)| slot).collect();
             mapping.swapped.retain(|at, _| *at < index || *at >= end);
+            self.work.add_cheap(nr_swapped);
             self.counters.reclaim.pswpin += slots.len() as u64;
             for slot in slots {
                 shadow = self.put_slot(slot).map(|stored| stored.shadow).or(shadow);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::lru::{Age, Kind, ListId};
 use super::swap::Swap;
-use crate::folio::FolioId;
+use crate::folio::{FolioId, MappingId};
 use crate::page_cache::PageCache;
 use crate::ram::Ram;
 
@@ -100,6 +100,20 @@ impl Clock {
 }
 
 impl<R: Ram> PageCache<R> {
+    /// Changes the shadows of a file.
+    pub(crate) fn with_shadows<T>(
+        &mut self,
+        file: MappingId,
+        change: impl FnOnce(&mut Shadows) -> T,
+    ) -> T {
+        let shadows = &mut self.mapping_mut(file).shadows;
+        let before = shadows.ranges.len();
+        let answer = change(shadows);
+        let after = shadows.ranges.len();
+        self.reclaim.nr_shadows = self.reclaim.nr_shadows - before + after;
+        answer
+    }
+
     /// `MADV_FREE`: reclaim looks at the folio next, without asking for swap space.
     pub(crate) fn give_up(&mut self, id: FolioId) {
         let list = ListId::new(Kind::File, Age::Inactive);

@@ -32,7 +32,9 @@ impl<R: Ram> Memory<R> {
         };
         let mut sites = Vec::new();
         let mut nr_left = folio.maps();
+        self.count_areas(0, self.nr_spaces());
         for (mm, space) in self.spaces() {
+            self.count_areas(space.vmas.len(), 0);
             for vma in space.vmas.iter().filter(|vma| self.can_map(vma, file)) {
                 if nr_left == 0 {
                     return sites;

@@ -187,7 +187,9 @@ impl<R: Ram> Memory<R> {
         (first, end): (u64, u64),
     ) -> Vec<(MmId, Vpn, Vpn)> {
         let mut ranges = Vec::new();
+        self.count_areas(0, self.nr_spaces());
         for (mm, space) in self.spaces() {
+            self.count_areas(space.vmas.len(), 0);
             for vma in space.vmas.iter() {
                 let Backing::File { open, .. } = vma.backing else { continue };
                 let (area_first, area_end) = vma.file_range();

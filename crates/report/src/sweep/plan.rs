@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_sim::replay::{Annotation, RequestError};
+use largefolio_sim::replay::{Annotation, Budget, RequestError};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{Reader, TraceError, digest};
@@ -54,6 +54,8 @@ pub(super) struct Plan {
     broken: Vec<Failure>,
     /// That of the first cell.
     first: Setting,
+    /// How much each cell may do.
+    budget: Budget,
     /// Sizes of physical memory in bytes, each once.
     memory_bytes: Vec<u64>,
     /// Seeds that make a difference, each once.
@@ -80,6 +82,7 @@ impl Plan {
             named: Vec::new(),
             broken: Vec::new(),
             first: Setting::of(&first),
+            budget: first.budget,
             memory_bytes: request.cells.memory(),
             seeds: request.cells.seeds(),
         };
@@ -224,6 +227,7 @@ impl Plan {
             kernels: Vec::new(),
             machines: Vec::new(),
             cells: Vec::new(),
+            budget: self.budget,
         };
         for cell in cells {
             let kernel = place(&mut task.kernels, &self.kernels[cell.kernel].named);

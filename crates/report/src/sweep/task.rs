@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use largefolio_sim::replay::{CellSpec, Outcome, ReplayError, replay_each};
+use largefolio_sim::replay::{Budget, CellSpec, Outcome, ReplayError, replay_each};
 use largefolio_sim::sweep::{CellId, Named, Recipe, Setting};
 use largefolio_trace::{Meta, digest};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,9 @@ pub struct Task {
     pub machines: Vec<Arc<Named>>,
     /// The cells.
     pub cells: Vec<TaskCell>,
+    /// How much each of them may do.
+    #[serde(default)]
+    pub budget: Budget,
 }
 
 /// What a task gives.
@@ -137,7 +140,8 @@ impl Task {
             return Err(TaskError::Incomplete);
         };
         let (kernel, machine) = (Named::clone(kernel), Named::clone(machine));
-        let recipe = Recipe { kernel, machine, setting: cell.setting.clone() };
+        let (setting, budget) = (cell.setting.clone(), self.budget);
+        let recipe = Recipe { kernel, machine, setting, budget };
         if CellId::new(&self.digest, &recipe) != cell.id {
             return Err(TaskError::OtherVersion { tool: TOOL_VERSION });
         }

@@ -5,7 +5,6 @@ use serde::Deserialize;
 use super::{AnonBench, AnonBenchError};
 use crate::cost::Events;
 use largefolio_mm::counters::Counters;
-use largefolio_mm::rules::anon::Mapcount;
 
 /// What is done with a region whose pages have all been stored to, but for [`Touch`].
 ///
@@ -34,9 +33,6 @@ pub struct Counted {
     pub copied_pages: u64,
     /// Pages kept by stores.
     pub reused_pages: u64,
-    /// PTEs set by fork or taken away whose page has a map count of its own to change: all of
-    /// them, or none where only folios have map counts (docs/behaviour F.5).
-    pub page_mapcounts: u64,
 }
 
 impl AnonBench {
@@ -76,12 +72,9 @@ impl AnonBench {
             let bytes = (after - before) * page;
             events.cleared.extend((bytes > 0).then_some((page << nr, bytes)));
         }
-        let has_page_mapcounts = self.memory.rules.anon.mapcount == Mapcount::PerPage;
-        let nr_entries = events.entries_forked + events.ptes_unmapped;
         Ok(Counted {
             copied_pages: after.nr_cow - before.nr_cow,
             reused_pages: after.nr_wp_reuse - before.nr_wp_reuse,
-            page_mapcounts: if has_page_mapcounts { nr_entries } else { 0 },
             events,
         })
     }
@@ -124,14 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folio_is_one_batch_and_has_page_map_counts_or_none() {
+    fn a_folio_is_one_batch() {
         let stock = counted("6.18", AnonOperation::Munmap);
         assert_eq!((stock.events.batches_unmapped, stock.events.ptes_unmapped), (64, 1024));
-        assert_eq!(stock.page_mapcounts, 1024);
-        assert_eq!(counted("6.18+mapcount=folio", AnonOperation::Munmap).page_mapcounts, 0);
         let fork = counted("6.18", AnonOperation::Fork);
-        assert_eq!((fork.events.entries_forked, fork.page_mapcounts), (1024, 1024));
-        assert_eq!(fork.events.faults, 0);
+        assert_eq!((fork.events.entries_forked, fork.events.faults), (1024, 0));
     }
 
     #[test]

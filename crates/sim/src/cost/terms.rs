@@ -160,22 +160,27 @@ impl<'a> Sum<'a> {
         self.terms.entry(cause).or_default().push(term);
     }
 
-    /// A term for each size of units: the rate is that of the largest size not above the unit.
+    /// A term for each rate: that of the largest size not above the unit. What lies outside the
+    /// sizes of the machine file is not known: a rate says nothing of longer pieces, nor of
+    /// shorter ones.
     fn by_unit(&mut self, cause: Cause, rates: (&str, &[UnitRate]), bytes: &BTreeMap<u64, u64>) {
         let (name, rates) = rates;
-        let mut by_rate: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+        let largest = rates.last().map_or(0, |rate| rate.size.0);
+        // By the size of the rate, or by that of the unit where there is none.
+        let mut by_size: BTreeMap<(u64, Option<usize>), u64> = BTreeMap::new();
         for (&unit, &bytes) in bytes {
             let rate = rates.iter().rposition(|rate| rate.size.0 <= unit);
-            *by_rate.entry(rate.or((!rates.is_empty()).then_some(0))).or_default() += bytes;
+            let rate = rate.filter(|_| unit <= largest);
+            let size = rate.map_or(unit, |nr| rates[nr].size.0);
+            *by_size.entry((size, rate)).or_default() += bytes;
         }
-        for (rate, bytes) in by_rate {
-            let known = rate.map(|nr| (&rates[nr], quantity(&rates[nr])));
-            let name = match &known {
-                Some((rate, _)) => format!("{name} of {}", size_name(rate.size)),
-                None => name.to_owned(),
+        for ((size, rate), bytes) in by_size {
+            let name = match rates {
+                [] => name.to_owned(),
+                _ => format!("{name} of {}", String::from(UnitBytes(size))),
             };
-            let cost = known.as_ref().map(|(_, quantity)| quantity);
-            self.single(cause, (&name, cost), (bytes, "bytes"));
+            let cost = rate.map(|nr| quantity(&rates[nr]));
+            self.single(cause, (&name, cost.as_ref()), (bytes, "bytes"));
         }
     }
 
@@ -228,10 +233,6 @@ fn time_of(terms: Vec<Term>) -> CauseTime {
 
 fn full_name(name: &str) -> String {
     format!("costs.{name}")
-}
-
-fn size_name(size: UnitBytes) -> String {
-    String::from(size)
 }
 
 fn constant(cost: &Quantity) -> Constant {

@@ -95,6 +95,22 @@ fn each_cause_is_the_product_worked_out_by_hand() {
 }
 
 #[test]
+fn a_rate_says_nothing_of_pieces_outside_the_sizes_it_is_given_for() {
+    let mut events = events();
+    events.copied = BTreeMap::from([(4 << 10, 6_000), (64 << 10, 1 << 16)]);
+    let estimate = Estimate::new(&events, &costs(), Walks::Native);
+    assert_eq!(estimate.causes[&Cause::Copy].ns, None);
+    assert_eq!(estimate.total_ns, None);
+    assert_eq!(estimate.not_known, ["costs.copy of 64K".to_owned()].into());
+    // What is known of it stays in the lower bound.
+    let terms = &estimate.causes[&Cause::Copy].terms;
+    assert_eq!(terms.iter().map(|term| term.ns).collect::<Vec<_>>(), [Some(3_000), None]);
+    events.copied = BTreeMap::from([(2 << 10, 6_000)]);
+    let estimate = Estimate::new(&events, &costs(), Walks::Native);
+    assert_eq!(estimate.total_ns, None, "nor of smaller ones");
+}
+
+#[test]
 fn a_virtual_machine_pays_for_nested_walks() {
     let estimate = Estimate::new(&events(), &costs(), Walks::Nested);
     assert_eq!(estimate.causes[&Cause::Walk].ns, Some(50 * 126 + 5 * 90));

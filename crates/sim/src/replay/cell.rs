@@ -20,102 +20,23 @@ use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::Flush;
 use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
-use largefolio_trace::{Batch, Meta, Op, ThreadId};
-use serde::{Deserialize, Serialize};
+use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
 
 use super::annotate::Annotation;
+use super::budget::{Meter, OverBudget};
 use super::census::FolioCensus;
-use super::clock::{Clock, NS_PER_REFERENCE};
-use super::curve::Stacks;
+use super::clock::Clock;
 use super::detail::{Keeper, Origin};
+use super::hardware::{NR_RUNNING_MAX, NR_THREADS_MAX, Thread};
 use super::outcome::Strays;
 use super::place::RECORDED_SHIFT;
 use super::program::{Process, ProcessNr, Threads};
 use super::reads::Reads;
+use super::spec::{CacheState, CellSpec};
 use super::touched::Touched;
-use crate::cost::{Mark, Timing, Walks};
-use crate::kernel::Kernel;
-use crate::machine::{Machine, MachineError};
-use crate::tlb::{self, Aggregation, Coalescing, Lookup, Side, Tlb, Walk};
-
-/// State of the page cache when the program starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CacheState {
-    /// Empty.
-    #[default]
-    Cold,
-    /// As an earlier run of the same program left it.
-    Warm,
-}
-
-impl CacheState {
-    /// Name in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cold => "cold",
-            Self::Warm => "warm",
-        }
-    }
-}
-
-/// What to replay a trace under.
-#[derive(Clone, Debug)]
-pub struct CellSpec {
-    /// Kernel.
-    pub kernel: Kernel,
-    /// Machine, at its own base page size.
-    pub machine: Machine,
-    /// Page cache at the start.
-    pub cache: CacheState,
-    /// Seed of the initial state of memory.
-    pub seed: u64,
-    /// Physical memory in bytes.
-    pub ram_bytes: u64,
-    /// Swap space in bytes; 0: anonymous memory is not reclaimed.
-    pub swap_bytes: u64,
-    /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
-    pub unusable_permille: u32,
-    /// Filesystem of every file, instead of the recorded ones.
-    pub filesystem: Option<String>,
-    /// Folio sizes that the loader asks for, the last that fits a file first.
-    pub annotations: Vec<Annotation>,
-    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
-    pub ns_per_reference: u64,
-    /// Which walks the estimate of time reckons with.
-    pub walks: Walks,
-    /// Runs of folios that the outcome's detail may have; 0 = no detail is kept.
-    pub detail_runs_max: u32,
-}
-
-impl CellSpec {
-    /// A cold cell with 16 GiB of unfragmented memory.
-    #[must_use]
-    pub fn new(kernel: Kernel, machine: Machine) -> Self {
-        let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);
-        Self {
-            kernel,
-            machine,
-            cache,
-            seed,
-            ram_bytes,
-            swap_bytes: 0,
-            unusable_permille: 0,
-            filesystem: None,
-            annotations: Vec::new(),
-            ns_per_reference: NS_PER_REFERENCE,
-            walks: Walks::Native,
-            detail_runs_max: 0,
-        }
-    }
-
-    /// The base page: the kernel's where it was asked for, else the machine's.
-    #[must_use]
-    pub fn page_size(&self) -> PageSize {
-        if self.kernel.is_page_given { self.kernel.rules.page } else { self.machine.page_size }
-    }
-}
+use crate::cost::{Mark, Timing};
+use crate::machine::MachineError;
+use crate::tlb::{self, Aggregation, Coalescing, Lookup, Side, Walk};
 
 /// Why a cell cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -144,15 +65,20 @@ pub enum CellError {
          the same time"
     )]
     TooManyThreads(ThreadId),
+    /// A thread nobody announced.
+    #[error(
+        "thread {0} is not the first and no fork of the trace made it: the trace is damaged; \
+         record it again"
+    )]
+    UnknownThread(ThreadId),
+    /// More work or state than a trace may cause.
+    #[error(transparent)]
+    OverBudget(OverBudget),
     /// More processes than a program has.
     #[error("a trace may have {NR_PROCESSES_MAX} processes")]
     TooManyProcesses,
 }
 
-/// Thread ids of a trace: dense numbers, so more are a damaged trace.
-const NR_THREADS_MAX: usize = 1 << 20;
-/// Threads with a TLB at one time; the recorder follows as many.
-const NR_RUNNING_MAX: usize = 1 << 12;
 /// Processes of a trace: a large build in one recording.
 pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
 /// Slots of the direct-mapped table of recorded pages in front of the segments.
@@ -171,14 +97,6 @@ struct Place {
 }
 
 const NO_PLACE: Place = Place { page: NO_PAGE, process: 0, vpn: Vpn(0) };
-
-/// One hardware thread.
-pub(super) struct Thread {
-    pub(super) process: ProcessNr,
-    pub(super) tlb: Tlb,
-    /// Buffers of all sizes beside the TLB, where a curve was asked for.
-    pub(super) stacks: Option<Box<Stacks>>,
-}
 
 /// One cell in the middle of a replay.
 pub struct Cell {
@@ -204,13 +122,16 @@ pub struct Cell {
     pub(super) detail: Option<Box<Keeper>>,
     pub(super) hardware: Vec<Option<Box<Thread>>>,
     /// Threads with a TLB.
-    running: Vec<ThreadId>,
+    pub(super) running: Vec<ThreadId>,
     places: Vec<Place>,
     /// What the last change of translations was.
     pub(super) flushes: Vec<Flush>,
     pub(super) finished_tlbs: tlb::Counters,
     clock: Clock,
     is_warming: bool,
+    /// Rows of this run that were replayed in earlier batches.
+    nr_rows: u64,
+    pub(super) meter: Meter,
     /// Counters when the warming run ended.
     pub(super) base: Mark,
 }
@@ -229,7 +150,9 @@ impl Cell {
         let runs_max = spec.detail_runs_max;
         cell.detail = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         cell.add_files(meta);
+        cell.allow(0);
         cell.load(meta)?;
+        cell.check_budget(0)?;
         Ok(cell)
     }
 
@@ -268,6 +191,8 @@ impl Cell {
             finished_tlbs: tlb::Counters::default(),
             clock: Clock::new(spec.ns_per_reference),
             is_warming: spec.cache == CacheState::Warm,
+            nr_rows: 0,
+            meter: Meter::default(),
             base: Mark::default(),
             spec: spec.clone(),
         })
@@ -318,6 +243,8 @@ impl Cell {
             keeper.restart((self.base.counters.pgfault, self.base.counters.nr_read));
         }
         (self.processes, self.threads) = (Vec::new(), Threads::default());
+        self.nr_rows = 0;
+        self.forget_processes();
         self.forget_places();
         self.load(meta)
     }
@@ -329,24 +256,33 @@ impl Cell {
     pub fn replay(&mut self, batch: &Batch) -> Result<(), CellError> {
         let (threads, ops) = (batch.threads(), batch.ops());
         let (addrs, lens) = (batch.addrs(), batch.lens());
+        self.allow(batch.len());
         for row in 0..batch.len() {
-            match ops[row] {
-                EXEC => self.reference(threads[row], Kind::EXEC, addrs[row], lens[row])?,
-                READ => self.reference(threads[row], Kind::READ, addrs[row], lens[row])?,
-                WRITE => self.reference(threads[row], Kind::WRITE, addrs[row], lens[row])?,
-                _ => {
-                    let event = batch.event(row);
-                    self.event(&event)?;
-                    self.drain_flushes();
-                    if matches!(event.op, Op::Madvise | Op::Collapse) {
-                        self.note_collapsed(Origin::Collapse);
-                    }
-                    self.settle_call(&event);
-                    self.count_detail();
-                }
+            let replayed = match ops[row] {
+                EXEC => self.reference(threads[row], Kind::EXEC, addrs[row], lens[row]),
+                READ => self.reference(threads[row], Kind::READ, addrs[row], lens[row]),
+                WRITE => self.reference(threads[row], Kind::WRITE, addrs[row], lens[row]),
+                _ => self.call(&batch.event(row)),
+            };
+            if let Err(error) = replayed {
+                return Err(error.at(self.nr_rows + row as u64, Op::from_number(ops[row])));
             }
         }
+        self.nr_rows += batch.len() as u64;
         Ok(())
+    }
+
+    /// One event that is not a reference, and what follows from it.
+    fn call(&mut self, event: &Event) -> Result<(), CellError> {
+        let process = self.process_of(event.thread)?;
+        self.event(process, event)?;
+        self.drain_flushes();
+        if matches!(event.op, Op::Madvise | Op::Collapse) {
+            self.note_collapsed(Origin::Collapse);
+        }
+        self.settle_call(event);
+        self.count_detail();
+        self.check_budget(process)
     }
 
     /// A run of references to one recorded page.
@@ -362,12 +298,12 @@ impl Cell {
             self.run_khugepaged();
         }
         let nr = self.hardware_of(thread)?;
-        let process = self.hardware[nr].as_ref().map_or(0, |thread| thread.process);
+        let process = self.running_thread(nr)?.process;
         let Some(vpn) = self.place(process, addr) else {
             self.strays.unmapped += count;
             return Ok(());
         };
-        let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
+        let thread = self.running_thread(nr)?;
         let found = thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
         if let Some(stacks) = &thread.stacks
             && !stacks.of(kind.side).is_top(vpn, kind.tlb)
@@ -395,8 +331,8 @@ impl Cell {
     #[cold]
     #[inline(never)]
     fn walk(&mut self, nr: usize, kind: Kind, vpn: Vpn, count: u64) -> Result<(), CellError> {
-        let Some(thread) = &self.hardware[nr] else { return Ok(()) };
-        let mm = self.processes[thread.process].mm;
+        let process = self.running_thread(nr)?.process;
+        let mm = self.processes[process].mm;
         let addr = vpn.vaddr(self.memory.rules.page);
         let before = self.mark_fault();
         let touched = self.memory.touch(mm, addr, kind.mm);
@@ -404,7 +340,12 @@ impl Cell {
         self.drain_flushes();
         self.count_detail();
         let leaf = match touched {
-            Ok(touched) => touched.leaf,
+            Ok(touched) => {
+                if touched.outcome != fault::Outcome::Hit {
+                    self.check_budget(process)?;
+                }
+                touched.leaf
+            }
             Err(error) => return self.stray(error, count),
         };
         if let Some(before) = before {
@@ -412,10 +353,9 @@ impl Cell {
         }
         let cause = Origin::of_fault(kind.side, kind.tlb == tlb::Access::Write);
         self.settle_walk(leaf.pfn_of(vpn), cause);
-        let Some(thread) = &mut self.hardware[nr] else { return Ok(()) };
-        let coalescing = thread.tlb.coalescing();
+        let coalescing = self.running_thread(nr)?.tlb.coalescing();
         let walk = walk_of(&self.memory.space(mm).table, &leaf, vpn, coalescing);
-        thread.tlb.fill_walk(kind.side, &walk);
+        self.running_thread(nr)?.tlb.fill_walk(kind.side, &walk);
         self.fill_stack(nr, kind.side, &coalescing.entry(&walk));
         Ok(())
     }
@@ -462,50 +402,6 @@ impl Cell {
         self.places.fill(NO_PLACE);
     }
 
-    /// References of all threads so far.
-    pub(super) fn references(&self) -> u64 {
-        let of =
-            |counters: &tlb::Counters| counters.instruction.references + counters.data.references;
-        let running = self.running.iter().filter_map(|&nr| self.hardware[nr as usize].as_ref());
-        of(&self.finished_tlbs) + running.map(|thread| of(thread.tlb.counters())).sum::<u64>()
-    }
-
-    /// The hardware thread of a recorded one, made when it first runs.
-    #[inline]
-    fn hardware_of(&mut self, thread: ThreadId) -> Result<usize, CellError> {
-        let nr = thread as usize;
-        if nr >= self.hardware.len() || self.hardware[nr].is_none() {
-            self.start_thread(thread)?;
-        }
-        Ok(nr)
-    }
-
-    #[cold]
-    fn start_thread(&mut self, thread: ThreadId) -> Result<(), CellError> {
-        let nr = thread as usize;
-        if nr >= NR_THREADS_MAX || self.running.len() >= NR_RUNNING_MAX {
-            return Err(CellError::TooManyThreads(thread));
-        }
-        if nr >= self.hardware.len() {
-            self.hardware.resize_with(nr + 1, || None);
-        }
-        let process = self.threads.process_of(thread);
-        let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
-        let stacks = self.detail.is_some() && !self.is_warming;
-        let stacks = stacks.then(|| Box::new(Stacks::new(self.memory.rules.page)));
-        self.hardware[nr] = Some(Box::new(Thread { process, tlb, stacks }));
-        self.running.push(thread);
-        Ok(())
-    }
-
-    /// Ends a thread: its TLB's counts are kept, its TLB is not.
-    pub(super) fn end_thread(&mut self, thread: ThreadId) {
-        if let Some(ended) = self.hardware.get_mut(thread as usize).and_then(Option::take) {
-            self.finished_tlbs += *ended.tlb.counters();
-            self.running.retain(|&running| running != thread);
-        }
-    }
-
     /// Ends a process: counts what it maps, then unmaps it.
     pub(super) fn end_process(&mut self, process: ProcessNr) {
         let mm = self.processes[process].mm;
@@ -518,14 +414,16 @@ impl Cell {
         }
         self.memory.exit(mm);
         self.close_all(process);
-        let of_process = |thread: &Option<Box<Thread>>| {
-            thread.as_ref().is_some_and(|thread| thread.process == process)
+        let is_of_process = |nr: &ThreadId| {
+            let thread = self.hardware[*nr as usize].as_ref();
+            thread.is_some_and(|thread| thread.process == process)
         };
-        let ended: Vec<_> =
-            (0..).zip(&self.hardware).filter(|(_, t)| of_process(t)).map(|(nr, _)| nr).collect();
+        let ended: Vec<_> = self.running.iter().copied().filter(is_of_process).collect();
+        self.count_steps(self.running.len());
         for thread in ended {
             self.end_thread(thread);
         }
+        self.measure_process(process);
     }
 
     pub(super) fn end_processes(&mut self) {
@@ -533,22 +431,6 @@ impl Cell {
             self.end_process(process);
         }
         self.drain_flushes();
-    }
-
-    /// Takes changed translations out of the TLBs (I1).
-    fn drain_flushes(&mut self) {
-        self.memory.take_flushes(&mut self.flushes);
-        for flush in &self.flushes {
-            for &running in &self.running {
-                let Some(thread) = &mut self.hardware[running as usize] else { continue };
-                if self.processes[thread.process].mm == flush.mm {
-                    thread.tlb.invalidate(flush.first, flush.nr_pages);
-                    if let Some(stacks) = &mut thread.stacks {
-                        stacks.invalidate(flush.first, flush.nr_pages);
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -73,6 +73,7 @@ impl Cell {
         event: &Event,
     ) -> Result<(), CellError> {
         let Some(file) = event.file else {
+            self.count_steps(self.files.len());
             for file in self.files.clone() {
                 self.memory.drop_cache(file);
             }
@@ -87,7 +88,9 @@ impl Cell {
         match event.op {
             Op::Pread => {
                 self.memory.pread(open, event.pos, event.len)?;
+                let nr_words = self.touched.nr_words();
                 self.touched.mark(file, (event.pos, event.len), self.sizes[file as usize]);
+                self.count_steps(self.touched.nr_words() - nr_words);
             }
             Op::Pwrite => {
                 self.write_through(open);

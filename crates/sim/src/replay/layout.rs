@@ -4,7 +4,7 @@ use largefolio_mm::map::{Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
-use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta};
+use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta, ThreadId};
 
 use super::cell::{Cell, CellError};
 use super::files::NO_DESCRIPTOR;
@@ -16,6 +16,8 @@ use super::syscalls::{LEN_MAX, prot_bits};
 const PIE_BASE: u64 = 0x5555_5555_0000;
 /// An emulator loads position-independent programs above this recorded address, fixed ones below.
 const FIXED_BELOW: u64 = 1 << 32;
+/// The thread that begins: no fork announces it.
+const FIRST_THREAD: ThreadId = 0;
 /// Address after the stack, less the random part.
 const STACK_END: u64 = 0x7fff_ffff_0000;
 
@@ -24,6 +26,7 @@ impl Cell {
     pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
         let mm = self.memory.new_space();
         self.processes.push(Process::new(mm));
+        self.threads.started(FIRST_THREAD, 0);
         let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
         if let Some(file) = meta.layout.iter().filter(is_program).find_map(|entry| entry.file) {
             self.run(0, file);

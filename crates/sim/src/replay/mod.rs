@@ -6,8 +6,9 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `annotate` (folio sizes a loader asks for), [`cell`] (one combination, the hot
-//! loop), `place` (recorded addresses become
+//! Reading order: `annotate` (folio sizes a loader asks for), `spec` (what to replay under),
+//! [`cell`] (one combination, the hot loop), `hardware` (threads and their TLBs), `budget` (how much
+//! a trace may cause), `place` (recorded addresses become
 //! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
 //! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
 //! khugepaged wakes by), `curve` (TLBs of every size), `touched` and [`census`] (what is counted),
@@ -18,6 +19,7 @@
 //! printed.
 
 mod annotate;
+mod budget;
 mod causes;
 pub mod cell;
 pub mod census;
@@ -26,12 +28,14 @@ mod curve;
 pub mod detail;
 mod files;
 mod finish;
+mod hardware;
 mod layout;
 pub mod outcome;
 mod place;
 mod program;
 mod reads;
 pub mod request;
+mod spec;
 mod syscalls;
 mod touched;
 
@@ -42,9 +46,11 @@ use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
-pub use cell::{CacheState, Cell, CellError, CellSpec};
+pub use budget::{Budget, Excess, FACTOR_MAX, OverBudget};
+pub use cell::{Cell, CellError};
 pub use outcome::Outcome;
 pub use request::{Request, RequestError};
+pub use spec::{CacheState, CellSpec};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count
 /// differently, so that results of before and after are not taken for one another.

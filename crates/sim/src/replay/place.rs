@@ -64,6 +64,11 @@ pub(super) struct Segments {
 }
 
 impl Segments {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
     /// The segment of a recorded address.
     pub(super) fn find(&self, addr: u64) -> Option<&Segment> {
         let (_, segment) = self.by_start.range(..=addr).next_back()?;

@@ -26,6 +26,8 @@ pub(super) struct Process {
     by_file: BTreeMap<FileId, OpenId>,
     /// Where the heap starts.
     pub(super) heap: Heap,
+    /// Bytes of it when it was last measured ([`super::budget`]).
+    pub(super) measured_bytes: u64,
 }
 
 /// The heap of a process.
@@ -45,12 +47,18 @@ impl Process {
             by_descriptor: BTreeMap::new(),
             by_file: BTreeMap::new(),
             heap: Heap::default(),
+            measured_bytes: 0,
         }
     }
 
     /// The same program in a copied address space: what fork makes. Open files are shared.
     pub(super) fn forked(&self, mm: MmId) -> Self {
-        Self { mm, ..self.clone() }
+        Self { mm, measured_bytes: 0, ..self.clone() }
+    }
+
+    /// Entries of its maps.
+    pub(super) fn nr_entries(&self) -> usize {
+        self.segments.len() + self.by_descriptor.len() + self.by_file.len()
     }
 
     /// Notes an open; what the descriptor was before, which it is no more.
@@ -96,9 +104,14 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// The process of a thread; a thread nobody announced belongs to the first process.
-    pub(super) fn process_of(&self, thread: ThreadId) -> ProcessNr {
-        self.processes.get(&thread).copied().unwrap_or(0)
+    /// The process of a thread; none of one that nobody announced.
+    pub(super) fn process_of(&self, thread: ThreadId) -> Option<ProcessNr> {
+        self.processes.get(&thread).copied()
+    }
+
+    /// Threads that ran or run.
+    pub(super) fn len(&self) -> usize {
+        self.processes.len()
     }
 
     /// Notes a new thread.

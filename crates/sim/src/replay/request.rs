@@ -9,8 +9,9 @@ use largefolio_trace::Meta;
 use largefolio_trace::shown;
 
 use super::annotate::Annotation;
-use super::cell::{CacheState, CellSpec};
+use super::budget::{Budget, FACTOR_MAX};
 use super::clock::NS_PER_REFERENCE;
+use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::Machine;
@@ -68,6 +69,8 @@ pub struct Request {
     pub walks: Walks,
     /// Whether outcomes have the detail that pictures need.
     pub detail: Detail,
+    /// How many times the work and the state of the default budget a trace may cause.
+    pub max_work: u64,
 }
 
 /// Whether outcomes have the detail that pictures need.
@@ -105,6 +108,9 @@ pub enum RequestError {
         "{0} bytes of memory; expected bytes, such as 512M or 16G, and at most {MEMORY_GIB_MAX}G"
     )]
     Memory(u64),
+    /// Not a factor of the budget.
+    #[error("{0} times the work; expected 1 to {FACTOR_MAX}")]
+    MaxWork(u64),
     /// Not a fragmentation.
     #[error("fragmentation of {0} thousandths; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
@@ -146,6 +152,7 @@ impl Request {
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
             detail: Detail::None,
+            max_work: 1,
         }
     }
 
@@ -281,6 +288,7 @@ impl Request {
             ns_per_reference: self.ns_per_reference,
             walks: self.walks,
             detail_runs_max,
+            budget: Budget::times(self.max_work),
             ..CellSpec::new(kernel.clone(), machine.clone())
         }
     }
@@ -297,6 +305,9 @@ impl Request {
         let memory = self.memory_bytes.iter().chain([&self.swap_bytes]);
         if let Some(&bytes) = memory.into_iter().find(|&&bytes| bytes > bytes_max) {
             return Err(RequestError::Memory(bytes));
+        }
+        if !(1..=FACTOR_MAX).contains(&self.max_work) {
+            return Err(RequestError::MaxWork(self.max_work));
         }
         if self.unusable_permille > PERMILLE_MAX {
             return Err(RequestError::Fragmentation(self.unusable_permille));

@@ -21,8 +21,8 @@ pub(super) const LEN_MAX: u64 = 1 << 46;
 
 impl Cell {
     /// Follows one event that is not a reference.
-    pub(super) fn event(&mut self, event: &Event) -> Result<(), CellError> {
-        let process = self.threads.process_of(event.thread);
+    pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        self.count_event();
         let mm = self.processes[process].mm;
         if self.memory.space(mm).is_dead {
             return Ok(());
@@ -148,9 +148,16 @@ impl Cell {
         Ok(())
     }
 
+    /// The segments of a range, cut to it.
+    pub(super) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
+        let parts = self.processes[process].segments.overlapping(start, end);
+        self.count_steps(parts.len());
+        parts
+    }
+
     fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
         let end = addr.saturating_add(len);
-        for part in self.processes[process].segments.overlapping(addr, end) {
+        for part in self.parts(process, addr, end) {
             let mm = self.processes[process].mm;
             if let Some((start, len_bytes)) = self.inner(&part) {
                 self.memory.munmap(mm, start, len_bytes)?;
@@ -173,7 +180,7 @@ impl Cell {
     fn mprotect(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let prot = prot_bits(event.flags);
         let end = event.addr.saturating_add(event.len);
-        for part in self.processes[process].segments.overlapping(event.addr, end) {
+        for part in self.parts(process, event.addr, end) {
             self.protect_part(process, &part, prot)?;
         }
         Ok(())
@@ -217,7 +224,7 @@ impl Cell {
         if old == new && new_len <= old_len {
             return self.munmap(process, old + new_len, old_len - new_len);
         }
-        let parts = self.processes[process].segments.overlapping(old, old.saturating_add(old_len));
+        let parts = self.parts(process, old, old.saturating_add(old_len));
         let Some(first) = parts.first().copied() else { return Ok(()) };
         let (file, pos) = first.file.map_or((None, 0), |(file, pos)| (Some(file), pos));
         let to = self.free_place(process, file, pos, new_len)?;
@@ -265,7 +272,7 @@ impl Cell {
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
         let mm = self.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
-        for part in self.processes[process].segments.overlapping(event.addr, end) {
+        for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
                 let _ = self.memory.madvise_collapse(mm, start, len_bytes);
             }
@@ -290,7 +297,7 @@ impl Cell {
         };
         let mm = self.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
-        for part in self.processes[process].segments.overlapping(event.addr, end) {
+        for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.memory.madvise(mm, start, len_bytes, advice) {
                 // A populate that met a hole or a guard page ended there, as in the kernel; advice
@@ -330,11 +337,13 @@ impl Cell {
             }
             let mm = self.memory.fork(self.processes[process].mm)?;
             let forked = self.processes[process].forked(mm);
+            self.count_steps(forked.nr_entries());
             for open in forked.opens() {
                 self.memory.share_open(open);
             }
             self.processes.push(forked);
             of_child = self.processes.len() - 1;
+            self.measure_process(of_child);
         }
         self.threads.started(child, of_child);
         Ok(())

@@ -35,6 +35,11 @@ impl Touched {
         }
     }
 
+    /// Words: what it takes.
+    pub(super) fn nr_words(&self) -> usize {
+        self.words.len()
+    }
+
     /// Bytes of all pieces used.
     pub(super) fn bytes(&self) -> u64 {
         self.nr_pieces << RECORDED_SHIFT

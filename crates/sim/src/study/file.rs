@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Generated;
-use crate::replay::CellSpec;
+use crate::replay::{Budget, CellSpec};
 
 /// A study.
 #[derive(Clone, Debug)]
@@ -20,6 +20,10 @@ pub struct Study {
     pub source: String,
     /// On what it was obtained.
     pub setup: String,
+    /// What the table is called that ours is compared with: published, or measured here.
+    pub reference: String,
+    /// What of the published work the inputs of ours hold.
+    pub rests_on: Option<String>,
     /// File of the study, in errors.
     pub origin: String,
     /// What is run, by name.
@@ -202,6 +206,15 @@ pub struct Quoted {
 }
 
 impl Study {
+    /// Lets every trace cause as much work as `budget` says.
+    pub fn set_budget(&mut self, budget: Budget) {
+        for source in self.cells.values_mut() {
+            if let Source::Trace(_, spec) | Source::Generated(_, spec) = source {
+                spec.budget = budget;
+            }
+        }
+    }
+
     /// Benches of the rows that have them, with the row: `(table, row, before, after)`.
     pub fn benches(&self) -> impl Iterator<Item = ((usize, usize), &Bench, &Bench)> {
         let rows = self.tables.iter().enumerate().flat_map(|(table, tables)| {

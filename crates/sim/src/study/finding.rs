@@ -1,10 +1,11 @@
 //! The comparison: published and ours, row by row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::cell::Values;
+use super::closeness::Closeness;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::metric::{Metric, Number};
 use crate::replay::{CacheState, CellSpec};
@@ -40,6 +41,10 @@ pub struct Finding {
     pub source: String,
     /// On what it was obtained.
     pub setup: String,
+    /// What the table is called that ours is compared with: published, or measured here.
+    pub reference: String,
+    /// What of the published work ours rest on.
+    pub rests_on: Option<String>,
     /// Tables.
     pub tables: Vec<TableFinding>,
 }
@@ -86,8 +91,10 @@ pub struct RowFinding {
     /// Our change less the published one, in percentage points; of rows of one number, the
     /// difference in the unit.
     pub distance: Option<f64>,
-    /// Whether both go the same way; absent where there is nothing to compare.
-    pub agrees: Option<bool>,
+    /// How close ours comes; absent where there is nothing to compare.
+    pub closeness: Option<Closeness>,
+    /// Whether the size is met, but by an estimate that rests on assumed constants.
+    pub coincidence: bool,
     /// How ours were obtained.
     pub how: How,
     /// Why the distance is what it is.
@@ -111,6 +118,9 @@ pub enum How {
         of: String,
         /// Costs it lacked.
         not_known: Option<String>,
+        /// Constants it rests on that no document or measurement gives, by their name in the
+        /// machine file.
+        assumed: Vec<String>,
     },
     /// Measured now.
     Measured(Measured),
@@ -132,6 +142,11 @@ impl How {
             _ => None,
         };
         range.is_some_and(|[min, max]| min < 0.0 && max > 0.0)
+    }
+
+    /// Whether it rests on assumed constants.
+    const fn is_assumed(&self) -> bool {
+        matches!(self, Self::Estimated { assumed, .. } if !assumed.is_empty())
     }
 
     /// One word for a table.
@@ -166,16 +181,20 @@ impl Finding {
             title: study.title.clone(),
             source: study.source.clone(),
             setup: study.setup.clone(),
+            reference: study.reference.clone(),
+            rests_on: study.rests_on.clone(),
             tables: study.tables.iter().enumerate().map(table).collect(),
         }
     }
 
-    /// Rows that go another way than the published ones and do not say so, and rows that say so
-    /// and go the same way: `(table, row)`.
+    /// Rows that go another way than the published ones, or are apart, and do not say so; and rows
+    /// that say so and do not: `(table, row)`.
     pub fn surprises(&self) -> impl Iterator<Item = (&TableFinding, &RowFinding)> {
         let rows =
             self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
-        rows.filter(|(_, row)| row.agrees.is_some_and(|agrees| agrees == row.disagrees.is_some()))
+        rows.filter(|(_, row)| {
+            row.closeness.is_some_and(|found| found.agrees() == row.disagrees.is_some())
+        })
     }
 }
 
@@ -196,16 +215,16 @@ impl RowFinding {
             Pair { change: pair.change.or(change(row.change, pair)), ..pair }
         });
         let both = published.zip(ours);
+        let is_undecided = how.is_undecided();
+        let closeness =
+            both.and_then(|(published, ours)| Closeness::of(row, published, ours, is_undecided));
         Self {
             what: row.what.clone(),
             published_text: row.published.as_ref().and_then(|published| published.text.clone()),
             published_spread: row.published.as_ref().and_then(|published| published.spread.clone()),
             distance: both.and_then(|(published, ours)| distance(row, published, ours)),
-            agrees: both.and_then(|(published, ours)| {
-                let way = |pair| direction(pair, row.same_within);
-                let ours = if how.is_undecided() { 0 } else { way(ours)? };
-                Some(way(published)? == ours)
-            }),
+            coincidence: closeness.is_some_and(Closeness::is_match) && how.is_assumed(),
+            closeness,
             published,
             ours,
             unit: row.unit.clone(),
@@ -229,23 +248,6 @@ fn change(measure: Change, pair: Pair) -> Option<f64> {
         Change::Speed if after == 0.0 => None,
         Change::Speed => Some((before / after - 1.0) * 100.0),
     }
-}
-
-/// -1, 0 or 1: which way a pair goes.
-fn direction(pair: Pair, same_within: f64) -> Option<i8> {
-    let change = match (pair.change, pair.before, pair.after) {
-        (Some(change), ..) => change,
-        // From nothing to something: more than any share of it.
-        (None, Some(before), Some(after)) => (after - before).signum() * f64::MAX,
-        _ => return None,
-    };
-    Some(if change.abs() <= same_within {
-        0
-    } else if change > 0.0 {
-        1
-    } else {
-        -1
-    })
 }
 
 fn distance(row: &Row, published: Pair, ours: Pair) -> Option<f64> {
@@ -277,9 +279,10 @@ fn of_cells(
     (metric, before, after): (&Metric, Option<&str>, &str),
     unit: &str,
 ) -> (Option<Pair>, How) {
-    let mut not_known = None;
+    let (mut not_known, mut assumed) = (None, BTreeSet::new());
     let mut number = |name: &str| -> Result<Option<f64>, String> {
         let cell = values.cell(&study.name, name).map_err(str::to_owned)?;
+        assumed.extend(metric.assumed_in(cell));
         Ok(match metric.of(cell) {
             Number::Known(number) => Some(scaled(number, metric, unit)),
             Number::NotKnown(what) => {
@@ -298,7 +301,7 @@ fn of_cells(
     };
     let of = described(study, before, after);
     let how = if metric.is_estimate() {
-        How::Estimated { of, not_known: not_known.clone() }
+        How::Estimated { of, not_known, assumed: assumed.into_iter().collect() }
     } else {
         How::Counted { of }
     };

@@ -27,12 +27,15 @@ pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// The file as written.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct StudyFile {
     name: String,
     title: String,
     source: String,
     setup: String,
+    #[serde(default = "published")]
+    reference: String,
+    rests_on: Option<String>,
     #[serde(default)]
     workloads: BTreeMap<String, Generated>,
     #[serde(default)]
@@ -40,6 +43,11 @@ struct StudyFile {
     #[serde(default)]
     benches: BTreeMap<String, Bench>,
     tables: Vec<TableFile>,
+}
+
+/// What most studies compare with.
+fn published() -> String {
+    "published".to_owned()
 }
 
 /// A cell: a trace or a workload with kernel and machine, or a model.
@@ -167,6 +175,8 @@ impl StudyFile {
             title: self.title,
             source: self.source,
             setup: self.setup,
+            reference: self.reference,
+            rests_on: self.rests_on,
             origin: origin.to_owned(),
             cells,
             benches: self.benches,

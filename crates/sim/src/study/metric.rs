@@ -90,6 +90,43 @@ impl Metric {
         names.into_iter().any(|name| name[0] == "estimate")
     }
 
+    /// Assumed constants that the number rests on in a cell, by their name in the machine file: all
+    /// of the estimate, or those of the causes that are named.
+    pub(super) fn assumed_in(&self, cell: &Value) -> Vec<String> {
+        let names = || self.sum.iter().chain(self.of.iter().flatten());
+        let cause = |name: &Vec<String>| match name.as_slice() {
+            [estimate, causes, cause, ..] if estimate == "estimate" && causes == "causes" => {
+                Some(cause.clone())
+            }
+            _ => None,
+        };
+        let causes: Option<Vec<String>> = names().map(cause).collect();
+        let estimate = &cell["estimate"];
+        let Some(constants) = estimate["constants"].as_object() else { return Vec::new() };
+        let terms_of = |cause: &String| estimate["causes"][cause]["terms"].as_array();
+        let costs =
+            |cause| terms_of(cause).into_iter().flatten().filter_map(|t| t["cost"].as_str());
+        let is_used = |name: &str| match &causes {
+            None => true,
+            Some(causes) if causes.iter().flat_map(costs).any(|cost| cost == name) => true,
+            // Used by what a term names: cycles by the clock, the device's queue by the pace.
+            Some(causes) => match name {
+                "costs.clock" => {
+                    let unit = |cost: &str| constants.get(cost).map(|one| &one["unit"]);
+                    causes
+                        .iter()
+                        .flat_map(costs)
+                        .any(|cost| unit(cost).is_some_and(|u| u == "cycles"))
+                }
+                "costs.reference" => causes.iter().any(|cause| cause == "read"),
+                _ => false,
+            },
+        };
+        let is_assumed = |constant: &Value| constant["assumed"] == true;
+        let found = constants.iter().filter(|(name, one)| is_assumed(one) && is_used(name));
+        if self.is_estimate() { found.map(|(name, _)| name.clone()).collect() } else { Vec::new() }
+    }
+
     /// The first name that a cell such as `sample` does not have, with a hint.
     pub(super) fn unknown_in(&self, sample: &Value) -> Option<String> {
         let names = self.sum.iter().chain(self.of.iter().flatten());

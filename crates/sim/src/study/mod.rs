@@ -8,21 +8,23 @@
 //!   studies/*.toml ─► Study ─► cells: replay of a trace | a generated workload | the model alone
 //!                       │      benches: measured by the caller, else quoted from a document
 //!                       └────► rows: published before, after | ours before, after
-//!                                    change, change, distance, do both go the same way?
+//!                                    change, change, distance, how close?
 //! ```
 //!
 //! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
-//! (which number of a cell), [`cell`](Values) and `model` (running), [`finding`](Finding) (the
-//! comparison).
+//! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`],
+//! [`finding`](Finding) (the comparison).
 //!
 //! Invariants:
-//! - I1: nothing published enters a run: `published` is read by the comparison alone.
-//! - I2: a row that goes another way than the published one says so and why (`disagrees`), and a
-//!   row that says so does: [`Finding::surprises`] lists the others.
+//! - I1: what a row publishes enters no run: `published` is read by the comparison alone. What of
+//!   the published work a machine file holds, a study says (`rests-on`).
+//! - I2: a row that goes another way than the published one, or is apart from it, says so and why
+//!   (`disagrees`), and a row that says so does: [`Finding::surprises`] lists the others.
 //! - I3: without a measurement handed in, the same inputs give the same findings.
 
 mod builtin;
 mod cell;
+mod closeness;
 mod error;
 mod file;
 mod finding;
@@ -36,6 +38,7 @@ mod tests;
 
 pub use builtin::names;
 pub use cell::{Progress, Values, run};
+pub use closeness::Closeness;
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, Pair, RowFinding, TableFinding};

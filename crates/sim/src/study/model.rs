@@ -116,8 +116,6 @@ struct Anon {
     ptes_cleared: u64,
     /// Runs of pages of one folio in which they were taken away.
     batches_cleared: u64,
-    /// Pages whose own map count changed.
-    page_mapcounts: u64,
     /// Estimated time.
     estimate: Estimate,
 }
@@ -221,7 +219,6 @@ fn anon(
         entries_forked: events.entries_forked,
         ptes_cleared: events.ptes_unmapped,
         batches_cleared: events.batches_unmapped,
-        page_mapcounts: counted.page_mapcounts,
         estimate: Estimate::new(events, &machine.costs, Walks::Native),
     })
 }

@@ -107,8 +107,9 @@ fn found(text: &str) -> Finding {
 fn each_kind_of_row_is_compared_as_it_can_be() {
     let finding = found(SMALL);
     let rows = &finding.tables[0].rows;
-    let agrees: Vec<_> = rows.iter().map(|row| row.agrees).collect();
-    assert_eq!(agrees, [Some(true), Some(false), None, None, Some(true), None]);
+    let close: Vec<_> = rows.iter().map(|row| row.closeness).collect();
+    let (same, other) = (Some(Closeness::Close), Some(Closeness::Other));
+    assert_eq!(close, [same, other, None, None, Some(Closeness::Direction), None]);
     let pieces = rows[0].ours.unwrap();
     assert_eq!((pieces.before, pieces.after), (Some(512.0), Some(3.0)));
     assert_eq!(rows[0].distance, Some(0.0));
@@ -154,10 +155,14 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
         let all = Measurements::from([(("small".to_owned(), 0, 4), measured)]);
         Finding::new(&study, &Values::default(), &all).tables[0].rows[4].clone()
     };
-    assert_eq!(measured([-50.0, -60.0, -40.0]).agrees, Some(false));
-    assert_eq!(measured([30.0, 10.0, 40.0]).agrees, Some(true));
+    let close = |change| measured(change).closeness;
+    assert_eq!(close([-50.0, -60.0, -40.0]), Some(Closeness::Other));
+    assert_eq!(close([22.0, 10.0, 40.0]), Some(Closeness::Close));
+    assert_eq!(close([30.0, 10.0, 40.0]), Some(Closeness::Factor));
+    // Four times the published change has its sign and nothing else of it.
+    assert_eq!(close([80.0, 70.0, 90.0]), Some(Closeness::Direction));
     // Rounds that go both ways are no change, whatever their median.
-    assert_eq!(measured([30.0, -10.0, 40.0]).agrees, Some(false));
+    assert_eq!(close([30.0, -10.0, 40.0]), Some(Closeness::Other));
     assert_eq!(measured([30.0, 10.0, 40.0]).distance, Some(10.0));
 }
 
@@ -208,6 +213,41 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
+    let owners = Study::named("owners").unwrap();
+    let nowhere = Path::new("no-such-directory");
+    let values = run(std::slice::from_ref(&owners), (nowhere, nowhere), &mut |_, _| {
+        ControlFlow::Continue(())
+    });
+    let finding = Finding::new(&owners, &values.unwrap(), &Measurements::new());
+    let row = |what: &str| {
+        let mut rows = finding.tables.iter().flat_map(|table| &table.rows);
+        rows.find(|row| row.what.contains(what)).unwrap().clone()
+    };
+    let altra = row("altra");
+    assert_eq!((altra.closeness, altra.coincidence), (Some(Closeness::Close), true));
+    let How::Estimated { assumed, .. } = &altra.how else { panic!("{:?}", altra.how) };
+    assert!(assumed.contains(&"costs.fault".to_owned()), "{assumed:?}");
+    // Counted, all of the pages: the same sign as a time that falls by two thirds.
+    let pages = row("pages copied");
+    assert_eq!((pages.closeness, pages.coincidence), (Some(Closeness::Factor), false));
+    assert!(finding.rests_on.is_some_and(|text| text.contains("10 GB/s")));
+}
+
+#[test]
+fn what_is_measured_here_is_not_called_published() {
+    let reference = |name| Study::named(name).unwrap().reference;
+    assert_eq!([reference("history"), reference("owners")], ["measured", "published"]);
+}
+
+#[test]
+fn every_built_in_study_says_what_of_the_published_work_it_rests_on() {
+    for name in names() {
+        assert!(Study::named(name).unwrap().rests_on.is_some(), "{name}");
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ mod tests {
     use crate::cost::Walks;
     use crate::kernel::Kernel;
     use crate::machine::Machine;
-    use crate::replay::{CacheState, CellSpec};
+    use crate::replay::{Budget, CacheState, CellSpec};
 
     const DIGEST: &str = "00";
 
@@ -171,5 +171,14 @@ mod tests {
     #[test]
     fn what_only_pictures_need_does_not_change_it() {
         assert_eq!(id(&CellSpec { detail_runs_max: 7, ..cell() }), id(&cell()));
+    }
+
+    #[test]
+    fn a_budget_travels_with_a_cell_and_does_not_change_its_identity() {
+        let more = CellSpec { budget: Budget::times(3), ..cell() };
+        assert_eq!(id(&more), id(&cell()));
+        let text = serde_json::to_string(&Recipe::of(&more).unwrap()).unwrap();
+        let read: Recipe = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.cell().unwrap().budget, Budget::times(3));
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::{Machine, MachineError};
-use crate::replay::{AnnotationError, CacheState, CellSpec};
+use crate::replay::{AnnotationError, Budget, CacheState, CellSpec};
 
 /// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,9 @@ pub struct Recipe {
     pub machine: Named,
     /// The rest.
     pub setting: Setting,
+    /// How much the replay may do: it decides whether there is a row, not what is in it.
+    #[serde(default)]
+    pub budget: Budget,
 }
 
 /// A [`Named`] in short: the text is its BLAKE3.
@@ -129,7 +132,8 @@ impl Recipe {
     /// A kernel or machine whose text does not give it back.
     pub fn of(cell: &CellSpec) -> Result<Self, RecipeError> {
         let kernel = Named::kernel(&cell.kernel)?;
-        Ok(Self { kernel, machine: Named::machine(&cell.machine)?, setting: Setting::of(cell) })
+        let (machine, setting) = (Named::machine(&cell.machine)?, Setting::of(cell));
+        Ok(Self { kernel, machine, setting, budget: cell.budget })
     }
 
     /// The cell: no file is read.
@@ -152,6 +156,7 @@ impl Recipe {
             filesystem: self.setting.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
+            budget: self.budget,
             ..CellSpec::new(kernel, machine)
         })
     }

@@ -14,9 +14,6 @@ use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::values::FormArgs;
 
-/// What series 004 says (docs/behaviour J.5).
-const PUBLISHED: [&str; 1] =
-    ["two processes mapping and unmapping one folio, or folios of their own: no change"];
 /// Folios that two threads share when each has its own.
 const NR_FOLIOS: usize = 1024;
 /// Mappings a call adds: those of a 64 KiB folio.
@@ -96,7 +93,7 @@ impl OwnersArgs {
             let threads = format!("{}t", self.threads);
             rows.extend(measured::rows(name, &threads, scale, &pairs));
         }
-        Report::new(command_line, &PUBLISHED, rows).write(self.form.form(), console)?;
+        Report::new(command_line, &[], rows).write(self.form.form(), console)?;
         Ok(Exit::Done)
     }
 

@@ -6,14 +6,15 @@
 //!   single numbers         published O---O ours        on the axis of their unit
 //! ```
 
+mod overview;
+
 use anyhow::{Context as _, Result};
-use largefolio_report::html::bars::{Bar, Part, bars};
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
 use largefolio_report::html::lanes::{Axis, Guide, Lane, Mark, Shape, Side, key, lanes};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Change, Finding, How, Pair, RowFinding, TableFinding};
 
-use super::{Report, Summary, text};
+use super::{Report, text};
 use crate::verbs::page_file::{footer, meanings, section};
 
 /// A change past this stands at the end of its axis as a pointer: three times as much.
@@ -25,7 +26,7 @@ pub(super) fn of(report: &Report<'_>) -> Result<Page> {
         "overview",
         "Overview",
         Basis::None,
-        ("Rows of each study.", overview(report)),
+        ("Rows of each study.", overview::overview(report)),
     )];
     sections.extend(report.studies.iter().enumerate().map(study));
     sections.push(section("sources", "Sources", Basis::None, ("", sources(report))));
@@ -33,119 +34,26 @@ pub(super) fn of(report: &Report<'_>) -> Result<Page> {
     Ok(Page {
         title: names.join(", "),
         kind: "folio study: what was published, and what is found here",
-        answer: answer(report),
+        answer: overview::answer(report),
         sections,
         json: serde_json::to_string(report).context("writing JSON")?,
         footer: footer(report.command),
     })
 }
 
-fn sum(report: &Report<'_>, of: impl Fn(&Summary) -> usize) -> usize {
-    report.summary.iter().map(of).sum()
-}
-
-fn answer(report: &Report<'_>) -> Markup {
-    let same = sum(report, |summary| summary.nr_same_way);
-    let other = sum(report, |summary| summary.nr_other_way);
-    let mut answer = Markup::new();
-    answer.raw("<p class=\"answer\">");
-    answer.element("b", &format!("{same} of {}", same + other));
-    answer.text(" published rows that can be compared go the same way here");
-    if other > 0 {
-        answer.text("; ").element("b", &other.to_string()).text(" another");
-        if surprises(report.studies).next().is_none() {
-            answer.text(", each with its reason");
-        }
-    }
-    answer.text(".").raw("</p>");
-    let mut hows = [("counted", 0), ("estimated", 0), ("measured", 0), ("quoted", 0), ("none", 0)];
-    let rows = report.studies.iter().flat_map(|study| &study.tables).flat_map(|table| &table.rows);
-    for row in rows {
-        let word = how_class(&row.how).1;
-        for (_, nr) in hows.iter_mut().filter(|(known, _)| *known == word) {
-            *nr += 1;
-        }
-    }
-    answer.raw("<ul class=\"facts\">");
-    for (word, nr) in hows.into_iter().filter(|(_, nr)| *nr > 0) {
-        let word = if word == "none" { "not obtained" } else { word };
-        answer.raw("<li>").element("b", &nr.to_string()).text(" ").text(word).raw("</li>");
-    }
-    answer.raw("</ul>");
-    for (study, table, row) in surprises(report.studies) {
-        let text = format!("Not as known: {study}: {}: {}", table.title, row.what);
-        answer.element("p class=\"honest other-way-text\"", &text);
-    }
-    answer.element(
-        "p class=\"honest\"",
-        "Nothing published enters the model. A difference is shown as it is, with the reason where \
-         one is known.",
-    );
-    answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));
-    answer
-}
-
-fn surprises(studies: &[Finding]) -> impl Iterator<Item = (&str, &TableFinding, &RowFinding)> {
-    studies.iter().flat_map(|finding| {
-        finding.surprises().map(|(table, row)| (finding.study.as_str(), table, row))
-    })
-}
-
-/// What is counted of a study: title, place in the JSON, colour class.
-type Column = (&'static str, &'static str, &'static str, fn(&Summary) -> usize);
-const COLUMNS: [Column; 3] = [
-    ("same way", "nr_same_way", "equal", |summary| summary.nr_same_way),
-    ("another way", "nr_other_way", "different", |summary| summary.nr_other_way),
-    ("no direction to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
-];
-
-fn overview(report: &Report<'_>) -> Markup {
-    let mut drawn = Vec::new();
-    let columns: Vec<String> = COLUMNS.iter().map(|column| column.0.to_owned()).collect();
-    let mut table = table_head("Study", &columns);
-    for (nr, summary) in report.summary.iter().enumerate() {
-        let parts = COLUMNS.map(|(title, _, class, get)| Part {
-            class: class.to_owned(),
-            value: get(summary) as u64,
-            tip: format!("{}: {} rows {title}", summary.study, get(summary)),
-        });
-        let mut total = Markup::new();
-        total.number(
-            &format!("/summary/{nr}/nr_rows"),
-            summary.nr_rows,
-            &summary.nr_rows.to_string(),
-        );
-        total.text(" rows");
-        drawn.push(Bar { label: summary.study.clone(), parts: parts.to_vec(), total });
-        table.raw("<tr>").element("th scope=\"row\"", &summary.study);
-        for (_, at, _, get) in COLUMNS {
-            let value = get(summary);
-            table.raw("<td>").number(&format!("/summary/{nr}/{at}"), value, &value.to_string());
-            table.raw("</td>");
-        }
-        table.raw("</tr>");
-    }
-    table.raw(TABLE_END);
-    let mut picture = Markup::new();
-    picture.raw("<ul class=\"legend\">");
-    for (title, _, class, _) in COLUMNS {
-        picture.raw("<li><svg class=\"key\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">");
-        picture.raw(&format!("<rect class=\"{class}\" width=\"12\" height=\"12\"/></svg>"));
-        picture.text(title).raw("</li>");
-    }
-    picture.raw("</ul>").append(&bars(&drawn));
-    figure("Rows that go the published way", &picture, &table)
-}
-
 fn study((nr, finding): (usize, &Finding)) -> Section {
     let mut body = Markup::new();
     for (table_nr, table) in finding.tables.iter().enumerate() {
-        body.append(&Drawing { at: format!("/studies/{nr}/tables/{table_nr}"), table }.figures());
+        let (at, reference) = (format!("/studies/{nr}/tables/{table_nr}"), &finding.reference);
+        body.append(&Drawing { at, table, reference }.figures());
     }
     Section {
         id: format!("study-{nr}").into(),
         title: finding.study.clone().into(),
-        lead: format!("{}. Published: {}; {}.", finding.title, finding.source, finding.setup),
+        lead: format!(
+            "{}. Ours beside what is {}: {}; {}.",
+            finding.title, finding.reference, finding.source, finding.setup
+        ),
         basis: Basis::None,
         body,
     }
@@ -194,6 +102,8 @@ struct Drawing<'a> {
     /// Its place in the JSON.
     at: String,
     table: &'a TableFinding,
+    /// What ours is compared with.
+    reference: &'a str,
 }
 
 /// A row with its number in the table.
@@ -263,7 +173,7 @@ impl Drawing<'_> {
         let axis = Axis::over(values.flatten().chain([0.0]), unit);
         let all: Vec<Lane> = rows.iter().map(|row| self.lane(ground, *row, notes)).collect();
         let guides = [Guide { from: 0.0, to: 0.0, class: "one" }];
-        let mut picture = legend(ground, rows);
+        let mut picture = legend(ground, rows, self.reference);
         picture.append(&lanes(&axis, &guides, &all));
         if rows.iter().any(|(_, row)| {
             let pairs = [row.published, row.ours].into_iter().flatten();
@@ -282,7 +192,7 @@ impl Drawing<'_> {
         if let Some(mark) = mark_of(row, notes) {
             name.text(" ").element("small", &mark);
         }
-        let is_other = row.agrees == Some(false);
+        let is_other = row.closeness.is_some_and(|found| !found.agrees());
         if is_other {
             name.text(" ").element("small class=\"other-way-text\"", "another way");
         }
@@ -341,7 +251,7 @@ impl Drawing<'_> {
     }
 
     fn rows(&self, rows: &[Row<'_>], notes: &[(usize, &str, bool)]) -> Markup {
-        let columns = ["published", "ours", "distance", "same way", "how ours was obtained"];
+        let columns = [self.reference, "ours", "distance", "closeness", "how ours was obtained"];
         let mut table = Markup::new();
         table.raw(&table_head("Row", &columns.map(str::to_owned)).as_str().replacen(
             "<table>",
@@ -367,11 +277,12 @@ impl Drawing<'_> {
                 table.number(&at("distance"), distance, &text::apart(distance, row));
             }
             table.raw("</td><td>");
-            match row.agrees {
-                Some(true) => table.element("span class=\"same-way\"", "yes"),
-                Some(false) => table.element("span class=\"other-way-text\"", "no"),
-                None => table.text("-"),
+            let class = match row.closeness {
+                Some(found) if found.agrees() => "span class=\"same-way\"",
+                Some(_) => "span class=\"other-way-text\"",
+                None => "span",
             };
+            table.element(class, &text::closeness(row).to_lowercase());
             table.raw("</td>").element("td", &obtained(&row.how)).raw("</tr>");
         }
         table.raw(TABLE_END);
@@ -432,12 +343,13 @@ fn apart(
     marks
 }
 
-fn legend(ground: &Ground, rows: &[Row<'_>]) -> Markup {
+fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
     let mut entries = Vec::new();
+    let above = format!("{reference}, above");
     if *ground == Ground::Shares {
-        entries.push((Shape::Dot, "published", "published, above"));
+        entries.push((Shape::Dot, "published", above.as_str()));
     } else {
-        entries.push((Shape::Tick, "published", "published"));
+        entries.push((Shape::Tick, "published", reference));
     }
     let mut hows: Vec<_> = rows.iter().map(|(_, row)| how_class(&row.how)).collect();
     hows.sort_unstable();
@@ -474,10 +386,7 @@ fn pair(table: &mut Markup, pair: Option<Pair>, (at, unit): (&str, &str), row: &
 fn obtained(how: &How) -> String {
     match how {
         How::Counted { of } => format!("counted: {of}"),
-        How::Estimated { of, not_known: None } => format!("estimated: {of}"),
-        How::Estimated { of, not_known: Some(costs) } => {
-            format!("estimated: {of}; not known: {costs}")
-        }
+        How::Estimated { of, .. } => format!("estimated: {of}{}", text::caveats(how)),
         How::Measured(measured) => {
             let [_, min, max] = measured.change;
             format!(
@@ -505,11 +414,20 @@ fn sources(report: &Report<'_>) -> Markup {
                       turns.",
         ),
         ("quoted", "Measured earlier, in the document that is named, with its processor and n."),
-        ("same way", "Both changes have the same sign, or both are none within the study's bound."),
+        (
+            "closeness",
+            "Within 10% of the published change or within what its table resolves; within a factor of \
+             2; the same direction and no more; the other direction. Single numbers are close or \
+             apart. A match of an estimate that rests on assumed constants is a coincidence.",
+        ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");
     for finding in report.studies {
-        let text = format!("{}: {}; {}", finding.study, finding.source, finding.setup);
+        let Finding { study, reference, source, setup, .. } = finding;
+        let rests_on = finding.rests_on.as_ref();
+        let rests_on = rests_on.map(|text| format!(". Published work in our inputs: {text}"));
+        let text =
+            format!("{study}, {reference}: {source}; {setup}{}", rests_on.unwrap_or_default());
         body.element("li", &text);
     }
     body.raw("</ul>");

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use largefolio_sim::study::{Change, Finding, How, Pair, RowFinding, TableFinding};
+use largefolio_sim::study::{Change, Closeness, Finding, How, Pair, RowFinding, TableFinding};
 
-/// Heads of the columns.
-const HEADS: [&str; 6] = ["", "published", "ours", "distance", "same way", "how"];
+/// Heads of the columns beside what the rows are compared with.
+const HEADS: [&str; 6] = ["", "published", "ours", "distance", "closeness", "how"];
 /// Characters of a line of prose.
 const WIDTH: usize = 110;
 
@@ -17,20 +17,26 @@ pub(super) fn shown(findings: &[Finding]) -> String {
             text.push('\n');
         }
         let _ = writeln!(text, "{}: {}", finding.study, finding.title);
-        wrapped(&mut text, "  ", &format!("published: {}; {}", finding.source, finding.setup));
+        let origin = format!("{}: {}; {}", finding.reference, finding.source, finding.setup);
+        wrapped(&mut text, "  ", &origin);
+        if let Some(rests_on) = &finding.rests_on {
+            wrapped(&mut text, "  ", &format!("published work in our inputs: {rests_on}"));
+        }
         for table in &finding.tables {
             text.push('\n');
-            add_table(&mut text, table);
+            add_table(&mut text, table, &finding.reference);
         }
     }
     text
 }
 
-fn add_table(text: &mut String, table: &TableFinding) {
+fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     let _ = writeln!(text, "  {}", table.title);
     let mut sources: Vec<&str> = Vec::new();
     let mut notes: Vec<(usize, &str)> = Vec::new();
-    let mut lines = vec![HEADS.map(str::to_owned)];
+    let mut heads = HEADS.map(str::to_owned);
+    reference.clone_into(&mut heads[1]);
+    let mut lines = vec![heads];
     for row in &table.rows {
         let note = row.disagrees.as_deref().or(row.reason.as_deref());
         let mark = note.map(|note| mark_of(&mut notes, note)).unwrap_or_default();
@@ -40,7 +46,7 @@ fn add_table(text: &mut String, table: &TableFinding) {
             published(row),
             row.ours.map_or_else(|| "-".to_owned(), |ours| pair(ours, row, &row.ours_unit)),
             row.distance.map_or_else(|| "-".to_owned(), |distance| apart(distance, row)),
-            row.agrees.map_or("-", |agrees| if agrees { "yes" } else { "NO" }).to_owned(),
+            closeness(row),
             how,
         ]);
     }
@@ -51,6 +57,12 @@ fn add_table(text: &mut String, table: &TableFinding) {
     for (nr, note) in notes {
         wrapped(text, "    ", &format!("[{nr}] {note}"));
     }
+}
+
+/// The class, and whether it is a coincidence.
+pub(super) fn closeness(row: &RowFinding) -> String {
+    let words = row.closeness.map_or("-", Closeness::words);
+    if row.coincidence { format!("{words}: coincidence") } else { words.to_owned() }
 }
 
 /// The mark of a note: a note that several rows have stands once.
@@ -85,11 +97,15 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
         sources.len() - 1
     });
     let letter = (b'a'..=b'z').nth(nr).map_or('*', char::from);
-    let lacks = match &row.how {
-        How::Estimated { not_known: Some(costs), .. } => format!("; not known: {costs}"),
-        _ => String::new(),
-    };
-    format!("{} ({letter}){lacks}", row.how.word())
+    format!("{} ({letter}){}", row.how.word(), caveats(&row.how))
+}
+
+/// What an estimate lacks, and what of it is assumed.
+pub(super) fn caveats(how: &How) -> String {
+    let How::Estimated { not_known, assumed, .. } = how else { return String::new() };
+    let lacks = not_known.iter().map(|costs| format!("; not known: {costs}"));
+    let rests = (!assumed.is_empty()).then(|| format!("; assumed: {}", assumed.join(", ")));
+    lacks.chain(rests).collect()
 }
 
 fn add_lines(text: &mut String, lines: &[[String; 6]]) {

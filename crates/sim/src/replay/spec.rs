@@ -1,0 +1,93 @@
+//! What to replay a trace under: kernel, machine, state of memory, and how much it may take.
+
+use largefolio_mm::units::PageSize;
+use serde::{Deserialize, Serialize};
+
+use super::annotate::Annotation;
+use super::budget::Budget;
+use super::clock::NS_PER_REFERENCE;
+use crate::cost::Walks;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+
+/// State of the page cache when the program starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// Empty.
+    #[default]
+    Cold,
+    /// As an earlier run of the same program left it.
+    Warm,
+}
+
+impl CacheState {
+    /// Name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// What to replay a trace under.
+#[derive(Clone, Debug)]
+pub struct CellSpec {
+    /// Kernel.
+    pub kernel: Kernel,
+    /// Machine, at its own base page size.
+    pub machine: Machine,
+    /// Page cache at the start.
+    pub cache: CacheState,
+    /// Seed of the initial state of memory.
+    pub seed: u64,
+    /// Physical memory in bytes.
+    pub ram_bytes: u64,
+    /// Swap space in bytes; 0: anonymous memory is not reclaimed.
+    pub swap_bytes: u64,
+    /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
+    pub unusable_permille: u32,
+    /// Filesystem of every file, instead of the recorded ones.
+    pub filesystem: Option<String>,
+    /// Folio sizes that the loader asks for, the last that fits a file first.
+    pub annotations: Vec<Annotation>,
+    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
+    pub ns_per_reference: u64,
+    /// Which walks the estimate of time reckons with.
+    pub walks: Walks,
+    /// Runs of folios that the outcome's detail may have; 0 = no detail is kept.
+    pub detail_runs_max: u32,
+    /// How much the replay may do and hold.
+    pub budget: Budget,
+}
+
+impl CellSpec {
+    /// A cold cell with 16 GiB of unfragmented memory.
+    #[must_use]
+    pub fn new(kernel: Kernel, machine: Machine) -> Self {
+        let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);
+        Self {
+            kernel,
+            machine,
+            cache,
+            seed,
+            ram_bytes,
+            swap_bytes: 0,
+            unusable_permille: 0,
+            filesystem: None,
+            annotations: Vec::new(),
+            ns_per_reference: NS_PER_REFERENCE,
+            walks: Walks::Native,
+            detail_runs_max: 0,
+            budget: Budget::default(),
+        }
+    }
+
+    /// The base page: the kernel's where it was asked for, else the machine's.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        if self.kernel.is_page_given { self.kernel.rules.page } else { self.machine.page_size }
+    }
+}
