@@ -110,6 +110,7 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Entries => "readahead calls",
         Aspect::ColdStates => "states at cold faults",
         Aspect::HandlerHits => "hits in the handler",
+        Aspect::Around => "runs of fault-around",
         Aspect::Handler => "passes of the handler",
         Aspect::Faults => "touches that faulted",
         Aspect::Points => "pages at marked points",

@@ -182,6 +182,7 @@ mod tests {
         let (ratio, unusable) = ratio_of(Some(-402), 100.0);
         let predicted = Predicted {
             kernel: "6.18+page=4K".to_owned(),
+            rules_note: None,
             changed_kernel: "6.18+page=4K+thp=always".to_owned(),
             machine: "zen4".to_owned(),
             difference_ns: Some(-402),
