@@ -88,7 +88,7 @@ fn a_limit_on_files_is_told_and_never_ends_folio() {
 #[test]
 fn the_program_ends_at_the_limit_on_files_as_without_folio() {
     let place = Place::new();
-    let state = "grep ^Sig /proc/self/status; ulimit -f";
+    let state = "grep ^Sig[BIC] /proc/self/status; ulimit -f";
     let plain = Command::new("sh").args(["-c", &format!("ulimit -f 3; {state}")]).output().unwrap();
     for how in ["--quiet --text off", "--summary --text off", "--summary --text remap"] {
         let words = format!("run {how} -- sh -c");
