@@ -46,7 +46,7 @@ impl Images {
         let (first, second) = (folder.join("first"), folder.join("second"));
         let mut mkfs = Command::new("mke2fs");
         mkfs.args(["-q", "-F", "-t", "ext4", "-d"]).arg(&content).arg(&first).arg("40M");
-        assert!(mkfs.status().unwrap().success());
+        assert!(mkfs.output().unwrap().status.success());
         fs::copy(&first, &second).unwrap();
         let bytes = fs::read(&first).unwrap();
         let found = bytes.windows(FIRST.len()).position(|at| at == FIRST.as_bytes()).unwrap();

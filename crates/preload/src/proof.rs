@@ -11,7 +11,7 @@
 //!
 //! What is compared is the mapping that goes, not the file by its path: however the copy was found,
 //! it holds what would have run. It costs a read of both, about as fast as memory allows; reading the
-//! file through its descriptor instead costs 1.3 to 1.8 times as much (docs/design/remap.md).
+//! file through its descriptor instead costs 1.3 to 1.5 times as much (docs/design/remap.md).
 //!
 //! Invariants:
 //! - V1: a [`Proven`] copy was compared whole with the blocks it refers to, after they were mapped. Since

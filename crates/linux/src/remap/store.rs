@@ -183,12 +183,12 @@ impl Store {
 /// The sequence number of the disk behind a device; 0 for none, as in the library's names.
 fn disk_sequence(device: u64) -> u64 {
     let (major, minor) = (libc::major(device), libc::minor(device));
-    let read = |place: &&str| {
+    let read = |place: &str| {
         let path = format!("/sys/dev/block/{major}:{minor}{place}");
         std::fs::read_to_string(path).ok()?.trim().parse().ok()
     };
     let mut places = DISK_SEQUENCES.iter().filter(|_| major != 0);
-    places.find_map(|place| read(&place)).unwrap_or(0)
+    places.find_map(|place| read(place)).unwrap_or(0)
 }
 
 /// The name of the copy whose link `name` is.
