@@ -322,8 +322,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in where
-    /// the range ends with the file.
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in
+    /// where the range ends with the file (docs/differences.md, "the last page").
     #[must_use]
     pub fn dropped_pages(&self, file: MappingId, (pos, len_bytes): (u64, u64)) -> Range<u64> {
         let page = self.rules.page;
