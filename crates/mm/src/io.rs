@@ -118,7 +118,7 @@ impl<R: Ram> Memory<R> {
         let last = orders.min.round_up(page.pages_in(pos + asked));
         let end = (pos + asked).min(size);
         // A part of a page takes a slot as a whole page does.
-        let taken = ((pos >> page.shift()) + PIPE_SLOTS << page.shift()).min(end);
+        let taken = (((pos >> page.shift()) + PIPE_SLOTS) << page.shift()).min(end);
         let (mut at, mut is_batch_new) = (pos, true);
         while at < end && !(is_batch_new && at >= taken) {
             let index = at >> page.shift();
