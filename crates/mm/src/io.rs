@@ -120,7 +120,7 @@ impl<R: Ram> Memory<R> {
         let last = orders.min.round_up(page.pages_in(pos + asked));
         let end = (pos + asked).min(size);
         // A part of a page takes a slot as a whole page does.
-        let taken = ((pos >> page.shift()) + PIPE_SLOTS << page.shift()).min(end);
+        let taken = (((pos >> page.shift()) + PIPE_SLOTS) << page.shift()).min(end);
         let (mut at, mut is_batch_new) = (pos, true);
         while at < end && !(is_batch_new && at >= taken) {
             let index = at >> page.shift();
@@ -364,8 +364,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in where
-    /// the range ends with the file.
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in
+    /// where the range ends with the file (docs/differences.md, "the last page").
     #[must_use]
     pub fn dropped_pages(&self, file: MappingId, (pos, len_bytes): (u64, u64)) -> Range<u64> {
         let page = self.rules.page;

@@ -188,7 +188,7 @@ impl Reader {
             },
             ["s", ref at @ ..] => Action::Send(self.file_io(at)?),
             ["~", file] => Action::Met(id_of(file)?),
-            ["~", file, ref why @ ..] => Action::Aside(id_of(file)?, why.join(" ")),
+            ["~", file, ref why @ ..] => Action::Aside(id_of(file)?, reason(why)?),
             ["a", addr] => Action::Table(hex(addr)?),
             ["H", space] => Action::Switch(id_of(space)?),
             ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
@@ -387,6 +387,15 @@ fn area_of(id: u32, pairs: &[&str]) -> Parsed<AreaSpec> {
         advice: word("advice")?.to_owned(),
         addr: hex(word("addr")?)?,
     })
+}
+
+/// Words that are shown to people as they are.
+fn reason(words: &[&str]) -> Parsed<String> {
+    let text = words.join(" ");
+    if text.chars().any(char::is_control) {
+        return Err(format!("{text:?} is no reason: it has control characters"));
+    }
+    Ok(text)
 }
 
 fn not_a_number(word: &str) -> String {

@@ -122,7 +122,9 @@ impl<'a> Writer<'a> {
                 return self.exec(unit.tid, &marks, &unit.events);
             }
             What::Call(nr, marks) => {
-                marks.iter().for_each(|mark| self.mark(mark));
+                for mark in &marks {
+                    self.mark(mark);
+                }
                 if !marks.iter().any(has_answer) {
                     self.unanswered(&words::call(nr), &unit.events);
                 } else if !marks.iter().any(may_remove) {
@@ -135,7 +137,9 @@ impl<'a> Writer<'a> {
             }
             What::Foreign => self.foreign(&unit.events),
         }
-        unit.events.iter().for_each(|event| self.kernel(event));
+        for event in &unit.events {
+            self.kernel(event);
+        }
     }
 
     /// Events of a call that the recording has no line for.
@@ -228,26 +232,28 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A change of mappings, told where it concerns one of a file.
     fn change(&mut self, mark: &Mark) {
-        match *mark {
+        let id = self.nr_areas;
+        let all = &mut self.areas;
+        let told = match *mark {
             Mark::Unmap { space, addr, len } => {
-                if self.areas.entry(space).or_default().remove(addr, len) {
-                    self.act_in(space, &format!("U {addr:x} {len}"));
-                }
+                let is_ours = all.entry(space).or_default().remove(addr, len);
+                is_ours.then(|| (space, format!("U {addr:x} {len}")))
             }
             Mark::Protect { space, addr, len, prot } => {
-                if self.areas.entry(space).or_default().overlaps(addr, len) {
-                    self.act_in(space, &format!("Q {addr:x} {len} {}", words::prot(prot)));
-                }
+                let is_ours = all.entry(space).or_default().overlaps(addr, len);
+                is_ours.then(|| (space, format!("Q {addr:x} {len} {}", words::prot(prot))))
             }
             Mark::Remap { space, from, len, to, to_len } => {
-                let id = self.nr_areas;
-                if self.areas.entry(space).or_default().remap((from, len), (to, to_len), id) {
-                    self.nr_areas += 1;
-                    self.act_in(space, &format!("J {id} {from:x} {len} {to:x} {to_len}"));
-                }
+                let is_ours = all.entry(space).or_default().remap((from, len), (to, to_len), id);
+                self.nr_areas += u32::from(is_ours);
+                is_ours.then(|| (space, format!("J {id} {from:x} {len} {to:x} {to_len}")))
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some((space, line)) = told {
+            self.act_in(space, &line);
         }
     }
 
@@ -455,8 +461,12 @@ fn may_remove(mark: &Mark) -> bool {
 /// the mark says that it is not.
 fn has_answer(mark: &Mark) -> bool {
     match *mark {
-        Mark::Io { .. } | Mark::Send { .. } | Mark::Fadvise { .. } => true,
-        Mark::Aside { .. } | Mark::Lock { .. } | Mark::LockAll { .. } => true,
+        Mark::Io { .. }
+        | Mark::Send { .. }
+        | Mark::Fadvise { .. }
+        | Mark::Aside { .. }
+        | Mark::Lock { .. }
+        | Mark::LockAll { .. } => true,
         Mark::Advise { advice, .. } => words::advice(advice).is_some(),
         Mark::Map { flags, .. } => populates(flags) || flags & LOCKED != 0,
         _ => false,

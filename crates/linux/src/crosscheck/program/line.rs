@@ -253,6 +253,19 @@ fn mark(text: &str) -> Option<Mark> {
             len: number(len)?,
             advice: number(advice)?,
         },
+        ["lock", space, addr, len] => {
+            Mark::Lock { space: id(space)?, addr: hex(addr)?, len: number(len)? }
+        }
+        ["lockall", space, flags] => Mark::LockAll { space: id(space)?, flags: number(flags)? },
+        ref words => return mark_of_file(words),
+    })
+}
+
+/// A mark of a call on an open file.
+fn mark_of_file(words: &[&str]) -> Option<Mark> {
+    let number = |word: &str| word.parse::<u64>().ok();
+    let id = |word: &str| word.parse::<u32>().ok();
+    Some(match *words {
         [kind @ ("read" | "write"), open, pos, len] => Mark::Io {
             is_write: kind == "write",
             open: id(open)?,
@@ -263,10 +276,6 @@ fn mark(text: &str) -> Option<Mark> {
             Mark::Send { open: id(open)?, pos: number(pos)?, len: number(len)? }
         }
         ["aside", inode, ref why @ ..] => Mark::Aside { inode: number(inode)?, why: why.join(" ") },
-        ["lock", space, addr, len] => {
-            Mark::Lock { space: id(space)?, addr: hex(addr)?, len: number(len)? }
-        }
-        ["lockall", space, flags] => Mark::LockAll { space: id(space)?, flags: number(flags)? },
         ["fadvise", open, advice, pos, len] => Mark::Fadvise {
             open: id(open)?,
             advice: number(advice)?,

@@ -41,7 +41,16 @@ fn only_a_device_that_reads_later_has_io_in_flight() {
 
 #[test]
 fn damaged_lines_are_named() {
-    for line in ["J 6 1000 4096", "H x", "L willneed 2 5", "V random zz 1", "U 10", "T 1 0 y"] {
+    for line in [
+        "J 6 1000 4096",
+        "H x",
+        "L willneed 2 5",
+        "V random zz 1",
+        "U 10",
+        "T 1 0 y",
+        "~ x",
+        "~ 0 \x1b[31m",
+    ] {
         let error = Recording::parse("test", &format!("{HEADER}{line}\n")).unwrap_err();
         assert_eq!(error.line, 2, "{line}: {error}");
     }

@@ -38,7 +38,7 @@ fn fault(address: u64, code: u64) -> String {
 fn executed() -> String {
     [
         mark("thread 7 0"),
-        mark("call 7 59"),
+        mark(&format!("call 7 {}", libc::SYS_execve)),
         inserted(20, 0),
         inserted(20, 1),
         collected(20),
@@ -170,7 +170,7 @@ fn what_no_rule_covers_is_named() {
         (in_call(149, &inserted(20, 2), "lock 1 400000 4096"), "~ 0 mlock\nA 2 0\n"),
         (in_call(28, "", "advise 1 400000 4096 21"), "~ 0 MADV_PAGEOUT\n"),
         (in_call(151, "", "lockall 1 1"), "~ 0 mlockall\n"),
-        (in_call(278, &inserted(20, 2), "thread 7 1"), "~ 0 vmsplice\nA 2 0\n"),
+        (in_call(libc::SYS_vmsplice, &inserted(20, 2), "thread 7 1"), "~ 0 vmsplice\nA 2 0\n"),
         (in_call(999, &inserted(20, 2), "thread 7 1"), "~ 0 system call 999\nA 2 0\n"),
         (inserted(20, 2).replace("-7 ", "-99 "), "~ 0 used by another process\nA 2 0\n"),
         (
@@ -193,7 +193,7 @@ fn what_another_process_does_during_an_execve_is_its_own() {
 
 #[test]
 fn an_execve_that_failed_orders_nothing() {
-    let failed = mark("call 7 59") + &mark("return 7 -2");
+    let failed = mark(&format!("call 7 {}", libc::SYS_execve)) + &mark("return 7 -2");
     let trace = executed() + &failed + &failed + &fault(0x40_2000, 4) + &inserted(20, 2);
     assert_eq!(converted(&trace).text, format!("{EXECUTED}T 2 0\nA 2 0\n"));
 }
