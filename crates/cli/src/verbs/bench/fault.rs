@@ -40,7 +40,7 @@ type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 Examples:
   folio bench fault
   folio bench fault --size 4K,64K,2M --region 1G --kernel 6.18,7.0
-  folio bench fault --model-only --kernel 6.18+clear=posted,6.18+clear=posted+preemption=on
+  folio bench fault --model-only --kernel 6.18+clear=posted+preemption=off,6.18+clear=posted
 
 Reading: GB/s of zeroed memory. The first subject of a size is this kernel, the others are the model
 under the rules of a kernel.")]
