@@ -109,7 +109,9 @@ impl InFlight {
 /// Page of its file behind the last of a folio.
 fn end_of(folios: &FolioTable, id: FolioId) -> PageIndex {
     let folio = folios.get(id);
-    let Owner::File { index, .. } = folio.owner else { unreachable!("I2: it is in the page cache") };
+    let Owner::File { index, .. } = folio.owner else {
+        unreachable!("I2: it is in the page cache")
+    };
     PageIndex(index.0 + folio.nr_pages())
 }
 

@@ -39,9 +39,9 @@ pub mod fault;
 pub mod folio;
 pub mod fork;
 mod frames;
+pub mod in_flight;
 #[cfg(test)]
 mod interleave;
-pub mod in_flight;
 pub mod io;
 mod lazyfree;
 pub mod map;

@@ -170,7 +170,12 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn observe_locked(&mut self, mapping: MappingId, entry: Entry) {
         let nr_requests = self.in_flight.nr_until(entry.folio);
         if nr_requests > 0 {
-            self.observe(Observed::InFlight { mapping, index: entry.index, order: entry.order, nr_requests });
+            self.observe(Observed::InFlight {
+                mapping,
+                index: entry.index,
+                order: entry.order,
+                nr_requests,
+            });
         }
     }
 

@@ -6,8 +6,8 @@ use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
 use serde::Serialize;
 
 use super::recording::{
-    Action, AreaEnd, EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW, EntryLine,
-    Recording, Run, Step, WindowLine,
+    Action, AreaEnd, EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC,
+    EVENT_WINDOW, EntryLine, Recording, Run, Step, WindowLine,
 };
 use super::replay::{Replay, ReplayError, kernel_of};
 use super::timing::{NR_WAITS_MAX, Timing};
@@ -141,11 +141,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(
-        recording: &'a Recording,
-        kernel: &Kernel,
-        timing: Timing,
-    ) -> Result<Self, ReplayError> {
+    fn new(recording: &'a Recording, kernel: &Kernel, timing: Timing) -> Result<Self, ReplayError> {
         let verdict = Verdict {
             name: recording.name.clone(),
             rules: kernel.name.clone(),
@@ -167,9 +163,11 @@ impl<'a> Check<'a> {
             }
             let is_more = step.handler.len() > passes.len() && step.handler.starts_with(&passes);
             let is_wait = is_more
-                && self.verdict.differences.iter().all(|found| {
-                    matches!(found.aspect, Aspect::Handler | Aspect::Around)
-                });
+                && self
+                    .verdict
+                    .differences
+                    .iter()
+                    .all(|found| matches!(found.aspect, Aspect::Handler | Aspect::Around));
             if is_wait && was_cached {
                 self.found.waits.insert(nr);
             }
