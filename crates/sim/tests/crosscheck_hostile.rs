@@ -155,12 +155,12 @@ fn a_damaged_archive_is_refused() {
 fn a_wait_that_repeats_without_progress_is_a_difference() {
     // The kernel enters its handler for a page that the model has mapped: no wait explains that.
     let text = "# kernel=6.18.44 arch=x86-64 variant=none fs=ext4 read_ahead_kb=128 max_sectors_kb=512 \
-        prot=r map=shared advice=plain pattern=ops page=4096 file_pages=1024 file_bytes=4194304 n=2 seed=0 \
+        prot=rw map=shared advice=plain pattern=ops page=4096 file_pages=1024 file_bytes=4194304 n=2 seed=0 \
         opens=1 skew=0 settle=1500 resid_before=0 minflt=0 majflt=1 ra_pages=32 events=511 lost=0\n\
-        N 0 open=0 first=0 pages=1024 prot=r map=shared advice=plain addr=0x400000000000\n\
-        T 200\nF 200\nS order 184 0 32 8 32\nA 184 0 x32\nW 192 207\nT 201\nF 201\nE 0\nP 192..207\n";
+        N 0 open=0 first=0 pages=1024 prot=rw map=shared advice=plain addr=0x400000000000\n\
+        T 200 0 w\nF 200\nS order 184 0 32 8 32\nA 184 0 x32\nF 200\nT 200 0 w\nF 200\nE 0\nP 200..200\n";
     let recording = Recording::parse("again", text).unwrap();
     let verdict = check(&recording, None).unwrap();
     let difference = verdict.differences[0].to_string();
-    assert!(difference.starts_with("step 2 (touch page 201): Handler differ"), "{difference}");
+    assert!(difference.starts_with("step 2 (touch page 200): Handler differ"), "{difference}");
 }
