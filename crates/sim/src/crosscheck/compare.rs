@@ -214,11 +214,10 @@ impl<'a> Check<'a> {
         if let Some(before) = before {
             let removed = kernel.removals.iter();
             let removed = removed.map(|&(_, index, order)| (index, index + (1 << order) - 1));
-            let mut theirs: Vec<Run> = removed.filter(|run| run.0 >= before.first).collect();
+            let mut theirs: Vec<Run> = removed.collect();
             theirs.sort_unstable();
             let now = self.replay.cached_pages();
-            let ours = before.pages.difference(&now).filter(|&&index| index >= before.first);
-            let ours = ours.map(|&index| (index, index));
+            let ours = before.difference(&now).map(|&index| (index, index));
             self.list(&at, Aspect::Removals, &joined(theirs), &joined(ours));
         } else if let Err(what) = self.replay.follow_reclaim(kernel) {
             let difference = at.difference(Aspect::Insertions, "reclaimed it".to_owned(), what);
@@ -254,10 +253,8 @@ impl<'a> Check<'a> {
     }
 
     /// What is cached, before an action after which the model itself says what has left the cache.
-    fn cached_before(&self, action: &Action) -> Option<Cached> {
-        let Action::Truncate(size_bytes) = *action else { return None };
-        let first = self.replay.first_cut(size_bytes);
-        Some(Cached { pages: self.replay.cached_pages(), first })
+    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
+        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
     }
 
     /// Compares what the earlier writes have reserved, where the model can know it.
@@ -370,13 +367,6 @@ impl<'a> Check<'a> {
             self.list(&at, Aspect::PmdMapped, &[kib], &[ours]);
         }
     }
-}
-
-/// What is cached before the length of a file changes.
-struct Cached {
-    pages: BTreeSet<u64>,
-    /// First page whose removal is compared.
-    first: u64,
 }
 
 /// Where a comparison stands.
