@@ -22,8 +22,10 @@
 //!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
 //!   the tracefs instance, two settings of a loop device - is put back by guards; the instance of
 //!   a process that was killed is removed by the next run.
-//! - C2: no setting of the system is changed but those of the loop device: not the caches, not
-//!   THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back.
+//! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
+//!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it
+//!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] does where files concern
+//!   khugepaged.
 //! - C3: a recording with a lost event, or of a file that was cached, is an error and not a
 //!   recording.
 

@@ -117,6 +117,17 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
 }
 
 #[test]
+fn a_count_behind_page_0_is_a_count() {
+    let Some((_turn, facts)) = turn("a_count_behind_page_0_is_a_count") else { return };
+    let recorder = Recorder::new(facts).unwrap();
+    let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
+    let words = workload("pattern=ops ops=t0x20,b0.0+4096x3,c7.100 file=1M");
+    let text = place.record(&words, Pause::Usual).unwrap();
+    let nr = |kind: char| text.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!([nr('T'), nr('B'), nr('c')], [20, 3, 1], "{text}");
+}
+
+#[test]
 fn a_probe_that_fails_is_told_and_leaves_nothing() {
     let Some((_turn, facts)) = turn("a_probe_that_fails_is_told") else { return };
     {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use largefolio_linux::crosscheck::workloads::{packaged, with_window};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Custom, Facts, Filesystem, Plan, Selection, Thp,
+    CrosscheckError, Custom, Facts, Filesystem, Plan, Random, Selection, Thp, Workload,
 };
 
 fn facts() -> Facts {
@@ -167,4 +167,28 @@ fn words_that_are_wrong_are_named_with_what_would_be_right() {
         let error = Custom::parse(&words(text)).unwrap_err().to_string();
         assert!(error.contains(hint), "{text}: {error}");
     }
+}
+
+#[test]
+fn drawn_workloads_reach_what_the_set_does_not_and_are_words_a_user_may_type() {
+    let random = Random { nr: 3000, seed: 1 };
+    let drawn = random.workloads(&Filesystem::RANDOM, &[], 4096);
+    assert_eq!(drawn.len(), 3000);
+    let has = |what: &dyn Fn(&Workload) -> bool| drawn.iter().filter(|one| what(one)).count();
+    let ops = |one: &Workload| one.word("ops").unwrap().to_owned();
+    for filesystem in Filesystem::RANDOM {
+        assert_eq!(has(&|one| one.filesystem == filesystem), 1000);
+    }
+    assert!(has(&|one| one.own_bytes <= 17 << 12) > 500, "short files");
+    assert!(has(&|one| one.own_bytes == (2 << 20) + 1) > 10, "a PMD and a byte");
+    assert!(has(&|one| ((2 << 20) - (20 << 12)..2 << 20).contains(&one.own_bytes)) > 50);
+    assert!(has(&|one| ops(one).contains('c')) > 300, "changes of length");
+    assert!(has(&|one| ops(one).contains(",s")) > 500, "writes");
+    assert!(has(&|one| one.word("also").is_some()) > 300, "two mappings");
+    assert!(has(&|one| one.window_kb == 4) > 50 && has(&|one| one.window_kb == 4096) > 50);
+    for one in &drawn {
+        let typed: Vec<String> = words(&one.typed().unwrap());
+        Custom::parse(&typed).unwrap();
+    }
+    assert_eq!(drawn, random.workloads(&Filesystem::RANDOM, &[], 4096));
 }

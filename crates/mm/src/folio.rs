@@ -83,6 +83,8 @@ pub struct Folio {
     pub is_locked: bool,
     /// Differs from the file.
     pub is_dirty: bool,
+    /// One write of a file made it, as long as it is.
+    pub is_written_whole: bool,
     /// Some of its pages are mapped by nobody (G.2.1): stays set until it is split or freed.
     pub is_partially_mapped: bool,
     /// Only swap space can take its content: private and shared memory.
@@ -117,6 +119,7 @@ impl Folio {
             is_workingset: false,
             is_locked: false,
             is_dirty: false,
+            is_written_whole: false,
             is_partially_mapped: false,
             is_swapbacked: matches!(owner, Owner::Anon { .. }),
             is_in_swap_cache: false,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::folio::MappingId;
-use crate::mapping::Zeroing;
+use crate::mapping::Disk;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
@@ -243,7 +243,7 @@ impl<R: Ram> Memory<R> {
         let mapping = self.cache.mapping(file);
         // Where a file ended that this write jumps over; ext4 comes to it after the first folio.
         let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
-        if mapping.zeroing != Zeroing::Both
+        if mapping.disk != Disk::Ext4
             && let Some(old_end) = old_end.take()
         {
             self.zero_behind(file, old_end);
@@ -258,10 +258,15 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add(1);
             let entry = self.find_for_write(file, at, part_end - at);
             let entry = entry.ok_or(OutOfMemory { pos: at })?;
+            let next = self.end_of(entry, part_end);
+            let shift = self.rules.page.shift();
+            let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
+            let is_unmarked = self.cache.mapping(file).disk == Disk::Btrfs;
             let folio = self.cache.folios.get_mut(entry.folio);
             folio.is_dirty = true;
-            let pfn = folio.pfn_at(PageIndex(at >> self.rules.page.shift()));
-            let next = self.end_of(entry, part_end);
+            folio.is_written_whole &= is_whole;
+            folio.is_marked &= !is_unmarked;
+            let pfn = folio.pfn_at(PageIndex(at >> shift));
             put(&mut self.cache.ram, pfn, at..next);
             at = next;
             let mapping = self.cache.mapping_mut(file);
@@ -274,12 +279,12 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so that
-    /// what lies behind can be zeroed ([`Zeroing`]). Without memory the filesystem would fail the
+    /// what lies behind can be zeroed ([`Disk`]). Without memory the filesystem would fail the
     /// call; the model goes on.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.cache.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
-        let is_needed = mapping.zeroing != Zeroing::None && has_data;
+        let is_needed = mapping.disk != Disk::Other && has_data;
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
             return;
         }
@@ -290,7 +295,8 @@ impl<R: Ram> Memory<R> {
             let _ = self.cache.insert(file, index, order, false);
         }
         if let Some(entry) = self.cache.find(file, index) {
-            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+            let folio = self.cache.folios.get_mut(entry.folio);
+            (folio.is_dirty, folio.is_written_whole) = (true, false);
         }
     }
 
@@ -328,7 +334,11 @@ impl<R: Ram> Memory<R> {
         loop {
             let first = PageIndex(order.round_down(index.0));
             match self.cache.insert(file, first, order, false) {
-                Ok(_) => return self.cache.find(file, index),
+                Ok(_) => {
+                    let entry = self.cache.find(file, index)?;
+                    self.cache.folios.get_mut(entry.folio).is_written_whole = true;
+                    return Some(entry);
+                }
                 Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
                     let lower = allowed.up_to(order.lower()?);
                     order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;

@@ -8,8 +8,8 @@ use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
 use crate::collapse;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, MappingId, Owner};
+use crate::mapping::Disk;
 use crate::mapping::Mapping;
-use crate::mapping::Zeroing;
 use crate::mapping::reserve::Reservations;
 use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
@@ -171,7 +171,7 @@ impl<R: Ram> Memory<R> {
         mapping.is_shmem = filesystem == "tmpfs";
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
-        mapping.zeroing = Zeroing::of(filesystem);
+        mapping.disk = Disk::of(filesystem);
         self.cache.add_mapping(mapping)
     }
 

@@ -171,6 +171,31 @@ fn the_set_is_listed_with_its_words() {
     assert!(json.contains("\"ext4-slow\"") && json.contains("\"is_sparse\": true"), "{json}");
 }
 
+#[test]
+fn a_recording_in_which_nothing_was_traced_is_no_difference() {
+    let place = Place::new();
+    fs::write(place.path("empty.txt"), small("0").replace("A 0 0 x8\n", "")).unwrap();
+    let said = place.fails("crosscheck replay empty.txt");
+    assert!(said.contains("nothing was traced") && said.contains("empty.txt"), "{said}");
+}
+
+#[test]
+fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
+    let place = Place::new();
+    let ten = place.done("crosscheck workloads --random 10 --seed 5");
+    assert_eq!(ten.lines().count(), 10);
+    let begins = "folio crosscheck record -o here --fs ";
+    assert!(
+        ten.lines().all(|line| line.starts_with(begins) && line.contains(" -- file=")),
+        "{ten}"
+    );
+    assert_eq!(ten, place.done("crosscheck workloads --random 10 --seed 5"));
+    let one = place.done("crosscheck workloads --random 1 --seed 9 --fs xfs");
+    let words = |line: &str| line.split_once(" -- ").map(|(_, words)| words.to_owned());
+    let same = ten.lines().find(|line| line.contains(" seed=9 ")).and_then(words);
+    assert_eq!(words(one.trim_end()), same, "the filesystem does not change the words");
+}
+
 /// `folio crosscheck` as the user nobody.
 #[test]
 fn without_root_the_exact_command_is_told() {

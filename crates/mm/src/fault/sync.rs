@@ -5,6 +5,7 @@ use crate::annotate::Reading;
 use crate::memory::Memory;
 use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
+use crate::readahead::issue;
 use crate::readahead::state::Gate;
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::readahead::{Hint, Issue, RaState};
@@ -50,6 +51,12 @@ impl<R: Ram> Memory<R> {
                 let Request { index, nr_pages, .. } = request;
                 let kind = EntryKind::Sync;
                 self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+                if self.open_file(open).is_random {
+                    // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
+                    let nr = nr_pages.min(self.rules.io_pages().max(state.ra_pages));
+                    issue::forced(&mut self.cache, &self.rules, file, (index, nr));
+                    return;
+                }
                 let tree = &self.cache.mapping(file).tree;
                 Some(sync::choose(&mut state, tree, request, &self.rules.readahead))
             }

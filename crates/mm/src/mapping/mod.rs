@@ -22,6 +22,7 @@ pub mod search;
 pub mod tree;
 
 use crate::collapse::gate::Gate;
+use crate::folio::Folio;
 use crate::reclaim::swap::Slot;
 use crate::reclaim::workingset::Shadows;
 use crate::rules::OrderRange;
@@ -54,8 +55,8 @@ pub struct Mapping {
     pub is_zero_filled: bool,
     /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
     pub nr_collapsed: u64,
-    /// Which page is read to be zeroed when the file changes its length.
-    pub zeroing: Zeroing,
+    /// What its filesystem does at the end of a file and with dirty folios.
+    pub disk: Disk,
     /// What the file has and what is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and who has the file open for write.
@@ -66,30 +67,41 @@ pub struct Mapping {
     pub swapped: BTreeMap<PageIndex, Slot>,
 }
 
-/// The page in which a file ends, or ended, is zeroed behind that place when the length changes, for
-/// which it is read. 6.18.44 (docs/differences.md, "the page in which a file ends").
+/// What a filesystem does with the page in which a file ends and with dirty folios, as 6.18.44 showed
+/// it (docs/differences.md, "where a file ends").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zeroing {
-    /// No page is read.
-    None,
-    /// ext4: where the file ends from here on when it gets shorter, where it ended when it gets
-    /// longer, also by a write beyond its end; a hole too.
-    Both,
-    /// XFS: the same, of blocks that the file has.
-    Data,
-    /// btrfs: where the file ended, when it gets longer.
-    Longer,
+pub enum Disk {
+    /// Not looked at: nothing.
+    Other,
+    /// ext4: zeroes behind the new end of a file that gets shorter and behind the old end of one
+    /// that gets longer, and reads those pages for it. A dirty folio cannot be split.
+    Ext4,
+    /// XFS: the same, of blocks that the file has. A dirty folio can be split if one write made it
+    /// as a whole.
+    Xfs,
+    /// btrfs: behind the old end only. A write takes away the marker of a folio.
+    Btrfs,
 }
 
-impl Zeroing {
+impl Disk {
     /// Of filesystem `name`.
     #[must_use]
     pub fn of(name: &str) -> Self {
         match name {
-            "xfs" => Self::Data,
-            "btrfs" => Self::Longer,
-            _ if name.starts_with("ext4") => Self::Both,
-            _ => Self::None,
+            "xfs" => Self::Xfs,
+            "btrfs" => Self::Btrfs,
+            _ if name.starts_with("ext4") => Self::Ext4,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether it keeps data with `folio` that it does not release, so that the folio stays whole.
+    #[must_use]
+    pub fn keeps_whole(self, folio: &Folio) -> bool {
+        match self {
+            Self::Other | Self::Btrfs => false,
+            Self::Ext4 => folio.is_dirty,
+            Self::Xfs => folio.is_dirty && !folio.is_written_whole,
         }
     }
 }
@@ -108,7 +120,7 @@ impl Mapping {
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,
-            zeroing: Zeroing::None,
+            disk: Disk::Other,
             reservations: None,
             gate: Gate::new(),
             shadows: Shadows::default(),

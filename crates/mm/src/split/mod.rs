@@ -118,6 +118,8 @@ impl<R: Ram> Memory<R> {
                 }
             }
         };
-        by_owner.or(folio.has_extra_refs().then_some(Refusal::ExtraReference))
+        let is_kept = matches!(folio.owner, Owner::File { mapping, .. }
+            if self.cache.mapping(mapping).disk.keeps_whole(folio));
+        by_owner.or((folio.has_extra_refs() || is_kept).then_some(Refusal::ExtraReference))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Cut;
 use crate::folio::MappingId;
-use crate::mapping::Zeroing;
+use crate::mapping::Disk;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
@@ -38,7 +38,7 @@ impl<R: Ram> Memory<R> {
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
         if size_bytes > old_bytes {
             self.zero_behind(file, old_bytes);
-        } else if matches!(mapping.zeroing, Zeroing::Both | Zeroing::Data) {
+        } else if matches!(mapping.disk, Disk::Ext4 | Disk::Xfs) {
             self.zero_behind(file, size_bytes);
         }
         if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {

@@ -232,26 +232,26 @@ impl<'a> Check<'a> {
             (asides.rest(kernel, file).into_owned(), asides.rest(&model, file).into_owned())
         };
         let (theirs, ours) = sides(&self.asides);
-        self.compare(&at, &theirs, &ours, cut.as_ref());
+        self.compare(&at, &theirs, &ours, cut.as_deref());
         let found = &mut self.verdict.not_compared;
         if !self.verdict.differences.is_empty() && self.asides.excuse((&theirs, &ours), file, found)
         {
             self.verdict.differences.clear();
             let (theirs, ours) = sides(&self.asides);
-            self.compare(&at, &theirs, &ours, cut.as_ref());
+            self.compare(&at, &theirs, &ours, cut.as_deref());
         }
         model.handler
     }
 
     /// Compares what the kernel and the model did in one step; `cut` is what the model has cut off.
-    fn compare(&mut self, at: &At, kernel: &Step, model: &Step, cut: Option<&Cut>) {
+    fn compare(&mut self, at: &At, kernel: &Step, model: &Step, cut: Option<&[Run]>) {
         self.list(at, Aspect::Insertions, &kernel.insertions, &model.insertions);
         if let Some(cut) = cut {
             let removed = kernel.removals.iter();
             let removed = removed.map(|&(_, index, order)| (index, index + (1 << order) - 1));
-            let mut theirs: Vec<Run> = removed.filter(|run| run.0 >= cut.first).collect();
+            let mut theirs: Vec<Run> = removed.collect();
             theirs.sort_unstable();
-            self.list(at, Aspect::Removals, &joined(theirs), &cut.runs);
+            self.list(at, Aspect::Removals, &joined(theirs), cut);
         } else if kernel.action.removes() {
             self.list(at, Aspect::Removals, &kernel.removals, &model.removals);
         } else if let Err(what) = self.replay.follow_reclaim(kernel) {
@@ -324,10 +324,8 @@ impl<'a> Check<'a> {
     }
 
     /// What is cached, before an action after which the model itself says what has left the cache.
-    fn cached_before(&self, action: &Action) -> Option<Cached> {
-        let Action::Truncate(size_bytes) = *action else { return None };
-        let first = self.replay.first_cut(size_bytes);
-        Some(Cached { pages: self.replay.cached_pages(), first })
+    fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
+        matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
     }
 
     /// Compares what the earlier writes have reserved, where the model can know it.
@@ -342,10 +340,9 @@ impl<'a> Check<'a> {
     }
 
     /// What the model has cut off since.
-    fn cut(&self, before: &Cached) -> Cut {
+    fn cut(&self, before: &BTreeSet<u64>) -> Vec<Run> {
         let now = self.replay.cached_pages();
-        let gone = before.pages.difference(&now).filter(|&&index| index >= before.first);
-        Cut { first: before.first, runs: joined(gone.map(|&index| (index, index))) }
+        joined(before.difference(&now).map(|&index| (index, index)))
     }
 
     fn windows(&mut self, at: &At, kernel: &Step, model: &Step, events: u64) {
@@ -452,20 +449,6 @@ impl<'a> Check<'a> {
             self.list(&at, Aspect::PmdMapped, &[kib], &[ours]);
         }
     }
-}
-
-/// What is cached before the length of a file changes.
-struct Cached {
-    pages: BTreeSet<u64>,
-    /// First page whose removal is compared.
-    first: u64,
-}
-
-/// What the model has cut off.
-struct Cut {
-    /// First page whose removal is compared.
-    first: u64,
-    runs: Vec<Run>,
 }
 
 /// Where a comparison stands.

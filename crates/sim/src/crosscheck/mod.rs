@@ -16,9 +16,10 @@
 //! Invariants:
 //! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
 //!   never indexes by a number it did not check.
-//! - I2: nothing of what the kernel *decided* flows into the replay. The one thing taken from a
-//!   recording is which reads were complete, which no rule determines (`timing`,
-//!   [`Recording::takes_io_in_flight`]).
+//! - I2: nothing of what the kernel *decided* flows into the replay. Two things that no rule
+//!   determines are taken from a recording: which reads were complete (`timing`,
+//!   [`Recording::takes_io_in_flight`]), and what XFS has reserved before a write, since it may
+//!   have written back.
 
 mod aside;
 mod compare;

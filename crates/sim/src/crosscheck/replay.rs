@@ -323,16 +323,6 @@ impl Replay {
         self.memory.cache().mapping(file).reservations.as_ref()?.reserved()
     }
 
-    /// First page whose removal both sides show when the file ends at `size_bytes`: what the kernel
-    /// cuts off a folio that holds the end is not traced.
-    pub(super) fn first_cut(&self, size_bytes: u64) -> u64 {
-        let page = self.memory.rules.page;
-        let end = page.pages_in(size_bytes);
-        let at = PageIndex(size_bytes >> page.shift());
-        let holder = self.files.get(&0).and_then(|&file| self.memory.cache().find(file, at));
-        holder.filter(|entry| entry.index.0 < end).map_or(end, |entry| entry.end().max(end))
-    }
-
     fn map(&mut self, area: &AreaSpec) -> Result<(), String> {
         let open = *self.opens.get(&area.open).ok_or_else(|| format!("no open {}", area.open))?;
         let len = area.nr_pages * self.page_bytes();

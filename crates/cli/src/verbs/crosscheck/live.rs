@@ -82,7 +82,7 @@ impl LivePlan {
     }
 
     fn record(&self, each: &mut dyn FnMut(Row)) -> Result<()> {
-        let recorder = recorder(&self.facts, &self.kernel)?;
+        let recorder = recorder(&self.facts, Some(&self.kernel))?;
         let settings = Settings::now();
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;
@@ -134,9 +134,10 @@ impl LivePlan {
 }
 
 /// A recorder; where khugepaged works on files, it sleeps meanwhile.
-pub(super) fn recorder(facts: &Facts, kernel: &Kernel) -> Result<Recorder> {
+pub(super) fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder> {
     let mut recorder = Recorder::new(facts.clone())?;
-    let takes_files = kernel.rules.collapse.file == FileCollapse::LargeFolios;
+    let takes_files =
+        kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
     if takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise) {
         recorder.send_khugepaged_to_sleep()?;
     }

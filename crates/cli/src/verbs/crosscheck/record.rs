@@ -30,8 +30,8 @@ Words: prot=r|rx|rxc|rw  map=shared|private|none  advice=plain|huge|nohuge|rando
 hugeseq  pattern=seq|back|rand|hot|two[S]|strideN|midN|read[back|rand|two|opens]BYTES|ops  n=TOUCHES
 seed=N  file=LENGTH  first=PAGE  pages=N  skew=PAGES  opens=N  settle=MICROSECONDS
 also=PROT,MAP,ADVICE,OPEN,FIRST,PAGES  ops=ACTION,..: tPAGE (touch) wPAGE (store)
-bPAGE.OFFSET+BYTES (read) sPAGE.OFFSET+BYTES (write) a:ADVICE p (look), then xTIMES and
-/MAPPING-OR-DESCRIPTOR.")]
+bPAGE.OFFSET+BYTES (read) sPAGE.OFFSET+BYTES (write) cPAGE.OFFSET (new length) a:ADVICE (madvise)
+f:normal|random|seq|willneed (posix_fadvise) p (look), then xTIMES and /MAPPING-OR-DESCRIPTOR.")]
 pub(super) struct RecordArgs {
     #[command(flatten)]
     select: SelectArgs,
@@ -96,8 +96,9 @@ impl RecordPlan {
 
     /// Calls `each` with what is wrong with a workload, or nothing.
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
-        let kernel = rules(self.facts.release.clone(), self.facts.page_bytes)?;
-        let recorder = recorder(&self.facts, &kernel)?;
+        // A kernel without rules can be recorded all the same.
+        let kernel = rules(self.facts.release.clone(), self.facts.page_bytes).ok();
+        let recorder = recorder(&self.facts, kernel.as_ref())?;
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;
             for workload in &group.workloads {
