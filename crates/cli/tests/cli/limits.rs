@@ -105,7 +105,7 @@ fn the_program_ends_at_the_limit_on_files_as_without_folio() {
 }
 
 /// Denies to make processes and threads, with EPERM or, with an argument before the command, EACCES.
-const DENY: &str = r#"
+const DENY: &str = r"
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     execvp(argv[2], argv + 2);
     return 98;
 }
-"#;
+";
 
 #[test]
 fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
