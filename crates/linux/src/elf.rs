@@ -129,7 +129,7 @@ impl ElfError {
     /// Opens what is to be read as ELF.
     pub(crate) fn open(path: &Path) -> Result<File, Self> {
         disk::open_regular(path).map_err(|source| {
-            let is_other = source.get_ref().is_some_and(|inner| inner.is::<disk::NotRegular>());
+            let is_other = disk::other_kind(&source).is_some();
             let path = path.to_owned();
             if is_other { Self::NotAFile(path) } else { Self::Io { path, source } }
         })

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use largefolio_trace::disk::NotRegular;
 use largefolio_trace::disk::open_regular;
+use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
 use rustix::fs::Advice;
 
@@ -112,7 +112,7 @@ impl Warm {
     pub fn new(path: &Path, part: Part) -> Result<Self, WarmError> {
         let open = |source: io::Error| {
             let path = path.to_owned();
-            let is_other = source.get_ref().is_some_and(|inner| inner.is::<NotRegular>());
+            let is_other = other_kind(&source).is_some();
             if is_other { WarmError::NotAFile(path) } else { WarmError::Open { path, source } }
         };
         let file = open_regular(path).map_err(open)?;

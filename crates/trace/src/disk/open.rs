@@ -65,12 +65,17 @@ pub(super) fn not_regular(kind: FileType) -> io::Error {
     io::Error::new(error, NotRegular(what))
 }
 
+/// What a file is that is not the regular one that was asked for.
+#[must_use]
+pub fn other_kind(error: &io::Error) -> Option<&'static str> {
+    error.get_ref()?.downcast_ref::<NotRegular>().map(|other| other.0)
+}
+
 /// Whether a file is of another kind, or longer, than the one that was asked for: damage rather than
 /// a failure of the system.
 #[must_use]
 pub fn is_foreign(error: &io::Error) -> bool {
-    let is_other = error.get_ref().is_some_and(|inner| inner.is::<NotRegular>());
-    is_other || error.kind() == io::ErrorKind::FileTooLarge
+    other_kind(error).is_some() || error.kind() == io::ErrorKind::FileTooLarge
 }
 
 /// The bytes of a regular file of at most `bytes_max`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
-use crate::disk::NotRegular;
+use crate::disk::other_kind;
 use crate::shown;
 use crate::validate::{MetaFault, RowFault};
 
@@ -107,8 +107,8 @@ impl TraceError {
 
     /// Why a file was not opened.
     pub(super) fn from_open(path: &Path, source: io::Error) -> Self {
-        match source.get_ref().and_then(|inner| inner.downcast_ref::<NotRegular>()) {
-            Some(NotRegular(what)) => Self::not_a_trace(path, *what),
+        match other_kind(&source) {
+            Some(what) => Self::not_a_trace(path, what),
             None => Self::io(path, "open", source),
         }
     }
