@@ -7,7 +7,7 @@
 //! one. Nothing is timed: the same trace ends at the same row everywhere.
 //!
 //! ```text
-//!   steps  <=  factor * (2^29 + 64 * rows so far)         state  <=  factor * 1 GiB
+//!   steps  <=  factor * (2^26 + 64 * rows so far)         state  <=  factor * 1 GiB
 //! ```
 //!
 //! Owns the limits, when they are looked at, and what is said then. It is looked at after every
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, CellError};
 use super::program::ProcessNr;
 
-/// Steps of any trace: tens of seconds. Those that come with folio need less than a thousandth.
-const STEPS: u64 = 1 << 29;
+/// Steps of any trace: seconds. Those that come with folio need less than a thousandth.
+const STEPS: u64 = 1 << 26;
 /// Steps of each row on top: a program of 10^9 rows may take faults in proportion.
 const STEPS_PER_ROW: u64 = 64;
 /// Bytes of state: 16 GiB of memory in folios of 4 KiB take 800 MiB.

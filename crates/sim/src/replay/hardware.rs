@@ -43,7 +43,7 @@ impl Cell {
     #[inline]
     pub(super) fn running_thread(&mut self, nr: usize) -> Result<&mut Thread, CellError> {
         let thread = self.hardware.get_mut(nr).and_then(Option::as_deref_mut);
-        thread.ok_or(CellError::UnknownThread(nr as ThreadId))
+        thread.ok_or(CellError::UnknownThread(ThreadId::try_from(nr).unwrap_or(ThreadId::MAX)))
     }
 
     /// The hardware thread of a recorded one, made when it first runs.
