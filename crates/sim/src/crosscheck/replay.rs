@@ -125,8 +125,10 @@ impl Replay {
         for (id, (bytes, _)) in &recording.files {
             files.insert(*id, memory.add_file(*bytes, &header.filesystem));
         }
-        let tells = recording.steps.iter().any(|step| step.extents.is_some());
-        if header.program.is_none() && !tells {
+        // Recorded before the probe told what the file has: its files that are written were holes.
+        let is_untold =
+            |step: &Step| matches!(step.action, Action::Write(_)) && step.extents.is_none();
+        if header.program.is_none() && recording.steps.iter().any(is_untold) {
             for &file in files.values() {
                 let space = &mut memory.cache_mut().mapping_mut(file).reservations;
                 *space = space.take().map(|_| Reservations::default());
