@@ -364,7 +364,8 @@ impl<R: Ram> Memory<R> {
                 let end = if len_bytes == 0 { size } else { pos.saturating_add(len_bytes) };
                 let first = pos >> page.shift();
                 let nr = page.pages_in(end.min(size)).saturating_sub(first);
-                let nr = nr.min(self.rules.io_pages().max(ra_pages));
+                let window = self.open_file(open).state.ra_pages;
+                let nr = nr.min(self.rules.io_pages().max(window));
                 issue::forced(&mut self.cache, &self.rules, file, (first, nr));
             }
             Fadvice::Dontneed => {

@@ -36,9 +36,10 @@ impl<R: Ram> Memory<R> {
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
         let mapping = self.cache.mapping_mut(file);
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
+        let disk = mapping.disk;
         if size_bytes > old_bytes {
             self.zero_behind(file, old_bytes);
-        } else if matches!(mapping.disk, Disk::Ext4 | Disk::Xfs) {
+        } else if disk == Disk::Xfs {
             self.zero_behind(file, size_bytes);
         }
         if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
@@ -52,6 +53,10 @@ impl<R: Ram> Memory<R> {
             self.cache.ram.punch(file, size_bytes, u64::MAX);
         }
         self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
+        if size_bytes <= old_bytes && disk == Disk::Ext4 {
+            // Only now: a folio that was clean has been split.
+            self.zero_behind(file, size_bytes);
+        }
     }
 
     /// Punches a hole of `len_bytes` at `pos` into a file (`FALLOC_FL_PUNCH_HOLE`): it reads as

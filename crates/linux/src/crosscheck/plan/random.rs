@@ -44,9 +44,9 @@ impl Random {
             let nr = filesystems.len().max(1) as u64;
             let at = usize::try_from(seed % nr).unwrap_or(0);
             let mut draw = Draw::new(seed);
-            let window_kb = draw.of(if windows_kb.is_empty() { &WINDOWS_KB } else { windows_kb });
+            let window = draw.of(if windows_kb.is_empty() { &WINDOWS_KB } else { windows_kb });
             let custom = custom(&mut draw, seed, page);
-            filesystems.get(at).map(|&filesystem| custom.workload(filesystem, window_kb))
+            filesystems.get(at).map(|&filesystem| custom.workload(filesystem, window))
         };
         (0..self.nr).filter_map(|nr| one(self.seed.wrapping_add(nr))).collect()
     }
