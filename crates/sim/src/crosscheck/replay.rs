@@ -218,8 +218,9 @@ impl Replay {
     pub(super) fn file_of(&self, action: &Action) -> Option<u32> {
         let open = match action {
             Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
-            Action::Read(io) | Action::Write(io) | Action::Send(io) => io.open,
-            Action::AdviseFile(_, io) => io.open,
+            Action::Read(io) | Action::Write(io) | Action::Send(io) | Action::AdviseFile(_, io) => {
+                io.open
+            }
             Action::Map(area) => area.open,
             _ => return None,
         };
@@ -290,7 +291,7 @@ impl Replay {
                 self.advise_bytes(advice, Vaddr(*addr), *len)?;
             }
             Action::AdviseFile(advice, io) => {
-                removals = self.advise_file(advice, *io, &step.removals)?
+                removals = self.advise_file(advice, *io, &step.removals)?;
             }
             Action::Remap { area, from, to } => self.remap(*area, *from, *to)?,
             Action::Table(addr) => self.table(Vaddr(*addr))?,
@@ -302,7 +303,7 @@ impl Replay {
             }
         }
         let action = step.action.clone();
-        Ok(Step { action, was_mapped, removals, ..self.observed(nr) })
+        Ok(Step { action, removals, was_mapped, ..self.observed(nr) })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
