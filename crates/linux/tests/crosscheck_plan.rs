@@ -143,7 +143,7 @@ fn a_workload_of_the_users_is_named_like_the_others() {
     let plan = Plan::custom(&custom, &selection, &facts(), "").unwrap();
     let names: Vec<_> = plan.groups.iter().map(|group| &group.workloads[0].name).collect();
     assert_eq!(names, ["ext4_ra256_rx_huge_stride7_s0", "xfs_ra256_rx_huge_stride7_s0"]);
-    assert_eq!(plan.groups[0].own_bytes, 16 << 20);
+    assert_eq!(plan.groups[0].own_bytes(), 16 << 20);
     assert_eq!(plan.groups[0].workloads[0].word("map"), Some("private"));
     let custom = Custom::parse(&words("pattern=read4096 n=9")).unwrap();
     let plan = Plan::custom(&custom, &selection, &facts(), "").unwrap();
