@@ -158,12 +158,11 @@ impl<R: Ram> Memory<R> {
     pub fn mmap(&mut self, mm: MmId, map: Map) -> Result<Vaddr, MapError> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
-        let start = match map.addr {
-            Some(addr) => self.checked_range(addr, map.len_bytes)?.0,
-            None => {
-                self.count_areas(self.space(mm).vmas.len(), 0);
-                self.place(mm, map.backing, nr_pages)?
-            }
+        let start = if let Some(addr) = map.addr {
+            self.checked_range(addr, map.len_bytes)?.0
+        } else {
+            self.count_areas(self.space(mm).vmas.len(), 0);
+            self.place(mm, map.backing, nr_pages)?
         };
         if self.space(mm).vmas.len() >= NR_AREAS_MAX {
             return Err(MapError::TooManyAreas);
