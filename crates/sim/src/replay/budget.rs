@@ -184,7 +184,8 @@ impl Cell {
         } else {
             return Ok(());
         };
-        Err(CellError::OverBudget(OverBudget { row: None, op: None, excess, budget: *budget }))
+        let over = OverBudget { row: None, op: None, excess, budget: *budget };
+        Err(CellError::OverBudget(Box::new(over)))
     }
 
     /// Looks at the size of a process again.
@@ -215,7 +216,10 @@ impl CellError {
     /// The same error, at a row of the trace if it is one of the budget.
     pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {
-            Self::OverBudget(over) => Self::OverBudget(OverBudget { row: Some(row), op, ..over }),
+            Self::OverBudget(mut over) => {
+                (over.row, over.op) = (Some(row), op);
+                Self::OverBudget(over)
+            }
             other => other,
         }
     }

@@ -73,7 +73,7 @@ pub enum CellError {
     UnknownThread(ThreadId),
     /// More work or state than a trace may cause.
     #[error(transparent)]
-    OverBudget(OverBudget),
+    OverBudget(Box<OverBudget>),
     /// More processes than a program has.
     #[error("a trace may have {NR_PROCESSES_MAX} processes")]
     TooManyProcesses,
