@@ -216,8 +216,9 @@ impl CellError {
     /// The same error, at a row of the trace if it is one of the budget.
     pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {
-            Self::OverBudget(over) => {
-                Self::OverBudget(Box::new(OverBudget { row: Some(row), op, ..*over }))
+            Self::OverBudget(mut over) => {
+                (over.row, over.op) = (Some(row), op);
+                Self::OverBudget(over)
             }
             other => other,
         }
