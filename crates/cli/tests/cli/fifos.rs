@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Place, text};
 
 /// No command of the tables works so long, on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A name of a part that a sweep takes in.
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";

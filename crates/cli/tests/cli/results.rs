@@ -2,6 +2,7 @@
 //!
 //! Every option that writes a file stands in one table, [`writers`]; each test goes through all.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
@@ -80,7 +81,8 @@ fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
     let mut script = "mkdir full; mount -t tmpfs -o size=64k tmpfs full || exit 77\n".to_owned();
     for (nr, writer) in writers.iter().enumerate() {
         let (words, file) = (writer.words("full"), writer.file);
-        script += &format!(
+        let _ = write!(
+            script,
             "printf %s '{BEFORE}' >full/{file}; dd if=/dev/zero of=full/fill 2>/dev/null\n\
              {folio} {words} >said.{nr} 2>&1; echo $? >code.{nr}\n\
              cat full/{file} >kept.{nr}; ls -A full >names.{nr}; rm -rf full/* full/.[!.]*\n"

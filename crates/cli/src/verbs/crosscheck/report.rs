@@ -152,7 +152,9 @@ impl Report {
     pub(super) fn deliver(&self, out: &Output, console: &mut Console) -> Result<Exit> {
         let notes: BTreeSet<_> =
             self.rows.iter().filter_map(|row| row.rules_note.as_ref()).collect();
-        notes.into_iter().for_each(|note| running::tell(Some(note)));
+        for note in notes {
+            running::tell(Some(note));
+        }
         let text = match out.form {
             Form::Json => json::pretty(self)?,
             Form::Csv => self.csv()?,
