@@ -4,27 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
-use largefolio_mm::in_flight::Completion;
-use largefolio_mm::io::Fadvice;
-use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::map::Map;
 use largefolio_mm::mapping::reserve::Reservations;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
-use largefolio_mm::observed::{EntryKind, Observed};
-use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, Pfn, Vaddr, Vpn};
+use largefolio_mm::units::{PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
-use super::recording::{
-    Action, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step, Touch,
-    WindowLine,
-};
-use super::timing::{LeftOut, Reads, Timing, Waited};
+use super::recording::{Action, AreaSpec, FileIo, Recording, Step, Touch};
+use super::timing::{Reads, Timing};
 use crate::kernel::{Kernel, KernelError};
 
 mod advice;
+mod in_flight;
+mod observed;
 
 /// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -153,26 +148,6 @@ impl Replay {
         };
         replay.delay_reads(recording);
         Ok(replay)
-    }
-
-    /// Self-built kernels print which folios were still locked when a fault found them. On a slow
-    /// disk a touch that passes the handler twice had to wait; where the handler is not traced,
-    /// every hit is taken for one, which gives back no miss.
-    fn delay_reads(&mut self, recording: &Recording) {
-        let Some(&file) = self.files.get(&0) else { return };
-        let is_slow = recording.is_slow();
-        let shows_handler = recording.shows_handler();
-        let locked = recording.steps.iter().filter_map(|step| {
-            if let Some(hit) = step.hits.first() {
-                return hit.is_locked.then_some(hit.index);
-            }
-            let Action::Touch { index, .. } = step.action else { return None };
-            let has_waited = step.handler.len() == 2 || !shows_handler;
-            (is_slow && step.insertions.is_empty() && has_waited).then_some(index)
-        });
-        for index in locked {
-            self.memory.cache_mut().delay_read(file, PageIndex(index));
-        }
     }
 
     /// Major faults so far.
@@ -358,101 +333,11 @@ impl Replay {
         Ok(touched.outcome == Outcome::Hit)
     }
 
-    /// When the reads of step `nr` complete.
-    fn completion(&self, nr: usize) -> Completion {
-        if self.reads_within_call {
-            return Completion { nr_early: u32::MAX, late_from: None };
-        }
-        self.timing.completion(nr)
-    }
-
-    /// Whether step `nr` was told that its page is still being read.
-    pub(super) fn is_wait(&self, nr: usize) -> bool {
-        self.timing.waits.contains(&nr)
-    }
-
-    /// Which step's reads were complete earlier if the kernel has a page of a mapping present that
-    /// the model has not: the step, and the requests.
-    pub(super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
-        let out = self.reads.left_out(self.file_of_area(area)?, index)?;
-        Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
-    }
-
-    /// Which step's reads were complete later if the model has a page of a mapping present that
-    /// the kernel has not.
-    pub(super) fn late(&self, area: u32, index: u64) -> Option<usize> {
-        self.reads.waited(self.file_of_area(area)?, index)
-    }
-
     /// The folio of a mapping's page, where it is cached.
     fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {
         let open = *self.opens.get(&self.areas.get(&area)?.open)?;
         let file = self.memory.open_file(open).mapping;
         Some(self.memory.cache().find(file, index)?.folio)
-    }
-
-    /// Whether `action` touches a page that is cached and bears no marker: fault-around serves it,
-    /// unless its read is still in flight.
-    pub(super) fn may_be_in_flight(&self, action: &Action) -> bool {
-        let Action::Touch { index, area, .. } = action else { return false };
-        self.cached(*area, PageIndex(*index))
-            .is_some_and(|id| !self.memory.cache().folios.get(id).is_marked)
-    }
-
-    /// Puts the read of a cached page back in flight.
-    fn lock_cached(&mut self, area: u32, index: PageIndex) {
-        if let Some(id) = self.cached(area, index) {
-            let folio = self.memory.cache_mut().folios.get_mut(id);
-            folio.is_locked |= !folio.is_marked;
-        }
-    }
-
-    fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
-        let area = self.area(area)?;
-        let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
-        let range = (area.first * self.page_bytes(), len);
-        if advice == "willneed" {
-            let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
-            self.memory.fadvise(open, range, Fadvice::Willneed);
-            return Ok(());
-        }
-        self.advise_bytes(advice, addr, len)
-    }
-
-    fn advise_bytes(&mut self, advice: &str, addr: Vaddr, len: u64) -> Result<(), String> {
-        let advices: &[Madvice] = match advice {
-            "plain" | "-" => &[],
-            "normal" => &[Madvice::Normal],
-            "huge" => &[Madvice::Hugepage],
-            "nohuge" => &[Madvice::Nohugepage],
-            "random" => &[Madvice::Random],
-            "seq" => &[Madvice::Sequential],
-            "hugerandom" => &[Madvice::Hugepage, Madvice::Random],
-            "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
-            "dontneed" => &[Madvice::Dontneed],
-            "populate" => &[Madvice::PopulateRead],
-            "willneed" => {
-                self.will_need(addr, len);
-                return Ok(());
-            }
-            other => return Err(format!("unknown advice {other:?}")),
-        };
-        for &advice in advices {
-            self.memory.madvise(self.mm, addr, len, advice).map_err(|e| e.to_string())?;
-        }
-        Ok(())
-    }
-
-    /// `MADV_WILLNEED`: the file pages behind the range, area by area.
-    fn will_need(&mut self, addr: Vaddr, len: u64) {
-        let page = self.memory.rules.page;
-        let start = addr.vpn(page);
-        let end = start.plus(page.pages_in(len));
-        for part in self.memory.space(self.mm).vmas.overlapping(start, end) {
-            let Backing::File { open, pgoff } = part.backing else { continue };
-            let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
-            self.memory.fadvise(open, range, Fadvice::Willneed);
-        }
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.
@@ -509,138 +394,6 @@ impl Replay {
         let found = self.files.iter().find(|(_, id)| **id == mapping);
         found.map_or(u32::MAX, |(number, _)| *number)
     }
-
-    /// What the model did since the last call, in the words of a recording.
-    fn observed(&mut self, nr: usize) -> Step {
-        let mut step = Step::default();
-        for event in self.memory.cache_mut().take_observed() {
-            match event {
-                Observed::Insertion { mapping, index, order } => {
-                    step.insertions.push((self.number_of(mapping), index.0, order.get()));
-                }
-                Observed::Handler { mapping, index } => {
-                    step.handler.push((self.number_of(mapping), index.0));
-                }
-                Observed::Around { mapping, first, last } => {
-                    step.around.push((self.number_of(mapping), first.0, last.0));
-                }
-                Observed::InFlight { mapping, index, order, nr_requests } => {
-                    let pages = index.0..index.0 + order.nr_pages();
-                    let file = self.number_of(mapping);
-                    self.reads.leave_out(LeftOut { step: nr, file, pages, nr_requests });
-                }
-                Observed::Waited { mapping, index, end } => {
-                    let file = self.number_of(mapping);
-                    self.reads.wait(Waited { step: nr, file, behind: index.0 + 1..end.0 });
-                }
-                Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
-                Observed::HandlerHit { index, is_marked, state } => {
-                    let state = printed(&state);
-                    step.hits.push(Hit { index: index.0, is_marked, is_locked: false, state });
-                }
-                Observed::Entry { kind, mapping, index, nr_pages, state } => {
-                    let file = self.number_of(mapping);
-                    step.entries.push(entry_line(kind, file, (index, nr_pages), &state));
-                }
-                Observed::Window { mapping, start, state } => step.windows.push(WindowLine {
-                    file: self.number_of(mapping),
-                    is_base: false,
-                    start,
-                    order: Some(state.order.get()),
-                    size: state.size,
-                    async_size: state.async_size,
-                }),
-                Observed::Base { mapping, start, nr_pages, lookahead } => {
-                    step.windows.push(WindowLine {
-                        file: self.number_of(mapping),
-                        is_base: true,
-                        start,
-                        order: None,
-                        size: nr_pages,
-                        async_size: lookahead,
-                    });
-                }
-            }
-        }
-        step
-    }
-
-    /// Pages of the first file that are cached.
-    pub(super) fn cached_pages(&self) -> BTreeSet<u64> {
-        let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
-        let entries = self.memory.cache().mapping(file).tree.iter();
-        entries.flat_map(|entry| entry.index.0..entry.end()).collect()
-    }
-
-    /// Runs of file pages that a mapping has present.
-    pub(super) fn present(&self, area: u32) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for part in self.parts(area) {
-            match runs.last_mut() {
-                Some(run) if run.1 + 1 == part.first => run.1 = part.last,
-                _ => runs.push((part.first, part.last)),
-            }
-        }
-        runs
-    }
-
-    /// KiB of a mapping under PMD entries.
-    pub(super) fn pmd_kib(&self, area: u32) -> u64 {
-        let nr_pages: u64 = self
-            .parts(area)
-            .filter(|part| part.is_pmd)
-            .map(|part| part.last - part.first + 1)
-            .sum();
-        (nr_pages * self.page_bytes()) >> 10
-    }
-
-    /// Runs of mapped pages that belong to one large folio.
-    pub(super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
-        let folios = &self.memory.cache().folios;
-        let mut runs: Vec<FolioRun> = Vec::new();
-        // Page and frame that would continue the last run.
-        let mut next = None;
-        for part in self.parts(area) {
-            for index in part.first..=part.last {
-                let pfn = Pfn(part.pfn.0 + (index - part.first));
-                let Some(folio) = folios.of_pfn(pfn).map(|id| folios.get(id)) else { continue };
-                if folio.order == Order::ZERO {
-                    continue;
-                }
-                let is_head = folio.pfn == pfn;
-                match runs.last_mut() {
-                    Some(run) if !is_head && next == Some((index, pfn)) => run.nr_pages += 1,
-                    _ => runs.push(FolioRun { first: index, nr_pages: 1, is_head }),
-                }
-                next = Some((index + 1, Pfn(pfn.0 + 1)));
-            }
-        }
-        runs
-    }
-
-    /// What page-table leaves map of a mapping, in file pages.
-    fn parts(&self, area: u32) -> impl Iterator<Item = Part> {
-        let page = self.memory.rules.page;
-        let area = self.areas.get(&area);
-        let of = area.map(|area| (Vaddr(area.addr).vpn(page), area.nr_pages, area.first));
-        let (start, nr_pages, base) = of.unwrap_or((Vpn(0), 0, 0));
-        let end = start.plus(nr_pages);
-        let leaves = self.memory.space(self.mm).table.leaves(start, nr_pages);
-        leaves.map(move |leaf| {
-            let (from, to) = (leaf.first_vpn.max(start), leaf.end_vpn().min(end));
-            let first = from.0 - start.0 + base;
-            let is_pmd = leaf.kind == LeafKind::Pmd;
-            Part { first, last: first + (to.0 - from.0) - 1, pfn: leaf.pfn_of(from), is_pmd }
-        })
-    }
-}
-
-/// File pages `first ..= last` of a mapping, mapped by one leaf to frames from `pfn`.
-struct Part {
-    first: u64,
-    last: u64,
-    pfn: Pfn,
-    is_pmd: bool,
 }
 
 fn prot_of(prot: &str) -> Prot {
@@ -650,30 +403,5 @@ fn prot_of(prot: &str) -> Prot {
         "rwx" => Prot { can_exec: true, ..Prot::READ_WRITE },
         "-" => Prot { can_read: false, can_write: false, can_exec: false },
         _ => Prot::READ_EXEC,
-    }
-}
-
-fn printed(state: &RaState) -> State {
-    let mmap_miss = state.mmap_miss();
-    State { start: state.start, size: state.size, async_size: state.async_size, mmap_miss }
-}
-
-fn entry_line(
-    kind: EntryKind,
-    file: u32,
-    (index, nr_pages): (u64, u64),
-    state: &RaState,
-) -> EntryLine {
-    EntryLine {
-        kind,
-        file,
-        index,
-        nr_pages,
-        order: state.order.get(),
-        size: state.size,
-        async_size: state.async_size,
-        ra_pages: state.ra_pages,
-        mmap_miss: state.mmap_miss(),
-        prev_pos: state.prev_pos.map_or(-1, |pos| i64::try_from(pos).unwrap_or(i64::MAX)),
     }
 }

@@ -1,10 +1,12 @@
-//! Advice on files: `posix_fadvise` and `readahead`.
+//! Advice: `madvise` on areas, `posix_fadvise` and `readahead` on files.
 
 use std::collections::BTreeSet;
 
 use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::Fadvice;
-use largefolio_mm::units::PageIndex;
+use largefolio_mm::map::Madvice;
+use largefolio_mm::units::{PageIndex, Vaddr};
+use largefolio_mm::vma::Backing;
 
 use super::super::recording::FileIo;
 use super::Replay;
@@ -13,6 +15,59 @@ use super::Replay;
 pub(super) type Removals = Vec<(u32, u64, u8)>;
 
 impl Replay {
+    pub(super) fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
+        let area = self.area(area)?;
+        let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
+        let range = (area.first * self.page_bytes(), len);
+        if advice == "willneed" {
+            let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
+            self.memory.fadvise(open, range, Fadvice::Willneed);
+            return Ok(());
+        }
+        self.advise_bytes(advice, addr, len)
+    }
+
+    pub(super) fn advise_bytes(
+        &mut self,
+        advice: &str,
+        addr: Vaddr,
+        len: u64,
+    ) -> Result<(), String> {
+        let advices: &[Madvice] = match advice {
+            "plain" | "-" => &[],
+            "normal" => &[Madvice::Normal],
+            "huge" => &[Madvice::Hugepage],
+            "nohuge" => &[Madvice::Nohugepage],
+            "random" => &[Madvice::Random],
+            "seq" => &[Madvice::Sequential],
+            "hugerandom" => &[Madvice::Hugepage, Madvice::Random],
+            "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
+            "dontneed" => &[Madvice::Dontneed],
+            "populate" => &[Madvice::PopulateRead],
+            "willneed" => {
+                self.will_need(addr, len);
+                return Ok(());
+            }
+            other => return Err(format!("unknown advice {other:?}")),
+        };
+        for &advice in advices {
+            self.memory.madvise(self.mm, addr, len, advice).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// `MADV_WILLNEED`: the file pages behind the range, area by area.
+    pub(super) fn will_need(&mut self, addr: Vaddr, len: u64) {
+        let page = self.memory.rules.page;
+        let start = addr.vpn(page);
+        let end = start.plus(page.pages_in(len));
+        for part in self.memory.space(self.mm).vmas.overlapping(start, end) {
+            let Backing::File { open, pgoff } = part.backing else { continue };
+            let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
+            self.memory.fadvise(open, range, Fadvice::Willneed);
+        }
+    }
+
     /// Gives advice; what it took out of the page cache. `kernel` is what the kernel took out.
     pub(super) fn advise_file(
         &mut self,
