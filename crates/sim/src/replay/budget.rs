@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, CellError};
 use super::program::ProcessNr;
 
-/// Steps of any trace: seconds. Those that come with folio need less than a thousandth.
+/// Steps of any trace: seconds. Those that come with folio need less than 2^15.
 const STEPS: u64 = 1 << 26;
 /// Steps of each row on top: a program of 10^9 rows may take faults in proportion.
 const STEPS_PER_ROW: u64 = 64;
