@@ -186,6 +186,9 @@ fn drawn_workloads_reach_what_the_set_does_not_and_are_words_a_user_may_type() {
     assert!(has(&|one| ops(one).contains(",s")) > 500, "writes");
     assert!(has(&|one| one.word("also").is_some()) > 300, "two mappings");
     assert!(has(&|one| one.window_kb == 4) > 50 && has(&|one| one.window_kb == 4096) > 50);
+    let is_called = |one: &Workload| one.word("prot") == Some("rxc");
+    let stores = |one: &Workload| ops(one).split(',').any(|op| op.starts_with(['w', 's', 'c']));
+    assert!(has(&is_called) > 50 && has(&|one| is_called(one) && stores(one)) == 0);
     for one in &drawn {
         let typed: Vec<String> = words(&one.typed().unwrap());
         Custom::parse(&typed).unwrap();

@@ -83,6 +83,8 @@ pub struct Folio {
     pub is_locked: bool,
     /// Differs from the file.
     pub is_dirty: bool,
+    /// While it is dirty: pages at its start that no write has made so.
+    pub nr_clean: u64,
     /// One write of a file made it, as long as it is.
     pub is_written_whole: bool,
     /// Some of its pages are mapped by nobody (G.2.1): stays set until it is split or freed.
@@ -119,6 +121,7 @@ impl Folio {
             is_workingset: false,
             is_locked: false,
             is_dirty: false,
+            nr_clean: 0,
             is_written_whole: false,
             is_partially_mapped: false,
             is_swapbacked: matches!(owner, Owner::Anon { .. }),
@@ -131,6 +134,13 @@ impl Folio {
             pins: 0,
             mapcount: Mapcount::default(),
         }
+    }
+
+    /// A store through a shared mapping: all of it counts as dirty, and the flag of the readahead
+    /// marker, which dirty folios use for something else, is cleared (6.18.44:
+    /// `prot=rw map=shared advice=hugerandom ops=w2,b5.0+32768`).
+    pub fn store_through_mapping(&mut self) {
+        (self.is_dirty, self.nr_clean, self.is_marked) = (true, 0, false);
     }
 
     /// The frame of the folio's page at file position `index`.

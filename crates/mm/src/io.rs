@@ -263,6 +263,8 @@ impl<R: Ram> Memory<R> {
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
             let is_unmarked = self.cache.mapping(file).disk == Disk::Btrfs;
             let folio = self.cache.folios.get_mut(entry.folio);
+            let nr_before = (at >> shift) - entry.index.0;
+            folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
             folio.is_dirty = true;
             folio.is_written_whole &= is_whole;
             folio.is_marked &= !is_unmarked;
@@ -284,7 +286,10 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.cache.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
-        let is_needed = mapping.disk != Disk::Other && has_data;
+        let at = PageIndex(pos >> self.rules.page.shift());
+        let cached = self.cache.find(file, at).map(|entry| self.cache.folios.get(entry.folio));
+        let is_needed =
+            mapping.disk != Disk::Other && (has_data || cached.is_some_and(|folio| folio.is_dirty));
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
             return;
         }
@@ -296,7 +301,7 @@ impl<R: Ram> Memory<R> {
         }
         if let Some(entry) = self.cache.find(file, index) {
             let folio = self.cache.folios.get_mut(entry.folio);
-            (folio.is_dirty, folio.is_written_whole) = (true, false);
+            (folio.is_dirty, folio.nr_clean, folio.is_written_whole) = (true, 0, false);
         }
     }
 

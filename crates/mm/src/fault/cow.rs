@@ -120,7 +120,7 @@ impl<R: Ram> Memory<R> {
         if folio.is_anon() {
             self.cache.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
         } else {
-            folio.is_dirty = true;
+            folio.store_through_mapping();
         }
         self.flush(fault.mm, fault.vpn, 1);
         self.space_mut(fault.mm).table.add_flags(fault.vpn, OWN_PAGE);

@@ -26,7 +26,7 @@ impl<R: Ram> Memory<R> {
         let pfn = folio.pfn_at(PageIndex(fault.vma.index_of(first)));
         self.map_file(fault.mm, entry.folio, Batch { vpn: first, pfn, nr, flags });
         if fault.access == Access::Write {
-            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+            self.cache.folios.get_mut(entry.folio).store_through_mapping();
         }
     }
 
@@ -75,7 +75,7 @@ impl<R: Ram> Memory<R> {
         }
         if fault.access == Access::Write {
             flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
-            self.cache.folios.get_mut(entry.folio).is_dirty = true;
+            self.cache.folios.get_mut(entry.folio).store_through_mapping();
         }
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
         self.cache.add_pmd(entry.folio, fault.mm);

@@ -43,6 +43,9 @@ impl<R: Ram> Memory<R> {
             self.zero_behind(file, size_bytes);
         }
         if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
+            if size_bytes > old_bytes {
+                space.jump(old_bytes);
+            }
             space.set_length(size_bytes);
         }
         let first = self.rules.page.pages_in(size_bytes);
@@ -145,6 +148,11 @@ impl<R: Ram> Memory<R> {
             (mapping.orders.min, mapping.orders.is_large() || mapping.is_shmem);
         if folio.order <= min {
             return Partial::Split;
+        }
+        let first_dirty = start + (folio.nr_clean << shift);
+        if mapping.disk == Disk::Ext4 && to == end && first_dirty >= from {
+            // What was dirty goes with the range: nothing keeps the folio whole.
+            self.cache.folios.get_mut(entry.folio).is_dirty = false;
         }
         let cut = match self.rules.anon.truncate_split {
             // A folio that collapse made has no parts of sizes its filesystem does not know.

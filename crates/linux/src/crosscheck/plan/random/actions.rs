@@ -77,9 +77,10 @@ impl<'a> Actions<'a> {
         (part.nr_pages > 0).then_some((at, part))
     }
 
-    /// `t` or `w`.
+    /// `t` or `w`; what is called anywhere is stored to nowhere (D2).
     fn how(&mut self, part: Part) -> char {
-        if part.is_writable && self.draw.below(3) > 0 { 'w' } else { 't' }
+        let is_store = part.is_writable && self.draw.below(3) > 0;
+        if is_store && !self.parts.iter().any(|part| part.is_called) { 'w' } else { 't' }
     }
 
     fn touch(&mut self, how: char, index: u64, nr: u64, mapping: usize) {
