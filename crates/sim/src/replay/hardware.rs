@@ -42,8 +42,10 @@ impl Cell {
     /// A thread that has a TLB.
     #[inline]
     pub(super) fn running_thread(&mut self, nr: usize) -> Result<&mut Thread, CellError> {
-        let thread = self.hardware.get_mut(nr).and_then(Option::as_deref_mut);
-        thread.ok_or(CellError::UnknownThread(ThreadId::try_from(nr).unwrap_or(ThreadId::MAX)))
+        match &mut self.hardware[nr] {
+            Some(thread) => Ok(thread),
+            None => Err(unknown(nr)),
+        }
     }
 
     /// The hardware thread of a recorded one, made when it first runs.
@@ -98,4 +100,10 @@ impl Cell {
             }
         }
     }
+}
+
+/// A place without a thread.
+#[cold]
+fn unknown(nr: usize) -> CellError {
+    CellError::UnknownThread(ThreadId::try_from(nr).unwrap_or(ThreadId::MAX))
 }
