@@ -101,10 +101,7 @@ fn opens() -> Vec<Event> {
 
 fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
     let (_dir, path) = support::program(vec![file(u64::MAX >> 1)], events);
-    let error = match replay(&path, std::slice::from_ref(spec), &mut |_| {}) {
-        Ok(_) => return None,
-        Err(error) => error,
-    };
+    let Err(error) = replay(&path, std::slice::from_ref(spec), &mut |_| {}) else { return None };
     let text = error.to_string();
     let ReplayError::Cell { source: CellError::OverBudget(over), .. } = error else {
         panic!("another error: {text}")

@@ -75,7 +75,10 @@ fn a_study_of_ones_own_is_compared_and_its_exit_is_the_answer() {
     let agrees = "published = { before = 512, after = 3 }\ncount = \"units\"";
     fs::write(place.path("mine.toml"), small(agrees)).unwrap();
     let shown = place.done("study --file mine.toml");
-    assert!(shown.contains("512 -> 3 (-99.4%)  512 -> 3 (-99.4%)  0pp       within 10%"), "{shown}");
+    assert!(
+        shown.contains("512 -> 3 (-99.4%)  512 -> 3 (-99.4%)  0pp       within 10%"),
+        "{shown}"
+    );
     let csv = place.done("study --file mine.toml --csv");
     assert!(csv.contains("\nmine,Table,pieces,512,3,-99.4"), "{csv}");
     fs::write(place.path("mine.toml"), small("published = { change = 3 }\ncount = \"units\""))
