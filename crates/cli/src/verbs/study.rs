@@ -103,7 +103,9 @@ impl StudyArgs {
         if studies.is_empty() {
             studies = study::names().map(Study::named).collect::<Result<_, _>>()?;
         }
-        studies.iter_mut().for_each(|study| study.set_budget(Budget::times(self.max_work)));
+        for study in &mut studies {
+            study.set_budget(Budget::times(self.max_work));
+        }
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
         let traces = self.traces.clone().unwrap_or_else(|| find_traces(&studies));
         Ok(StudyPlan {
