@@ -215,17 +215,27 @@ fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
     let stubs = program(stage.folder.path(), 8, ALIGNED);
     let (mut child, mut output) = start(&stage, &stubs);
     let mut gdb = Command::new("gdb");
-    gdb.args(["-q", "-batch", "-nx", "-p", &child.id().to_string()]);
-    for step in ["bt", "break walk", "call walk(4096)", "bt", "delete", "finish", "detach"] {
+    gdb.args(["-q", "-batch", "-nx", "-p", &child.id().to_string()]).stdout(Stdio::piped());
+    for step in ["bt", "break walk", "continue", "bt", "delete", "detach"] {
         gdb.args(["-ex", step]);
     }
-    let shown = gdb.output().unwrap();
-    let text = String::from_utf8_lossy(&shown.stdout);
+    let mut gdb = gdb.spawn().unwrap();
+    let mut lines = BufReader::new(gdb.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut text = String::new();
+    for line in lines.by_ref() {
+        text.extend([line.as_str(), "\n"]);
+        if line.starts_with("Breakpoint 1 at") {
+            break;
+        }
+    }
+    // Set, so that the program meets it on its way.
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    text.extend(lines.map(|line| line + "\n"));
+    gdb.wait().unwrap();
     let (before, after) = text.split_once("Breakpoint 1, ").unwrap_or_else(|| panic!("{text}"));
     assert!(before.contains("main (argc="), "{text}");
     assert!(after.contains("walk (step=4096)") && after.contains("main (argc="), "{text}");
     // The page of the breakpoint became the process's own, the other blocks stay as they were.
-    child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert!(child.wait().unwrap().success());
     let said = read_said(&mut output);
     assert!((4 << 10..8 << 10).contains(&said.large_kib), "{said:?}");

@@ -8,7 +8,8 @@
 //!   for others (docs/behaviour L.5).
 //! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
 //! - I3: an entry maps a live folio, or the zero page and is special.
-//! - I4: an entry of a file folio maps the page its area expects there, a page of the file.
+//! - I4: an entry of a file folio maps the page its area expects there, a page of the file (or, without
+//!   an end-of-file test, of a folio that the file ends in).
 //! - I5: an entry lies inside an area; a PMD entry inside one.
 //! - I6: trees and folio table agree, and every tree keeps L.1.
 //! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
@@ -34,6 +35,7 @@ use crate::folio::{FolioId, MappingId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
 use crate::ram::Ram;
+use crate::rules::EofGuard;
 use crate::space::{MmId, Space};
 use crate::units::{PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
@@ -328,9 +330,11 @@ impl<R: Ram> Memory<R> {
         let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
         // A block of shared memory is collapsed, and mapped, as a whole, also where the file ends
-        // inside it.
-        let is_inside =
-            self.cache.mapping(file).is_shmem || part.vma.index_of(part.end) <= nr_file_pages;
+        // inside it; and a kernel without the end-of-file test maps a folio as a whole that stayed
+        // when its file became shorter (B.6.2).
+        let is_inside = self.cache.mapping(file).is_shmem
+            || self.rules.fault.eof_guard != EofGuard::Refuse
+            || part.vma.index_of(part.end) <= nr_file_pages;
         let entry = self.cache.find(file, index);
         is_inside
             && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)

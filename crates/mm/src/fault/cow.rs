@@ -40,12 +40,13 @@ impl<R: Ram> Memory<R> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("the page of a write-protect fault is mapped")
         };
-        if leaf.kind == LeafKind::Pmd {
-            if self.is_file_page(leaf.pfn) {
-                // The entry goes, and the store faults as if nothing were mapped.
-                self.split_pmd(fault.mm, fault.vpn);
-                return self.file_fault(*fault);
-            }
+        let is_file = self.is_file_page(leaf.pfn);
+        if leaf.kind == LeafKind::Pmd && is_file && !self.is_writable_from_the_start(fault) {
+            // The entry goes, and the store faults as if nothing were mapped.
+            self.split_pmd(fault.mm, fault.vpn);
+            return self.file_fault(*fault);
+        }
+        if leaf.kind == LeafKind::Pmd && !is_file {
             match self.huge_write(fault, &leaf) {
                 HugeWrite::Done => return Ok(Outcome::Minor),
                 HugeWrite::Split => {}
@@ -70,6 +71,14 @@ impl<R: Ram> Memory<R> {
             self.cache.counters.nr_cow += 1;
         }
         Ok(Outcome::Minor)
+    }
+
+    /// Whether a kernel maps it with write permission at a read already: a shared mapping of shared
+    /// memory, where nobody wants to hear of the first store (B.5.9). Differs: here that store is a
+    /// fault, which maps nothing and reads nothing.
+    fn is_writable_from_the_start(&self, fault: &Fault) -> bool {
+        fault.vma.sharing == Sharing::Shared
+            && self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem
     }
 
     /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).

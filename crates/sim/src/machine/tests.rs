@@ -128,7 +128,7 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
     );
     assert_eq!(
         Machine::from_path(Path::new("/dev/zero")).unwrap_err().to_string(),
-        "the machine file /dev/zero is larger than 256 KiB"
+        "cannot read the machine file /dev/zero: it is a character device, not a regular file"
     );
 }
 

@@ -73,7 +73,7 @@ fn a_read_asks_for_what_lies_past_the_end_of_the_file() {
 const MOVED: &str = "I 0 65536 /file\nO 1 0\nB 0 0 65536 1\nS sync 0 16 0 0 0 32 0 -1\n\
     S order 0 0 32 16 32\nA 0 0 x16\nG 0 16\n\
     N 0 open=1 first=4 pages=8 prot=r map=private advice=plain addr=0x100000\n\
-    T 5 0\nJ 1 101000 4096 200000 8192\nH 0 1\nH 1\nT 6 1\n";
+    T 5 0\nW 4 11\nJ 1 101000 4096 200000 8192\nH 0 1\nH 1\nT 6 1\nW 5 6\n";
 
 #[test]
 fn a_touch_finds_its_page_after_mremap_and_fork() {
@@ -85,7 +85,7 @@ fn a_touch_finds_its_page_after_mremap_and_fork() {
 
 #[test]
 fn a_touch_of_a_page_the_model_has_mapped_is_a_difference() {
-    let twice = MOVED.replace("T 6 1", "T 6 1\nT 6 1");
+    let twice = MOVED.replace("W 5 6", "W 5 6\nT 6 1");
     let found = check(&parsed(&twice), None).unwrap();
     assert_eq!(found.differences.len(), 1);
     assert_eq!(found.differences[0].aspect, Aspect::Faults);
