@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from os import PathLike
+from pathlib import Path
 from typing import Any, final
 
 import pyarrow as pa
@@ -75,6 +76,8 @@ class Task:
     def json(self) -> str: ...
     @property
     def trace(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
     @property
     def digest(self) -> str: ...
     @property

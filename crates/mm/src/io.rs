@@ -332,7 +332,12 @@ impl<R: Ram> Memory<R> {
         let (orders, allowed) = (self.cache.mapping(file).orders, self.target(file).allowed);
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,
-            WriteFolios::Large => self.rules.page.order_of_bytes(len_bytes).min(orders.max),
+            WriteFolios::Large => {
+                // The largest folio of the file is also the most that is copied at a time.
+                let piece = self.rules.page.bytes() << orders.max.get();
+                let len_bytes = len_bytes.min(piece - pos % piece);
+                self.rules.page.order_of_bytes(len_bytes).min(orders.max)
+            }
         };
         let order = wanted.min(Order::alignment_of(index.0));
         let mut order = allowed.up_to(order).max(orders.min);

@@ -166,7 +166,8 @@ fn preferred_order(
     state: &RaState,
     (hint, allowed): (Hint, Orders),
 ) -> Order {
-    let by_size = Order::floor_of(state.size);
+    // A window of no page (a fresh state met a marker) sets no limit.
+    let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
         (Ramp::Remembered, Hint::Raise(_)) => state.order.min(max).min(by_size),
         (_, Hint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
