@@ -81,6 +81,8 @@ pub struct Folio {
     pub is_workingset: bool,
     /// Its read has not completed: locked against faults.
     pub is_locked: bool,
+    /// Its bytes are known as a whole; a fault that finds it otherwise reads it first (B.2.6).
+    pub is_uptodate: bool,
     /// Differs from the file.
     pub is_dirty: bool,
     /// While it is dirty: pages at its start that no write has made so.
@@ -120,6 +122,7 @@ impl Folio {
             is_marked: false,
             is_workingset: false,
             is_locked: false,
+            is_uptodate: true,
             is_dirty: false,
             nr_clean: 0,
             is_written_whole: false,

@@ -76,7 +76,9 @@ impl<R: Ram> Memory<R> {
             let index = at >> shift;
             self.cache.work.add(1);
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
-            let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
+            let folio = self.cache.folios.get_mut(entry.folio);
+            folio.is_uptodate = true;
+            let pfn = folio.pfn_at(PageIndex(index));
             show(&self.cache.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
                 pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
@@ -265,7 +267,7 @@ impl<R: Ram> Memory<R> {
             let folio = self.cache.folios.get_mut(entry.folio);
             let nr_before = (at >> shift) - entry.index.0;
             folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
-            folio.is_dirty = true;
+            (folio.is_dirty, folio.is_uptodate) = (true, true);
             folio.is_written_whole &= is_whole;
             folio.is_marked &= !is_unmarked;
             let pfn = folio.pfn_at(PageIndex(at >> shift));
@@ -295,9 +297,13 @@ impl<R: Ram> Memory<R> {
         }
         let order = mapping.orders.min;
         let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
+        let is_ext4 = mapping.disk == Disk::Ext4;
         if self.cache.find(file, index).is_none() {
             self.keep_balance();
-            let _ = self.cache.insert(file, index, order, false);
+            if let Ok(id) = self.cache.insert(file, index, order, false) {
+                // ext4 reads the block it zeroes in, and leaves it at that.
+                self.cache.folios.get_mut(id).is_uptodate = !is_ext4;
+            }
         }
         if let Some(entry) = self.cache.find(file, index) {
             let folio = self.cache.folios.get_mut(entry.folio);

@@ -52,7 +52,7 @@ impl<R: Ram> Memory<R> {
             next = PageIndex(entry.end());
             let folio = self.cache.folios.get(entry.folio);
             let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
-            if folio.is_marked {
+            if folio.is_marked || !folio.is_uptodate {
                 continue;
             }
             if is_locked {

@@ -59,7 +59,8 @@ impl<R: Ram> Memory<R> {
             return Ok(Found::Retry(Retry::Major));
         };
         if fault.pass == Pass::Tried {
-            self.cache.folios.get_mut(entry.folio).is_locked = false;
+            let folio = self.cache.folios.get_mut(entry.folio);
+            (folio.is_locked, folio.is_uptodate) = (false, true);
             return Ok(Found::Cached(entry));
         }
         // Reading ahead may reclaim: the folio is held.
@@ -68,7 +69,8 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get_mut(entry.folio);
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
-        if step == AsyncStep::Dropped || had_to_wait {
+        let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
+        if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
             self.cache.wait(None);
             return Ok(Found::Retry(Retry::Minor));
         }
