@@ -234,7 +234,7 @@ fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
     gdb.wait().unwrap();
     let (before, after) = text.split_once("Breakpoint 1, ").unwrap_or_else(|| panic!("{text}"));
     assert!(before.contains("main (argc="), "{text}");
-    assert!(after.contains("walk (step=4096)") && after.contains("main (argc="), "{text}");
+    assert!(after.contains("walk (step=") && after.contains("main (argc="), "{text}");
     // The page of the breakpoint became the process's own, the other blocks stay as they were.
     assert!(child.wait().unwrap().success());
     let said = read_said(&mut output);

@@ -337,15 +337,20 @@ impl Recording {
     /// nothing through.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let file_bytes = self.header.file_bytes;
-        let must_read = |step: &Step| match step.action {
-            Action::Touch { .. } => true,
-            Action::Read(io) => io.len_bytes > 0 && io.pos < file_bytes,
-            _ => false,
+        let mut file_bytes = self.header.file_bytes;
+        let mut must_read = |step: &Step| {
+            if let Action::Truncate(size_bytes) = step.action {
+                file_bytes = size_bytes;
+            }
+            match step.action {
+                Action::Touch { .. } => true,
+                Action::Read(io) => io.len_bytes > 0 && io.pos < file_bytes,
+                _ => false,
+            }
         };
         let has_probe = self.header.events.is_some() && self.header.program.is_none();
         has_probe
-            && self.steps.iter().any(must_read)
+            && self.steps.iter().any(&mut must_read)
             && self.steps.iter().all(|step| step.insertions.is_empty())
     }
 

@@ -69,6 +69,16 @@ fn a_read_asks_for_what_lies_past_the_end_of_the_file() {
     assert!(!check(&parsed(&clipped), None).unwrap().is_equal());
 }
 
+/// Nothing comes in where a file is read that was made empty; a file that has pages is read.
+#[test]
+fn a_recording_is_empty_if_a_file_with_pages_is_read_and_none_comes_in() {
+    let probe = HEADER.replace(" program=true", " file_pages=5 file_bytes=19183");
+    let of = |lines: &str| Recording::parse("test", &format!("{probe}{lines}")).unwrap();
+    assert!(of("B 0 0 4096 0\n").is_empty());
+    assert!(!of("B 0 0 4096 0\nA 0 0\n").is_empty());
+    assert!(!of("c 0 0\nB 0 0 4096 0\n").is_empty());
+}
+
 /// Two pages of a mapping that is moved, then copied with its process.
 const MOVED: &str = "I 0 65536 /file\nO 1 0\nB 0 0 65536 1\nS sync 0 16 0 0 0 32 0 -1\n\
     S order 0 0 32 16 32\nA 0 0 x16\nG 0 16\n\
