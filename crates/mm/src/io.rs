@@ -76,9 +76,7 @@ impl<R: Ram> Memory<R> {
             let index = at >> shift;
             self.cache.work.add(1);
             let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
-            let folio = self.cache.folios.get_mut(entry.folio);
-            folio.is_uptodate = true;
-            let pfn = folio.pfn_at(PageIndex(index));
+            let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
             show(&self.cache.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
                 pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
@@ -122,7 +120,8 @@ impl<R: Ram> Memory<R> {
         let last = orders.min.round_up(page.pages_in(pos + asked));
         let end = (pos + asked).min(size);
         // A part of a page takes a slot as a whole page does.
-        let taken = (((pos >> page.shift()) + PIPE_SLOTS) << page.shift()).min(end);
+        let slots_end = ((pos >> page.shift()) + PIPE_SLOTS).saturating_mul(page.bytes());
+        let taken = slots_end.min(end);
         let (mut at, mut is_batch_new) = (pos, true);
         while at < end && !(is_batch_new && at >= taken) {
             let index = at >> page.shift();
@@ -158,6 +157,7 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let index = PageIndex(index);
         if let Some(entry) = self.cache.find(file, index) {
+            self.cache.folios.get_mut(entry.folio).is_uptodate = true;
             return Some(entry);
         }
         self.keep_balance();
