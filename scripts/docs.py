@@ -89,7 +89,7 @@ def main():
     words = prose.Words(house.folio, ROOT, rules.options)
     page = {"ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}  # drawings, no commands
     complaints = prose.check({**documents, **page}, words)
-    read = {name: english.prose(text) for name, text in {**documents, **page}.items()}
+    read = {name: english.prose(text) for name, text in {**read_documents(()), **page}.items()}
     complaints += english.check({**read, **words.all_help()}, english.phrases())
     results = run_all(documents, house)
     if args.only:  # of the others nothing is known
