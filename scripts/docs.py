@@ -4,7 +4,8 @@
 Each document runs in a fresh directory that holds the files its commands name; at most two at a
 time. What a document shows below a `$ ` is compared in shape: `scripts/doccheck/shape.py` says how.
 docs/commands.toml says what documents suppose and which commands do not run as they stand. Verbs,
-options and make targets that prose names must exist. Needs Python 3.10.
+options and make targets that prose names must exist, and phrases of `scripts/doccheck/english.toml`
+must not occur in prose and help texts. Needs Python 3.10.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import time
 import types
 
-from doccheck import exceptions, machine, markdown, prose, session
+from doccheck import english, exceptions, machine, markdown, prose, session
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -88,6 +89,8 @@ def main():
     words = prose.Words(house.folio, ROOT, rules.options)
     page = {"ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}  # drawings, no commands
     complaints = prose.check({**documents, **page}, words)
+    read = {name: english.prose(text) for name, text in {**read_documents(()), **page}.items()}
+    complaints += english.check({**read, **words.all_help()}, english.phrases())
     results = run_all(documents, house)
     if args.only:  # of the others nothing is known
         complaints = [line for line in complaints if not line.startswith("docs/commands.toml")]

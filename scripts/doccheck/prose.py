@@ -31,14 +31,19 @@ class Words:
         return set(re.findall(r"^  ([a-z][\w-]*)(?:  |$)", section, re.M)) - {"help"}
 
     @functools.cache
-    def all_options(self):
-        """Options of all verbs."""
-        found, todo = set(), [()]
+    def all_help(self):
+        """{command: help text} of `folio` and of all verbs."""
+        found, todo = {}, [()]
         while todo:
             parents = todo.pop()
-            found.update(OPTION.findall(self.help(*parents) or ""))
+            found[" ".join(("folio", *parents, "--help"))] = self.help(*parents) or ""
             todo.extend((*parents, verb) for verb in self.verbs(*parents))
         return found
+
+    @functools.cache
+    def all_options(self):
+        """Options of all verbs."""
+        return {option for text in self.all_help().values() for option in OPTION.findall(text)}
 
     def folio_complaint(self, words):
         """What is wrong with `folio WORDS`, or None."""

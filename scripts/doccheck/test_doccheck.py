@@ -10,7 +10,7 @@ import tempfile
 import types
 import unittest
 
-from doccheck import exceptions, machine, markdown, prose, session, shape
+from doccheck import english, exceptions, machine, markdown, prose, session, shape
 
 HELP = {
     "": "Commands:\n  maps     Folio sizes\n  trace    Traces\n\nOptions:\n  -h, --help\n",
@@ -122,6 +122,30 @@ class Prose(unittest.TestCase):
 
     def test_options_of_others_that_nothing_names_are_stale(self):
         self.assertIn("--elsewhere", prose.check({"a.md": "`folio maps`"}, self.words)[0])
+
+
+class English(unittest.TestCase):
+    def test_a_phrase_is_found_over_a_line_break_and_not_in_code(self):
+        listed = english.phrases('[[phrase]]\nfind = "to be had"\nsay = "available"\n')
+        text = "It is not to be\nhad. `to be had`, [a](to be had)\n\n    $ echo to be had\n"
+        self.assertEqual(
+            english.check({"a.md": english.prose(text)}, listed),
+            ['a.md:1: "to be had": say: available (scripts/doccheck/english.toml)'],
+        )
+
+    def test_every_phrase_of_the_list_finds_what_it_is_about(self):
+        said = (
+            "None was to be had. It is looked at. We reckon so. Arguments that are none. Files of which nothing is"
+            " cached. Floors. A row a cell. A column each. Bytes a reference. Within factor 2. It is no cost. A size"
+            " the filesystem has not. Opened for write. For want of one. Reached is malloc. Workloads that nobody"
+            " listed. Whatever cannot be done. A superpage."
+        )
+        for phrase in english.phrases():
+            self.assertEqual(len(english.check({"": said}, [phrase])), 1, phrase)
+
+    def test_common_words_are_left_alone(self):
+        said = "There is no kernel here. It has not been read. It opens for writing; floor(2.5) and room for one."
+        self.assertEqual(english.check({"": said}, english.phrases()), [])
 
 
 class Commands(unittest.TestCase):
