@@ -7,8 +7,7 @@ use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;
 use crate::memory::Memory;
 use crate::ram::Bytes;
-use crate::space::MmId;
-use crate::units::{Pfn, Vaddr};
+use crate::units::{MmId, Pfn, Vaddr};
 use crate::vma::OpenId;
 
 impl Memory<Bytes> {

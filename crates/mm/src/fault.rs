@@ -30,14 +30,15 @@ mod file;
 mod finish;
 mod huge;
 mod orders;
+mod reading;
+mod swap;
 mod sync;
 
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
 use crate::ram::Ram;
 use crate::rules::MinorRetry;
-use crate::space::MmId;
-use crate::units::{Vaddr, Vpn};
+use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 
 /// How memory is touched.

@@ -5,16 +5,15 @@
 //! pinned is copied for the child at once, so that what the device writes stays the parent's
 //! (E.1.3).
 
+use crate::core::Core;
+use crate::core::mapped::Level;
+use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable};
-use crate::frames::Flag;
-use crate::mapped::Level;
 use crate::memory::Memory;
-use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
-use crate::space::MmId;
-use crate::units::{Order, Pfn};
+use crate::units::{MmId, Order, Pfn, Vpn};
 use crate::vma::{Sharing, Vma};
 
 /// Steps of making a process, beside its areas and entries.
@@ -81,11 +80,22 @@ impl<R: Ram> Memory<R> {
         self.fork_swapped(parent, child, (vma.start, vma.end));
         Ok(())
     }
+
+    /// A child shares the swapped pages of an area.
+    pub(crate) fn fork_swapped(&mut self, parent: MmId, child: MmId, (start, end): (Vpn, Vpn)) {
+        let slots: Vec<_> = self.space(parent).swapped.range(start, end).collect();
+        for (vpn, slot) in slots {
+            if let Some(swap) = &mut self.cache.pressure.swap {
+                swap.get(slot);
+            }
+            self.space_mut(child).swapped.insert(vpn, slot);
+        }
+    }
 }
 
 /// The counting side of a fork.
 struct ForkCopy<'a, R> {
-    cache: &'a mut PageCache<R>,
+    cache: &'a mut Core<R>,
     parent: MmId,
     child: MmId,
     batching: Batching,

@@ -30,41 +30,38 @@
 //! | partially mapped | a large folio with pages that nobody maps: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
-mod access;
-mod annotate;
+// The ground: words, and what stands alone.
 pub mod buddy;
-pub mod collapse;
 pub mod counters;
-pub mod fault;
-pub mod folio;
-pub mod fork;
-mod frames;
-pub mod in_flight;
-#[cfg(test)]
-mod interleave;
-pub mod io;
-mod lazyfree;
-pub mod map;
-mod mapped;
-pub mod mapping;
-pub mod memory;
-pub mod observed;
-pub mod page_cache;
 pub mod pgtable;
-pub mod pin;
 pub mod placement;
 pub mod ram;
-pub mod readahead;
-pub mod reclaim;
 pub mod rmap;
 pub mod rules;
-pub mod space;
-pub mod split;
 pub mod units;
+pub mod vma;
+// What is kept: folios, files, and all of it together.
+pub mod core;
+pub mod folio;
+pub mod mapping;
+// What is read before it is asked for, and the whole machine.
+pub mod memory;
+pub mod readahead;
+// What is done: each file extends `Memory` by one operation.
+mod access;
+pub mod collapse;
+pub mod fault;
+pub mod fork;
+pub mod io;
+pub mod map;
+pub mod pin;
+pub mod reclaim;
+pub mod split;
 pub mod unmap;
+pub mod writers;
+// What is seen from outside.
 pub mod validate;
 pub mod view;
-pub mod vma;
-pub mod work;
-mod writeback;
-pub mod writers;
+
+#[cfg(test)]
+mod interleave;

@@ -17,18 +17,19 @@
 //!   folios that collapse made.
 //! - I4: a control names no exec order that the mapping has not.
 
+pub mod gate;
 pub mod reserve;
 pub mod search;
+pub(crate) mod shadows;
 pub mod tree;
 
-use crate::collapse::gate::Gate;
 use crate::folio::Folio;
-use crate::reclaim::swap::Slot;
-use crate::reclaim::workingset::Shadows;
+use crate::mapping::gate::Gate;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
-use crate::units::{Order, PageIndex, PageSize};
+use crate::units::{Order, PageIndex, PageSize, SwapSlot};
 use reserve::Reservations;
+use shadows::Shadows;
 use std::collections::BTreeMap;
 use tree::Tree;
 
@@ -62,9 +63,9 @@ pub struct Mapping {
     /// Huge folios of a mapping without large folios, and who has the file open for write.
     pub gate: Gate,
     /// What evicted pages left behind.
-    pub shadows: Shadows,
+    pub(crate) shadows: Shadows,
     /// Pages of shared memory that are in swap space.
-    pub swapped: BTreeMap<PageIndex, Slot>,
+    pub swapped: BTreeMap<PageIndex, SwapSlot>,
 }
 
 /// What a filesystem does with the page in which a file ends and with dirty folios, as 6.18.44 showed

@@ -4,24 +4,28 @@
 //! stand in their own files and extend [`Memory`]: [`crate::fault`] (touch), [`crate::map`]
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
+mod budget;
+pub(crate) mod rmap_walk;
+
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
-use crate::collapse;
+use crate::core::Core;
+use crate::core::inject::FailAfter;
+use crate::core::khugepaged::Khugepaged;
+use crate::core::open_file::{OpenFile, RaState};
+use crate::core::pressure::Pressure;
+use crate::core::space::{Flush, Space, Swapped};
+use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
-use crate::folio::{FolioId, FolioTable, MappingId, Owner};
-use crate::mapping::Disk;
-use crate::mapping::Mapping;
+use crate::folio::{FolioId, FolioTable, Owner};
 use crate::mapping::reserve::Reservations;
-use crate::page_cache::PageCache;
+use crate::mapping::{Disk, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
+use crate::readahead::Issue;
 use crate::readahead::issue::{self, Target};
-use crate::readahead::{Issue, RaState};
-use crate::reclaim::swap::Swapped;
-use crate::reclaim::{Reclaim, Watermarks};
 use crate::rules::anon::Enabled;
 use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
-use crate::space::{Flush, MmId, Space};
-use crate::units::{Order, Pfn, Vpn};
+use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
 /// The machine under the rules.
@@ -43,21 +47,6 @@ impl Config {
     pub fn new(arch: Arch) -> Self {
         Self { arch, ram_bytes: 16 << 30, fragmentation: None, swap_bytes: 0 }
     }
-}
-
-/// One open of a file: it has its own readahead state (B.7.1).
-#[derive(Clone, Copy, Debug)]
-pub struct OpenFile {
-    /// The file.
-    pub mapping: MappingId,
-    /// Its readahead.
-    pub state: RaState,
-    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
-    pub is_random: bool,
-    /// Whether it is one of the file's writers ([`crate::writers`]).
-    pub is_writer: bool,
-    /// Descriptors; a mapping keeps the open file without one.
-    pub nr_descriptors: u32,
 }
 
 /// Why a memory manager cannot be made.
@@ -103,14 +92,16 @@ pub struct Memory<R = Counted> {
     /// What the kernel does.
     pub rules: Rules,
     pub(crate) arch: Arch,
-    pub(crate) cache: PageCache<R>,
+    pub(crate) cache: Core<R>,
     pub(crate) zero_pfn: Pfn,
     /// First frame of the huge zero folio, while somebody uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
-    /// khugepaged, and what is made to fail.
-    pub(crate) collapse: collapse::State,
+    /// Where khugepaged stands.
+    pub(crate) khugepaged: Khugepaged,
+    /// Which step of a collapse is made to fail.
+    pub(crate) fail_collapse: FailAfter,
     /// Bytes of processes ([`Memory::measure`]).
     pub(crate) measured_bytes: u64,
     opens: Vec<OpenFile>,
@@ -141,11 +132,11 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut cache = PageCache::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut cache = Core::new(buddy, ram, rules.anon.mapcount_rules());
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        cache.reclaim = Reclaim::new(rules.page, watermarks, nr_slots)?;
+        cache.pressure = Pressure::new(rules.page, watermarks, nr_slots)?;
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,
@@ -154,7 +145,8 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
-            collapse: collapse::State::default(),
+            khugepaged: Khugepaged::default(),
+            fail_collapse: FailAfter::default(),
             measured_bytes: 0,
             opens,
             spaces,
@@ -285,12 +277,12 @@ impl<R: Ram> Memory<R> {
 
     /// The page cache: files, folios, free memory.
     #[must_use]
-    pub fn cache(&self) -> &PageCache<R> {
+    pub fn cache(&self) -> &Core<R> {
         &self.cache
     }
 
     /// The page cache, to watch insertions or to set a folio's state in a test.
-    pub fn cache_mut(&mut self) -> &mut PageCache<R> {
+    pub fn cache_mut(&mut self) -> &mut Core<R> {
         &mut self.cache
     }
 
@@ -342,7 +334,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// A process, and the folios it maps.
-    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut PageCache<R>) {
+    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut Core<R>) {
         (&mut self.spaces[mm.0 as usize], &mut self.cache)
     }
 
@@ -354,7 +346,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         first: MmId,
         second: MmId,
-    ) -> (&mut Space, &mut Space, &mut PageCache<R>) {
+    ) -> (&mut Space, &mut Space, &mut Core<R>) {
         let Ok([first, second]) =
             self.spaces.get_disjoint_mut([first.0 as usize, second.0 as usize])
         else {

@@ -8,8 +8,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Pfn, Vaddr, Vpn};
+use crate::units::{MmId, Pfn, Vaddr, Vpn};
 use crate::vma::Sharing;
 
 /// A pinned page, to be given back by [`Memory::unpin`].

@@ -13,8 +13,7 @@ pub use bytes::{Bytes, stored_byte};
 
 use largefolio_bulk::plan::Plan;
 
-use crate::folio::MappingId;
-use crate::units::{PageIndex, Pfn};
+use crate::units::{MappingId, PageIndex, Pfn};
 
 /// Pages of a file, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

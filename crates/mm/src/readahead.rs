@@ -9,7 +9,7 @@
 //!      | read already             | read while waiting |  next window ->
 //! ```
 //!
-//! Owns the per-open state ([`state`]), the window sizes ([`window`]), both entries ([`sync`],
+//! Owns nothing that lasts: the state is the open file's ([`RaState`]). Chooses, the window sizes ([`window`]), both entries ([`sync`],
 //! [`marker`]) and the issue of windows ([`issue`]). Does not decide *when* a mapped fault reads
 //! ahead: that is [`crate::fault`].
 //!
@@ -18,9 +18,8 @@
 
 pub mod issue;
 pub mod marker;
-pub mod state;
 pub mod sync;
 pub mod window;
 
+pub use crate::core::open_file::RaState;
 pub use issue::{Hint, Issue};
-pub use state::RaState;

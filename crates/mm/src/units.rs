@@ -273,6 +273,24 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes < 1 << 63)
 }
 
+/// File in the memory manager: position in its table of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MappingId(pub u32);
+
+/// Address space in the memory manager: position in its table of processes, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MmId(pub u32);
+
+/// One page of swap space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SwapSlot(pub u64);
+
+impl SwapSlot {
+    pub(crate) const fn plus(self, by: u64) -> Self {
+        Self(self.0 + by)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,14 +3,13 @@
 //! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
 //! (`mapped`).
 
+use crate::core::Core;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::page_cache::PageCache;
 use crate::pgtable::{Cleared, FolioSpan, LeafKind, PageTable, PteFlags, Zap};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -86,6 +85,14 @@ impl<R: Ram> Memory<R> {
         }
     }
 
+    /// Swapped pages of a range are gone.
+    pub(crate) fn drop_swapped(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
+        let taken = self.space_mut(mm).swapped.take(start, nr_pages);
+        for slot in taken.into_values() {
+            let _ = self.cache.put_slot(slot);
+        }
+    }
+
     /// Splits PMD entries that an edge of `[start, end)` cuts.
     pub(crate) fn cut_pmds(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         for edge in [start, end] {
@@ -139,7 +146,7 @@ impl<R: Ram> Memory<R> {
 
 /// The counting side of a zap.
 struct Zapping<'a, R> {
-    cache: &'a mut PageCache<R>,
+    cache: &'a mut Core<R>,
     mm: MmId,
     batching: Batching,
     /// The folio asked for last.

@@ -31,13 +31,13 @@ mod counts;
 mod pressure;
 mod writers;
 
-use crate::folio::{FolioId, MappingId, Owner};
+use crate::core::space::Space;
+use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
 use crate::ram::Ram;
 use crate::rules::EofGuard;
-use crate::space::{MmId, Space};
-use crate::units::{PageIndex, Pfn, Vpn};
+use crate::units::{MappingId, MmId, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
 use counts::Found;

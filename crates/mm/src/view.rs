@@ -6,8 +6,7 @@ use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::PmdExclusive;
-use crate::space::MmId;
-use crate::units::{Order, Pfn, Vaddr};
+use crate::units::{MmId, Order, Pfn, Vaddr};
 
 /// A present page of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@
 
 use super::advise::CollapseError;
 use super::scan::Limits;
-use super::{Done, Refusal, Target, Who};
+use super::{Done, Target, Who};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::MIN_LARGE_ORDER;
-use crate::space::MmId;
-use crate::units::{Order, PageIndex, Vaddr, Vpn};
+use crate::units::{MmId, Order, PageIndex, Vaddr, Vpn};
 use crate::vma::{HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -47,10 +47,10 @@ impl<R: Ram> Memory<R> {
         mm: MmId,
         vma: &Vma,
         ((start, end), order): ((Vpn, Vpn), Order),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
         if !self.can_collapse_to(vma, order) {
-            self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
-            return Err(Refusal::VmaCheck);
+            self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
+            return Err(CollapseRefusal::VmaCheck);
         }
         let (first, last) = (order.round_up(start.0), order.round_down(end.0));
         let mut refused = Ok(());
@@ -80,26 +80,26 @@ impl<R: Ram> Memory<R> {
         is_below && fits && vma.advice.huge != HugeAdvice::Nohuge
     }
 
-    fn collapse_part_of(&mut self, target: &Target) -> Result<Done, Refusal> {
+    fn collapse_part_of(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
             return Ok(Done::Already);
         }
         let Some(range) = self.file_range(target) else { return self.collapse_anon_to(target) };
         if self.has_private_copy(target) {
-            return Err(Refusal::Fail);
+            return Err(CollapseRefusal::Fail);
         }
         match self.collapse_file(&range) {
             Ok(done) => {
                 self.map_block(target);
                 Ok(done)
             }
-            Err(Refusal::PteMappedHugepage) => Ok(Done::Already),
+            Err(CollapseRefusal::PteMappedHugepage) => Ok(Done::Already),
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn collapse_anon_to(&mut self, target: &Target) -> Result<Done, Refusal> {
-        let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+    fn collapse_anon_to(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
+        let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
         if self.has_folio(target) {
             return Ok(Done::Already);
         }

@@ -4,13 +4,12 @@
 //! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
-use crate::folio::MappingId;
 use crate::mapping::Mapping;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
-use crate::units::Order;
+use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {

@@ -4,14 +4,14 @@
 //! and the exchange of a table for that entry where somebody asked for it.
 
 use super::file::FileRange;
-use super::{Done, Refusal, Target};
+use super::{Done, Target};
+use crate::counters::collapse::CollapseRefusal;
 use crate::fault::{Access, Fault, Pass};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{PageIndex, Vpn};
+use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
 impl<R: Ram> Memory<R> {
@@ -37,15 +37,15 @@ impl<R: Ram> Memory<R> {
 
     /// Gives back the table of one process for a block whose folio has the PMD order, if it maps
     /// nothing but that folio's pages. What it was: `Already` without a table.
-    pub(super) fn retract_one(&mut self, target: &Target) -> Result<Done, Refusal> {
+    pub(super) fn retract_one(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
         let entry = self.huge_entry(target)?;
         match self.space(target.mm).table.pmd(target.first) {
             PmdState::Empty | PmdState::Leaf => return Ok(Done::Already),
             PmdState::Table { .. } => {}
         }
-        self.step(Refusal::Fail)?;
+        self.step(CollapseRefusal::Fail)?;
         if !self.maps_only(target, entry) {
-            return Err(Refusal::Fail);
+            return Err(CollapseRefusal::Fail);
         }
         self.zap(target.mm, target.first, target.first.plus(target.nr_pages()));
         self.drop_table(target.mm, target.first);
@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
-    pub(super) fn install_pmd(&mut self, target: &Target) -> Result<Done, Refusal> {
+    pub(super) fn install_pmd(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
             return Ok(Done::Already);
@@ -61,13 +61,13 @@ impl<R: Ram> Memory<R> {
         let entry = self.huge_entry(target)?;
         let Target { mm, vma, first: vpn, .. } = *target;
         let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
-        if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(Refusal::Fail) }
+        if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(CollapseRefusal::Fail) }
     }
 
-    fn huge_entry(&self, target: &Target) -> Result<Entry, Refusal> {
-        let range = self.file_range(target).ok_or(Refusal::VmaCheck)?;
+    fn huge_entry(&self, target: &Target) -> Result<Entry, CollapseRefusal> {
+        let range = self.file_range(target).ok_or(CollapseRefusal::VmaCheck)?;
         let entry = self.cache.find(range.file, PageIndex(range.first));
-        entry.filter(|entry| entry.order == target.order).ok_or(Refusal::Fail)
+        entry.filter(|entry| entry.order == target.order).ok_or(CollapseRefusal::Fail)
     }
 
     /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.

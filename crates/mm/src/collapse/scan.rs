@@ -3,7 +3,8 @@
 //! Owns which state of a page refuses a collapse, and the order of the tests. The same tests run
 //! twice: before memory is allocated, and again when nobody can change the pages any more.
 
-use super::{Refusal, Target, Who};
+use super::{Target, Who};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Pte, PteFlags};
 use crate::ram::Ram;
@@ -61,26 +62,26 @@ impl<R: Ram> Memory<R> {
         target: &Target,
         ptes: &[Pte],
         limits: Limits,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
         let mut seen = Seen::default();
         let swapped = &self.space(target.mm).swapped;
         for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
             if swapped.get(vpn).is_some() {
                 seen.nr_swapped += 1;
                 if seen.nr_swapped > limits.swap {
-                    return Err(Refusal::ExceedSwapPte);
+                    return Err(CollapseRefusal::ExceedSwapPte);
                 }
                 continue;
             }
             self.check_pte(target, pte, (limits, &mut seen))?;
         }
         if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
-            return Err(Refusal::PageRo);
+            return Err(CollapseRefusal::PageRo);
         }
         // What has to be read back must be worth it.
         let nr_wanted = if seen.nr_swapped > 0 { target.nr_pages() / 2 } else { 1 };
         if target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted {
-            return Err(Refusal::LackReferencedPage);
+            return Err(CollapseRefusal::LackReferencedPage);
         }
         Ok(())
     }
@@ -90,11 +91,11 @@ impl<R: Ram> Memory<R> {
         target: &Target,
         pte: Pte,
         (limits, seen): (Limits, &mut Seen),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
         if is_hole(pte) {
             seen.nr_none += 1;
             let is_over = seen.nr_none > limits.none;
-            return if is_over { Err(Refusal::ExceedNonePte) } else { Ok(()) };
+            return if is_over { Err(CollapseRefusal::ExceedNonePte) } else { Ok(()) };
         }
         let Some(id) = self.cache.folios.of_pfn(pte.pfn()) else {
             unreachable!("I3: a PTE maps a folio or is special")
@@ -104,21 +105,21 @@ impl<R: Ram> Memory<R> {
             && self.rules.collapse.lazyfree == Lazyfree::Refused
             && !pte.flags().contains(PteFlags::DIRTY);
         if folio.is_lazyfree && stops_at_lazyfree {
-            return Err(Refusal::PageLazyfree);
+            return Err(CollapseRefusal::PageLazyfree);
         }
         seen.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
         seen.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
         seen.nr_shared += u64::from(self.maybe_mapped_shared(id));
         if seen.nr_shared > limits.shared {
-            return Err(Refusal::ExceedSharedPte);
+            return Err(CollapseRefusal::ExceedSharedPte);
         }
         if !self.cache.folios.lru().is_on_lru(id) {
-            return Err(Refusal::PageLru);
+            return Err(CollapseRefusal::PageLru);
         }
         if folio.is_locked {
-            return Err(Refusal::PageLock);
+            return Err(CollapseRefusal::PageLock);
         }
-        if folio.has_extra_refs() { Err(Refusal::PageCount) } else { Ok(()) }
+        if folio.has_extra_refs() { Err(CollapseRefusal::PageCount) } else { Ok(()) }
     }
 
     /// Whether a page of a target is in swap space.

@@ -7,7 +7,8 @@
 //! ```
 
 use super::scan::{Limits, is_hole};
-use super::{Done, Refusal, Target};
+use super::{Done, Target};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{PmdState, Pte};
 use crate::ram::Ram;
@@ -19,17 +20,17 @@ use crate::units::Order;
 struct Walked {
     has_collapsed: bool,
     has_alloc_failed: bool,
-    last: Option<Refusal>,
+    last: Option<CollapseRefusal>,
 }
 
 impl Walked {
     /// H.6.4 f.
-    fn result(self) -> Result<Done, Refusal> {
+    fn result(self) -> Result<Done, CollapseRefusal> {
         match self.last {
             _ if self.has_collapsed => Ok(Done::Collapsed),
-            _ if self.has_alloc_failed => Err(Refusal::AllocHugePageFail),
+            _ if self.has_alloc_failed => Err(CollapseRefusal::AllocHugePageFail),
             Some(refusal) => Err(refusal),
-            None => Err(Refusal::Fail),
+            None => Err(CollapseRefusal::Fail),
         }
     }
 }
@@ -40,13 +41,13 @@ impl<R: Ram> Memory<R> {
         &mut self,
         block: &Target,
         orders: Orders,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, CollapseRefusal> {
         match self.space(block.mm).table.pmd(block.first) {
             PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(Refusal::NoPteTable),
+            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
             PmdState::Table { .. } => {}
         }
-        let Some(ptes) = self.ptes_of(block) else { return Err(Refusal::NoPteTable) };
+        let Some(ptes) = self.ptes_of(block) else { return Err(CollapseRefusal::NoPteTable) };
         // H.6.4 b: one page is enough to go on.
         let limits = Limits { none: block.nr_pages() - 1, ..self.limits(block) };
         self.check_ptes(block, &ptes, limits)?;
@@ -63,10 +64,10 @@ impl<R: Ram> Memory<R> {
             let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
             match step {
                 Ok(Done::Collapsed) => walked.has_collapsed = true,
-                Ok(Done::Already) => walked.last = Some(Refusal::PteMappedHugepage),
+                Ok(Done::Already) => walked.last = Some(CollapseRefusal::PteMappedHugepage),
                 Err(refusal) => {
                     walked.last = refusal.or(walked.last);
-                    walked.has_alloc_failed |= refusal == Some(Refusal::AllocHugePageFail);
+                    walked.has_alloc_failed |= refusal == Some(CollapseRefusal::AllocHugePageFail);
                     if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
                         break;
                     }
@@ -95,7 +96,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// One range; `Ok(Already)` when a folio as large is there (tested below the PMD order).
-    fn collapse_part(&mut self, target: &Target) -> Result<Done, Option<Refusal>> {
+    fn collapse_part(&mut self, target: &Target) -> Result<Done, Option<CollapseRefusal>> {
         let pmd = self.rules.page.pmd_order();
         if target.order < pmd && self.has_folio(target) {
             return Ok(Done::Already);
@@ -105,9 +106,9 @@ impl<R: Ram> Memory<R> {
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
         let limits = Limits { none, shared, ..self.limits(target) };
         if target.order < pmd && self.has_swapped(target) {
-            return Err(Some(Refusal::PteNonPresent));
+            return Err(Some(CollapseRefusal::PteNonPresent));
         }
-        let ptes = self.ptes_of(target).ok_or(Some(Refusal::NoPteTable))?;
+        let ptes = self.ptes_of(target).ok_or(Some(CollapseRefusal::NoPteTable))?;
         self.check_ptes(target, &ptes, limits).map_err(Some)?;
         self.collapse_scanned(target, limits).map_err(Some)?;
         Ok(Done::Collapsed)
@@ -122,19 +123,19 @@ impl<R: Ram> Memory<R> {
 }
 
 /// Whether a smaller range may avoid what refused a larger one.
-const fn smaller_may_help(refusal: Refusal) -> bool {
+const fn smaller_may_help(refusal: CollapseRefusal) -> bool {
     matches!(
         refusal,
-        Refusal::AllocHugePageFail
-            | Refusal::ExceedNonePte
-            | Refusal::ExceedSwapPte
-            | Refusal::ExceedSharedPte
-            | Refusal::PteNonPresent
-            | Refusal::PageLock
-            | Refusal::PageCount
-            | Refusal::PageLru
-            | Refusal::DelPageLru
-            | Refusal::LackReferencedPage
-            | Refusal::PageLazyfree
+        CollapseRefusal::AllocHugePageFail
+            | CollapseRefusal::ExceedNonePte
+            | CollapseRefusal::ExceedSwapPte
+            | CollapseRefusal::ExceedSharedPte
+            | CollapseRefusal::PteNonPresent
+            | CollapseRefusal::PageLock
+            | CollapseRefusal::PageCount
+            | CollapseRefusal::PageLru
+            | CollapseRefusal::DelPageLru
+            | CollapseRefusal::LackReferencedPage
+            | CollapseRefusal::PageLazyfree
     )
 }

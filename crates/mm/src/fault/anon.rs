@@ -10,8 +10,8 @@
 //! ```
 
 use super::{Access, Fault, FaultError, Outcome};
+use crate::core::mapped::Level;
 use crate::folio::FolioId;
-use crate::mapped::Level;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;

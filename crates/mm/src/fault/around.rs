@@ -1,9 +1,9 @@
 //! Fault-around: a read fault maps what is cached around its address (docs/behaviour B.5).
 
 use super::Fault;
+use crate::core::observed::Observed;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::observed::Observed;
 use crate::pgtable::{Batch, PmdState, PteFlags};
 use crate::ram::Ram;
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};

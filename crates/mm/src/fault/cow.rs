@@ -11,9 +11,9 @@
 
 use super::huge::HugeWrite;
 use super::{Fault, FaultError, Outcome};
+use crate::core::mapped::{Level, owner_id};
+use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
-use crate::frames::Flag;
-use crate::mapped::{Level, owner_id};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};

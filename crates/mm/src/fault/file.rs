@@ -1,14 +1,14 @@
 //! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
 
 use super::{Fault, FaultError, Pass, Retry};
-use crate::folio::MappingId;
+use crate::core::observed::{EntryKind, Observed};
+use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
-use crate::memory::{Memory, OpenFile};
-use crate::observed::{EntryKind, Observed};
+use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::marker::{self, Hit};
 use crate::rules::{ExecMiss, HitCredit};
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 /// Answer of one lookup.

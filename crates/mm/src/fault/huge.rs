@@ -10,15 +10,14 @@
 use super::anon::new_flags;
 use super::{Access, Fault};
 use crate::buddy::MigrateType;
+use crate::core::mapped::Level;
 use crate::folio::FolioId;
-use crate::frames::Flag;
-use crate::mapped::Level;
+use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::{MmId, Pfn, Vpn};
 
 /// What a store to a PMD entry came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

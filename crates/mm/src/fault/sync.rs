@@ -1,14 +1,13 @@
 //! The sync step of a cold fault: which window to read (docs/behaviour B.4).
 
 use super::Fault;
-use crate::annotate::Reading;
+use super::reading::Reading;
+use crate::core::observed::{EntryKind, Observed};
+use crate::core::open_file::MissGate;
 use crate::memory::Memory;
-use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
-use crate::readahead::issue;
-use crate::readahead::state::Gate;
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::readahead::{Hint, Issue, RaState};
+use crate::readahead::{Hint, Issue, RaState, issue};
 use crate::rules::{Exec, ExecMiss, Forced, ForcedGate, StartOrder};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
@@ -101,7 +100,7 @@ impl<R: Ram> Memory<R> {
             // B.4.4 (b): the posted form stores the order before it looks at the counter.
             state.order = order;
         }
-        if is_gated(vma, rules.exec_miss) && state.count_miss() == Gate::Closed {
+        if is_gated(vma, rules.exec_miss) && state.count_miss() == MissGate::Closed {
             self.cache.counters.nr_gated += 1;
             return Choice::Nothing;
         }

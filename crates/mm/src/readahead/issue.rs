@@ -9,13 +9,12 @@
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
 use super::RaState;
-use crate::folio::MappingId;
-use crate::observed::Observed;
-use crate::page_cache::PageCache;
+use crate::core::Core;
+use crate::core::observed::Observed;
 use crate::ram::Ram;
 use crate::rules::anon::Orders;
 use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 
 /// The order a window is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub struct Target {
 
 /// Reads what `issue` says.
 pub fn run<R: Ram>(
-    cache: &mut PageCache<R>,
+    cache: &mut Core<R>,
     rules: &Rules,
     target: Target,
     state: &mut RaState,
@@ -78,7 +77,7 @@ pub fn run<R: Ram>(
 
 /// What is needed to read `issue`: pages, and the largest order among its folios.
 pub(crate) fn room<R: Ram>(
-    cache: &PageCache<R>,
+    cache: &Core<R>,
     rules: &Rules,
     Target { file, allowed }: Target,
     (state, issue): (&RaState, Issue),
@@ -96,7 +95,7 @@ pub(crate) fn room<R: Ram>(
 
 /// Reads exactly `nr_pages` from `start` in the smallest folios, in chunks (A.3.2 step 2).
 pub fn forced<R: Ram>(
-    cache: &mut PageCache<R>,
+    cache: &mut Core<R>,
     rules: &Rules,
     file: MappingId,
     (start, nr_pages): (u64, u64),
@@ -112,7 +111,7 @@ pub fn forced<R: Ram>(
 
 /// Large-folio issue (A.5).
 fn window<R: Ram>(
-    cache: &mut PageCache<R>,
+    cache: &mut Core<R>,
     rules: &Rules,
     Target { file, allowed }: Target,
     state: &mut RaState,
@@ -152,7 +151,7 @@ fn window<R: Ram>(
 
 /// What large folios did not read, by the base-order path. Where the rest is asked for, there must
 /// be one: a fresh state that meets a marker at page 0 has a window of no page.
-fn rest<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: Span) {
+fn rest<R: Ram>(cache: &mut Core<R>, rules: &Rules, file: MappingId, span: Span) {
     if span.nr_pages > 0 || rules.readahead.remainder == Remainder::WholeSize {
         base(cache, rules, file, span);
     }
@@ -197,7 +196,7 @@ struct Fill {
 
 /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on error.
 fn fill<R: Ram>(
-    cache: &mut PageCache<R>,
+    cache: &mut Core<R>,
     rules: &Rules,
     file: MappingId,
     range: Fill,
@@ -233,7 +232,7 @@ struct Span {
 }
 
 /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
-fn base<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: Span) {
+fn base<R: Ram>(cache: &mut Core<R>, rules: &Rules, file: MappingId, span: Span) {
     let mapping = cache.mapping(file);
     let (min, last) = (mapping.orders.min, mapping.last_index(rules.page));
     let Some(last) = last else { return };

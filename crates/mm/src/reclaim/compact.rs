@@ -19,12 +19,10 @@ use crate::units::{Order, Pfn};
 
 /// `extfrag_threshold`: at or below, the index says that memory is short, not fragmented.
 const INDEX_THRESHOLD: i32 = 500;
-/// After this many failures in a row 2^6 requests go by between two attempts.
-const DEFER_SHIFT_MAX: u32 = 6;
 
 /// Why memory is not compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CompactRefusal {
     /// Too few pages are free to move anything to: the low mark and twice the block.
     TooLittleFree,
     /// I.9: the index is in 0 ..= 500.
@@ -33,53 +31,21 @@ pub enum Refusal {
     Deferred,
 }
 
-/// How often compaction is put off after it failed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deferral {
-    nr_considered: u32,
-    shift: u32,
-    /// Smallest order that failed.
-    order: Option<Order>,
-}
-
-impl Deferral {
-    /// Whether an attempt is put off.
-    fn defers(&mut self, order: Order) -> bool {
-        if self.order.is_none_or(|failed| order < failed) {
-            return false;
-        }
-        self.nr_considered += 1;
-        self.nr_considered < 1 << self.shift
-    }
-
-    fn failed(&mut self, order: Order) {
-        self.nr_considered = 0;
-        self.shift = (self.shift + 1).min(DEFER_SHIFT_MAX);
-        self.order = Some(self.order.map_or(order, |failed| failed.min(order)));
-    }
-
-    fn succeeded(&mut self, order: Order) {
-        if self.order.is_some_and(|failed| order >= failed) {
-            *self = Self::default();
-        }
-    }
-}
-
 impl<R: Ram> Memory<R> {
     /// Whether compaction may give a block of `order` (I.9).
     ///
     /// # Errors
     /// Why not.
-    pub fn can_compact(&self, order: Order) -> Result<(), Refusal> {
+    pub fn can_compact(&self, order: Order) -> Result<(), CompactRefusal> {
         let buddy = &self.cache.buddy;
-        let marks = self.cache.reclaim.watermarks;
+        let marks = self.cache.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
-            return Err(Refusal::TooLittleFree);
+            return Err(CompactRefusal::TooLittleFree);
         }
         let index = buddy.fragmentation_index(order);
         if order > COSTLY_ORDER && (0..=INDEX_THRESHOLD).contains(&index) {
-            return Err(Refusal::NotFragmented);
+            return Err(CompactRefusal::NotFragmented);
         }
         Ok(())
     }
@@ -88,7 +54,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn compact_for(&mut self, order: Order, effort: Effort) -> bool {
         let is_possible = order <= self.cache.buddy.max_order() && self.can_compact(order).is_ok();
         let is_urgent = effort == Effort::Direct && order <= COSTLY_ORDER;
-        if !is_possible || (self.cache.reclaim.deferral.defers(order) && !is_urgent) {
+        if !is_possible || (self.cache.pressure.deferral.defers(order) && !is_urgent) {
             return false;
         }
         self.cache.counters.reclaim.compact_stall += 1;
@@ -96,24 +62,24 @@ impl<R: Ram> Memory<R> {
         let counters = &mut self.cache.counters.reclaim;
         if is_done {
             counters.compact_success += 1;
-            self.cache.reclaim.deferral.succeeded(order);
+            self.cache.pressure.deferral.succeeded(order);
         } else {
             counters.compact_fail += 1;
-            self.cache.reclaim.deferral.failed(order);
+            self.cache.pressure.deferral.failed(order);
         }
         true
     }
 
     /// kcompactd: compacts for the next one who asks.
     pub(super) fn compact_in_background(&mut self, order: Order) {
-        if self.can_compact(order).is_err() || self.cache.reclaim.deferral.defers(order) {
+        if self.can_compact(order).is_err() || self.cache.pressure.deferral.defers(order) {
             return;
         }
         self.cache.counters.reclaim.compact_daemon_wake += 1;
         if self.compact(order) {
-            self.cache.reclaim.deferral.succeeded(order);
+            self.cache.pressure.deferral.succeeded(order);
         } else {
-            self.cache.reclaim.deferral.failed(order);
+            self.cache.pressure.deferral.failed(order);
         }
     }
 

@@ -28,7 +28,7 @@ impl<R: Ram> Memory<R> {
     /// and direct reclaim where that was not enough.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
-        if self.cache.buddy.nr_free_pages() <= self.cache.reclaim.watermarks.low {
+        if self.cache.buddy.nr_free_pages() <= self.cache.pressure.watermarks.low {
             self.balance(1);
         }
     }
@@ -36,7 +36,7 @@ impl<R: Ram> Memory<R> {
     /// Before `nr_pages` are read ahead in folios of up to `order`.
     #[inline]
     pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
-        let low = self.cache.reclaim.watermarks.low;
+        let low = self.cache.pressure.watermarks.low;
         if self.cache.buddy.nr_free_pages() < low + nr_pages {
             self.balance(if order > COSTLY_ORDER { 1 } else { nr_pages });
         }
@@ -48,7 +48,7 @@ impl<R: Ram> Memory<R> {
     #[cold]
     fn balance(&mut self, nr_pages: u64) {
         self.wake_kswapd();
-        let wanted = self.cache.reclaim.watermarks.min + nr_pages;
+        let wanted = self.cache.pressure.watermarks.min + nr_pages;
         if self.cache.buddy.nr_free_pages() < wanted {
             self.direct_reclaim(nr_pages);
         }
@@ -56,7 +56,7 @@ impl<R: Ram> Memory<R> {
 
     /// Background reclaim: up to the high mark.
     fn wake_kswapd(&mut self) {
-        let reclaim = &self.cache.reclaim;
+        let reclaim = &self.cache.pressure;
         let high = reclaim.watermarks.high;
         let nr_free = self.cache.buddy.nr_free_pages();
         if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
@@ -64,7 +64,7 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.counters.reclaim.kswapd_runs += 1;
         let nr_freed = self.shrink(Reclaimer::Kswapd, high - nr_free);
-        let reclaim = &mut self.cache.reclaim;
+        let reclaim = &mut self.cache.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
 
@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
         self.cache.counters.reclaim.allocstall += 1;
         let nr_freed = self.shrink(Reclaimer::Direct, nr_pages.max(BATCH_PAGES));
         if nr_freed > 0 {
-            self.cache.reclaim.nr_failures = 0;
+            self.cache.pressure.nr_failures = 0;
         }
         nr_freed
     }
@@ -94,7 +94,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether a folio of `order` can be had above the lowest mark.
     fn has_block(&self, order: Order) -> bool {
-        let min = self.cache.reclaim.watermarks.min;
+        let min = self.cache.pressure.watermarks.min;
         self.cache.buddy.check_watermark(order, min).is_ok()
     }
 

@@ -3,13 +3,12 @@
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
-use super::swap::Slot;
-use crate::folio::{FolioId, MappingId, Owner};
-use crate::frames::Flag;
+use crate::folio::frames::Flag;
+use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::PteFlags;
 use crate::ram::{FilePages, Ram};
-use crate::units::{Order, PageIndex, Vpn};
+use crate::units::{MappingId, Order, PageIndex, SwapSlot, Vpn};
 
 /// What became of a folio that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +84,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Slots side by side for a folio; counts what large folios got.
-    fn alloc_slots(&mut self, order: Order) -> Option<Slot> {
-        let slot = self.cache.reclaim.swap.as_mut()?.alloc(order);
+    fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
+        let slot = self.cache.pressure.swap.as_mut()?.alloc(order);
         let is_pmd = order == self.rules.page.pmd_order();
         let counters = &mut self.cache.counters.reclaim;
         let count = match (slot.is_some(), is_pmd) {
@@ -102,7 +101,7 @@ impl<R: Ram> Memory<R> {
 
     /// Writes an anonymous folio to the slots from `first` on; every entry that maps a page names
     /// its slot then.
-    fn swap_out(&mut self, id: FolioId, first: Slot) -> Fate {
+    fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
         }
@@ -115,7 +114,7 @@ impl<R: Ram> Memory<R> {
         for by in 0..nr {
             let is_written = self.cache.folios.frames().get(Flag::Written, pfn.plus(by));
             self.cache.ram.swap_out(pfn.plus(by), first.plus(by).0);
-            if let Some(swap) = &mut self.cache.reclaim.swap {
+            if let Some(swap) = &mut self.cache.pressure.swap {
                 swap.store(first.plus(by), is_written, shadow);
             }
         }
@@ -124,7 +123,7 @@ impl<R: Ram> Memory<R> {
             for by in 0..site.nr {
                 let slot = first.plus(site.pfn.0 - pfn.0 + by);
                 self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), slot);
-                if let Some(swap) = &mut self.cache.reclaim.swap {
+                if let Some(swap) = &mut self.cache.pressure.swap {
                     swap.get(slot);
                 }
             }
@@ -154,7 +153,7 @@ impl<R: Ram> Memory<R> {
         for by in 0..nr {
             let slot = first.plus(by);
             self.cache.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
-            if let Some(swap) = &mut self.cache.reclaim.swap {
+            if let Some(swap) = &mut self.cache.pressure.swap {
                 swap.store(slot, true, shadow);
                 swap.get(slot);
             }

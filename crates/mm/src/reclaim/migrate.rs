@@ -4,7 +4,6 @@
 //! entry that maps it names the new frames, with the flags it had.
 
 use crate::folio::FolioId;
-use crate::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::FolioSpan;
 use crate::ram::Ram;
@@ -44,16 +43,5 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.buddy.free(from, order);
         self.cache.counters.reclaim.pgmigrate_success += nr;
-    }
-}
-
-impl crate::folio::FolioTable {
-    /// Gives a folio other frames, with all that is known of its pages.
-    fn move_frames(&mut self, id: FolioId, to: Pfn) {
-        let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
-        for flag in Flag::ALL {
-            self.frames_mut().move_flag(flag, (from, to), nr);
-        }
-        self.rename_frames(id, to);
     }
 }

@@ -4,8 +4,8 @@
 //! (`evict`).
 
 use super::evict::Fate;
-use super::lru::{Age, Kind, ListId};
 use crate::folio::FolioId;
+use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
 
@@ -70,14 +70,14 @@ impl<R: Ram> Memory<R> {
             }
         }
         // Inactive lists that are not scanned are still to be refilled.
-        if self.can_swap() && self.is_inactive_low(Kind::Anon) {
-            self.shrink_active(ListId::new(Kind::Anon, Age::Active), BATCH_PAGES);
+        if self.can_swap() && self.is_inactive_low(LruKind::Anon) {
+            self.shrink_active(ListId::new(LruKind::Anon, Age::Active), BATCH_PAGES);
         }
         nr_freed
     }
 
     pub(super) fn can_swap(&self) -> bool {
-        self.cache.reclaim.swap.as_ref().is_some_and(super::swap::Swap::has_free)
+        self.cache.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
     }
 
     /// Pages to look at on each list. Without swap space anonymous memory is left alone; where
@@ -87,12 +87,12 @@ impl<R: Ram> Memory<R> {
         let lru = self.cache.folios.lru();
         let sizes = ListId::ALL.map(|list| lru.nr_pages(list));
         let has_cold_files =
-            sizes[2] >> priority > 0 && !self.is_inactive_low(Kind::File) && priority > 0;
-        self.cache.reclaim.fade_costs(sizes.iter().sum());
+            sizes[2] >> priority > 0 && !self.is_inactive_low(LruKind::File) && priority > 0;
+        self.cache.pressure.fade_costs(sizes.iter().sum());
         let weights = match (can_swap, has_cold_files) {
             (false, _) | (true, true) => [0, 1],
             (true, false) if priority == 0 => [1, 1],
-            (true, false) => self.cache.reclaim.weights(),
+            (true, false) => self.cache.pressure.weights(),
         };
         let sum = if priority == 0 { 1 } else { weights[0] + weights[1] };
         let goal = |at: usize| {
@@ -104,7 +104,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether the inactive list of a kind holds too little: half, and less of it where there are
     /// many GiB.
-    fn is_inactive_low(&self, kind: Kind) -> bool {
+    fn is_inactive_low(&self, kind: LruKind) -> bool {
         let lru = self.cache.folios.lru();
         let inactive = lru.nr_pages(ListId::new(kind, Age::Inactive));
         let active = lru.nr_pages(ListId::new(kind, Age::Active));
@@ -124,9 +124,9 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add(1);
             nr_scanned += nr;
             let was_accessed = self.cache.folios.take_accessed(id);
-            if was_accessed && list.kind == Kind::File && self.is_executable(id) {
+            if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
                 self.cache.folios.lru_mut().move_to_head(id, list);
-                self.cache.reclaim.note_cost(list.kind, nr);
+                self.cache.pressure.note_cost(list.kind, nr);
                 continue;
             }
             self.cache.counters.reclaim.pgdeactivate += nr;
@@ -170,9 +170,9 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get(id);
         let (kind, nr) = (folio.kind(), folio.nr_pages());
         self.cache.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
-        self.cache.reclaim.clock.advance(nr);
+        self.cache.pressure.clock.advance(nr);
         self.cache.counters.reclaim.pgactivate += nr;
-        self.cache.reclaim.note_cost(from.kind, nr);
+        self.cache.pressure.note_cost(from.kind, nr);
     }
 
     /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
@@ -180,7 +180,7 @@ impl<R: Ram> Memory<R> {
     fn look_at(&mut self, id: FolioId) -> Fate {
         if self.cache.folios.take_accessed(id) {
             let was_referenced = self.cache.folios.lru_mut().set_referenced(id);
-            let is_file = self.cache.folios.get(id).kind() == Kind::File;
+            let is_file = self.cache.folios.get(id).kind() == LruKind::File;
             let is_active = was_referenced || is_file && self.is_executable(id);
             return if is_active { Fate::Activate } else { Fate::Keep };
         }
@@ -206,7 +206,7 @@ impl<R: Ram> Memory<R> {
             let nr = self.cache.folios.get(id).nr_pages();
             let active = ListId::new(list.kind, Age::Active);
             self.cache.folios.lru_mut().move_to_head(id, active);
-            self.cache.reclaim.clock.advance(nr);
+            self.cache.pressure.clock.advance(nr);
             self.cache.counters.reclaim.pgactivate += nr;
         }
     }

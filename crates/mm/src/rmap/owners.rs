@@ -92,9 +92,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 pub use self::atomics::{Atomics, Native};
 use self::atomics::{CountCell, WordCell};
-pub use self::ids::{IdsExhausted, MmOwnerId, OwnerIds};
+pub use self::ids::{IdsExhausted, OwnerIds};
 pub use self::layout::{Layout, Narrow, Wide};
-pub use self::state::{Limits, Slot, State, Violation};
+pub use self::state::{Limits, MmOwnerId, Slot, State, Violation};
 
 /// A folio cannot count that many mappings; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,11 +3,11 @@
 //! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
 //! maps are freed; pages that were never stored to give way to the shared zero page.
 
-use super::sites::Site;
+use crate::core::mapped::owner_id;
+use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
-use crate::frames::Flag;
-use crate::mapped::owner_id;
 use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
 use crate::ram::Ram;
 use crate::rmap::Mapcount;

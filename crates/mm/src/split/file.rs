@@ -2,11 +2,11 @@
 //!
 //! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
 
-use crate::folio::{Folio, MappingId, Owner};
+use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 
 /// How a folio is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

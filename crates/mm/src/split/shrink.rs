@@ -3,8 +3,8 @@
 //! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
 //! looks at its bytes, which not every memory here has. A store of zeroes makes the difference.
 
+use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId};
-use crate::frames::Flag;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::units::Order;

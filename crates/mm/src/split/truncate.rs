@@ -4,15 +4,12 @@
 //! are zeroed and the folio is split, so that the memory behind them can go.
 
 use super::Cut;
-use crate::folio::MappingId;
 use crate::mapping::Disk;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{TruncateSplit, Unsplittable};
-use crate::space::MmId;
-use crate::units::{PageIndex, Vpn};
-use crate::vma::Backing;
+use crate::units::{MappingId, PageIndex};
 
 /// What became of a folio that the range covers in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,28 +188,5 @@ impl<R: Ram> Memory<R> {
         let cut = Cut::Around { at: index.0 - entry.index.0, to };
         // Whether it can be split does not matter any more.
         let _ = self.split_as(entry.folio, cut);
-    }
-
-    /// Where pages `[first, end)` of a file would be mapped, in every process.
-    pub(crate) fn mapped_ranges(
-        &self,
-        file: MappingId,
-        (first, end): (u64, u64),
-    ) -> Vec<(MmId, Vpn, Vpn)> {
-        let mut ranges = Vec::new();
-        self.count_areas(0, self.nr_spaces());
-        for (mm, space) in self.spaces() {
-            self.count_areas(space.vmas.len(), 0);
-            for vma in space.vmas.iter() {
-                let Backing::File { open, .. } = vma.backing else { continue };
-                let (area_first, area_end) = vma.file_range();
-                let (from, to) = (area_first.max(first), area_end.min(end));
-                if self.open_file(open).mapping == file && from < to {
-                    let start = vma.start.plus(from - area_first);
-                    ranges.push((mm, start, start.plus(to - from)));
-                }
-            }
-        }
-        ranges
     }
 }

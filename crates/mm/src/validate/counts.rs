@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
+use crate::core::mapped::owner_id;
 use crate::counters::NR_ORDERS;
 use crate::folio::FolioId;
-use crate::frames::Flag;
-use crate::mapped::owner_id;
+use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rmap::mapcount::MapcountRule;
-use crate::space::MmId;
-use crate::units::{Order, Pfn};
+use crate::units::{MmId, Order, Pfn};
 
 /// Entries of one folio.
 #[derive(Default)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::folio::MappingId;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::Writers;
+use crate::units::MappingId;
 
 impl<R: Ram> Memory<R> {
     /// I14.

@@ -1,15 +1,13 @@
 //! How a machine runs the steps of a random program.
 
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::AnonRules;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::program::{BEFORE, FILES, Step, What};

@@ -1,21 +1,20 @@
 //! Memory pressure: vectors of docs/behaviour B.5.8, D.5, G.5 and I.
 
+use largefolio_mm::counters::reclaim::ReclaimCounters;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
+use largefolio_mm::folio::lru::{Age, ListId, LruKind};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::{Bytes, stored_byte};
-use largefolio_mm::reclaim::compact::Refusal;
-use largefolio_mm::reclaim::counters::ReclaimCounters;
-use largefolio_mm::reclaim::lru::{Age, Kind, ListId};
+use largefolio_mm::reclaim::compact::CompactRefusal;
 use largefolio_mm::rules::anon::{AnonRules, Defrag};
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::units::{Order, PageIndex, PageSize};
+use largefolio_mm::units::{MappingId, Order, PageIndex, PageSize};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{PAGE, World, addr, sizes, thp};
 
-const ACTIVE_FILE: ListId = ListId::new(Kind::File, Age::Active);
+const ACTIVE_FILE: ListId = ListId::new(LruKind::File, Age::Active);
 
 fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     let rules = Rules { anon, ..Rules::example() };
@@ -336,7 +335,7 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     while buddy.nr_free_pages() > 1500 {
         buddy.alloc(Order::ZERO, largefolio_mm::buddy::MigrateType::Movable).unwrap();
     }
-    assert_eq!(world.memory.can_compact(order), Err(Refusal::TooLittleFree));
+    assert_eq!(world.memory.can_compact(order), Err(CompactRefusal::TooLittleFree));
 }
 
 #[test]

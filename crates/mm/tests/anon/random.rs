@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::Counters;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
 use largefolio_mm::ram::{Bytes, Counted, Ram};
@@ -52,7 +52,7 @@ fn random_programs_see_their_own_bytes() {
     // machine (pressure.rs), and what comes back as it was active is rare.
     // Of the refusals, some need a test that makes a step fail (collapse/inject.rs).
     let is_rare = |name: &str| {
-        let is_refusal = Refusal::ALL.iter().any(|refusal| refusal.name() == name);
+        let is_refusal = CollapseRefusal::ALL.iter().any(|refusal| refusal.name() == name);
         is_refusal || name.starts_with("compact_") || name == "workingset_restore_anon"
     };
     let never = totals.iter().filter(|(name, nr)| **nr == 0 && !is_rare(name));
@@ -68,8 +68,8 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
         ("thp_collapse_alloc_failed", counts.collapse.thp_collapse_alloc_failed),
         ("writers.nr_drops", counts.writers.nr_drops),
     ];
-    let refused =
-        Refusal::ALL.map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
+    let refused = CollapseRefusal::ALL
+        .map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
     for (name, nr) in counts.reclaim.named().into_iter().chain(others).chain(refused) {
         *totals.entry(name).or_default() += nr;
     }

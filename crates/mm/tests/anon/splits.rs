@@ -1,13 +1,12 @@
 //! Unmap, deferred split, truncation, hole punch and split (docs/behaviour G, L.11).
 
+use largefolio_mm::counters::split::SplitRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::{
     AnonRules, Mapcount, NonePtes, SplitZeroPages, TruncateSplit, Unsplittable,
 };
-use largefolio_mm::split::Refusal;
-use largefolio_mm::units::{Order, PageIndex};
+use largefolio_mm::units::{MappingId, Order, PageIndex};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{PAGE, World, addr, sizes, thp};
@@ -126,17 +125,17 @@ fn refusals_are_named_counted_and_change_nothing() {
     let pfn = world.write(mm, 3).pfn;
     let id = world.memory.cache().folios.of_pfn(pfn).unwrap();
     let before = world.memory.cache().buddy.nr_free_pages();
-    assert_eq!(world.memory.split(id, Order::new(4)), Err(Refusal::NotLarger));
-    assert_eq!(world.memory.split(id, Order::new(1)), Err(Refusal::AnonOrderOne));
+    assert_eq!(world.memory.split(id, Order::new(4)), Err(SplitRefusal::NotLarger));
+    assert_eq!(world.memory.split(id, Order::new(1)), Err(SplitRefusal::AnonOrderOne));
     let pin = world.memory.pin(mm, addr(3), Access::Write).unwrap();
-    assert_eq!(world.memory.split(id, Order::ZERO), Err(Refusal::ExtraReference));
+    assert_eq!(world.memory.split(id, Order::ZERO), Err(SplitRefusal::ExtraReference));
     world.unmap(mm, 5, 1);
     assert_eq!(world.memory.shrink_deferred(5), 0);
     assert_eq!(world.memory.cache().deferred.len(), 1, "it stays queued");
     assert_eq!(world.memory.cache().buddy.nr_free_pages(), before);
     assert_eq!(world.size(4).split_failed, 4);
     let refused = world.memory.counters().split_refused;
-    assert_eq!(refused[Refusal::ExtraReference as usize], 2);
+    assert_eq!(refused[SplitRefusal::ExtraReference as usize], 2);
     world.memory.unpin(pin);
     assert_eq!(world.memory.shrink_deferred(5), 15);
     world.check();

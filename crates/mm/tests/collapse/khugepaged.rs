@@ -1,6 +1,6 @@
 //! khugepaged: H.1.2, H.6.5, D.2.9.
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::ShmemEnabled;
@@ -78,7 +78,7 @@ fn without_memory_it_sleeps_a_minute_and_goes_on() {
     let failed = |world: &World| {
         let counters = world.memory.counters().collapse;
         assert_eq!(
-            counters.refused[Refusal::AllocHugePageFail as usize],
+            counters.refused[CollapseRefusal::AllocHugePageFail as usize],
             counters.thp_collapse_alloc_failed
         );
         counters.thp_collapse_alloc_failed

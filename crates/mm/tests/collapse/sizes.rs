@@ -1,6 +1,6 @@
 //! khugepaged and smaller sizes: the rules of H.6.4.
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::rules::anon::{NonePtes, SizeMode};
 
 use crate::world::{N, World, mark, new_rules};
@@ -71,7 +71,7 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     }
     world.isolate(16 * 16 + 5);
     // The scan of the whole block refuses it already: nothing is collapsed.
-    assert_eq!(world.scan(), [Refusal::PageLru]);
+    assert_eq!(world.scan(), [CollapseRefusal::PageLru]);
     assert!((0..N).all(|page| world.order(page) == 0));
     world.putback(16 * 16 + 5);
     // No PMD block is free: the next size down is 64 KiB, everywhere.
@@ -85,7 +85,7 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     assert!(world.memory.counters().collapse.thp_collapse_alloc_failed > 0);
     assert!((0..N).all(|page| world.order(page) == 4));
     assert_eq!(world.byte(world.mm, 77), mark(77));
-    assert_eq!(world.wake(), [Refusal::AllocHugePageFail], "nothing new: f");
+    assert_eq!(world.wake(), [CollapseRefusal::AllocHugePageFail], "nothing new: f");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Collapse and memory pressure: swapped pages come back, evicted ones count, and what a collapse
 //! holds is not evicted (docs/behaviour H.4.1, H.6.1, H.6.2, H.6.4).
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::Map;
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
@@ -55,7 +55,7 @@ fn advice_brings_every_swapped_page_back_h_6_2() {
 #[test]
 fn khugepaged_reads_back_an_eighth_at_most_h_6_1() {
     let mut world = swapped(65);
-    assert_eq!(world.scan(), [Refusal::ExceedSwapPte]);
+    assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
     assert!(nr_swapped(&world) >= 65, "nothing was read for it");
     let nr = nr_swapped(&world);
     world.memory.rules.collapse.max_ptes_swap = SwapPtes::Exactly(nr);
@@ -72,7 +72,7 @@ fn half_of_the_block_must_be_in_use_if_pages_are_swapped_h_6_1() {
     let nr = nr_swapped(&world);
     world.memory.rules.collapse.max_ptes_swap = SwapPtes::Exactly(N);
     assert!(N / 2 + 10 - nr < N / 2);
-    assert_eq!(world.scan(), [Refusal::LackReferencedPage]);
+    assert_eq!(world.scan(), [CollapseRefusal::LackReferencedPage]);
     world.write(N / 2 + 10..N / 2 + 10 + nr);
     assert_eq!(world.wake(), []);
     assert!(world.is_huge(0));
@@ -113,7 +113,7 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
     while world.memory.cache().mapping(file).nr_evicted((0, N)) <= 64 {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
-    assert_eq!(world.scan(), [Refusal::ExceedSwapPte]);
+    assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
     // Advice has no limit and reads them back.
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));

@@ -1,8 +1,9 @@
 //! One machine with real memory, and short ways to look at blocks.
 
-use largefolio_mm::collapse::{CollapseError, Errno, Refusal};
+use largefolio_mm::collapse::{CollapseError, Errno};
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::{Folio, FolioId, MappingId};
+use largefolio_mm::folio::{Folio, FolioId};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
@@ -13,8 +14,7 @@ use largefolio_mm::rules::collapse::{
     ShortRequest,
 };
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageIndex, Pfn, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, PageIndex, Pfn, Vaddr};
 use largefolio_mm::view::PageView;
 use largefolio_mm::vma::{OpenId, Prot};
 
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Lets khugepaged look at an area that would not be taken without; the last refusal.
-    pub(crate) fn scan(&mut self) -> Vec<Refusal> {
+    pub(crate) fn scan(&mut self) -> Vec<CollapseRefusal> {
         self.memory.rules.anon.thp = Enabled::Always;
         let vmas = &self.memory.space(self.mm).vmas;
         let nr = vmas.find(addr(0).vpn(self.memory.rules.page)).unwrap().nr_pages();
@@ -144,14 +144,14 @@ impl World {
     }
 
     /// One waking of khugepaged; what it was refused.
-    pub(crate) fn wake(&mut self) -> Vec<Refusal> {
+    pub(crate) fn wake(&mut self) -> Vec<CollapseRefusal> {
         let before = self.memory.counters().collapse.refused;
         self.memory.run_khugepaged(self.wake_ns);
         self.wake_ns += self.memory.rules.collapse.scan_sleep_ms * 1_000_000;
         self.memory.validate().unwrap();
         let after = self.memory.counters().collapse.refused;
-        let more = |refusal: &Refusal| after[*refusal as usize] > before[*refusal as usize];
-        Refusal::ALL.into_iter().filter(more).collect()
+        let more = |refusal: &CollapseRefusal| after[*refusal as usize] > before[*refusal as usize];
+        CollapseRefusal::ALL.into_iter().filter(more).collect()
     }
 
     pub(crate) fn page(&self, page: u64) -> Option<PageView> {
@@ -221,7 +221,7 @@ impl World {
 }
 
 /// The errno and the refusal of a call.
-pub(crate) fn failed(result: Result<(), CollapseError>) -> (Errno, Refusal) {
+pub(crate) fn failed(result: Result<(), CollapseError>) -> (Errno, CollapseRefusal) {
     let error = result.unwrap_err();
     (error.errno, error.refusal)
 }

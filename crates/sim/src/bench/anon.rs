@@ -7,8 +7,7 @@ use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageSize, Pfn, Vaddr};
+use largefolio_mm::units::{MmId, PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::cost::Mark;

@@ -4,15 +4,13 @@ use std::collections::VecDeque;
 
 use largefolio_mm::collapse::Errno;
 use largefolio_mm::fault;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::{Bytes, Ram as _};
 use largefolio_mm::rules::anon::SizeMode;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Pfn, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
 

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::fault::{Access, Outcome};
-use largefolio_mm::folio::{FolioId, MappingId};
+use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::Map;
 use largefolio_mm::mapping::reserve::Reservations;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageIndex, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
 use super::recording::{Action, AreaSpec, FileIo, Recording, Step, Touch};

@@ -10,16 +10,15 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use largefolio_mm::buddy::Fragmentation;
+use largefolio_mm::core::space::Flush;
 use largefolio_mm::fault::{self, FaultError};
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::Flush;
-use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
 
 use super::annotate::Annotation;

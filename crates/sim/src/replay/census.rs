@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
 use largefolio_mm::pgtable::{Leaf, LeafKind};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Pfn, Vpn};
+use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
 use largefolio_mm::vma::{Backing, Vma};
 use serde::Serialize;
 

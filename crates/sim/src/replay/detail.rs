@@ -22,11 +22,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use largefolio_mm::folio::{MappingId, Owner};
+use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
-use largefolio_mm::observed::{EntryKind, Observed};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, PageSize, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, PageSize, Vaddr, Vpn};
 use largefolio_trace::{LayoutKind, Meta, Op};
 use serde::{Serialize, Serializer};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
@@ -56,7 +56,7 @@ impl Cell {
 
     fn collapses(&self) -> Collapses {
         let (now, base) = (&self.memory.counters().collapse, &self.base.counters.collapse);
-        let refused = Refusal::ALL.into_iter().map(|refusal| {
+        let refused = CollapseRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), now.refused[nr] - base.refused[nr])
         });

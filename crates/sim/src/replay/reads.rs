@@ -13,9 +13,9 @@
 
 use std::collections::VecDeque;
 
-use largefolio_mm::folio::{MappingId, Owner};
-use largefolio_mm::observed::{EntryKind, Observed};
-use largefolio_mm::units::Pfn;
+use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::folio::Owner;
+use largefolio_mm::units::{MappingId, Pfn};
 use largefolio_trace::{Event, Op};
 
 use super::cell::Cell;

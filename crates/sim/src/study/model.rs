@@ -226,7 +226,7 @@ fn anon(
 /// A file and a program that maps it.
 struct Lived {
     memory: Memory,
-    file: largefolio_mm::folio::MappingId,
+    file: largefolio_mm::units::MappingId,
     size: u64,
 }
 

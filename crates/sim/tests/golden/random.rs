@@ -2,16 +2,14 @@
 //! invariant after every step, no panic, and the same events when run again.
 
 use largefolio_mm::buddy::Fragmentation;
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::observed::Observed;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;

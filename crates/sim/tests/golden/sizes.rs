@@ -1,9 +1,9 @@
 //! Per-size control of file folios, and sizes that areas ask for (K.1.4).
 
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::map::Madvice::{Hugepage, Random, Sequential};
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::Config;
-use largefolio_mm::observed::Observed;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::Prot;

@@ -1,14 +1,12 @@
 //! One file mapped by one process under a named kernel, and short ways to ask what happened.
 
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::fault::{Access, Touched};
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::observed::Observed;
 use largefolio_mm::pgtable::PageTable;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr, Vpn};
 use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::Madvice;
-use largefolio_mm::units::{PageIndex, Vaddr};
+use largefolio_mm::units::{MappingId, PageIndex, Vaddr};
 use largefolio_mm::vma::Backing;
 
 use super::super::recording::FileIo;

@@ -1,6 +1,6 @@
 //! Reads in flight: what the recording told of them, and what would explain a difference by them.
 
-use largefolio_mm::in_flight::Completion;
+use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
 use super::super::recording::{Action, Recording};

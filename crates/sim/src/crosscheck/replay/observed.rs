@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::observed::{EntryKind, Observed};
+use largefolio_mm::core::observed::{EntryKind, Observed};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::units::{Order, Pfn, Vaddr, Vpn};

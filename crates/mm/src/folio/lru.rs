@@ -23,7 +23,7 @@ use crate::units::Order;
 
 /// What a list holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LruKind {
     /// Memory that only swap space can take: anonymous and shared memory.
     Anon,
     /// Memory that a file can give again, and what `MADV_FREE` gave up.
@@ -43,7 +43,7 @@ pub enum Age {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
     /// What it holds.
-    pub kind: Kind,
+    pub kind: LruKind,
     /// Which of the two.
     pub age: Age,
 }
@@ -51,15 +51,15 @@ pub struct ListId {
 impl ListId {
     /// All lists, in the order reclaim looks at them.
     pub const ALL: [Self; 4] = [
-        Self::new(Kind::Anon, Age::Inactive),
-        Self::new(Kind::Anon, Age::Active),
-        Self::new(Kind::File, Age::Inactive),
-        Self::new(Kind::File, Age::Active),
+        Self::new(LruKind::Anon, Age::Inactive),
+        Self::new(LruKind::Anon, Age::Active),
+        Self::new(LruKind::File, Age::Inactive),
+        Self::new(LruKind::File, Age::Active),
     ];
 
     /// The list of `kind` and `age`.
     #[must_use]
-    pub const fn new(kind: Kind, age: Age) -> Self {
+    pub const fn new(kind: LruKind, age: Age) -> Self {
         Self { kind, age }
     }
 
@@ -326,8 +326,8 @@ fn as_id(nr: u32) -> Option<FolioId> {
 mod tests {
     use super::*;
 
-    const INACTIVE: ListId = ListId::new(Kind::File, Age::Inactive);
-    const ACTIVE: ListId = ListId::new(Kind::File, Age::Active);
+    const INACTIVE: ListId = ListId::new(LruKind::File, Age::Inactive);
+    const ACTIVE: ListId = ListId::new(LruKind::File, Age::Active);
 
     fn id(nr: u32) -> FolioId {
         FolioId::of_nr(nr)

@@ -46,7 +46,7 @@
 //! # Example
 //!
 //! ```
-//! use largefolio_mm::collapse::gate::{Gate, MustDrop, OpenForWrite};
+//! use largefolio_mm::mapping::gate::{Gate, MustDrop, OpenForWrite};
 //! let library: Gate = Gate::new();
 //! library.try_add_thp()?;
 //! assert_eq!(library.open_for_write(), Ok(MustDrop::Yes));

@@ -1,13 +1,30 @@
-//! Readahead state of one open file (docs/behaviour A.1.1).
+//! One open of a file, and its readahead state (docs/behaviour A.1.1).
+//!
+//! Owns the counts that the state keeps. Does not choose windows (`readahead`).
 
-use crate::units::Order;
+use crate::units::{MappingId, Order};
 
 /// Limit of the miss counter: ten times the threshold (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
 /// More counted misses than this stop mapped readahead (docs/behaviour 0.4, `MMAP_LOTSAMISS`).
 const MISS_THRESHOLD: u32 = 100;
 
-/// State of one open file. All sizes in pages.
+/// One open of a file: it has its own readahead state (B.7.1).
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub mapping: MappingId,
+    /// Its readahead.
+    pub state: RaState,
+    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
+    pub is_random: bool,
+    /// Whether it is one of the file's writers ([`crate::writers`]).
+    pub is_writer: bool,
+    /// Descriptors; a mapping keeps the open file without one.
+    pub nr_descriptors: u32,
+}
+
+/// Readahead state of one open file. All sizes in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RaState {
     /// First index of the last window.
@@ -41,9 +58,9 @@ impl RaState {
 
     /// Counts a cold mapped fault; whether readahead is still worth while (docs/behaviour B.4.1
     /// step 5, L.4: the gate is strict and tested after the increment).
-    pub fn count_miss(&mut self) -> Gate {
+    pub fn count_miss(&mut self) -> MissGate {
         self.mmap_miss = (self.mmap_miss + 1).min(MISS_LIMIT);
-        if self.mmap_miss > MISS_THRESHOLD { Gate::Closed } else { Gate::Open }
+        if self.mmap_miss > MISS_THRESHOLD { MissGate::Closed } else { MissGate::Open }
     }
 
     /// Gives back `nr_hits` misses, not below 0.
@@ -68,7 +85,7 @@ impl RaState {
 
 /// Answer of the miss counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum MissGate {
     /// Read ahead.
     Open,
     /// Too many misses: read only what is needed.

@@ -1,11 +1,10 @@
 //! What the kernel's tracepoints would show, for the comparison with a recorded kernel.
 //!
 //! Owns the list of events. They are collected while somebody watches
-//! ([`crate::page_cache::PageCache::watch`]) and decide nothing.
+//! ([`crate::core::Core::watch`]) and decide nothing.
 
-use crate::folio::MappingId;
 use crate::readahead::RaState;
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

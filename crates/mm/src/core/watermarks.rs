@@ -35,7 +35,7 @@ impl Watermarks {
     /// 128 KiB a kernel insists on.
     ///
     /// ```
-    /// use largefolio_mm::reclaim::Watermarks;
+    /// use largefolio_mm::core::watermarks::Watermarks;
     /// use largefolio_mm::units::PageSize;
     /// // 16 GiB: sqrt(16 * 16777216 KiB) = 16384 KiB = 4096 pages.
     /// let marks = Watermarks::new(PageSize::K4, 4 << 20, false);

@@ -4,11 +4,11 @@
 //! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
 //! completes before anybody looks again, as reads do.
 
-use crate::folio::MappingId;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::ram::{FilePages, Ram};
+use crate::units::MappingId;
 
 impl<R: Ram> Memory<R> {
     /// Writes every dirty folio of a file back (`fsync`).

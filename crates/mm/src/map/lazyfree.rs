@@ -7,8 +7,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Order, Vpn};
+use crate::units::{MmId, Order, Vpn};
 
 impl<R: Ram> Memory<R> {
     /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio

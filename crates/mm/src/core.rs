@@ -7,22 +7,35 @@
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub mod in_flight;
+pub mod inject;
+pub(crate) mod khugepaged;
+pub(crate) mod mapped;
+pub mod observed;
+pub mod open_file;
+pub(crate) mod pressure;
+pub mod space;
+pub(crate) mod swap;
+pub mod watermarks;
+pub mod work;
+pub(crate) mod workingset;
+
 use std::collections::BTreeSet;
 
 use crate::buddy::{Buddy, MigrateType};
+use crate::core::in_flight::{Completion, InFlight};
+use crate::core::observed::Observed;
+use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 use crate::counters::Counters;
-use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
-use crate::frames::Flag;
-use crate::in_flight::{Completion, InFlight};
+use crate::folio::deferred::Deferred;
+use crate::folio::frames::Flag;
+use crate::folio::{Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
-use crate::observed::Observed;
 use crate::ram::{FilePages, Ram};
-use crate::reclaim::Reclaim;
 use crate::rmap::mapcount::{MapcountRules, Shape};
-use crate::split::deferred::Deferred;
-use crate::units::{Order, PageIndex, Pfn};
-use crate::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
+use crate::units::{MappingId, Order, PageIndex, Pfn};
+use pressure::Pressure;
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +48,7 @@ pub enum InsertRefusal {
 
 /// All files and all folios.
 #[derive(Debug)]
-pub struct PageCache<R> {
+pub struct Core<R> {
     /// Free memory.
     pub buddy: Buddy,
     /// Live folios.
@@ -47,7 +60,7 @@ pub struct PageCache<R> {
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
     /// What memory pressure keeps.
-    pub(crate) reclaim: Reclaim,
+    pub(crate) pressure: Pressure,
     /// Steps taken.
     pub(crate) work: Work,
     /// How mappings are counted.
@@ -58,11 +71,11 @@ pub struct PageCache<R> {
     watched: Option<Vec<Observed>>,
     /// What the present fault reads.
     in_flight: InFlight,
-    /// Pages whose read is slow; see [`PageCache::delay_read`].
+    /// Pages whose read is slow; see [`Core::delay_read`].
     slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
-impl<R: Ram> PageCache<R> {
+impl<R: Ram> Core<R> {
     /// No files, all memory free.
     pub fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
         Self {
@@ -71,7 +84,7 @@ impl<R: Ram> PageCache<R> {
             ram,
             counters: Counters::default(),
             deferred: Deferred::default(),
-            reclaim: Reclaim::default(),
+            pressure: Pressure::default(),
             work: Work::default(),
             mapcount,
             mappings: Vec::new(),
@@ -125,11 +138,11 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn state_bytes(&self) -> u64 {
         self.folios.nr_places() as u64 * FOLIO_BYTES
             + self.nr_nodes as u64 * NODE_BYTES
-            + self.reclaim.nr_shadows as u64 * ENTRY_BYTES
+            + self.pressure.nr_shadows as u64 * ENTRY_BYTES
             + self.mappings.len() as u64 * THING_BYTES
     }
 
-    /// Starts to remember what happens, for [`PageCache::take_observed`].
+    /// Starts to remember what happens, for [`Core::take_observed`].
     pub fn watch(&mut self) {
         self.watched = Some(Vec::new());
     }
@@ -257,7 +270,7 @@ impl<R: Ram> PageCache<R> {
     /// Free frames for a folio; one of an order above `min` leaves the lowest mark alone (I.6).
     pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
-            let mark = self.reclaim.watermarks.min;
+            let mark = self.pressure.watermarks.min;
             self.buddy.try_alloc(order, MigrateType::Movable, mark).ok()?
         } else {
             self.buddy.alloc(order, MigrateType::Movable)?

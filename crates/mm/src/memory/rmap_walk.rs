@@ -3,12 +3,11 @@
 //! An area knows which index each of its pages has, a folio knows its own: so the pages that can
 //! map it follow, and the page table says whether they do.
 
-use crate::folio::{FolioId, MappingId, Owner};
-use crate::memory::Memory;
+use super::Memory;
+use crate::folio::{FolioId, Owner};
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
 /// Consecutive pages of a folio that a process maps one after the other.
@@ -88,6 +87,29 @@ impl<R: Ram> Memory<R> {
             }
         }
         nr_entries
+    }
+
+    /// Where pages `[first, end)` of a file would be mapped, in every process.
+    pub(crate) fn mapped_ranges(
+        &self,
+        file: MappingId,
+        (first, end): (u64, u64),
+    ) -> Vec<(MmId, Vpn, Vpn)> {
+        let mut ranges = Vec::new();
+        self.count_areas(0, self.nr_spaces());
+        for (mm, space) in self.spaces() {
+            self.count_areas(space.vmas.len(), 0);
+            for vma in space.vmas.iter() {
+                let Backing::File { open, .. } = vma.backing else { continue };
+                let (area_first, area_end) = vma.file_range();
+                let (from, to) = (area_first.max(first), area_end.min(end));
+                if self.open_file(open).mapping == file && from < to {
+                    let start = vma.start.plus(from - area_first);
+                    ranges.push((mm, start, start.plus(to - from)));
+                }
+            }
+        }
+        ranges
     }
 }
 
