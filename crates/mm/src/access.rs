@@ -74,6 +74,11 @@ impl Memory<Bytes> {
         })
     }
 
+    /// The bytes of a frame, as a device stores to them: no entry and no folio hears of it.
+    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
+        self.cache.ram.frame_mut(pfn)
+    }
+
     fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {
         self.space(mm).table.pte(addr.vpn(self.rules.page)).pfn()
     }

@@ -46,6 +46,27 @@ pub enum InsertRefusal {
     NoMemory,
 }
 
+/// A folio to read into the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFolio {
+    /// The file.
+    pub file: MappingId,
+    /// First page, a multiple of the folio's number of pages.
+    pub index: PageIndex,
+    /// log2 of its pages, among those that the file allows.
+    pub order: Order,
+    /// Whether it bears the readahead marker.
+    pub is_marked: bool,
+}
+
+impl NewFolio {
+    /// Without the marker.
+    #[must_use]
+    pub const fn new(file: MappingId, index: PageIndex, order: Order) -> Self {
+        Self { file, index, order, is_marked: false }
+    }
+}
+
 /// All files and all folios.
 #[derive(Debug)]
 pub struct Core<R> {
@@ -77,7 +98,7 @@ pub struct Core<R> {
 
 impl<R: Ram> Core<R> {
     /// No files, all memory free.
-    pub fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
@@ -99,7 +120,7 @@ impl<R: Ram> Core<R> {
     ///
     /// # Panics
     /// At the 2^32nd file.
-    pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
+    pub(crate) fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
         let stored_bytes = if mapping.is_zero_filled { 0 } else { mapping.size_bytes };
         self.ram.add_file(MappingId(id), stored_bytes);
@@ -125,7 +146,7 @@ impl<R: Ram> Core<R> {
     }
 
     /// The file `id`, to change.
-    pub fn mapping_mut(&mut self, id: MappingId) -> &mut Mapping {
+    pub(crate) fn mapping_mut(&mut self, id: MappingId) -> &mut Mapping {
         &mut self.mappings[id.0 as usize]
     }
 
@@ -143,24 +164,23 @@ impl<R: Ram> Core<R> {
     }
 
     /// Starts to remember what happens, for [`Core::take_observed`].
-    pub fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         self.watched = Some(Vec::new());
     }
 
     /// What happened since the last call, in order; empty when nobody watches.
-    pub fn take_observed(&mut self) -> Vec<Observed> {
+    pub(crate) fn take_observed(&mut self) -> Vec<Observed> {
         self.watched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
-    /// until a fault has waited for it, also after the fault or call that read it. I/O in flight is
-    /// the one thing a recording shows that does not follow from the touches.
-    pub fn delay_read(&mut self, file: MappingId, index: PageIndex) {
+    /// until a fault has waited for it.
+    pub(crate) fn delay_read(&mut self, file: MappingId, index: PageIndex) {
         self.slow.insert((file, index));
     }
 
     /// When the reads of faults complete from now on.
-    pub fn set_completion(&mut self, completion: Completion) {
+    pub(crate) fn set_completion(&mut self, completion: Completion) {
         self.in_flight.set_completion(completion);
     }
 
@@ -223,13 +243,8 @@ impl<R: Ram> Core<R> {
     ///
     /// # Errors
     /// Nothing is changed on a refusal.
-    pub fn insert(
-        &mut self,
-        file: MappingId,
-        index: PageIndex,
-        order: Order,
-        is_marked: bool,
-    ) -> Result<FolioId, InsertRefusal> {
+    pub(crate) fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+        let NewFolio { file, index, order, is_marked } = new;
         self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
@@ -290,7 +305,7 @@ impl<R: Ram> Core<R> {
 
     /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or
     /// somebody maps or pins it.
-    pub fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
+    pub(crate) fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
         let folio = self.folios.get(entry.folio);
         if folio.refs > folio.cache_refs() {

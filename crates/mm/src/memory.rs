@@ -6,6 +6,9 @@
 
 mod budget;
 pub(crate) mod rmap_walk;
+mod told;
+
+pub use told::FolioState;
 
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
 use crate::core::Core;
@@ -18,13 +21,14 @@ use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, Owner};
 use crate::mapping::reserve::Reservations;
+use crate::mapping::tree::{Entry, Tree};
 use crate::mapping::{Disk, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, Target};
 use crate::rules::anon::Enabled;
-use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
+use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
 use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
@@ -47,6 +51,15 @@ impl Config {
     pub fn new(arch: Arch) -> Self {
         Self { arch, ram_bytes: 16 << 30, fragmentation: None, swap_bytes: 0 }
     }
+}
+
+/// What an entry to readahead chooses by.
+pub(crate) struct Readahead<'a> {
+    /// State of the open file: the entry updates it in place.
+    pub(crate) state: &'a mut RaState,
+    /// What is cached of the file.
+    pub(crate) tree: &'a Tree,
+    pub(crate) rules: &'a ReadaheadRules,
 }
 
 /// Why a memory manager cannot be made.
@@ -90,7 +103,7 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct Memory<R = Counted> {
     /// What the kernel does.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) arch: Arch,
     pub(crate) cache: Core<R>,
     pub(crate) zero_pfn: Pfn,
@@ -237,8 +250,7 @@ impl<R: Ram> Memory<R> {
         &self.opens[id.0 as usize]
     }
 
-    /// The open file `id`, to change its advice or window.
-    pub fn open_file_mut(&mut self, id: OpenId) -> &mut OpenFile {
+    pub(crate) fn open_file_mut(&mut self, id: OpenId) -> &mut OpenFile {
         &mut self.opens[id.0 as usize]
     }
 
@@ -275,15 +287,16 @@ impl<R: Ram> Memory<R> {
         (0..).map(OpenId).zip(&self.opens)
     }
 
-    /// The page cache: files, folios, free memory.
+    /// What the kernel does; [`Memory::change_rules`] changes it.
+    #[must_use]
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What is kept: files, folios, free memory.
     #[must_use]
     pub fn cache(&self) -> &Core<R> {
         &self.cache
-    }
-
-    /// The page cache, to watch insertions or to set a folio's state in a test.
-    pub fn cache_mut(&mut self) -> &mut Core<R> {
-        &mut self.cache
     }
 
     /// What happened so far.
@@ -293,7 +306,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The folios of a file in ascending order.
-    pub fn folios(&self, file: MappingId) -> impl Iterator<Item = crate::mapping::tree::Entry> {
+    pub fn folios(&self, file: MappingId) -> impl Iterator<Item = Entry> {
         self.cache.mapping(file).tree.iter()
     }
 
@@ -307,10 +320,19 @@ impl<R: Ram> Memory<R> {
         self.flushes.push(Flush { mm, first, nr_pages });
     }
 
-    /// Reads what an entry chose, through the state that chose it.
-    pub(crate) fn read(&mut self, target: Target, state: &mut RaState, chosen: Issue) {
-        let (nr_pages, order) = issue::room(&self.cache, &self.rules, target, (state, chosen));
-        self.make_room(nr_pages, order);
+    /// The readahead of an open file, for an entry that chooses.
+    pub(crate) fn readahead(&mut self, open: OpenId) -> Readahead<'_> {
+        let opened = &mut self.opens[open.0 as usize];
+        let tree = &self.cache.mapping(opened.mapping).tree;
+        Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
+    }
+
+    /// Reads what an entry to readahead chose for an open file.
+    pub(crate) fn read(&mut self, open: OpenId, target: Target, chosen: Issue) {
+        let state = &mut self.opens[open.0 as usize].state;
+        let room = issue::room(&self.cache, &self.rules, target, state, chosen);
+        self.make_room(room.nr_pages, room.order);
+        let state = &mut self.opens[open.0 as usize].state;
         issue::run(&mut self.cache, &self.rules, target, state, chosen);
     }
 

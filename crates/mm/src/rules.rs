@@ -285,6 +285,17 @@ pub enum StartOrder {
     },
 }
 
+impl StartOrder {
+    /// The order that it names on a kernel with this base page.
+    #[must_use]
+    pub fn order(self, page: PageSize) -> Option<Order> {
+        match self {
+            Self::Ramp => None,
+            Self::Size { bytes } => Some(page.order_of_bytes(bytes)),
+        }
+    }
+}
+
 /// K.3.3: the window of fault-around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -81,7 +81,7 @@ impl World {
     }
 
     fn nr_mapped(&self) -> usize {
-        self.memory.space(self.mm).table.leaves(BASE.vpn(self.memory.rules.page), 2048).count()
+        self.memory.space(self.mm).table.leaves(BASE.vpn(self.memory.rules().page), 2048).count()
     }
 
     fn check(&self) {
@@ -256,7 +256,7 @@ fn private_copies_of_dropped_pages_stay() {
     world.memory.open_for_write(world.file).unwrap();
     world.check();
     assert_eq!(world.nr_thps(), 0);
-    let leaf = world.memory.space(world.mm).table.leaf(at.vpn(world.memory.rules.page));
+    let leaf = world.memory.space(world.mm).table.leaf(at.vpn(world.memory.rules().page));
     assert!(leaf.is_some(), "the private copy is mapped");
 }
 

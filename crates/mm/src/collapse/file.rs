@@ -10,6 +10,7 @@
 //! at once, so a flush that khugepaged starts is done when it comes back.
 
 use super::{Done, Target, Who};
+use crate::core::NewFolio;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::CollapseRefusal;
 use crate::folio::{Folio, Owner};
@@ -160,7 +161,7 @@ impl<R: Ram> Memory<R> {
                 at += 1;
                 continue;
             };
-            self.isolate(range, entry, gathered)?;
+            self.isolate_entry(range, entry, gathered)?;
             at = entry.end();
         }
         Ok(())
@@ -170,7 +171,7 @@ impl<R: Ram> Memory<R> {
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.cache.mapping(range.file).swapped.contains_key(&index) {
-            let back = self.cache.insert(range.file, index, Order::ZERO, false);
+            let back = self.cache.insert(NewFolio::new(range.file, index, Order::ZERO));
             back.map_err(|_| CollapseRefusal::Fail)?;
         }
         let Some(entry) = self.cache.find(range.file, index) else {
@@ -232,7 +233,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Takes a folio off its list and out of every page table; alone then, it cannot change.
-    fn isolate(
+    fn isolate_entry(
         &mut self,
         range: &FileRange,
         entry: Entry,

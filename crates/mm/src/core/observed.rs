@@ -3,7 +3,7 @@
 //! Owns the list of events. They are collected while somebody watches
 //! ([`crate::core::Core::watch`]) and decide nothing.
 
-use crate::readahead::RaState;
+use crate::core::open_file::RaState;
 use crate::units::{MappingId, Order, PageIndex};
 
 /// One event.

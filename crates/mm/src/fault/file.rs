@@ -1,6 +1,7 @@
 //! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
 
 use super::{Fault, FaultError, Pass, Retry};
+use crate::core::NewFolio;
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
@@ -49,7 +50,7 @@ impl<R: Ram> Memory<R> {
                 let order = self.cache.mapping(file).orders.min;
                 let first = PageIndex(order.round_down(index.0));
                 self.cache
-                    .insert(file, first, order, false)
+                    .insert(NewFolio::new(file, first, order))
                     .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
             }
             if let Some(entry) = self.cache.find(file, index) {
@@ -82,7 +83,7 @@ impl<R: Ram> Memory<R> {
         let index = PageIndex(fault.index());
         if self.cache.find(file, index).is_none() {
             self.cache
-                .insert(file, index, Order::ZERO, false)
+                .insert(NewFolio::new(file, index, Order::ZERO))
                 .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         }
         let Some(entry) = self.cache.find(file, index) else {
@@ -115,7 +116,7 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.folios.get_mut(entry.folio).is_marked = false;
         self.cache.counters.nr_async += 1;
-        let mut state = self.open_file(open).state;
+        let state = self.open_file(open).state;
         let hit = Hit {
             index: fault.index(),
             order: entry.order,
@@ -125,11 +126,10 @@ impl<R: Ram> Memory<R> {
         let (index, nr_pages) = (hit.index, hit.nr_pages);
         let kind = EntryKind::Async;
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
-        let tree = &self.cache.mapping(file).tree;
-        if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
-            self.read(self.reading(fault).target, &mut state, issue);
+        let ra = self.readahead(open);
+        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            self.read(open, self.reading(fault).target, issue);
         }
-        self.open_file_mut(open).state = state;
         AsyncStep::Dropped
     }
 

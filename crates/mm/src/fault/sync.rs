@@ -3,12 +3,13 @@
 use super::Fault;
 use super::reading::Reading;
 use crate::core::observed::{EntryKind, Observed};
-use crate::core::open_file::MissGate;
+use crate::core::open_file::{MissGate, OpenFile};
 use crate::memory::Memory;
 use crate::ram::Ram;
+use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::readahead::{Hint, Issue, RaState, issue};
-use crate::rules::{Exec, ExecMiss, Forced, ForcedGate, StartOrder};
+use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 
@@ -35,43 +36,50 @@ impl<R: Ram> Memory<R> {
     /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();
-        let file = self.open_file(open).mapping;
-        let mut state = self.open_file(open).state;
         let reading = self.reading(fault);
-        let issue = match self.choose(fault, reading, &mut state) {
-            Choice::Nothing => None,
-            Choice::Sequential => {
-                let request = Request {
-                    index: fault.index(),
-                    nr_pages: state.ra_pages,
-                    prev_index: prev_index(&state, self.rules.page.shift()),
-                    io_pages: self.rules.io_pages(),
-                };
-                let Request { index, nr_pages, .. } = request;
-                let kind = EntryKind::Sync;
-                self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
-                if self.open_file(open).is_random {
-                    // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
-                    let nr = nr_pages.min(self.rules.io_pages().max(state.ra_pages));
-                    issue::forced(&mut self.cache, &self.rules, file, (index, nr));
-                    return;
-                }
-                let tree = &self.cache.mapping(file).tree;
-                Some(sync::choose(&mut state, tree, request, &self.rules.readahead))
-            }
-            Choice::Forced(order) => Some(forced_window(fault, &mut state, order)),
-            Choice::ExecBlock(order) => Some(exec_block(fault, &mut state, order)),
-            Choice::ExecWindow(order) => Some(exec_window(fault, &mut state, order)),
-            Choice::Around => Some(self.around(fault, &mut state)),
+        let choice = self.choose(fault, reading);
+        let start_order = self.rules.fault.start_order;
+        let page = self.rules.page;
+        let state = &mut self.open_file_mut(open).state;
+        let issue = match choice {
+            Choice::Nothing => return,
+            Choice::Sequential => match self.sequential(fault) {
+                Some(issue) => issue,
+                None => return,
+            },
+            Choice::Forced(order) => forced_window(fault, state, order),
+            Choice::ExecBlock(order) => exec_block(fault, state, order),
+            Choice::ExecWindow(order) => exec_window(fault, state, order),
+            Choice::Around => around(fault, state, start_order.order(page)),
         };
-        if let Some(issue) = issue {
-            self.read(reading.target, &mut state, issue);
+        self.read(open, reading.target, issue);
+    }
+
+    /// What a buffered read of a whole window would read; `None` when that was forced and is done.
+    fn sequential(&mut self, fault: &Fault) -> Option<Issue> {
+        let (open, io_pages) = (fault.open(), self.rules.io_pages());
+        let OpenFile { mapping: file, state, is_random, .. } = *self.open_file(open);
+        let request = Request {
+            index: fault.index(),
+            nr_pages: state.ra_pages,
+            prev_index: prev_index(&state, self.rules.page.shift()),
+            io_pages,
+        };
+        let Request { index, nr_pages, .. } = request;
+        let kind = EntryKind::Sync;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        if is_random {
+            // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
+            let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
+            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages });
+            return None;
         }
-        self.open_file_mut(open).state = state;
+        let ra = self.readahead(open);
+        Some(sync::choose(ra.state, ra.tree, request, ra.rules))
     }
 
     /// The order of the tests in B.4.1 .. B.4.5.
-    fn choose(&mut self, fault: &Fault, reading: Reading, state: &mut RaState) -> Choice {
+    fn choose(&mut self, fault: &Fault, reading: Reading) -> Choice {
         let rules = self.rules.fault;
         let vma = &fault.vma;
         let forced = self.forced_order(fault, reading);
@@ -89,13 +97,14 @@ impl<R: Ram> Memory<R> {
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
-            if is_random || state.ra_pages == 0 {
+            if is_random || self.open_file(fault.open()).state.ra_pages == 0 {
                 return Choice::Nothing;
             }
             if vma.advice.access == AccessAdvice::Sequential {
                 return Choice::Sequential;
             }
         }
+        let state = &mut self.open_file_mut(fault.open()).state;
         if let (Some(order), Forced::Posted) = (forced, rules.forced) {
             // B.4.4 (b): the posted form stores the order before it looks at the counter.
             state.order = order;
@@ -133,22 +142,16 @@ impl<R: Ram> Memory<R> {
         let allowed = reading.target.allowed.up_to(order);
         (allowed > Order::ZERO || order == Order::ZERO).then_some(allowed)
     }
+}
 
-    /// B.4.8: half of the window before the fault.
-    fn around(&self, fault: &Fault, state: &mut RaState) -> Issue {
-        state.start = fault.index().saturating_sub(state.ra_pages / 2);
-        state.size = state.ra_pages;
-        state.async_size = state.ra_pages / 4;
-        let (order, hint) = match self.rules.fault.start_order {
-            StartOrder::Ramp => (Order::ZERO, Hint::Raise(Order::ZERO)),
-            StartOrder::Size { bytes } => {
-                let order = self.rules.page.order_of_bytes(bytes);
-                (order, Hint::Exactly(order))
-            }
-        };
-        state.order = order;
-        Issue::Window { start: state.start, hint }
-    }
+/// B.4.8: half of the window before the fault, in folios of `start_order` where the rules name one.
+fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Issue {
+    state.start = fault.index().saturating_sub(state.ra_pages / 2);
+    state.size = state.ra_pages;
+    state.async_size = state.ra_pages / 4;
+    let hint = start_order.map_or(Hint::Raise(Order::ZERO), Hint::Exactly);
+    state.order = start_order.unwrap_or(Order::ZERO);
+    Issue::Window { start: state.start, hint }
 }
 
 /// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).

@@ -7,11 +7,12 @@
 use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
+use crate::core::NewFolio;
 use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue;
+use crate::readahead::issue::{self, Run};
 use crate::readahead::marker::{self, Hit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::units::{PageIndex, Pfn};
@@ -140,35 +141,34 @@ impl<R: Ram> Memory<R> {
         }
         let order = self.cache.mapping(file).orders.min;
         let first = PageIndex(order.round_down(index.0));
-        self.cache.insert(file, first, order, false).ok()?;
+        self.cache.insert(NewFolio::new(file, first, order)).ok()?;
         self.cache.find(file, index)
     }
 
     /// The sync entry for a read call (A.3.2).
     pub(crate) fn read_absent(&mut self, open: OpenId, (index, nr_pages): (u64, u64)) {
         let file = self.open_file(open).mapping;
-        let mut state = self.open_file(open).state;
+        let state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();
         let kind = EntryKind::Sync;
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.cache, &self.rules, file, (index, nr));
+            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages: nr });
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());
         let request = Request { index, nr_pages, prev_index, io_pages };
-        let tree = &self.cache.mapping(file).tree;
-        let issue = sync::choose(&mut state, tree, request, &self.rules.readahead);
-        self.read(self.target(file), &mut state, issue);
-        self.open_file_mut(open).state = state;
+        let ra = self.readahead(open);
+        let issue = sync::choose(ra.state, ra.tree, request, ra.rules);
+        self.read(open, self.target(file), issue);
     }
 
     /// The async entry for a read call: the marked folio's head is the index (A.4.6).
     fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
         let file = self.open_file(open).mapping;
-        let mut state = self.open_file(open).state;
+        let state = self.open_file(open).state;
         if state.ra_pages == 0 {
             return;
         }
@@ -183,10 +183,9 @@ impl<R: Ram> Memory<R> {
         let index = hit.index;
         let kind = EntryKind::Async;
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
-        let tree = &self.cache.mapping(file).tree;
-        if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
-            self.read(self.target(file), &mut state, issue);
+        let ra = self.readahead(open);
+        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            self.read(open, self.target(file), issue);
         }
-        self.open_file_mut(open).state = state;
     }
 }

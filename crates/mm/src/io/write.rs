@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
-use crate::core::InsertRefusal;
+use crate::core::{InsertRefusal, NewFolio};
 use crate::mapping::Disk;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
@@ -95,7 +95,7 @@ impl<R: Ram> Memory<R> {
         let is_ext4 = mapping.disk == Disk::Ext4;
         if self.cache.find(file, index).is_none() {
             self.keep_balance();
-            if let Ok(id) = self.cache.insert(file, index, order, false) {
+            if let Ok(id) = self.cache.insert(NewFolio::new(file, index, order)) {
                 // ext4 reads the block it zeroes in, and leaves it at that.
                 self.cache.folios.get_mut(id).is_uptodate = !is_ext4;
             }
@@ -139,7 +139,7 @@ impl<R: Ram> Memory<R> {
         let mut order = allowed.up_to(order).max(orders.min);
         loop {
             let first = PageIndex(order.round_down(index.0));
-            match self.cache.insert(file, first, order, false) {
+            match self.cache.insert(NewFolio::new(file, first, order)) {
                 Ok(_) => {
                     let entry = self.cache.find(file, index)?;
                     self.cache.folios.get_mut(entry.folio).is_written_whole = true;

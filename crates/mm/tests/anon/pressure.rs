@@ -1,5 +1,6 @@
 //! Memory pressure: vectors of docs/behaviour B.5.8, D.5, G.5 and I.
 
+use largefolio_mm::core::NewFolio;
 use largefolio_mm::counters::reclaim::ReclaimCounters;
 use largefolio_mm::fault::Access;
 use largefolio_mm::folio::lru::{Age, ListId, LruKind};
@@ -42,7 +43,7 @@ fn is_cached(world: &World, file: MappingId, index: u64) -> bool {
 
 /// One folio of a file, read from storage.
 fn insert(world: &mut World, file: MappingId, index: u64, order: u8) {
-    world.memory.cache_mut().insert(file, PageIndex(index), Order::new(order), false).unwrap();
+    world.memory.cache_folio(NewFolio::new(file, PageIndex(index), Order::new(order))).unwrap();
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn sprinkled(anon: AnonRules) -> (World, MappingId) {
         nr += 1;
     }
     for index in (0..nr).filter(|index| index % 16 != 0) {
-        world.memory.cache_mut().remove_unmapped(file, PageIndex(index)).unwrap();
+        world.memory.drop_folio(file, PageIndex(index)).unwrap();
     }
     let mm = world.mm;
     let map = Map::file(open, 0, 16_384 * PAGE, Prot::READ).at(addr(16_384));
@@ -331,9 +332,8 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert!(world.memory.compact(order));
     assert_eq!(world.memory.cache().buddy.fragmentation_index(order), -1000);
     // Nearly all memory in use: it is short, not fragmented.
-    let buddy = &mut world.memory.cache_mut().buddy;
-    while buddy.nr_free_pages() > 1500 {
-        buddy.alloc(Order::ZERO, largefolio_mm::buddy::MigrateType::Movable).unwrap();
+    while world.memory.cache().buddy.nr_free_pages() > 1500 {
+        world.memory.take_block(Order::ZERO).unwrap();
     }
     assert_eq!(world.memory.can_compact(order), Err(CompactRefusal::TooLittleFree));
 }
@@ -372,9 +372,8 @@ fn compaction_moves_folios_with_their_bytes_and_mappings_i_11() {
 fn a_large_folio_leaves_the_lowest_mark_alone_i_6() {
     let mut world = world(sizes(&[64]), 16_384, 0).mapped(64);
     let mm = world.mm;
-    let buddy = &mut world.memory.cache_mut().buddy;
-    while buddy.nr_free_pages() >= 819 + 16 {
-        buddy.alloc(Order::ZERO, largefolio_mm::buddy::MigrateType::Movable).unwrap();
+    while world.memory.cache().buddy.nr_free_pages() >= 819 + 16 {
+        world.memory.take_block(Order::ZERO).unwrap();
     }
     assert_eq!(world.memory.touch(mm, addr(3), Access::Write).map(|t| t.leaf.order.get()), Ok(0));
     assert_eq!(world.order(mm, 3), 0);
@@ -387,11 +386,11 @@ fn an_isolated_folio_is_left_alone_until_it_is_put_back() {
     let (file, _) = file(&mut world, 64);
     insert(&mut world, file, 0, 4);
     let id = world.memory.cache().find(file, PageIndex(0)).unwrap().folio;
-    assert!(world.memory.cache_mut().folios.lru_mut().isolate(id));
+    assert!(world.memory.isolate(id));
     world.memory.reclaim_pages(2000);
     world.check();
     assert!(is_cached(&world, file, 0));
-    world.memory.cache_mut().folios.lru_mut().putback(id);
+    world.memory.putback(id);
     world.memory.reclaim_pages(2000);
     assert!(!is_cached(&world, file, 0));
 }

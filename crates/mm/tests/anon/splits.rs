@@ -1,5 +1,6 @@
 //! Unmap, deferred split, truncation, hole punch and split (docs/behaviour G, L.11).
 
+use largefolio_mm::core::NewFolio;
 use largefolio_mm::counters::split::SplitRefusal;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
@@ -161,7 +162,7 @@ fn with_file(rules: AnonRules) -> (World, MappingId, OpenId) {
     let mut world = World::new(rules);
     let file = world.memory.add_file(4 << 20, "xfs");
     let open = world.memory.open(file);
-    world.memory.cache_mut().insert(file, PageIndex(0), Order::new(9), false).unwrap();
+    world.memory.cache_folio(NewFolio::new(file, PageIndex(0), Order::new(9))).unwrap();
     (world, file, open)
 }
 

@@ -64,23 +64,23 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
         ("nothing wrong", |_| {}, (None, None)),
         (
             "empty pages",
-            |world| world.memory.rules.anon.max_ptes_none = NonePtes::Exactly(100),
+            |world| {
+                world.memory.change_rules(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100))
+            },
             (Some(CollapseRefusal::ExceedNonePte), None),
         ),
         (
             "shared pages",
             |world| {
-                world.memory.rules.collapse.max_ptes_shared = SharedPtes::Exactly(10);
+                world
+                    .memory
+                    .change_rules(|rules| rules.collapse.max_ptes_shared = SharedPtes::Exactly(10));
                 let _ = world.memory.fork(world.mm).unwrap();
                 world.write([0]);
             },
             (Some(CollapseRefusal::ExceedSharedPte), None),
         ),
-        (
-            "locked",
-            |world| world.change(5, |f| f.is_locked = true),
-            again(CollapseRefusal::PageLock),
-        ),
+        ("locked", |world| world.lock(5), again(CollapseRefusal::PageLock)),
         ("off its list", |world| world.isolate(5), again(CollapseRefusal::PageLru)),
         (
             "pinned",
@@ -97,7 +97,9 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
         (
             "not writable, 6.12",
             |world| {
-                world.memory.rules.collapse.read_only = ReadOnlyRange::Refused;
+                world
+                    .memory
+                    .change_rules(|rules| rules.collapse.read_only = ReadOnlyRange::Refused);
                 world.memory.mprotect(world.mm, addr(0), N * PAGE, Prot::READ).unwrap();
             },
             (Some(CollapseRefusal::PageRo), Some((Errno::Einval, CollapseRefusal::PageRo))),

@@ -3,12 +3,13 @@
 use largefolio_mm::collapse::Errno;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::Folio;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::FolioState;
 use largefolio_mm::pgtable::PmdState::{Empty, Leaf, Table};
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::NonePtes;
 use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PrivateData};
+use largefolio_mm::units::MappingId;
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
 
@@ -110,25 +111,47 @@ fn a_truncation_lets_the_huge_folio_go() {
 /// H.4 and H.5 step 3: what a state of one folio leads to for advice, and what the call returns.
 #[test]
 fn each_state_of_a_folio_has_its_refusal_h_5() {
-    type Change = fn(&mut Folio);
+    type Change = fn(&mut World, MappingId);
     let cases: [(&str, Change, Errno, CollapseRefusal); 6] = [
-        ("locked", |f| f.is_locked = true, Errno::Eagain, CollapseRefusal::PageLock),
-        ("private data", |f| f.has_private = true, Errno::Einval, CollapseRefusal::PageHasPrivate),
-        ("dirty, 6.12", |f| f.is_dirty = true, Errno::Einval, CollapseRefusal::Fail),
-        ("writeback, 6.12", |f| f.is_under_writeback = true, Errno::Einval, CollapseRefusal::Fail),
+        (
+            "locked",
+            |world, file| world.change_cached(file, 33, FolioState::Locked),
+            Errno::Eagain,
+            CollapseRefusal::PageLock,
+        ),
+        (
+            "private data",
+            |world, file| world.change_cached(file, 33, FolioState::PrivateData),
+            Errno::Einval,
+            CollapseRefusal::PageHasPrivate,
+        ),
+        (
+            "dirty, 6.12",
+            |world, file| world.change_cached(file, 33, FolioState::Dirty),
+            Errno::Einval,
+            CollapseRefusal::Fail,
+        ),
+        (
+            "writeback, 6.12",
+            |world, file| world.change_cached(file, 33, FolioState::UnderWriteback),
+            Errno::Einval,
+            CollapseRefusal::Fail,
+        ),
         (
             "pinned",
-            |f| (f.pins, f.refs) = (1, f.refs + 1),
+            |world, _| {
+                let _held = world.memory.hold(world.mm, addr(33)).unwrap();
+            },
             Errno::Eagain,
             CollapseRefusal::PageCount,
         ),
-        ("nothing", |_| {}, Errno::Ebusy, CollapseRefusal::Fail),
+        ("nothing", |_, _| {}, Errno::Ebusy, CollapseRefusal::Fail),
     ];
     for (name, change, errno, refusal) in cases {
         let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ);
         world.read(0..N);
         let before = world.cached(file);
-        world.change_cached(file, 33, change);
+        change(&mut world, file);
         let collapsed = world.collapse(0, N);
         if name == "nothing" {
             collapsed.unwrap();
@@ -159,7 +182,7 @@ fn private_data_is_a_matter_of_trying_again_in_7_2() {
     rules.collapse.private_data = PrivateData::Again;
     let (mut world, file, _) = World::new(rules).with_file("vfat", N, Prot::READ);
     world.read([0]);
-    world.change_cached(file, 0, |f| f.has_private = true);
+    world.change_cached(file, 0, FolioState::PrivateData);
     assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, CollapseRefusal::PageHasPrivate));
 }
 
@@ -204,13 +227,13 @@ fn what_an_entry_knew_is_noticed_after_unmapping() {
     world.memory.mmap(world.mm, map).unwrap();
     world.read(0..N);
     world.write([17]);
-    world.change_cached(file, 17, |folio| folio.is_dirty = false);
+    world.change_cached(file, 17, FolioState::Clean);
     assert_eq!(
         failed(world.collapse(0, N)),
         (Errno::Eagain, CollapseRefusal::PageDirtyOrWriteback)
     );
     assert_eq!(world.byte(world.mm, 17), mark(17));
-    world.memory.rules.collapse.dirty = DirtyRange::WrittenBack;
+    world.memory.change_rules(|rules| rules.collapse.dirty = DirtyRange::WrittenBack);
     world.collapse(0, N).unwrap();
     assert_eq!(world.byte(world.mm, 17), mark(17));
     world.write([18]);

@@ -3,8 +3,9 @@
 use largefolio_mm::collapse::{CollapseError, Errno};
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::{Folio, FolioId};
+use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::FolioState;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::ram::Bytes;
@@ -136,9 +137,9 @@ impl World {
 
     /// Lets khugepaged look at an area that would not be taken without; the last refusal.
     pub(crate) fn scan(&mut self) -> Vec<CollapseRefusal> {
-        self.memory.rules.anon.thp = Enabled::Always;
+        self.memory.change_rules(|rules| rules.anon.thp = Enabled::Always);
         let vmas = &self.memory.space(self.mm).vmas;
-        let nr = vmas.find(addr(0).vpn(self.memory.rules.page)).unwrap().nr_pages();
+        let nr = vmas.find(addr(0).vpn(self.memory.rules().page)).unwrap().nr_pages();
         self.advise(Madvice::Hugepage, 0, nr);
         self.wake()
     }
@@ -147,7 +148,7 @@ impl World {
     pub(crate) fn wake(&mut self) -> Vec<CollapseRefusal> {
         let before = self.memory.counters().collapse.refused;
         self.memory.run_khugepaged(self.wake_ns);
-        self.wake_ns += self.memory.rules.collapse.scan_sleep_ms * 1_000_000;
+        self.wake_ns += self.memory.rules().collapse.scan_sleep_ms * 1_000_000;
         self.memory.validate().unwrap();
         let after = self.memory.counters().collapse.refused;
         let more = |refusal: &CollapseRefusal| after[*refusal as usize] > before[*refusal as usize];
@@ -195,28 +196,28 @@ impl World {
         self.memory.cache().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
     }
 
-    /// Changes the folio behind a page of the process.
-    pub(crate) fn change(&mut self, page: u64, change: fn(&mut Folio)) {
+    /// Locks the folio behind a page of the process.
+    pub(crate) fn lock(&mut self, page: u64) {
         let id = self.folio(page);
-        change(self.memory.cache_mut().folios.get_mut(id));
+        self.memory.set_folio_state(id, FolioState::Locked);
     }
 
     /// Takes the folio behind a page of the process off its LRU list.
     pub(crate) fn isolate(&mut self, page: u64) {
         let id = self.folio(page);
-        assert!(self.memory.cache_mut().folios.lru_mut().isolate(id));
+        assert!(self.memory.isolate(id));
     }
 
     /// Puts it back.
     pub(crate) fn putback(&mut self, page: u64) {
         let id = self.folio(page);
-        self.memory.cache_mut().folios.lru_mut().putback(id);
+        self.memory.putback(id);
     }
 
     /// Changes the folio at an index of a file.
-    pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: fn(&mut Folio)) {
+    pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: FolioState) {
         let id = self.memory.cache().find(file, PageIndex(index)).unwrap().folio;
-        to(self.memory.cache_mut().folios.get_mut(id));
+        self.memory.set_folio_state(id, to);
     }
 }
 

@@ -86,7 +86,7 @@ impl Census {
     }
 
     fn add_leaf(&mut self, memory: &Memory, leaf: &Leaf, nr_pages: u64) {
-        let bytes = nr_pages << memory.rules.page.shift();
+        let bytes = nr_pages << memory.rules().page.shift();
         self.mapped_bytes += bytes;
         match leaf.kind {
             LeafKind::Pte => {}
@@ -97,7 +97,7 @@ impl Census {
 
     fn close(&mut self, memory: &Memory, run: Option<Run>) {
         let Some(run) = run else { return };
-        let shift = memory.rules.page.shift();
+        let shift = memory.rules().page.shift();
         let order = memory.owner_of(run.pfn).map_or(Order::ZERO, |(_, order)| order);
         let bytes = run.nr_pages << shift;
         if run.nr_pages < order.nr_pages() {

@@ -247,7 +247,7 @@ impl Lived {
     fn live(&mut self, way: Way, call: u64) -> Result<(), String> {
         let open = self.memory.open(self.file);
         let calls = (0..self.size).step_by(usize::try_from(call.max(1)).unwrap_or(usize::MAX));
-        let headers = self.memory.rules.page.bytes().min(self.size);
+        let headers = self.memory.rules().page.bytes().min(self.size);
         let told = |error: largefolio_mm::io::OutOfMemory| error.to_string();
         match way {
             Way::Linked => {
@@ -288,7 +288,7 @@ impl Lived {
             let touched = self.memory.touch(mm, Vaddr(AT.0 + pos), Access::Exec);
             touched.map_err(|error| told(&error))?;
         }
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let mut bytes = 0;
         for leaf in self.memory.space(mm).table.leaves(AT.vpn(page), page.pages_in(self.size)) {
             if leaf.kind == largefolio_mm::pgtable::LeafKind::Pmd {
@@ -304,7 +304,7 @@ impl Lived {
     }
 
     fn counted(&mut self) -> Result<History, String> {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let folios = |from: Order, memory: &Memory| {
             let large = memory.folios(self.file).filter(|entry| entry.order >= from);
             large.map(|entry| entry.order.nr_pages() * page.bytes()).sum::<u64>()

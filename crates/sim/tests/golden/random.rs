@@ -116,12 +116,12 @@ impl Machine {
         let files: Vec<_> = sizes.map(|(fs, size)| memory.add_file(size, fs)).into();
         let opens = files.iter().map(|&file| memory.open(file)).collect();
         let mms = vec![memory.new_space()];
-        memory.cache_mut().watch();
+        memory.watch();
         Self { memory, files, opens, mms, current: 0 }
     }
 
     fn bytes(&self) -> u64 {
-        self.memory.rules.page.bytes()
+        self.memory.rules().page.bytes()
     }
 
     /// Three times of four a page that is mapped, if any is.
@@ -134,7 +134,7 @@ impl Machine {
         let Some(vma) = (0..).zip(&vmas).find(|(number, _)| *number == at % nr) else {
             unreachable!("a remainder is a number of an area")
         };
-        let first = self.addr(0).vpn(self.memory.rules.page);
+        let first = self.addr(0).vpn(self.memory.rules().page);
         vma.1.start.0 + at * 7 % vma.1.nr_pages() - first.0
     }
 
@@ -224,9 +224,7 @@ impl Machine {
                 self.memory.fadvise(open(file), (at * bytes, nr * bytes), FADVICES[advice]);
             }
             Step::Slow { file, at } => {
-                self.memory
-                    .cache_mut()
-                    .delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
+                self.memory.delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
             }
             Step::DropCache { file } => self.memory.drop_cache(self.files[file]),
             _ => unreachable!("not a step on a file: {step:?}"),
@@ -234,7 +232,7 @@ impl Machine {
     }
 
     fn events(&mut self) -> (Vec<Observed>, Counters) {
-        (self.memory.cache_mut().take_observed(), *self.memory.counters())
+        (self.memory.take_observed(), *self.memory.counters())
     }
 }
 

@@ -57,7 +57,7 @@ impl Replay {
 
     /// `MADV_WILLNEED`: the file pages behind the range, area by area.
     pub(super) fn will_need(&mut self, addr: Vaddr, len: u64) {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let start = addr.vpn(page);
         let end = start.plus(page.pages_in(len));
         for part in self.memory.space(self.mm).vmas.overlapping(start, end) {
@@ -110,8 +110,7 @@ impl Replay {
             });
             let may_drop =
                 entry.is_some_and(|entry| range.start <= index && entry.end() <= range.end);
-            let removed = may_drop
-                && self.memory.cache_mut().remove_unmapped(file, PageIndex(index)).is_some();
+            let removed = may_drop && self.memory.drop_folio(file, PageIndex(index)).is_some();
             if removed {
                 dropped.push((of, index, order));
             }
