@@ -62,7 +62,7 @@ pub(crate) enum Done {
 
 /// A block of an area to collapse: `2^order` pages, aligned, inside the area.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct CollapseTarget {
     pub(crate) mm: MmId,
     pub(crate) vma: Vma,
     pub(crate) first: Vpn,
@@ -70,7 +70,7 @@ pub(crate) struct Target {
     pub(crate) who: Who,
 }
 
-impl Target {
+impl CollapseTarget {
     pub(crate) const fn nr_pages(&self) -> u64 {
         self.order.nr_pages()
     }

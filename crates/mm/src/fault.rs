@@ -158,7 +158,7 @@ pub(crate) enum Retry {
 }
 
 /// End of one pass.
-pub(crate) enum Step {
+pub(crate) enum PassEnd {
     /// The page is mapped.
     Mapped,
     /// Repeat the fault.
@@ -258,12 +258,12 @@ impl<R: Ram> Memory<R> {
     pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
-                Step::Mapped if fault.pass.is_tried() => {
+                PassEnd::Mapped if fault.pass.is_tried() => {
                     self.cache.counters.pgmajfault += 1;
                     return Ok(Outcome::Major);
                 }
-                Step::Mapped => return Ok(Outcome::Minor),
-                Step::Retry(cause) => {
+                PassEnd::Mapped => return Ok(Outcome::Minor),
+                PassEnd::Retry(cause) => {
                     self.cache.counters.nr_retry += 1;
                     fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
                 }
@@ -273,18 +273,18 @@ impl<R: Ram> Memory<R> {
     }
 
     /// One pass: fault-around for reads, then the handler and the finishing step (B.1.2).
-    fn file_pass(&mut self, fault: &Fault) -> Result<Step, FaultError> {
+    fn file_pass(&mut self, fault: &Fault) -> Result<PassEnd, FaultError> {
         if fault.access != Access::Write && self.fault_around(fault) {
             self.cache.counters.nr_around += 1;
-            return Ok(Step::Mapped);
+            return Ok(PassEnd::Mapped);
         }
         if fault.is_private_write() {
             // Before the page is looked up: a store behind the end of the file leaves it too.
             self.mark_anon(fault.mm, fault.vpn);
         }
         let entry = match self.find_or_read(fault)? {
-            file::Found::Cached(entry) => entry,
-            file::Found::Retry(cause) => return Ok(Step::Retry(cause)),
+            file::Lookup::Cached(entry) => entry,
+            file::Lookup::Retry(cause) => return Ok(PassEnd::Retry(cause)),
         };
         if fault.is_private_write() {
             self.copy_file_page(fault, entry)?;
@@ -292,6 +292,6 @@ impl<R: Ram> Memory<R> {
             self.finish(fault, entry);
             self.cache.counters.nr_finish += 1;
         }
-        Ok(Step::Mapped)
+        Ok(PassEnd::Mapped)
     }
 }

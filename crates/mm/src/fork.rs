@@ -13,7 +13,8 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
-use crate::units::{MmId, Order, Pfn, Vpn};
+use crate::units::VpnRange;
+use crate::units::{MmId, Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
 /// Steps of making a process, beside its areas and entries.
@@ -65,7 +66,7 @@ impl<R: Ram> Memory<R> {
     }
 
     fn copy_area(&mut self, parent: MmId, child: MmId, vma: &Vma) -> Result<(), ForkError> {
-        self.count_walk(parent, (vma.start, vma.end), 1);
+        self.count_walk(parent, VpnRange { start: vma.start, end: vma.end }, 1);
         self.flush(parent, vma.start, vma.nr_pages());
         let batching = self.rules.anon.batching;
         let (of_parent, of_child, cache) = self.two_spaces(parent, child);
@@ -75,14 +76,18 @@ impl<R: Ram> Memory<R> {
         let own_flags = writable | PteFlags::DIRTY;
         let mut copy =
             ForkCopy { cache, parent, child, batching, has_pinned, own_flags, last: None };
-        let range = (vma.start, vma.nr_pages());
-        of_parent.table.copy_range(&mut of_child.table, range, &mut copy)?;
-        self.fork_swapped(parent, child, (vma.start, vma.end));
+        of_parent.table.copy_range(&mut of_child.table, vma.start, vma.nr_pages(), &mut copy)?;
+        self.fork_swapped(parent, child, VpnRange { start: vma.start, end: vma.end });
         Ok(())
     }
 
     /// A child shares the swapped pages of an area.
-    pub(crate) fn fork_swapped(&mut self, parent: MmId, child: MmId, (start, end): (Vpn, Vpn)) {
+    pub(crate) fn fork_swapped(
+        &mut self,
+        parent: MmId,
+        child: MmId,
+        VpnRange { start, end }: VpnRange,
+    ) {
         let slots: Vec<_> = self.space(parent).swapped.range(start, end).collect();
         for (vpn, slot) in slots {
             if let Some(swap) = &mut self.cache.pressure.swap {

@@ -13,7 +13,7 @@ pub use advise::Fadvice;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::Target;
+use crate::readahead::issue::ReadTarget;
 use crate::units::MappingId;
 
 /// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
@@ -29,8 +29,8 @@ pub struct OutOfMemory {
 
 impl<R: Ram> Memory<R> {
     /// What a call reads into.
-    pub(super) fn target(&self, file: MappingId) -> Target {
-        Target { file, allowed: self.cache.mapping(file).control.always }
+    pub(super) fn target(&self, file: MappingId) -> ReadTarget {
+        ReadTarget { file, allowed: self.cache.mapping(file).control.always }
     }
 
     /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.

@@ -17,6 +17,7 @@ use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::ram::Ram;
 use crate::rules::Placement;
+use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Advice, Backing, OpenId, Prot, Sharing, Vma};
 
@@ -146,7 +147,7 @@ impl<R: Ram> Memory<R> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
         let start = if let Some(addr) = map.addr {
-            self.checked_range(addr, map.len_bytes)?.0
+            self.checked_range(addr, map.len_bytes)?.start
         } else {
             self.count_areas(self.space(mm).vmas.len(), 0);
             self.place(mm, map.backing, nr_pages)?
@@ -184,7 +185,7 @@ impl<R: Ram> Memory<R> {
             is_armed,
         };
         self.space_mut(mm).vmas.insert(vma);
-        self.khugepaged_enter_areas(mm, (start, end));
+        self.khugepaged_enter_areas(mm, VpnRange { start, end });
         Ok(start.vaddr(page))
     }
 
@@ -193,7 +194,7 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When the range is empty, unaligned or outside the address space.
     pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         self.unmap_pages(mm, start, end);
         Ok(())
     }
@@ -210,21 +211,21 @@ impl<R: Ram> Memory<R> {
         len_bytes: u64,
         prot: Prot,
     ) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         let areas = self.space(mm).vmas.overlapping(start, end);
-        self.count_walk(mm, (start, end), areas.len());
+        self.count_walk(mm, VpnRange { start, end }, areas.len());
         for vma in areas {
             self.write_through_mapping(vma.backing, vma.sharing, prot)?;
         }
-        self.change_areas(mm, (start, end), |vma| vma.protect(prot));
+        self.change_areas(mm, VpnRange { start, end }, |vma| vma.protect(prot));
         let protection = match prot {
             Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
             Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
             _ => Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE },
         };
-        if self.would_change(mm, (start, end), protection) {
+        if self.would_change(mm, VpnRange { start, end }, protection) {
             self.cut_pmds(mm, start, end);
-            self.protect_pages(mm, (start, end), protection);
+            self.protect_pages(mm, VpnRange { start, end }, protection);
         }
         Ok(())
     }
@@ -234,7 +235,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,
-        (start, end): (Vpn, Vpn),
+        VpnRange { start, end }: VpnRange,
         change: impl FnMut(&mut Vma),
     ) {
         self.space_mut(mm).vmas.change(start, end, change);
@@ -261,7 +262,7 @@ impl<R: Ram> Memory<R> {
             Backing::File { open, pgoff } => {
                 let mapping = self.cache.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
-                (mapping.places_aligned && spans).then_some(pgoff)
+                (mapping.disk.places_aligned && spans).then_some(pgoff)
             }
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
@@ -276,11 +277,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The pages of `[addr, addr + len)`, the end rounded up.
-    pub(crate) fn checked_range(
-        &self,
-        addr: Vaddr,
-        len_bytes: u64,
-    ) -> Result<(Vpn, Vpn), MapError> {
+    pub(crate) fn checked_range(&self, addr: Vaddr, len_bytes: u64) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         if !addr.0.is_multiple_of(page.bytes()) {
             return Err(MapError::Unaligned(addr.0));
@@ -290,16 +287,16 @@ impl<R: Ram> Memory<R> {
             return Err(MapError::BadRange { addr: addr.0, len_bytes });
         }
         let start = addr.vpn(page);
-        Ok((start, start.plus(page.pages_in(len_bytes))))
+        Ok(VpnRange { start, end: start.plus(page.pages_in(len_bytes)) })
     }
 
-    fn would_change(&self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) -> bool {
+    fn would_change(&self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) -> bool {
         let table = &self.space(mm).table;
         let mut leaves = table.leaves(start, end.0 - start.0);
         leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
     }
 
-    fn protect_pages(&mut self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) {
+    fn protect_pages(&mut self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) {
         let nr_pages = end.0 - start.0;
         let (space, folios) = self.space_and_folios(mm);
         space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));

@@ -20,13 +20,14 @@ use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, Owner};
+use crate::mapping::Mapping;
+use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
-use crate::mapping::{Disk, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
 use crate::readahead::Issue;
-use crate::readahead::issue::{self, Target};
+use crate::readahead::issue::{self, ReadTarget};
 use crate::rules::anon::Enabled;
 use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
 use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
@@ -172,7 +173,6 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
         let max = mapping.orders.max;
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
-        mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
@@ -328,7 +328,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Reads what an entry to readahead chose for an open file.
-    pub(crate) fn read(&mut self, open: OpenId, target: Target, chosen: Issue) {
+    pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
         let state = &mut self.opens[open.0 as usize].state;
         let room = issue::room(&self.cache, &self.rules, target, state, chosen);
         self.make_room(room.nr_pages, room.order);

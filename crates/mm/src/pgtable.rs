@@ -57,7 +57,7 @@ pub use validate::Violation;
 pub use walk::{Batch, Leaves};
 
 use crate::units::{Order, PageSize, Vpn};
-use directory::{Directory, Slot};
+use directory::{Directory, PmdSlot};
 use table::Tables;
 
 /// Whether the machine can fold PTEs.
@@ -176,7 +176,7 @@ impl PageTable {
     }
 
     #[inline]
-    fn slot(&self, vpn: Vpn) -> Slot {
+    fn slot(&self, vpn: Vpn) -> PmdSlot {
         self.directory.get(self.slot_nr(vpn))
     }
 }

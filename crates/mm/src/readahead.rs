@@ -22,4 +22,4 @@ pub mod sync;
 pub mod window;
 
 pub use crate::core::open_file::RaState;
-pub use issue::{Hint, Issue};
+pub use issue::{Issue, OrderHint};

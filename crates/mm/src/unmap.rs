@@ -9,6 +9,8 @@ use crate::memory::Memory;
 use crate::pgtable::{Cleared, FolioSpan, LeafKind, PageTable, PteFlags, Zap};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
+use crate::units::PageRange;
+use crate::units::VpnRange;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
@@ -38,7 +40,7 @@ impl<R: Ram> Memory<R> {
         if removed.is_empty() {
             return;
         }
-        self.count_walk(mm, (start, end), removed.len());
+        self.count_walk(mm, VpnRange { start, end }, removed.len());
         for vma in &removed {
             self.zap(mm, vma.start, vma.end);
         }
@@ -54,7 +56,7 @@ impl<R: Ram> Memory<R> {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
         if self.cache.mapping(file).is_anon_shared
-            && self.mapped_ranges(file, (0, u64::MAX)).is_empty()
+            && self.mapped_ranges(file, PageRange { first: 0, end: u64::MAX }).is_empty()
         {
             self.truncate(file, 0);
         }

@@ -40,7 +40,7 @@ use crate::rules::EofGuard;
 use crate::units::{MappingId, MmId, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
-use counts::Found;
+use counts::EntriesFound;
 
 /// Limit of the miss counter (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
@@ -215,7 +215,7 @@ pub enum Violation {
 }
 
 /// The pages `[vpn, end)` of a leaf, all in one area.
-struct Part<'a> {
+struct LeafPart<'a> {
     mm: MmId,
     vma: &'a Vma,
     leaf: Leaf,
@@ -231,7 +231,7 @@ impl<R: Ram> Memory<R> {
     pub fn validate(&self) -> Result<(), Violation> {
         self.cache.buddy.validate()?;
         self.cache.folios.validate().map_err(Violation::Folios)?;
-        let mut found = Found::default();
+        let mut found = EntriesFound::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
             space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
@@ -246,7 +246,12 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I3 .. I5, I9, I10 for one process; counts its entries.
-    fn check_space(&self, mm: MmId, space: &Space, found: &mut Found) -> Result<(), Violation> {
+    fn check_space(
+        &self,
+        mm: MmId,
+        space: &Space,
+        found: &mut EntriesFound,
+    ) -> Result<(), Violation> {
         for leaf in space.table.leaves(Vpn(0), PageTable::VPN_END.0) {
             let mut vpn = leaf.first_vpn;
             while vpn < leaf.end_vpn() {
@@ -255,15 +260,15 @@ impl<R: Ram> Memory<R> {
                 if leaf.kind == LeafKind::Pmd && end < leaf.end_vpn() {
                     return Err(Violation::I5 { mm, vpn: end });
                 }
-                self.check_part(&Part { mm, vma, leaf, vpn, end }, found)?;
+                self.check_part(&LeafPart { mm, vma, leaf, vpn, end }, found)?;
                 vpn = end;
             }
         }
         Ok(())
     }
 
-    fn check_part(&self, part: &Part<'_>, found: &mut Found) -> Result<(), Violation> {
-        let Part { mm, leaf, vpn, end, .. } = *part;
+    fn check_part(&self, part: &LeafPart<'_>, found: &mut EntriesFound) -> Result<(), Violation> {
+        let LeafPart { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
         let Some(id) = self.cache.folios.of_pfn(pfn) else {
             let zeroes = if leaf.kind == LeafKind::Pmd {
@@ -287,8 +292,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I4, I9, I10.
-    fn check_owner(&self, part: &Part<'_>, id: FolioId) -> Result<(), Violation> {
-        let Part { mm, vma, leaf, vpn, .. } = *part;
+    fn check_owner(&self, part: &LeafPart<'_>, id: FolioId) -> Result<(), Violation> {
+        let LeafPart { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.cache.folios.get(id);
         let pfn = leaf.pfn_of(vpn);
         if leaf.flags.contains(PteFlags::WRITABLE) && !vma.prot.can_write {
@@ -324,7 +329,7 @@ impl<R: Ram> Memory<R> {
 
     /// I4: whether `pfn` is what the page cache holds for the first page of `part`, and the file
     /// reaches to its last.
-    fn is_page_of(&self, part: &Part<'_>, pfn: Pfn) -> bool {
+    fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;
         let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
@@ -341,7 +346,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I1, I2, I7, I11, I12.
-    fn check_folios(&self, found: &Found) -> Result<(), Violation> {
+    fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.cache.folios.iter() {

@@ -16,7 +16,7 @@ impl Buddy {
             if !self.may_claim(donor_order, to) {
                 return None;
             }
-            if let Some(pfn) = self.try_claim((donor_order, donor), order, to) {
+            if let Some(pfn) = self.try_claim(donor_order, donor, order, to) {
                 return Some(pfn);
             }
         }
@@ -49,7 +49,8 @@ impl Buddy {
 
     fn try_claim(
         &mut self,
-        (donor_order, donor): (Order, MigrateType),
+        donor_order: Order,
+        donor: MigrateType,
         order: Order,
         to: MigrateType,
     ) -> Option<u64> {

@@ -3,11 +3,13 @@
 //! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 
 use super::file::FileRange;
-use super::{Done, Target, Who};
+use super::{CollapseTarget, Done, Who};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
+use crate::units::PageRange;
+use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, Vma};
 
@@ -46,23 +48,23 @@ impl<R: Ram> Memory<R> {
         at: Vaddr,
         len_bytes: u64,
     ) -> Result<(), CollapseError> {
-        self.each_area(mm, (at, len_bytes), |memory, vma, range| {
-            memory.collapse_area(mm, vma, range)
-        })
+        self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
     /// Calls `each` for each area of a range and the part of it; a hole is an error in the end.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
-        (at, len_bytes): (Vaddr, u64),
-        mut each: impl FnMut(&mut Self, &Vma, (Vpn, Vpn)) -> Result<(), CollapseRefusal>,
+        at: Vaddr,
+        len_bytes: u64,
+        mut each: impl FnMut(&mut Self, &Vma, VpnRange) -> Result<(), CollapseRefusal>,
     ) -> Result<(), CollapseError> {
         if len_bytes == 0 && at.0.is_multiple_of(self.rules.page.bytes()) {
             return Ok(());
         }
         let range = self.checked_range(at, len_bytes);
-        let (start, end) = range.map_err(|_| self.error(CollapseRefusal::AddressRange))?;
+        let VpnRange { start, end } =
+            range.map_err(|_| self.error(CollapseRefusal::AddressRange))?;
         if self.space(mm).is_dead {
             return Err(self.error(CollapseRefusal::AnyProcess));
         }
@@ -71,7 +73,7 @@ impl<R: Ram> Memory<R> {
             has_hole |= part.start > next;
             next = part.end;
             let Some(&vma) = self.space(mm).vmas.find(part.start) else { continue };
-            let collapsed = each(self, &vma, (part.start, part.end));
+            let collapsed = each(self, &vma, VpnRange { start: part.start, end: part.end });
             collapsed.map_err(|refusal| self.error(refusal))?;
         }
         if has_hole || next < end { Err(self.error(CollapseRefusal::VmaNull)) } else { Ok(()) }
@@ -82,7 +84,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         mm: MmId,
         vma: &Vma,
-        (start, end): (Vpn, Vpn),
+        VpnRange { start, end }: VpnRange,
     ) -> Result<(), CollapseRefusal> {
         let pmd = self.rules.page.pmd_order();
         let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
@@ -99,14 +101,14 @@ impl<R: Ram> Memory<R> {
         }
         let (mut refused, mut next) = (Ok(()), first);
         while next < last && !self.cache.work.is_spent() {
-            if let Some(used) = self.after_empty(mm, vma, (next, last)) {
+            if let Some(used) = self.after_empty(mm, vma, PageRange { first: next, end: last }) {
                 self.count_refused(CollapseRefusal::NoPteTable, (used - next) >> pmd.get());
                 (refused, next) = (Err(CollapseRefusal::NoPteTable), used);
                 continue;
             }
             let first = Vpn(next);
             next += pmd.nr_pages();
-            let target = Target { mm, vma: *vma, first, order: pmd, who: Who::Advice };
+            let target = CollapseTarget { mm, vma: *vma, first, order: pmd, who: Who::Advice };
             let outcome = self.collapse_block(&target);
             self.count_outcome(Who::Advice, outcome);
             if let Err(refusal) = outcome {
@@ -121,7 +123,12 @@ impl<R: Ram> Memory<R> {
 
     /// Where the blocks of `[next, last)` end that have no table, if the first has none and such
     /// blocks are stepped over: all of them are refused alike, however many there are.
-    fn after_empty(&self, mm: MmId, vma: &Vma, (next, last): (u64, u64)) -> Option<u64> {
+    fn after_empty(
+        &self,
+        mm: MmId,
+        vma: &Vma,
+        PageRange { first: next, end: last }: PageRange,
+    ) -> Option<u64> {
         if vma.backing != Backing::Anon || !self.goes_on_after(CollapseRefusal::NoPteTable) {
             return None;
         }
@@ -130,7 +137,7 @@ impl<R: Ram> Memory<R> {
         (used > next).then_some(used)
     }
 
-    fn collapse_block(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
+    fn collapse_block(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         self.step(CollapseRefusal::AnyProcess)?;
         self.step(CollapseRefusal::VmaCheck)?;
         let Some(range) = self.file_range(target) else { return self.collapse_anon(target) };
@@ -150,7 +157,7 @@ impl<R: Ram> Memory<R> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
             return Err(CollapseRefusal::PageDirtyOrWriteback);
         }
-        self.write_back(range.file, (range.first, range.end()));
+        self.write_back(range.file, PageRange { first: range.first, end: range.end() });
         self.step(CollapseRefusal::PageDirtyOrWriteback)?;
         self.collapse_file(range)
     }

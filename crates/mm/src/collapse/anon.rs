@@ -8,8 +8,8 @@
 //! Differs: the table that a PMD entry replaces is not deposited for its split; tables take no
 //! memory here.
 
-use super::scan::{Limits, is_hole, position};
-use super::{Done, Target};
+use super::scan::{PteLimits, is_hole, position};
+use super::{CollapseTarget, Done};
 use crate::core::mapped::Level;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::CollapseRefusal;
@@ -24,7 +24,10 @@ use crate::vma::{Prot, Vma};
 
 impl<R: Ram> Memory<R> {
     /// Scans a block and collapses it (H.6.1, H.6.2).
-    pub(super) fn collapse_anon(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
+    pub(super) fn collapse_anon(
+        &mut self,
+        target: &CollapseTarget,
+    ) -> Result<Done, CollapseRefusal> {
         let limits = self.limits(target);
         match self.space(target.mm).table.pmd(target.first) {
             PmdState::Leaf => return Ok(Done::Already),
@@ -41,8 +44,8 @@ impl<R: Ram> Memory<R> {
     /// Collapses a block that passed its scan; nothing is changed on a refusal.
     pub(super) fn collapse_scanned(
         &mut self,
-        target: &Target,
-        limits: Limits,
+        target: &CollapseTarget,
+        limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
         let id = self.alloc_for(target)?;
         let collapsed = self.collapse_into(target, limits, id);
@@ -53,7 +56,7 @@ impl<R: Ram> Memory<R> {
         collapsed
     }
 
-    fn alloc_for(&mut self, target: &Target) -> Result<FolioId, CollapseRefusal> {
+    fn alloc_for(&mut self, target: &CollapseTarget) -> Result<FolioId, CollapseRefusal> {
         let index = PageIndex(target.vma.index_of(target.first));
         let effort = self.collapse_effort(target.who);
         let injected = self.step(CollapseRefusal::AllocHugePageFail);
@@ -66,8 +69,8 @@ impl<R: Ram> Memory<R> {
 
     fn collapse_into(
         &mut self,
-        target: &Target,
-        limits: Limits,
+        target: &CollapseTarget,
+        limits: PteLimits,
         id: FolioId,
     ) -> Result<(), CollapseRefusal> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
@@ -77,7 +80,7 @@ impl<R: Ram> Memory<R> {
         let table = &mut self.space_mut(target.mm).table;
         let table = table.detach_table(target.first).ok_or(CollapseRefusal::NoPteTable)?;
         self.flush(target.mm, target.first, target.nr_pages());
-        let copied = self.isolate_and_copy(target, limits, (id, &table));
+        let copied = self.isolate_and_copy(target, limits, id, &table);
         self.space_mut(target.mm).table.attach_table(table);
         copied?;
         self.replace_by(target, id);
@@ -85,8 +88,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Brings swapped pages back, each into a base page (H.6.2).
-    fn swap_in_block(&mut self, target: &Target) -> Result<(), CollapseRefusal> {
-        let Target { mm, vma, first, .. } = *target;
+    fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
+        let CollapseTarget { mm, vma, first, .. } = *target;
         while let Some((vpn, slot)) = self.space(mm).swapped.first_in(first, target.nr_pages()) {
             self.step(CollapseRefusal::PteNonPresent)?;
             let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
@@ -97,9 +100,10 @@ impl<R: Ram> Memory<R> {
 
     fn isolate_and_copy(
         &mut self,
-        target: &Target,
-        limits: Limits,
-        (id, table): (FolioId, &DetachedTable),
+        target: &CollapseTarget,
+        limits: PteLimits,
+        id: FolioId,
+        table: &DetachedTable,
     ) -> Result<(), CollapseRefusal> {
         let ptes = self.space(target.mm).table.detached_ptes(table);
         let ptes =
@@ -129,8 +133,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The old pages lose this mapping, the new folio gets the block.
-    fn replace_by(&mut self, target: &Target, id: FolioId) {
-        let Target { mm, first, order, .. } = *target;
+    fn replace_by(&mut self, target: &CollapseTarget, id: FolioId) {
+        let CollapseTarget { mm, first, order, .. } = *target;
         let nr = order.nr_pages();
         let pmd = self.rules.page.pmd_order();
         self.zap(mm, first, first.plus(nr));

@@ -9,7 +9,7 @@
 //! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
 //! at once, so a flush that khugepaged starts is done when it comes back.
 
-use super::{Done, Target, Who};
+use super::{CollapseTarget, Done, Who};
 use crate::core::NewFolio;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::CollapseRefusal;
@@ -17,7 +17,9 @@ use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::collapse::{DirtyRange, Flush};
+use crate::readahead::issue::Run;
+use crate::rules::collapse::{DirtyFlush, DirtyRange};
+use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
 
@@ -45,7 +47,7 @@ struct Gathered {
 
 impl<R: Ram> Memory<R> {
     /// The pages of a file that a target maps; `None` for anonymous memory.
-    pub(super) fn file_range(&self, target: &Target) -> Option<FileRange> {
+    pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
         let first = target.vma.index_of(target.first);
@@ -80,7 +82,10 @@ impl<R: Ram> Memory<R> {
             }
             nr_present += folio.nr_pages();
         }
-        let nr_evicted = self.cache.mapping(range.file).nr_evicted((range.first, range.end()));
+        let nr_evicted = self
+            .cache
+            .mapping(range.file)
+            .nr_evicted(PageRange { first: range.first, end: range.end() });
         let limit = self.rules.collapse.swap_limit(self.rules.page);
         if range.who == Who::Khugepaged && nr_evicted > limit {
             return Err(CollapseRefusal::ExceedSwapPte);
@@ -176,7 +181,11 @@ impl<R: Ram> Memory<R> {
         }
         let Some(entry) = self.cache.find(range.file, index) else {
             let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty()
-                && self.cache.mapping(range.file).nr_evicted((range.first, range.end())) == 0;
+                && self
+                    .cache
+                    .mapping(range.file)
+                    .nr_evicted(PageRange { first: range.first, end: range.end() })
+                    == 0;
             return if is_empty { Err(CollapseRefusal::Truncated) } else { Ok(None) };
         };
         if self.cache.folios.get(entry.folio).is_locked {
@@ -205,7 +214,7 @@ impl<R: Ram> Memory<R> {
     /// Reads the rest of a range ahead and waits for its first page.
     fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
         if at < self.cache.mapping(range.file).nr_file_pages(self.rules.page) {
-            self.read_absent(range.open, (at, range.end() - at));
+            self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });
         }
         let entry = self.cache.find(range.file, PageIndex(at)).ok_or(CollapseRefusal::Fail)?;
         self.step(CollapseRefusal::Fail)?;
@@ -216,11 +225,13 @@ impl<R: Ram> Memory<R> {
     /// Asks for dirty pages to be written back, so that a later pass can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
-            Flush::Always => true,
-            Flush::UnlessOpenForWrite => !self.cache.mapping(range.file).gate.is_open_for_write(),
+            DirtyFlush::Always => true,
+            DirtyFlush::UnlessOpenForWrite => {
+                !self.cache.mapping(range.file).gate.is_open_for_write()
+            }
         };
         if range.who == Who::Khugepaged && may_flush {
-            self.write_back(range.file, (0, u64::MAX));
+            self.write_back(range.file, PageRange { first: 0, end: u64::MAX });
         }
     }
 
@@ -294,7 +305,8 @@ impl<R: Ram> Memory<R> {
 
     /// Whether a process wants to fill holes of the range itself (userfaultfd).
     fn is_watched(&self, range: &FileRange) -> bool {
-        let areas = self.mapped_ranges(range.file, (range.first, range.end()));
+        let areas =
+            self.mapped_ranges(range.file, PageRange { first: range.first, end: range.end() });
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
         areas.into_iter().any(is_armed)
     }

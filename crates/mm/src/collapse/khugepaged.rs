@@ -8,12 +8,13 @@
 //!
 //! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
 
-use super::{Done, Target, Who};
+use super::{CollapseTarget, Done, Who};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
 use crate::rules::collapse::ShmemEnabled;
+use crate::units::VpnRange;
 use crate::units::{MmId, Order, Vpn};
 use crate::vma::Vma;
 
@@ -60,7 +61,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The same, if one of the areas of a range may be collapsed.
-    pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn)) {
+    pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
         }
@@ -154,7 +155,7 @@ impl<R: Ram> Memory<R> {
                 continue;
             }
             while first < last {
-                let target = Target { mm, vma, first, order: pmd, who: Who::Khugepaged };
+                let target = CollapseTarget { mm, vma, first, order: pmd, who: Who::Khugepaged };
                 let outcome = self.collapse_behind(&target);
                 self.count_outcome(Who::Khugepaged, outcome);
                 let khugepaged = &mut self.khugepaged;
@@ -190,7 +191,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// One block.
-    fn collapse_behind(&mut self, target: &Target) -> Result<Done, CollapseRefusal> {
+    fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let Some(range) = self.file_range(target) else {
             let orders = self.collapse_orders(&target.vma);
             return if is_pmd_alone(orders, target.order) {

@@ -3,7 +3,7 @@
 //! Owns which state of a page refuses a collapse, and the order of the tests. The same tests run
 //! twice: before memory is allocated, and again when nobody can change the pages any more.
 
-use super::{Target, Who};
+use super::{CollapseTarget, Who};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Pte, PteFlags};
@@ -13,7 +13,7 @@ use crate::units::Vpn;
 
 /// What a block may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct PteLimits {
     /// Empty pages and zero pages.
     pub(super) none: u64,
     /// Pages in swap space.
@@ -22,14 +22,14 @@ pub(super) struct Limits {
     pub(super) shared: u64,
 }
 
-impl Limits {
+impl PteLimits {
     /// What `MADV_COLLAPSE` tolerates: anything.
     pub(super) const OFF: Self = Self { none: u64::MAX, swap: u64::MAX, shared: u64::MAX };
 }
 
 /// What the pages looked at so far are.
 #[derive(Default)]
-struct Seen {
+struct PtesSeen {
     nr_none: u64,
     nr_swapped: u64,
     nr_shared: u64,
@@ -43,27 +43,27 @@ pub(super) const fn is_hole(pte: Pte) -> bool {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Limits for one PMD block (H.6.1).
-    pub(super) fn limits(&self, target: &Target) -> Limits {
+    /// PteLimits for one PMD block (H.6.1).
+    pub(super) fn limits(&self, target: &CollapseTarget) -> PteLimits {
         let limits = match target.who {
-            Who::Advice => Limits::OFF,
-            Who::Khugepaged => Limits {
+            Who::Advice => PteLimits::OFF,
+            Who::Khugepaged => PteLimits {
                 none: self.rules.anon.none_limit(self.rules.page),
                 swap: self.rules.collapse.swap_limit(self.rules.page),
                 shared: self.rules.collapse.shared_limit(self.rules.page),
             },
         };
-        if target.vma.is_armed { Limits { none: 0, ..limits } } else { limits }
+        if target.vma.is_armed { PteLimits { none: 0, ..limits } } else { limits }
     }
 
     /// Tests the PTEs of a target.
     pub(super) fn check_ptes(
         &self,
-        target: &Target,
+        target: &CollapseTarget,
         ptes: &[Pte],
-        limits: Limits,
+        limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
-        let mut seen = Seen::default();
+        let mut seen = PtesSeen::default();
         let swapped = &self.space(target.mm).swapped;
         for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
             if swapped.get(vpn).is_some() {
@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
                 }
                 continue;
             }
-            self.check_pte(target, pte, (limits, &mut seen))?;
+            self.check_pte(target, pte, limits, &mut seen)?;
         }
         if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
             return Err(CollapseRefusal::PageRo);
@@ -88,9 +88,10 @@ impl<R: Ram> Memory<R> {
 
     fn check_pte(
         &self,
-        target: &Target,
+        target: &CollapseTarget,
         pte: Pte,
-        (limits, seen): (Limits, &mut Seen),
+        limits: PteLimits,
+        seen: &mut PtesSeen,
     ) -> Result<(), CollapseRefusal> {
         if is_hole(pte) {
             seen.nr_none += 1;
@@ -123,12 +124,12 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Whether a page of a target is in swap space.
-    pub(super) fn has_swapped(&self, target: &Target) -> bool {
+    pub(super) fn has_swapped(&self, target: &CollapseTarget) -> bool {
         self.space(target.mm).swapped.first_in(target.first, target.nr_pages()).is_some()
     }
 
     /// PTEs of a target, copied; `None` when its slot holds no table.
-    pub(super) fn ptes_of(&self, target: &Target) -> Option<Vec<Pte>> {
+    pub(super) fn ptes_of(&self, target: &CollapseTarget) -> Option<Vec<Pte>> {
         let table = &self.space(target.mm).table;
         let ptes = table.table_ptes(target.first)?;
         Some(ptes[position(target.first, ptes.len())..][..target.nr_pages() as usize].to_vec())

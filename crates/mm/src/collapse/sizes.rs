@@ -6,8 +6,8 @@
 //!   order 4    [--- yes -------]                    p moves on, k = what p is aligned to
 //! ```
 
-use super::scan::{Limits, is_hole};
-use super::{Done, Target};
+use super::scan::{PteLimits, is_hole};
+use super::{CollapseTarget, Done};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{PmdState, Pte};
@@ -39,7 +39,7 @@ impl<R: Ram> Memory<R> {
     /// Collapses what it can of a PMD block to the sizes in `orders`.
     pub(super) fn collapse_sizes(
         &mut self,
-        block: &Target,
+        block: &CollapseTarget,
         orders: Orders,
     ) -> Result<Done, CollapseRefusal> {
         match self.space(block.mm).table.pmd(block.first) {
@@ -49,14 +49,14 @@ impl<R: Ram> Memory<R> {
         }
         let Some(ptes) = self.ptes_of(block) else { return Err(CollapseRefusal::NoPteTable) };
         // H.6.4 b: one page is enough to go on.
-        let limits = Limits { none: block.nr_pages() - 1, ..self.limits(block) };
+        let limits = PteLimits { none: block.nr_pages() - 1, ..self.limits(block) };
         self.check_ptes(block, &ptes, limits)?;
         let swapped = &self.space(block.mm).swapped;
         let is_there = |(at, &pte)| !is_hole(pte) || swapped.get(block.first.plus(at)).is_some();
         let occupied: Vec<bool> = (0..).zip(&ptes).map(is_there).collect();
         let (mut walked, mut at, mut order) = (Walked::default(), 0, block.order);
         while at < block.nr_pages() {
-            let target = Target { first: block.first.plus(at), order, ..*block };
+            let target = CollapseTarget { first: block.first.plus(at), order, ..*block };
             let found = &occupied[at as usize..][..order.nr_pages() as usize];
             let nr_found = found.iter().filter(|&&is_there| is_there).count() as u64;
             let is_worth =
@@ -96,7 +96,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// One range; `Ok(Already)` when a folio as large is there (tested below the PMD order).
-    fn collapse_part(&mut self, target: &Target) -> Result<Done, Option<CollapseRefusal>> {
+    fn collapse_part(&mut self, target: &CollapseTarget) -> Result<Done, Option<CollapseRefusal>> {
         let pmd = self.rules.page.pmd_order();
         if target.order < pmd && self.has_folio(target) {
             return Ok(Done::Already);
@@ -104,7 +104,7 @@ impl<R: Ram> Memory<R> {
         let none = if target.vma.is_armed { 0 } else { self.none_of(target.order) };
         // H.6.4 e: below the PMD order nothing shared is copied.
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
-        let limits = Limits { none, shared, ..self.limits(target) };
+        let limits = PteLimits { none, shared, ..self.limits(target) };
         if target.order < pmd && self.has_swapped(target) {
             return Err(Some(CollapseRefusal::PteNonPresent));
         }
@@ -115,7 +115,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Whether the first page belongs to a folio of the order already.
-    pub(super) fn has_folio(&self, target: &Target) -> bool {
+    pub(super) fn has_folio(&self, target: &CollapseTarget) -> bool {
         let pte: Pte = self.space(target.mm).table.pte(target.first);
         let id = (!is_hole(pte)).then(|| self.cache.folios.of_pfn(pte.pfn())).flatten();
         id.is_some_and(|id| self.cache.folios.get(id).order >= target.order)

@@ -18,6 +18,7 @@ use crate::buddy::{Buddy, BuddyConfig, BuddyError, MigrateType};
 use crate::folio::FolioId;
 use crate::mapping::shadows::Shadow;
 use crate::ram::Ram;
+use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, PageSize, Pfn, SwapSlot};
 
 /// The page in a slot.
@@ -120,11 +121,11 @@ impl<R: Ram> Core<R> {
     }
 
     /// Pages `[first, end)` of a file are gone: so is what was remembered of them.
-    pub(crate) fn forget_evicted(&mut self, file: MappingId, (first, end): (u64, u64)) {
+    pub(crate) fn forget_evicted(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if first >= end {
             return;
         }
-        let _ = self.with_shadows(file, |shadows| shadows.take((first, end)));
+        let _ = self.with_shadows(file, |shadows| shadows.take(PageRange { first, end }));
         self.work.add_cheap(self.mapping(file).swapped.len() as u64);
         let mapping = self.mapping_mut(file);
         let range = PageIndex(first)..PageIndex(end);
@@ -139,7 +140,8 @@ impl<R: Ram> Core<R> {
     /// Pages of a new folio of a file: what swap space and shadows held of them.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
-        let mut shadow = self.with_shadows(file, |shadows| shadows.take((index.0, end.0)));
+        let mut shadow = self
+            .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
         let mapping = self.mapping_mut(file);
         let nr_swapped = mapping.swapped.len() as u64;
         if nr_swapped > 0 {

@@ -11,7 +11,7 @@ use crate::units::{PageIndex, Vpn};
 
 /// Pages to look at: virtual pages `first ..= last`.
 #[derive(Clone, Copy)]
-struct Window {
+struct AroundRange {
     first: Vpn,
     last: Vpn,
 }
@@ -77,7 +77,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.5.2, clipped to the last page of the file (B.5.5).
-    fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<Window> {
+    fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<AroundRange> {
         let table_pages = self.rules.page.pmd_order().nr_pages();
         let slot = fault.vpn.0 & (table_pages - 1);
         let before = fault.vpn.0 - fault.vma.start.0;
@@ -88,7 +88,7 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(fault.open()).mapping;
         let last_index = self.cache.mapping(file).last_index(self.rules.page)?.0;
         let in_file = last_index.checked_sub(fault.vma.index_of(Vpn(base + first)))?;
-        Some(Window { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
+        Some(AroundRange { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
     }
 
     /// B.5.6: one PMD entry for the first folio of the window.
@@ -118,7 +118,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.5.7: maps the folio's pages whose PTEs are none, inside the window or all of them.
-    fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: Window) -> Mapped {
+    fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: AroundRange) -> Mapped {
         let vma = fault.vma;
         let first_index = vma.index_of(window.first);
         let to_vpn = |index: u64| Vpn((window.first.0 + index).wrapping_sub(first_index));

@@ -7,13 +7,13 @@ use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::marker::{self, Hit};
+use crate::readahead::marker::{self, MarkerHit};
 use crate::rules::{ExecMiss, HitCredit};
 use crate::units::{MappingId, Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 /// Answer of one lookup.
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// The folio is there and readable.
     Cached(Entry),
     /// I/O was started or waited for: repeat the fault.
@@ -31,7 +31,7 @@ enum AsyncStep {
 
 impl<R: Ram> Memory<R> {
     /// Looks the faulting page up, reading ahead as the rules say (B.2.1 .. B.2.5).
-    pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Found, FaultError> {
+    pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;
         let index = PageIndex(fault.index());
         if index.0 >= self.cache.mapping(file).nr_file_pages(self.rules.page) {
@@ -57,12 +57,12 @@ impl<R: Ram> Memory<R> {
                 self.cache.folios.get_mut(entry.folio).is_locked = false;
                 self.cache.wait(Some(entry.folio));
             }
-            return Ok(Found::Retry(Retry::Major));
+            return Ok(Lookup::Retry(Retry::Major));
         };
         if fault.pass == Pass::Tried {
             let folio = self.cache.folios.get_mut(entry.folio);
             (folio.is_locked, folio.is_uptodate) = (false, true);
-            return Ok(Found::Cached(entry));
+            return Ok(Lookup::Cached(entry));
         }
         // Reading ahead may reclaim: the folio is held.
         self.cache.folios.get_mut(entry.folio).refs += 1;
@@ -73,13 +73,13 @@ impl<R: Ram> Memory<R> {
         let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
         if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
             self.cache.wait(None);
-            return Ok(Found::Retry(Retry::Minor));
+            return Ok(Lookup::Retry(Retry::Minor));
         }
-        Ok(Found::Cached(entry))
+        Ok(Lookup::Cached(entry))
     }
 
     /// Memory without storage: an absent page is a zeroed one, without readahead.
-    fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Found, FaultError> {
+    fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
         if self.cache.find(file, index).is_none() {
             self.cache
@@ -89,7 +89,7 @@ impl<R: Ram> Memory<R> {
         let Some(entry) = self.cache.find(file, index) else {
             unreachable!("the page was just inserted")
         };
-        Ok(Found::Cached(entry))
+        Ok(Lookup::Cached(entry))
     }
 
     /// B.3: a hit in the handler lowers the miss counter, the marker starts the next window.
@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
         self.cache.folios.get_mut(entry.folio).is_marked = false;
         self.cache.counters.nr_async += 1;
         let state = self.open_file(open).state;
-        let hit = Hit {
+        let hit = MarkerHit {
             index: fault.index(),
             order: entry.order,
             nr_pages: state.ra_pages,

@@ -6,7 +6,7 @@
 use super::Fault;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::Target;
+use crate::readahead::issue::ReadTarget;
 use crate::units::Order;
 use crate::vma::Vma;
 
@@ -14,7 +14,7 @@ use crate::vma::Vma;
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     /// File and orders.
-    pub(crate) target: Target,
+    pub(crate) target: ReadTarget,
     /// Order of the window of B.4.7 that a size asked for gives; `None` = as the kernel does.
     pub(crate) order: Option<Order>,
 }
@@ -31,6 +31,6 @@ impl<R: Ram> Memory<R> {
         let order = own(&fault.vma);
         let always = mapping.control.always;
         let allowed = order.map_or(always, |order| always.with(order));
-        Reading { target: Target { file, allowed }, order }
+        Reading { target: ReadTarget { file, allowed }, order }
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::readahead::{Hint, Issue, RaState, issue};
+use crate::readahead::{Issue, OrderHint, RaState, issue};
 use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
@@ -149,7 +149,7 @@ fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Iss
     state.start = fault.index().saturating_sub(state.ra_pages / 2);
     state.size = state.ra_pages;
     state.async_size = state.ra_pages / 4;
-    let hint = start_order.map_or(Hint::Raise(Order::ZERO), Hint::Exactly);
+    let hint = start_order.map_or(OrderHint::Raise(Order::ZERO), OrderHint::Exactly);
     state.order = start_order.unwrap_or(Order::ZERO);
     Issue::Window { start: state.start, hint }
 }
@@ -167,7 +167,7 @@ fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.size = if is_random { nr_pages } else { 2 * nr_pages };
     state.async_size = nr_pages;
     state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Exactly(order) }
+    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Exactly(order) }
 }
 
 /// B.4.9. The state's start is not updated.
@@ -175,7 +175,7 @@ fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.size = order.nr_pages();
     state.async_size = 0;
     state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Raise(order) }
+    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Raise(order) }
 }
 
 /// B.4.7: forward from the aligned fault index, inside the VMA.
@@ -186,5 +186,5 @@ fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.size = order.round_up(start + state.ra_pages).min(end) - start;
     state.async_size = 0;
     state.order = order;
-    Issue::Window { start, hint: Hint::Exactly(order) }
+    Issue::Window { start, hint: OrderHint::Exactly(order) }
 }

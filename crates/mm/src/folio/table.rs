@@ -125,7 +125,7 @@ impl FolioTable {
     pub(crate) fn move_frames(&mut self, id: FolioId, to: Pfn) {
         let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
         for flag in Flag::ALL {
-            self.frames_mut().move_flag(flag, (from, to), nr);
+            self.frames_mut().move_flag(flag, from, to, nr);
         }
         self.rename_frames(id, to);
     }

@@ -8,6 +8,7 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::issue::{self, Run};
+use crate::units::ByteRange;
 use crate::units::MappingId;
 use crate::vma::OpenId;
 
@@ -28,7 +29,12 @@ pub enum Fadvice {
 
 impl<R: Ram> Memory<R> {
     /// Gives advice on a file (A.1.4).
-    pub fn fadvise(&mut self, open: OpenId, (pos, len_bytes): (u64, u64), advice: Fadvice) {
+    pub fn fadvise(
+        &mut self,
+        open: OpenId,
+        ByteRange { pos, len_bytes }: ByteRange,
+        advice: Fadvice,
+    ) {
         let page = self.rules.page;
         let ra_pages = self.rules.ra_pages();
         let opened = self.open_file_mut(open);
@@ -54,7 +60,7 @@ impl<R: Ram> Memory<R> {
                 );
             }
             Fadvice::Dontneed => {
-                let pages = self.dropped_pages(file, (pos, len_bytes));
+                let pages = self.dropped_pages(file, ByteRange { pos, len_bytes });
                 self.drop_range(file, pages.start, pages.end);
             }
         }
@@ -63,7 +69,11 @@ impl<R: Ram> Memory<R> {
     /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in
     /// where the range ends with the file (docs/differences.md, "the last page").
     #[must_use]
-    pub fn dropped_pages(&self, file: MappingId, (pos, len_bytes): (u64, u64)) -> Range<u64> {
+    pub fn dropped_pages(
+        &self,
+        file: MappingId,
+        ByteRange { pos, len_bytes }: ByteRange,
+    ) -> Range<u64> {
         let page = self.rules.page;
         let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
         let is_whole = end == self.cache.mapping(file).size_bytes;

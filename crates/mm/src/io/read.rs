@@ -13,8 +13,9 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::issue::{self, Run};
-use crate::readahead::marker::{self, Hit};
+use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
+use crate::units::ByteRange;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::OpenId;
 
@@ -27,7 +28,7 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When no page is free.
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
-        self.read_with(open, (pos, len_bytes), |_, _, _| {})
+        self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
     /// Reads, and shows each piece of the file, with the frame it begins in, while it is cached:
@@ -35,7 +36,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn read_with(
         &mut self,
         open: OpenId,
-        (pos, len_bytes): (u64, u64),
+        ByteRange { pos, len_bytes }: ByteRange,
         mut show: impl FnMut(&R, Pfn, Range<u64>),
     ) -> Result<u64, OutOfMemory> {
         let file = self.open_file(open).mapping;
@@ -49,7 +50,7 @@ impl<R: Ram> Memory<R> {
         while at < end {
             let index = at >> shift;
             self.cache.work.add(1);
-            let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
             let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
             show(&self.cache.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
@@ -103,31 +104,31 @@ impl<R: Ram> Memory<R> {
                 if at >= taken {
                     break;
                 }
-                self.consumed(open, (pos, at));
+                self.consumed(open, pos, at);
             }
-            let entry = self.find_for_read(open, (index, last)).ok_or(OutOfMemory { pos: at })?;
+            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
             is_batch_new = self.cache.folios.get(entry.folio).is_marked;
             if is_batch_new {
                 self.marker_hit(open, entry, last - entry.index.0);
             }
             at = self.end_of(entry, end);
             if is_batch_new {
-                self.consumed(open, (pos, at.min(taken)));
+                self.consumed(open, pos, at.min(taken));
             }
         }
-        self.consumed(open, (pos, taken));
+        self.consumed(open, pos, taken);
         Ok(taken)
     }
 
     /// Notes how far a read has come that began at `pos`.
-    fn consumed(&mut self, open: OpenId, (pos, at): (u64, u64)) {
+    fn consumed(&mut self, open: OpenId, pos: u64, at: u64) {
         if at > pos {
             self.open_file_mut(open).state.prev_pos = Some(at);
         }
     }
 
     /// The folio at `index`, read ahead or alone where it is absent.
-    fn find_for_read(&mut self, open: OpenId, (index, last): (u64, u64)) -> Option<Entry> {
+    fn find_for_read(&mut self, open: OpenId, index: u64, last: u64) -> Option<Entry> {
         let file = self.open_file(open).mapping;
         let index = PageIndex(index);
         if let Some(entry) = self.cache.find(file, index) {
@@ -135,7 +136,7 @@ impl<R: Ram> Memory<R> {
             return Some(entry);
         }
         self.keep_balance();
-        self.read_absent(open, (index.0, last - index.0));
+        self.read_absent(open, Run { start: index.0, nr_pages: last - index.0 });
         if let Some(entry) = self.cache.find(file, index) {
             return Some(entry);
         }
@@ -146,7 +147,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The sync entry for a read call (A.3.2).
-    pub(crate) fn read_absent(&mut self, open: OpenId, (index, nr_pages): (u64, u64)) {
+    pub(crate) fn read_absent(&mut self, open: OpenId, Run { start: index, nr_pages }: Run) {
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();
@@ -174,7 +175,7 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.folios.get_mut(entry.folio).is_marked = false;
         self.cache.counters.nr_async += 1;
-        let hit = Hit {
+        let hit = MarkerHit {
             index: entry.index.0,
             order: entry.order,
             nr_pages,

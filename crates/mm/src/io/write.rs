@@ -7,12 +7,13 @@ use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
 use crate::core::{InsertRefusal, NewFolio};
-use crate::mapping::Disk;
+use crate::mapping::disk::OldEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::WriteFolios;
+use crate::units::ByteRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::OpenId;
 
@@ -23,7 +24,7 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
-        self.write_with(open, (pos, len_bytes), |_, _, _| {})
+        self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
     /// Writes, and lets `put` store the bytes of each piece of the file into the frames from the
@@ -31,16 +32,16 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,
-        (pos, len_bytes): (u64, u64),
+        ByteRange { pos, len_bytes }: ByteRange,
         mut put: impl FnMut(&mut R, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
         let mapping = self.cache.mapping(file);
-        // Where a file ended that this write jumps over; ext4 comes to it after the first folio.
+        // Where a file ended that this write jumps over.
         let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
-        if mapping.disk != Disk::Ext4
+        if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
             && let Some(old_end) = old_end.take()
         {
             self.zero_behind(file, old_end);
@@ -58,7 +59,7 @@ impl<R: Ram> Memory<R> {
             let next = self.end_of(entry, part_end);
             let shift = self.rules.page.shift();
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
-            let is_unmarked = self.cache.mapping(file).disk == Disk::Btrfs;
+            let is_unmarked = self.cache.mapping(file).disk.write_unmarks;
             let folio = self.cache.folios.get_mut(entry.folio);
             let nr_before = (at >> shift) - entry.index.0;
             folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
@@ -78,26 +79,25 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so that
-    /// what lies behind can be zeroed ([`Disk`]). Without memory the filesystem would fail the
+    /// what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the filesystem would fail the
     /// call; the model goes on.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.cache.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
         let at = PageIndex(pos >> self.rules.page.shift());
         let cached = self.cache.find(file, at).map(|entry| self.cache.folios.get(entry.folio));
-        let is_needed =
-            mapping.disk != Disk::Other && (has_data || cached.is_some_and(|folio| folio.is_dirty));
+        let is_needed = mapping.disk.old_end != OldEnd::Untouched
+            && (has_data || cached.is_some_and(|folio| folio.is_dirty));
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
             return;
         }
         let order = mapping.orders.min;
         let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
-        let is_ext4 = mapping.disk == Disk::Ext4;
+        let one_block = mapping.disk.zeroes_one_block;
         if self.cache.find(file, index).is_none() {
             self.keep_balance();
             if let Ok(id) = self.cache.insert(NewFolio::new(file, index, order)) {
-                // ext4 reads the block it zeroes in, and leaves it at that.
-                self.cache.folios.get_mut(id).is_uptodate = !is_ext4;
+                self.cache.folios.get_mut(id).is_uptodate = !one_block;
             }
         }
         if let Some(entry) = self.cache.find(file, index) {

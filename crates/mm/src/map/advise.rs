@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::Arch;
 use crate::rules::anon::DropTables;
+use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
 
@@ -45,11 +46,11 @@ impl<R: Ram> Memory<R> {
         len_bytes: u64,
         advice: Madvice,
     ) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
-        self.count_walk(mm, (start, end), self.space(mm).vmas.nr_in(start, end));
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
+        self.count_walk(mm, VpnRange { start, end }, self.space(mm).vmas.nr_in(start, end));
         let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
-        let range = (start, end);
+        let range = VpnRange { start, end };
         match advice {
             Madvice::Hugepage => {
                 self.change_areas(mm, range, huge(HugeAdvice::Huge));

@@ -46,12 +46,12 @@ impl<R: Ram> Memory<R> {
         }
         let nr_entries = if is_pmd { self.cache.pmd_refs(id) } else { nr };
         if folio.maps() == nr_entries {
-            self.mark_lazyfree(mm, (vpn, nr), id);
+            self.mark_lazyfree(mm, vpn, nr, id);
         }
         vpn.plus(nr)
     }
 
-    fn mark_lazyfree(&mut self, mm: MmId, (vpn, nr): (Vpn, u64), id: FolioId) {
+    fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
         self.cache.folios.get_mut(id).is_lazyfree = true;
         self.cache.give_up(id);
         self.flush(mm, vpn, nr);

@@ -6,7 +6,9 @@ use super::MapError;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::Remap;
-use crate::units::{MmId, Vaddr, Vpn};
+use crate::units::AddrRange;
+use crate::units::VpnRange;
+use crate::units::{MmId, Vpn};
 use crate::vma::{Backing, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -15,24 +17,24 @@ impl<R: Ram> Memory<R> {
     ///
     /// # Errors
     /// When a range is bad or nothing is mapped at `from`.
-    pub fn mremap(
-        &mut self,
-        mm: MmId,
-        from: (Vaddr, u64),
-        to: (Vaddr, u64),
-    ) -> Result<(), MapError> {
-        let (old_start, old_end) = self.checked_range(from.0, from.1)?;
-        let (new_start, new_end) = self.checked_range(to.0, to.1)?;
-        let not_mapped = MapError::NotMapped(from.0.0);
+    pub fn mremap(&mut self, mm: MmId, from: AddrRange, to: AddrRange) -> Result<(), MapError> {
+        let VpnRange { start: old_start, end: old_end } =
+            self.checked_range(from.addr, from.len_bytes)?;
+        let VpnRange { start: new_start, end: new_end } =
+            self.checked_range(to.addr, to.len_bytes)?;
+        let not_mapped = MapError::NotMapped(from.addr.0);
         let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
         if old_start != new_start && old_start < new_end && new_start < old_end {
-            return Err(MapError::Overlap { from: from.0.0, to: to.0.0 });
+            return Err(MapError::Overlap { from: from.addr.0, to: to.addr.0 });
         }
         if old_end > vma.end {
-            if self.rules.anon.remap == Remap::OneArea || from.1 != to.1 || from.0 == to.0 {
+            if self.rules.anon.remap == Remap::OneArea
+                || from.len_bytes != to.len_bytes
+                || from.addr == to.addr
+            {
                 return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
             }
-            return self.move_areas(mm, (old_start, old_end), new_start);
+            return self.move_areas(mm, VpnRange { start: old_start, end: old_end }, new_start);
         }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
@@ -61,12 +63,21 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Moves every area of a range, and with it the gaps between them.
-    fn move_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), to: Vpn) -> Result<(), MapError> {
+    fn move_areas(
+        &mut self,
+        mm: MmId,
+        VpnRange { start, end }: VpnRange,
+        to: Vpn,
+    ) -> Result<(), MapError> {
         let page = self.rules.page;
         for vma in self.space(mm).vmas.overlapping(start, end) {
             let len_bytes = vma.nr_pages() << page.shift();
             let to = to.plus(vma.start.0 - start.0).vaddr(page);
-            self.mremap(mm, (vma.start.vaddr(page), len_bytes), (to, len_bytes))?;
+            self.mremap(
+                mm,
+                AddrRange { addr: vma.start.vaddr(page), len_bytes },
+                AddrRange { addr: to, len_bytes },
+            )?;
         }
         Ok(())
     }
@@ -77,15 +88,15 @@ impl<R: Ram> Memory<R> {
         if !pmd.is_aligned(from.0 ^ to.0) {
             self.split_pmds(mm, from, nr_pages);
         }
-        self.count_walk(mm, (from, from.plus(nr_pages)), 1);
+        self.count_walk(mm, VpnRange { start: from, end: from.plus(nr_pages) }, 1);
         self.flush(mm, from, nr_pages);
         let (space, folios) = self.space_and_folios(mm);
         space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
-        self.move_swapped(mm, (from, to), nr_pages);
+        self.move_swapped(mm, from, to, nr_pages);
     }
 
     /// Swapped pages of a range move with it.
-    fn move_swapped(&mut self, mm: MmId, (from, to): (Vpn, Vpn), nr_pages: u64) {
+    fn move_swapped(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
         let swapped = &mut self.space_mut(mm).swapped;
         for (vpn, slot) in swapped.take(from, nr_pages) {
             swapped.insert(to.plus(vpn.0 - from.0), slot);

@@ -12,7 +12,7 @@
 //!     index     13        14      15      16      17 -> reported: one too many
 //! ```
 
-use super::tree::{CHUNK, NodeId, Slot, Tree};
+use super::tree::{CHUNK, NodeId, Tree, TreeSlot};
 use crate::rules::FullSearch;
 
 /// A place in the tree and the index the walk believes to be at.
@@ -29,7 +29,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_cached(&self) -> bool {
-        self.place.is_some_and(|(id, offset)| self.tree.node(id).slots[offset] != Slot::Empty)
+        self.place.is_some_and(|(id, offset)| self.tree.node(id).slots[offset] != TreeSlot::Empty)
     }
 
     fn forward(&mut self) {
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
             offset = if offset.is_some() { Some(own + 1) } else { own.checked_sub(1) };
             id = parent;
         };
-        while let Slot::Node(child) = self.tree.node(id).slots[offset] {
+        while let TreeSlot::Node(child) = self.tree.node(id).slots[offset] {
             id = child;
             offset = self.tree.node(id).offset_of(self.index);
         }

@@ -6,6 +6,7 @@
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.
 
+use crate::units::PageRange;
 use std::collections::BTreeMap;
 
 /// What an evicted page leaves behind.
@@ -26,13 +27,13 @@ pub(crate) struct Shadows {
 
 impl Shadows {
     /// Pages `[first, end)` were evicted.
-    pub(crate) fn record(&mut self, (first, end): (u64, u64), shadow: Shadow) {
-        let _ = self.take((first, end));
+    pub(crate) fn record(&mut self, PageRange { first, end }: PageRange, shadow: Shadow) {
+        let _ = self.take(PageRange { first, end });
         self.ranges.insert(first, (end, shadow));
     }
 
     /// Forgets pages `[first, end)`; the last shadow among them.
-    pub(crate) fn take(&mut self, (first, end): (u64, u64)) -> Option<Shadow> {
+    pub(crate) fn take(&mut self, PageRange { first, end }: PageRange) -> Option<Shadow> {
         if self.ranges.is_empty() {
             return None;
         }
@@ -54,7 +55,7 @@ impl Shadows {
     }
 
     /// Pages of `[first, end)` that left a shadow.
-    pub(crate) fn nr_in(&self, (first, end): (u64, u64)) -> u64 {
+    pub(crate) fn nr_in(&self, PageRange { first, end }: PageRange) -> u64 {
         let overlap =
             |(&from, &(to, _)): (&u64, &(u64, Shadow))| to.min(end).saturating_sub(from.max(first));
         self.ranges.range(..end).rev().map(overlap).take_while(|&nr| nr > 0).sum()
@@ -89,24 +90,24 @@ mod tests {
     #[test]
     fn a_small_folio_takes_its_part_of_a_large_shadow() {
         let mut shadows = Shadows::default();
-        shadows.record((0, 512), at(1));
-        assert_eq!(shadows.take((100, 101)), Some(at(1)));
-        assert_eq!(shadows.take((100, 101)), None);
-        assert_eq!(shadows.take((99, 100)), Some(at(1)));
-        assert_eq!(shadows.take((101, 1000)), Some(at(1)));
+        shadows.record(PageRange { first: 0, end: 512 }, at(1));
+        assert_eq!(shadows.take(PageRange { first: 100, end: 101 }), Some(at(1)));
+        assert_eq!(shadows.take(PageRange { first: 100, end: 101 }), None);
+        assert_eq!(shadows.take(PageRange { first: 99, end: 100 }), Some(at(1)));
+        assert_eq!(shadows.take(PageRange { first: 101, end: 1000 }), Some(at(1)));
         assert_eq!(shadows.validate(), Ok(()));
-        assert_eq!(shadows.take((0, 99)), Some(at(1)));
+        assert_eq!(shadows.take(PageRange { first: 0, end: 99 }), Some(at(1)));
         assert!(shadows.ranges.is_empty());
     }
 
     #[test]
     fn a_large_folio_takes_the_last_of_many_shadows() {
         let mut shadows = Shadows::default();
-        (0..16).for_each(|page| shadows.record((page, page + 1), at(page)));
-        assert_eq!(shadows.take((0, 8)), Some(at(7)));
-        assert_eq!(shadows.take((0, 8)), None);
-        shadows.record((4, 12), at(99));
+        (0..16).for_each(|page| shadows.record(PageRange { first: page, end: page + 1 }, at(page)));
+        assert_eq!(shadows.take(PageRange { first: 0, end: 8 }), Some(at(7)));
+        assert_eq!(shadows.take(PageRange { first: 0, end: 8 }), None);
+        shadows.record(PageRange { first: 4, end: 12 }, at(99));
         assert_eq!(shadows.validate(), Ok(()));
-        assert_eq!(shadows.take((11, 13)), Some(at(12)));
+        assert_eq!(shadows.take(PageRange { first: 11, end: 13 }), Some(at(12)));
     }
 }

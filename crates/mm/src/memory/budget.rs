@@ -5,7 +5,8 @@
 use super::Memory;
 use crate::core::work::{THING_BYTES, Work};
 use crate::ram::Ram;
-use crate::units::{MmId, Vpn};
+use crate::units::MmId;
+use crate::units::VpnRange;
 
 impl<R: Ram> Memory<R> {
     /// Steps so far and their limit.
@@ -36,7 +37,7 @@ impl<R: Ram> Memory<R> {
 
     /// Counts a walk over pages `[start, end)` of a process with the areas there: no more PMD slots
     /// are visited than there are in the range or in use.
-    pub(crate) fn count_walk(&self, mm: MmId, (start, end): (Vpn, Vpn), nr_areas: usize) {
+    pub(crate) fn count_walk(&self, mm: MmId, VpnRange { start, end }: VpnRange, nr_areas: usize) {
         let table = &self.space(mm).table;
         let nr_slots = (end.0.saturating_sub(start.0) >> table.pmd_order().get()) + 1;
         self.cache.work.add(nr_areas as u64 + nr_slots.min(table.nr_slots()));

@@ -7,6 +7,8 @@ use super::Memory;
 use crate::folio::{FolioId, Owner};
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
+use crate::units::PageRange;
+use crate::units::VpnRange;
 use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
@@ -39,7 +41,7 @@ impl<R: Ram> Memory<R> {
                     return sites;
                 }
                 let Some((from, to)) = overlap(vma, first, folio.nr_pages()) else { continue };
-                nr_left -= self.add_sites(id, mm, (from, to), &mut sites);
+                nr_left -= self.add_sites(id, mm, VpnRange { start: from, end: to }, &mut sites);
             }
         }
         sites
@@ -59,7 +61,7 @@ impl<R: Ram> Memory<R> {
         &self,
         id: FolioId,
         mm: MmId,
-        (from, to): (Vpn, Vpn),
+        VpnRange { start: from, end: to }: VpnRange,
         sites: &mut Vec<Site>,
     ) -> u64 {
         let folio = self.cache.folios.get(id);
@@ -93,7 +95,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn mapped_ranges(
         &self,
         file: MappingId,
-        (first, end): (u64, u64),
+        PageRange { first, end }: PageRange,
     ) -> Vec<(MmId, Vpn, Vpn)> {
         let mut ranges = Vec::new();
         self.count_areas(0, self.nr_spaces());

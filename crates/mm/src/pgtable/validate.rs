@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::units::Vpn;
 
 use super::PageTable;
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::Pte;
 
 /// A broken invariant of a [`PageTable`].
@@ -74,12 +74,12 @@ impl PageTable {
         let mut at = Vpn(0);
         while let Some(part) = self.next_part(at, Self::VPN_END) {
             match part.slot {
-                Slot::Leaf(pte) if !self.pmd_order.is_aligned(pte.pfn().0) => {
+                PmdSlot::Leaf(pte) if !self.pmd_order.is_aligned(pte.pfn().0) => {
                     return Err(Violation::I3 { vpn: part.vpn, pte });
                 }
-                Slot::Leaf(_) => found.nr_pmd_leaves += 1,
-                Slot::Table(id) => self.check_table(part.vpn, id, &mut found)?,
-                Slot::Empty => unreachable!("next_part returns used slots"),
+                PmdSlot::Leaf(_) => found.nr_pmd_leaves += 1,
+                PmdSlot::Table(id) => self.check_table(part.vpn, id, &mut found)?,
+                PmdSlot::Empty => unreachable!("next_part returns used slots"),
             }
             at = part.end;
         }

@@ -18,7 +18,7 @@ use crate::units::{MappingId, Order, PageIndex};
 
 /// The order a window is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum OrderHint {
     /// Where orders are inherited, two more than this one (A.5.3); else the state's order.
     Raise(Order),
     /// This order, as far as mapping and window allow.
@@ -33,7 +33,7 @@ pub enum Issue {
         /// First index.
         start: u64,
         /// Order asked for.
-        hint: Hint,
+        hint: OrderHint,
     },
     /// Pages in the smallest folios; the state does not describe them.
     Base {
@@ -51,7 +51,7 @@ const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 
 /// What is read into.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct ReadTarget {
     /// The file.
     pub file: MappingId,
     /// Orders its folios may have; where none fits, the smallest of the mapping is taken. All of
@@ -81,7 +81,7 @@ pub(crate) struct Room {
 pub fn run<R: Ram>(
     cache: &mut Core<R>,
     rules: &Rules,
-    target: Target,
+    target: ReadTarget,
     state: &mut RaState,
     issue: Issue,
 ) {
@@ -98,7 +98,7 @@ pub fn run<R: Ram>(
 pub(crate) fn room<R: Ram>(
     cache: &Core<R>,
     rules: &Rules,
-    target: Target,
+    target: ReadTarget,
     state: &RaState,
     issue: Issue,
 ) -> Room {
@@ -135,7 +135,7 @@ struct Reader<'a, R> {
 
 impl<R: Ram> Reader<'_, R> {
     /// Large-folio issue (A.5).
-    fn window(&mut self, state: &mut RaState, start: u64, hint: Hint, allowed: Orders) {
+    fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
         let rules = self.rules;
         self.cache.counters.nr_windows += 1;
         self.cache.observe(Observed::Window { mapping: self.file, start, state: *state });
@@ -241,15 +241,15 @@ fn preferred_order(
     rules: &Rules,
     max: Order,
     state: &RaState,
-    hint: Hint,
+    hint: OrderHint,
     allowed: Orders,
 ) -> Order {
     // A window of no page (a fresh state met a marker) sets no limit.
     let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
-        (Ramp::Remembered, Hint::Raise(_)) => state.order.min(max).min(by_size),
-        (_, Hint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
-        (_, Hint::Raise(order) | Hint::Exactly(order)) => order.min(max).min(by_size),
+        (Ramp::Remembered, OrderHint::Raise(_)) => state.order.min(max).min(by_size),
+        (_, OrderHint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
+        (_, OrderHint::Raise(order) | OrderHint::Exactly(order)) => order.min(max).min(by_size),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};
-use super::{Hint, Issue, RaState};
+use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::next_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::{Entry, Ramp, ReadaheadRules};
@@ -10,7 +10,7 @@ use crate::units::Order;
 
 /// The hit that reached the marker.
 #[derive(Clone, Copy, Debug)]
-pub struct Hit {
+pub struct MarkerHit {
     /// Head of the marked folio for a read call, the faulting page for mapped access (A.4.6).
     pub index: u64,
     /// Order of the marked folio.
@@ -25,10 +25,15 @@ pub struct Hit {
 const ORDER_STEP: u8 = 2;
 
 /// Chooses the next window; `None` when nothing within reach is absent.
-pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules) -> Option<Issue> {
+pub fn choose(
+    state: &mut RaState,
+    tree: &Tree,
+    hit: MarkerHit,
+    rules: &ReadaheadRules,
+) -> Option<Issue> {
     let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
     if rules.entry == Entry::Unified && hit.index == 0 {
-        return Some(sync::start_of_file(state, hit.nr_pages, max, Hint::Raise(hit.order)));
+        return Some(sync::start_of_file(state, hit.nr_pages, max, OrderHint::Raise(hit.order)));
     }
     let expected = hit.order.round_down(state.mark());
     let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
@@ -53,8 +58,8 @@ pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules
         merge_next(state, hit.index, max);
     }
     let order_hint = match rules.ramp {
-        Ramp::Remembered => Hint::Exactly(state.order),
-        Ramp::Inherited => Hint::Raise(hit.order),
+        Ramp::Remembered => OrderHint::Exactly(state.order),
+        Ramp::Inherited => OrderHint::Raise(hit.order),
     };
     Some(Issue::Window { start: state.start, hint: order_hint })
 }

@@ -1,7 +1,7 @@
 //! The sync entry: the first page of a request is absent (docs/behaviour A.3).
 
 use super::window::{initial_pages, max_pages, next_pages};
-use super::{Hint, Issue, RaState};
+use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::prev_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::{Entry, ReadaheadRules};
@@ -70,7 +70,12 @@ fn advance(state: &mut RaState, max: u64) {
 }
 
 /// \[6.1\] a request at index 0 starts the file again, whichever entry it came through (A.3.3).
-pub(super) fn start_of_file(state: &mut RaState, nr_pages: u64, max: u64, hint: Hint) -> Issue {
+pub(super) fn start_of_file(
+    state: &mut RaState,
+    nr_pages: u64,
+    max: u64,
+    hint: OrderHint,
+) -> Issue {
     state.start = 0;
     state.size = initial_pages(nr_pages, max);
     state.async_size = if state.size > nr_pages { state.size - nr_pages } else { state.size };
@@ -84,7 +89,7 @@ fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> 
         merge_next(state, index, max);
     }
     state.order = Order::ZERO;
-    Issue::Window { start: state.start, hint: Hint::Raise(Order::ZERO) }
+    Issue::Window { start: state.start, hint: OrderHint::Raise(Order::ZERO) }
 }
 
 /// \[6.1\] a window that would trigger itself takes the following one in (A.3.3).

@@ -94,7 +94,7 @@ impl<R: Ram> Memory<R> {
         let (mut at, mut free) = (0, nr_pages.div_ceil(block) * block);
         while at + block < free && !self.cache.buddy.has_block(order) {
             if self.cache.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
-                free = self.empty_pageblock((at, at + block), free, order);
+                free = self.empty_pageblock(at, at + block, free, order);
             }
             at += block;
         }
@@ -103,7 +103,7 @@ impl<R: Ram> Memory<R> {
 
     /// Moves what can be moved out of the pages `[at, end)` into free blocks below page `free`, the
     /// highest pageblock first; where the free scanner is then.
-    fn empty_pageblock(&mut self, (mut at, end): (u64, u64), mut free: u64, order: Order) -> u64 {
+    fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, order: Order) -> u64 {
         while at < end.min(self.cache.buddy.nr_pages()) && !self.cache.buddy.has_block(order) {
             self.cache.work.add(1);
             let Some(id) = self.cache.folios.of_pfn(Pfn(at)) else {
@@ -119,7 +119,7 @@ impl<R: Ram> Memory<R> {
                 self.cache.counters.reclaim.nr_migrate_refused += u64::from(size < order);
                 continue;
             }
-            if let Some(target) = self.free_block_below(&mut free, end, (size, order)) {
+            if let Some(target) = self.free_block_below(&mut free, end, size, order) {
                 self.migrate(id, target);
             } else {
                 self.cache.counters.reclaim.nr_migrate_refused += 1;
@@ -135,7 +135,8 @@ impl<R: Ram> Memory<R> {
         &mut self,
         free: &mut u64,
         floor: u64,
-        (size, order): (Order, Order),
+        size: Order,
+        order: Order,
     ) -> Option<Pfn> {
         let block = self.cache.buddy.pageblock_order().nr_pages();
         let mut from = *free;
@@ -144,7 +145,7 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add_cheap(block / 8);
             let is_movable = self.cache.buddy.pageblock_type(Pfn(first)) == MigrateType::Movable;
             self.cache.counters.reclaim.compact_free_scanned += block;
-            if is_movable && let Some(pfn) = self.cache.buddy.take_in((first, from), size, order) {
+            if is_movable && let Some(pfn) = self.cache.buddy.take_in(first, from, size, order) {
                 return Some(pfn);
             }
             from = first;

@@ -8,7 +8,7 @@ use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::PteFlags;
 use crate::ram::{FilePages, Ram};
-use crate::units::{MappingId, Order, PageIndex, SwapSlot, Vpn};
+use crate::units::{Order, PageRange, SwapSlot, Vpn};
 
 /// What became of a folio that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +36,16 @@ impl<R: Ram> Memory<R> {
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {
-                self.evict_shmem(id, (mapping, index))
+                self.evict_shmem(id, FilePages { file: mapping, index })
             }
-            Owner::File { mapping, index } => self.evict_file(id, (mapping, index)),
+            Owner::File { mapping, index } => {
+                self.evict_file(id, FilePages { file: mapping, index })
+            }
         }
     }
 
     /// G.5.2: the whole folio is unmapped, written back if it is dirty, and freed.
-    fn evict_file(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+    fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let Some(entry) = self.cache.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
@@ -55,7 +57,7 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.cache.evict_shadow(id);
-        let range = (index.0, entry.end());
+        let range = PageRange { first: index.0, end: entry.end() };
         self.cache.with_shadows(file, |shadows| shadows.record(range, shadow));
         self.cache.remove(file, entry);
         Fate::Freed
@@ -135,7 +137,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Shared memory: the slot is the file's.
-    fn evict_shmem(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+    fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let order = self.cache.folios.get(id).order;
         if !self.can_swap() {
             return Fate::Activate;

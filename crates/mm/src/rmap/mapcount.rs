@@ -34,7 +34,7 @@ mod tests;
 use std::ops::{Add, Range};
 
 use self::large::Large;
-pub use self::rules::{HugetlbOwners, Kind, MapcountRule, MapcountRules, PmdCount, Shape};
+pub use self::rules::{HugetlbOwners, MapcountKind, MapcountRule, MapcountRules, PmdCount, Shape};
 use super::owners::{self, Layout, MapcountOverflow, MmOwnerId, NotExclusive, State, Wide};
 
 /// How a folio is mapped.
@@ -255,7 +255,7 @@ impl<L: Layout> Mapcount<L> {
         let mapcount = self.mapcount();
         match self.large() {
             Some(large) if of.is_tracked() => large.owners.maybe_mapped_shared(),
-            Some(large) if of.kind == Kind::Normal && mapcount > 1 => {
+            Some(large) if of.kind == MapcountKind::Normal && mapcount > 1 => {
                 large.entire_mapcount > 0 || mapcount > of.nr_pages() || large.pages.get(0) > 1
             }
             _ => mapcount > 1,
@@ -280,7 +280,7 @@ impl<L: Layout> Mapcount<L> {
         let ptes = self.mapcount() - entire * of.pmd_refs();
         let nr_pages = of.nr_pages();
         match (ptes, of.kind) {
-            (0, _) | (_, Kind::Hugetlb) => entire,
+            (0, _) | (_, MapcountKind::Hugetlb) => entire,
             _ => (ptes.saturating_add(nr_pages / 2) / nr_pages + entire).max(1),
         }
     }
@@ -367,7 +367,7 @@ fn is_large(of: &Shape) -> bool {
 /// Refuses PTEs that cannot be there.
 fn check(of: &Shape, pages: &Range<u32>) {
     assert!(
-        pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == Kind::Normal,
+        pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == MapcountKind::Normal,
         "pages {pages:?} of a folio of {}, {:?}",
         of.nr_pages(),
         of.kind

@@ -4,11 +4,12 @@
 //! are zeroed and the folio is split, so that the memory behind them can go.
 
 use super::Cut;
-use crate::mapping::Disk;
+use crate::mapping::disk::{KeepsWhole, NewEnd};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{TruncateSplit, Unsplittable};
+use crate::units::PageRange;
 use crate::units::{MappingId, PageIndex};
 
 /// What became of a folio that the range covers in part.
@@ -36,7 +37,7 @@ impl<R: Ram> Memory<R> {
         let disk = mapping.disk;
         if size_bytes > old_bytes {
             self.zero_behind(file, old_bytes);
-        } else if disk == Disk::Xfs {
+        } else if disk.new_end == NewEnd::ZeroedFirst {
             self.zero_behind(file, size_bytes);
         }
         if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
@@ -46,15 +47,14 @@ impl<R: Ram> Memory<R> {
             space.set_length(size_bytes);
         }
         let first = self.rules.page.pages_in(size_bytes);
-        for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
+        for (mm, start, end) in self.mapped_ranges(file, PageRange { first, end: u64::MAX }) {
             self.zap(mm, start, end);
         }
         if size_bytes < old_bytes {
             self.cache.ram.punch(file, size_bytes, u64::MAX);
         }
         self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
-        if size_bytes <= old_bytes && disk == Disk::Ext4 {
-            // Only now: a folio that was clean has been split.
+        if size_bytes <= old_bytes && disk.new_end == NewEnd::ZeroedLast {
             self.zero_behind(file, size_bytes);
         }
     }
@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
         if first < last {
             let entries: Vec<_> = self.entries_in(file, first, last);
             for entry in entries {
-                self.unmap_pages_of(entry, (first, last));
+                self.unmap_pages_of(entry, PageRange { first, end: last });
             }
         }
         self.cache.ram.punch(file, pos, end.min(size_bytes));
@@ -94,7 +94,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Unmaps the pages `[first, end)` of a folio in every process.
-    fn unmap_pages_of(&mut self, entry: Entry, (first, end): (u64, u64)) {
+    fn unmap_pages_of(&mut self, entry: Entry, PageRange { first, end }: PageRange) {
         let pfn = self.cache.folios.get(entry.folio).pfn;
         for site in self.sites_of(entry.folio) {
             let index = entry.index.0 + (site.pfn.0 - pfn.0);
@@ -119,7 +119,7 @@ impl<R: Ram> Memory<R> {
             }
         }
         let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
-        self.cache.forget_evicted(gone.file, (first, end));
+        self.cache.forget_evicted(gone.file, PageRange { first, end });
         for entry in self.entries_in(gone.file, first, end) {
             let is_covered = entry.index.0 >= first && entry.end() <= end;
             if is_covered && !kept.contains(&entry) {
@@ -147,7 +147,7 @@ impl<R: Ram> Memory<R> {
             return Partial::Split;
         }
         let first_dirty = start + (folio.nr_clean << shift);
-        if mapping.disk == Disk::Ext4 && to == end && first_dirty >= from {
+        if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
             // What was dirty goes with the range: nothing keeps the folio whole.
             self.cache.folios.get_mut(entry.folio).is_dirty = false;
         }

@@ -26,11 +26,11 @@ struct OfFolio {
 
 /// Entries found, by folio.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct EntriesFound {
     folios: BTreeMap<FolioId, OfFolio>,
 }
 
-impl Found {
+impl EntriesFound {
     /// A PMD entry, which counts `refs` mappings.
     pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
@@ -67,7 +67,7 @@ impl Found {
 
 impl<R: Ram> Memory<R> {
     /// I11.
-    pub(super) fn check_counts(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+    pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         let frames = self.cache.folios.frames();
         let nr_pmds = found.nr_pmds(id);
@@ -97,7 +97,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I12 (L.6).
-    pub(super) fn check_owners(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+    pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         if !folio.is_large() {
             return Ok(());

@@ -10,6 +10,7 @@ use largefolio_mm::ram::{Bytes, stored_byte};
 use largefolio_mm::reclaim::compact::CompactRefusal;
 use largefolio_mm::rules::anon::{AnonRules, Defrag};
 use largefolio_mm::rules::{Arch, Rules};
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, Order, PageIndex, PageSize};
 use largefolio_mm::vma::{OpenId, Prot};
 
@@ -187,7 +188,14 @@ fn a_child_finds_what_its_parent_had_swapped() {
     world.memory.store(mm, addr(5), &[1]).unwrap();
     world.check();
     assert_eq!((world.byte(mm, 5), world.byte(child, 5)), (1, 0x85));
-    world.memory.mremap(mm, (addr(0), 64 * PAGE), (addr(128), 64 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(0), len_bytes: 64 * PAGE },
+            AddrRange { addr: addr(128), len_bytes: 64 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!((world.byte(mm, 134), world.byte(child, 6)), (0x86, 0x86));
     world.advise(mm, 128, 64, Madvice::Dontneed);

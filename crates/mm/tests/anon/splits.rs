@@ -7,6 +7,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::{
     AnonRules, Mapcount, NonePtes, SplitZeroPages, TruncateSplit, Unsplittable,
 };
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, Order, PageIndex};
 use largefolio_mm::vma::{OpenId, Prot};
 
@@ -287,13 +288,27 @@ fn mremap_takes_folios_along_and_the_reverse_map_follows() {
     let mut world = World::new(thp()).mapped(1024);
     let mm = world.mm;
     let pfn = world.write(mm, 10).pfn;
-    world.memory.mremap(mm, (addr(0), 512 * PAGE), (addr(4096), 512 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(0), len_bytes: 512 * PAGE },
+            AddrRange { addr: addr(4096), len_bytes: 512 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!(world.pfn(mm, 4096 + 10), pfn);
     assert_eq!(world.order(mm, 4096 + 10), 9);
     // Not congruent: the mapping is split, the folio is not.
     let to = addr(6000 + 3);
-    world.memory.mremap(mm, (addr(4096), 512 * PAGE), (to, 512 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(4096), len_bytes: 512 * PAGE },
+            AddrRange { addr: to, len_bytes: 512 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!((world.pfn(mm, 6013), world.order(mm, 6013)), (pfn, 9));
     let id = world.memory.cache().folios.of_pfn(pfn).unwrap();

@@ -7,6 +7,7 @@ use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::rules::collapse::SwapPtes;
 use largefolio_mm::units::Order;
+use largefolio_mm::units::PageRange;
 use largefolio_mm::vma::Prot;
 
 use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
@@ -110,7 +111,7 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
     let (world, file, _) = World::with_ram(old_rules(), RAM).with_file("vfat", N, Prot::READ);
     let mut world = world;
     world.read(0..N);
-    while world.memory.cache().mapping(file).nr_evicted((0, N)) <= 64 {
+    while world.memory.cache().mapping(file).nr_evicted(PageRange { first: 0, end: N }) <= 64 {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
     assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
@@ -129,7 +130,12 @@ fn swapped_pages_of_shared_memory_come_back_h_5() {
     world.memory.mmap(world.mm, map).unwrap();
     world.write(0..N - 100);
     let count = |world: &World| -> u64 {
-        world.memory.cache().mappings().map(|(_, mapping)| mapping.nr_evicted((0, N))).sum()
+        world
+            .memory
+            .cache()
+            .mappings()
+            .map(|(_, mapping)| mapping.nr_evicted(PageRange { first: 0, end: N }))
+            .sum()
     };
     while count(&world) < N - 100 {
         assert!(world.memory.reclaim_pages(1) > 0);

@@ -11,7 +11,7 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{
-    CollapseSizes, DirtyRange, FileCollapse, Flush, Lazyfree, PrivateData, ReadOnlyRange,
+    CollapseSizes, DirtyFlush, DirtyRange, FileCollapse, Lazyfree, PrivateData, ReadOnlyRange,
     ShortRequest,
 };
 use largefolio_mm::rules::{Arch, Rules};
@@ -59,7 +59,7 @@ pub(crate) fn new_rules() -> Rules {
     rules.collapse.sizes = CollapseSizes::Enabled;
     rules.collapse.lazyfree = Lazyfree::Refused;
     rules.collapse.dirty = DirtyRange::WrittenBack;
-    rules.collapse.flush = Flush::UnlessOpenForWrite;
+    rules.collapse.flush = DirtyFlush::UnlessOpenForWrite;
     rules.collapse.private_data = PrivateData::Again;
     rules.collapse.short_request = ShortRequest::Done;
     rules.anon.thp = Enabled::Never;

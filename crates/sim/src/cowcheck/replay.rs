@@ -10,6 +10,7 @@ use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
@@ -160,8 +161,9 @@ impl Replay {
                 Ok(())
             }
             Op::Remap(range, to) => {
-                let to = self.bytes(Range { first: to, nr: range.nr });
-                self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
+                let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
+                let to = of(self.bytes(Range { first: to, nr: range.nr }));
+                self.memory.mremap(mm, of(self.bytes(range)), to).map_err(|_| EFAULT)
             }
             op => self.change(mm, op),
         }

@@ -8,6 +8,7 @@ use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::rules::Arch;
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, MmId, PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
@@ -337,7 +338,7 @@ impl Replay {
 
     /// The mapping at `from` becomes mapping `id` at `to`.
     fn remap(&mut self, id: u32, from: (u64, u64), to: (u64, u64)) -> Result<(), String> {
-        let of = |(addr, len): (u64, u64)| (Vaddr(addr), len);
+        let of = |(addr, len_bytes): (u64, u64)| AddrRange { addr: Vaddr(addr), len_bytes };
         self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
         let page = self.memory.rules().page;
         let vpn = Vaddr(to.0).vpn(page);

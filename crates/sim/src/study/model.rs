@@ -10,6 +10,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::clear::Preemption;
+use largefolio_mm::units::ByteRange;
 use largefolio_mm::units::{Order, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
 use serde::{Deserialize, Serialize};
@@ -261,13 +262,21 @@ impl Lived {
             }
             Way::Read | Way::ReadSequentially => {
                 if way == Way::ReadSequentially {
-                    self.memory.fadvise(open, (0, self.size), Fadvice::Sequential);
+                    self.memory.fadvise(
+                        open,
+                        ByteRange { pos: 0, len_bytes: self.size },
+                        Fadvice::Sequential,
+                    );
                 }
                 for pos in calls {
                     self.memory.pread(open, pos, call.min(self.size - pos)).map_err(told)?;
                 }
             }
-            Way::Willneed => self.memory.fadvise(open, (0, self.size), Fadvice::Willneed),
+            Way::Willneed => self.memory.fadvise(
+                open,
+                ByteRange { pos: 0, len_bytes: self.size },
+                Fadvice::Willneed,
+            ),
             Way::Executed => self.touch_all(None)?,
             Way::Advised => self.touch_all(Some(Madvice::Hugepage))?,
         }

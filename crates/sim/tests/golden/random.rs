@@ -9,6 +9,7 @@ use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::rules::Arch;
+use largefolio_mm::units::{AddrRange, ByteRange};
 use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 use largefolio_sim::kernel::Kernel;
@@ -178,7 +179,8 @@ impl Machine {
             }
             Step::Mremap { at, nr, to, nr_new } => {
                 let at = self.aim(at);
-                let (from, to) = ((self.addr(at), nr * bytes), (self.addr(to), nr_new * bytes));
+                let from = AddrRange { addr: self.addr(at), len_bytes: nr * bytes };
+                let to = AddrRange { addr: self.addr(to), len_bytes: nr_new * bytes };
                 may_fail(self.memory.mremap(mm, from, to));
             }
             Step::Touch { at, access } => self.touch(self.aim(at), access),
@@ -221,7 +223,11 @@ impl Machine {
             }
             Step::Truncate { file, bytes } => self.memory.truncate(self.files[file], bytes),
             Step::Fadvise { file, at, nr, advice } => {
-                self.memory.fadvise(open(file), (at * bytes, nr * bytes), FADVICES[advice]);
+                self.memory.fadvise(
+                    open(file),
+                    ByteRange { pos: at * bytes, len_bytes: nr * bytes },
+                    FADVICES[advice],
+                );
             }
             Step::Slow { file, at } => {
                 self.memory.delay_read(self.files[file], largefolio_mm::units::PageIndex(at));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::page_counts::PageCounts;
-use super::rules::{Kind, Shape};
+use super::rules::{MapcountKind, Shape};
 use super::{Change, Violation};
 use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
 
@@ -83,7 +83,7 @@ impl<L: Layout> Large<L> {
     fn count_pmd(&mut self, of: &Shape, is_first: bool) -> Change {
         self.entire_mapcount += 1;
         let is_first_pmd = self.entire_mapcount == 1;
-        if of.kind == Kind::Hugetlb {
+        if of.kind == MapcountKind::Hugetlb {
             return Change::NONE;
         }
         let nr_pages = of.nr_pages();
@@ -109,7 +109,7 @@ impl<L: Layout> Large<L> {
     fn uncount_pmd(&mut self, of: &Shape, left: u32) -> Change {
         assert!(self.entire_mapcount > 0, "a PMD mapping is removed, and none is there");
         self.entire_mapcount -= 1;
-        if of.kind == Kind::Hugetlb {
+        if of.kind == MapcountKind::Hugetlb {
             return Change::NONE;
         }
         let nr_pages = of.nr_pages();
@@ -151,8 +151,8 @@ impl<L: Layout> Large<L> {
         let pmd = u64::from(self.entire_mapcount) * u64::from(of.pmd_refs());
         if !of.has_page_counts() {
             let is_clean = self.nr_pages_mapped == 0 && self.pages == PageCounts::ZERO;
-            let fits =
-                pmd <= mapcount.into() && (of.kind == Kind::Normal || pmd == mapcount.into());
+            let fits = pmd <= mapcount.into()
+                && (of.kind == MapcountKind::Normal || pmd == mapcount.into());
             return if !is_clean {
                 Err(Violation::I4)
             } else if fits {
