@@ -1,5 +1,7 @@
 //! The page cache of all files, above the allocator and below readahead and faults.
 //!
+//! Answers to: `filemap_add_folio`, `filemap_remove_folio`.
+//!
 //! Owns which folios exist and where they are cached: insertion allocates, removal frees. Does not
 //! decide what to read.
 //!

@@ -1,5 +1,8 @@
 //! Faults: what happens when a process touches a page that its page table does not map.
 //!
+//! Answers to: `handle_mm_fault`, `handle_pte_fault`, `do_fault`, `do_read_fault`, `do_cow_fault`,
+//! `do_shared_fault`.
+//!
 //! ```text
 //!   touch -> PTE allows it? -- yes --> done
 //!              | no
@@ -142,6 +145,7 @@ impl Pass {
     /// The pass after one that returned "retry".
     fn next(self, cause: Retry, rule: MinorRetry) -> Self {
         match (self, cause, rule) {
+            // I/O on a cached page: the fault does not count as tried (B.3.1.1).
             (Self::First, Retry::Minor, MinorRetry::Untried) => Self::Again,
             _ => Self::Tried,
         }
@@ -243,6 +247,7 @@ impl<R: Ram> Memory<R> {
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
+            // Mapped, and still a fault: a store to what is read-only.
             _ if is_present => self.write_protect_fault(&fault)?,
             _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
@@ -274,6 +279,7 @@ impl<R: Ram> Memory<R> {
 
     /// One pass: fault-around for reads, then the handler and the finishing step (B.1.2).
     fn file_pass(&mut self, fault: &Fault) -> Result<PassEnd, FaultError> {
+        // A load can take what is cached around it; a store changes its own page only (B.1.2).
         if fault.access != Access::Write && self.fault_around(fault) {
             self.cache.counters.nr_around += 1;
             return Ok(PassEnd::Mapped);

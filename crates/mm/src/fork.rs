@@ -1,5 +1,8 @@
 //! fork: a copy of an address space (docs/behaviour E.1, E.2).
 //!
+//! Answers to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
+//! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
+//!
 //! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
 //! child faults the others in again. Pages go in batches, one folio at a time; a page that is
 //! pinned is copied for the child at once, so that what the device writes stays the parent's

@@ -1,5 +1,7 @@
 //! mmap, munmap, mprotect, and below them madvise and mremap: changes of areas.
 //!
+//! Answers to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
+//!
 //! Owns what a call may ask for and what it answers. Does not own areas ([`crate::vma`]) nor what a
 //! page loses with its area ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`,
 //! `prefer`, `remap`.

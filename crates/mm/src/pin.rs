@@ -1,5 +1,7 @@
 //! Pins: references that devices and the like hold on a page (GUP; docs/behaviour E.1.2, E.3.5).
 //!
+//! Answers to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
+//!
 //! Owns taking and giving back. A pinned anonymous page is exclusive to its process when the pin is
 //! taken, so that later copies go to others and never away from the device.
 

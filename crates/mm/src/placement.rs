@@ -1,5 +1,7 @@
 //! Where a mapping without a fixed address goes.
 //!
+//! Answers to: `thp_get_unmapped_area`, `vm_unmapped_area`.
+//!
 //! Owns the search for free addresses: top-down below the mmap base, and the placement of large
 //! mappings at addresses congruent to their file offset mod the PMD size, which is what lets a
 //! PMD entry map them (docs/behaviour B.6.3, C.6.4).

@@ -1,5 +1,7 @@
 //! What one kernel version does: a plain struct of enums.
 //!
+//! Answers to: `mapping_set_folio_order_range`, `exec_folio_order`.
+//!
 //! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
 //! enum names the file that implements it. A kernel is data (`kernels/*.toml`); nothing in this
 //! crate asks for a version.

@@ -1,5 +1,7 @@
 //! Splitting folios: preconditions, anonymous folios, file folios (docs/behaviour G.4).
 //!
+//! Answers to: `split_huge_page_to_list_to_order`, `folio_split`.
+//!
 //! ```text
 //!   uniform, to order 0          [ o3               ]  ->  [0|0|0|0|0|0|0|0]
 //!   non-uniform, around page 2   [ o3               ]  ->  [ o1 |0|0|  o2  ]   (buddy-like)

@@ -1,5 +1,7 @@
 //! Opening for write, and running: who may do what with a file (docs/behaviour H.2, H.3).
 //!
+//! Answers to: `do_dentry_open`, `exe_file_deny_write_access`.
+//!
 //! ```text
 //!                      | writer opens              | process runs it        | collapse (up to 7.1)
 //!   -------------------+---------------------------+------------------------+---------------------

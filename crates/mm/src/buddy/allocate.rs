@@ -1,4 +1,6 @@
 //! Allocation (docs/behaviour I.2).
+//!
+//! Answers to: `__rmqueue_smallest`, `expand`.
 
 use crate::units::{Order, Pfn};
 

@@ -1,5 +1,7 @@
 //! Borrowing from other migrate types (docs/behaviour I.3, the form of 6.15 and later).
 //!
+//! Answers to: `__rmqueue_claim`, `__rmqueue_steal`, `find_suitable_fallback`.
+//!
 //! First *claim*: from the largest order downwards, take the first donor block and, if the rules
 //! allow, its whole pageblock with it. Only when no claim succeeds *steal*: the smallest sufficient
 //! block of any donor, whose pageblock keeps its type.

@@ -1,5 +1,7 @@
 //! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
+//! Answers to: `madvise_collapse`.
+//!
 //! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 
 use super::file::FileRange;
@@ -93,6 +95,7 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
+        // Nothing was asked for that could fail (H.5.2, 7.2).
         if first >= last && short == ShortRequest::Done {
             return Ok(());
         }
@@ -113,6 +116,7 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, outcome);
             if let Err(refusal) = outcome {
                 refused = Err(refusal);
+                // The next block would fail alike.
                 if !self.goes_on_after(refusal) {
                     break;
                 }
@@ -165,6 +169,7 @@ impl<R: Ram> Memory<R> {
     /// Whether the blocks after one that was refused are tried (H.5.2).
     fn goes_on_after(&self, refusal: CollapseRefusal) -> bool {
         match refusal {
+            // Nothing is there: a failure up to 6.18, stepped over from 6.19 on.
             CollapseRefusal::NoPteTable => {
                 self.rules.collapse.empty_block == EmptyBlock::SteppedOver
             }

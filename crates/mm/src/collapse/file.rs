@@ -1,5 +1,7 @@
 //! Collapsing pages of a file or of shared memory (docs/behaviour H.4, H.5).
 //!
+//! Answers to: `hpage_collapse_scan_file`, `collapse_file`.
+//!
 //! ```text
 //!   page cache   | o0 | o0 | o2         | -  | o0 | ..    gather: each present (files: read in),
 //!                   \    \    \   copy    0    /           clean, idle; unmapped everywhere
@@ -74,6 +76,7 @@ impl<R: Ram> Memory<R> {
                 return Err(CollapseRefusal::PteMappedHugepage);
             }
             let folio = self.cache.folios.get(entry.folio);
+            // Somebody else has isolated it and may be moving it.
             if !self.cache.folios.lru().is_on_lru(entry.folio) {
                 return Err(CollapseRefusal::PageLru);
             }
@@ -87,11 +90,13 @@ impl<R: Ram> Memory<R> {
             .mapping(range.file)
             .nr_evicted(PageRange { first: range.first, end: range.end() });
         let limit = self.rules.collapse.swap_limit(self.rules.page);
+        // Reading back much costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
             return Err(CollapseRefusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
+        // Memory would be filled with what nobody has read (H.4.2).
         if range.who == Who::Khugepaged && nr_none > limit {
             return Err(CollapseRefusal::ExceedNonePte);
         }
@@ -200,6 +205,7 @@ impl<R: Ram> Memory<R> {
         let found = self.cache.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
         let folio = self.cache.folios.get(entry.folio);
+        // What it holds is not in the file yet: a copy could lose a store (H.5 step 3).
         if folio.is_dirty || folio.is_under_writeback {
             self.start_flush(range);
             return Err(self.dirty_refusal());
@@ -250,6 +256,7 @@ impl<R: Ram> Memory<R> {
         entry: Entry,
         gathered: &mut Gathered,
     ) -> Result<(), CollapseRefusal> {
+        // Done already; only its entry may be missing.
         if entry.order >= range.order {
             return Err(CollapseRefusal::PteMappedHugepage);
         }
@@ -260,15 +267,18 @@ impl<R: Ram> Memory<R> {
         }
         gathered.entries.push(entry);
         self.step(CollapseRefusal::PageHasPrivate)?;
+        // The filesystem would not find its data with the new folio.
         if self.cache.folios.get(entry.folio).has_private {
             return Err(CollapseRefusal::PageHasPrivate);
         }
         self.unmap_file_pages(range.file, entry);
         self.step(CollapseRefusal::PageCount)?;
         let folio = self.cache.folios.get(entry.folio);
+        // Unmapped everywhere: what still refers to it may read or write it at any time.
         if folio.has_extra_refs() {
             return Err(CollapseRefusal::PageCount);
         }
+        // Unmapping brought a store to light (H.5 step 3, 7.2).
         if folio.is_dirty && !self.cache.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
@@ -296,6 +306,7 @@ impl<R: Ram> Memory<R> {
         self.cache.ram.zero(pfn.plus(at - range.first), range.end() - at);
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;
+            // A hole that is filled here would never be missed there (H.5 step 5).
             if self.is_watched(range) {
                 return Err(CollapseRefusal::ExceedNonePte);
             }
@@ -327,6 +338,7 @@ impl<R: Ram> Memory<R> {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
+        // So that the next fault can map the block by one entry (H.5 step 6).
         if range.order == self.rules.page.pmd_order() {
             self.retract_tables(range);
         }

@@ -1,6 +1,9 @@
 //! khugepaged: the kernel thread that collapses memory behind processes' backs (docs/behaviour
 //! H.6.4, H.6.5, D.2.9), on a clock of its own.
 //!
+//! Answers to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
+//! `__khugepaged_exit`.
+//!
 //! ```text
 //!   wake -- scan ranges_to_scan blocks, process after process --> sleep scan_sleep --> wake ..
 //!              | no memory: sleep alloc_sleep once, go on
@@ -108,6 +111,7 @@ impl<R: Ram> Memory<R> {
         while self.is_khugepaged_on() && self.may_go_on(nr_pages) {
             if let Look::NoMemory = self.look(nr_pages) {
                 let khugepaged = &mut self.khugepaged;
+                // Memory was short before this waking too: give the system its time.
                 if khugepaged.has_slept {
                     break;
                 }
@@ -161,6 +165,7 @@ impl<R: Ram> Memory<R> {
                 let khugepaged = &mut self.khugepaged;
                 first = first.plus(pmd.nr_pages());
                 khugepaged.next = first;
+                // What is collapsed already is seen in the page cache, without a scan (H.4.3).
                 let is_cheap =
                     outcome == Ok(Done::Already) && vma.backing != crate::vma::Backing::Anon;
                 khugepaged.nr_scanned += if is_cheap { 1 } else { pmd.nr_pages() };
@@ -204,6 +209,7 @@ impl<R: Ram> Memory<R> {
             return Err(CollapseRefusal::VmaCheck);
         }
         match self.collapse_file(&range) {
+            // The folio is there: what is missing is its entry.
             Err(CollapseRefusal::PteMappedHugepage) => self.retract_one(target),
             collapsed => collapsed,
         }

@@ -1,5 +1,7 @@
 //! Page tables of a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
 //!
+//! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
+//!
 //! Owns which empty tables are given back, so that the next fault can map the block by one entry,
 //! and the exchange of a table for that entry where somebody asked for it.
 
@@ -25,6 +27,7 @@ impl<R: Ram> Memory<R> {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
             let is_aligned = range.order.is_aligned(start.0);
             let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);
+            // A private copy may be in the table, or another area needs a part of it (H.5).
             if is_whole && is_aligned && !has_anon {
                 self.drop_table(mm, start);
             }
@@ -47,6 +50,7 @@ impl<R: Ram> Memory<R> {
             PmdState::Table { .. } => {}
         }
         self.step(CollapseRefusal::Fail)?;
+        // A page of its own would be lost with the table.
         if !self.maps_only(target, entry) {
             return Err(CollapseRefusal::Fail);
         }

@@ -1,5 +1,7 @@
 //! Looking at the PTEs of an anonymous block (docs/behaviour H.6.1).
 //!
+//! Answers to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
+//!
 //! Owns which state of a page refuses a collapse, and the order of the tests. The same tests run
 //! twice: before memory is allocated, and again when nobody can change the pages any more.
 
@@ -53,6 +55,7 @@ impl<R: Ram> Memory<R> {
                 shared: self.rules.collapse.shared_limit(self.rules.page),
             },
         };
+        // Whoever fills missing pages himself must not find them filled (H.6.1).
         if target.vma.is_armed { PteLimits { none: 0, ..limits } } else { limits }
     }
 
@@ -68,6 +71,7 @@ impl<R: Ram> Memory<R> {
         for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
             if swapped.get(vpn).is_some() {
                 seen.nr_swapped += 1;
+                // Reading back much costs more than a large folio saves.
                 if seen.nr_swapped > limits.swap {
                     return Err(CollapseRefusal::ExceedSwapPte);
                 }
@@ -75,11 +79,13 @@ impl<R: Ram> Memory<R> {
             }
             self.check_pte(target, pte, limits, &mut seen)?;
         }
+        // Memory that nobody writes was taken for not worth it, up to 6.17 (H.6.1).
         if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
             return Err(CollapseRefusal::PageRo);
         }
         // What has to be read back must be worth it.
         let nr_wanted = if seen.nr_swapped > 0 { target.nr_pages() / 2 } else { 1 };
+        // Memory that nobody uses gains nothing from a large folio.
         if target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted {
             return Err(CollapseRefusal::LackReferencedPage);
         }
@@ -105,21 +111,26 @@ impl<R: Ram> Memory<R> {
         let stops_at_lazyfree = target.who == Who::Khugepaged
             && self.rules.collapse.lazyfree == Lazyfree::Refused
             && !pte.flags().contains(PteFlags::DIRTY);
+        // It would be kept from being thrown away: what the program asked for (7.2).
         if folio.is_lazyfree && stops_at_lazyfree {
             return Err(CollapseRefusal::PageLazyfree);
         }
         seen.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
         seen.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
         seen.nr_shared += u64::from(self.maybe_mapped_shared(id));
+        // A copy for one process leaves the others their pages: memory is used twice.
         if seen.nr_shared > limits.shared {
             return Err(CollapseRefusal::ExceedSharedPte);
         }
+        // Somebody else has isolated it and may be moving it.
         if !self.cache.folios.lru().is_on_lru(id) {
             return Err(CollapseRefusal::PageLru);
         }
+        // It is being read or written.
         if folio.is_locked {
             return Err(CollapseRefusal::PageLock);
         }
+        // A device may write to the page while it is copied.
         if folio.has_extra_refs() { Err(CollapseRefusal::PageCount) } else { Ok(()) }
     }
 

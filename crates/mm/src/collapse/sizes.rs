@@ -64,13 +64,16 @@ impl<R: Ram> Memory<R> {
             let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
             match step {
                 Ok(Done::Collapsed) => walked.has_collapsed = true,
+                // A folio as large is there: go on behind it.
                 Ok(Done::Already) => walked.last = Some(CollapseRefusal::PteMappedHugepage),
                 Err(refusal) => {
                     walked.last = refusal.or(walked.last);
                     walked.has_alloc_failed |= refusal == Some(CollapseRefusal::AllocHugePageFail);
+                    // No smaller size avoids this: the block is done (H.6.4 d).
                     if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
                         break;
                     }
+                    // A smaller one at the same place may find what it needs.
                     if order > MIN_LARGE_ORDER && !orders.below(order).is_empty() {
                         order = Order::new(order.get() - 1);
                         continue;
@@ -91,6 +94,7 @@ impl<R: Ram> Memory<R> {
         if order == page.pmd_order() {
             return limit;
         }
+        // Below the PMD order it is all or nothing, or sizes would grow step by step (H.6.4 c).
         let is_off = self.rules.anon.max_ptes_none == NonePtes::AllButOne || limit == all_but_one;
         if is_off { order.nr_pages() - 1 } else { 0 }
     }
@@ -105,6 +109,7 @@ impl<R: Ram> Memory<R> {
         // H.6.4 e: below the PMD order nothing shared is copied.
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
         let limits = PteLimits { none, shared, ..self.limits(target) };
+        // Not worth reading back for a small folio (H.6.4 e).
         if target.order < pmd && self.has_swapped(target) {
             return Err(Some(CollapseRefusal::PteNonPresent));
         }

@@ -1,6 +1,8 @@
 //! Mapping counts of folios: what a page-table entry that comes or goes changes in its folio
 //! (docs/behaviour F.3, E.3.7, G.2.1).
 //!
+//! Answers to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`, `folio_put`.
+//!
 //! Owns references and counts of mappings, `AnonExclusive` of new and remapped pages, and the
 //! moment at which a folio becomes partially mapped. Does not own the entries themselves.
 //!

@@ -1,5 +1,7 @@
 //! One open of a file, and its readahead state (docs/behaviour A.1.1).
 //!
+//! Answers to: `file_ra_state_init`.
+//!
 //! Owns the counts that the state keeps. Does not choose windows (`readahead`).
 
 use crate::units::{MappingId, Order};

@@ -1,5 +1,8 @@
 //! What memory pressure keeps from one look to the next (docs/behaviour G.5, I.9).
 //!
+//! Answers to: `lru_note_cost`, `compaction_deferred`, `defer_compaction`,
+//! `compaction_defer_reset`.
+//!
 //! Owns what evictions cost by kind of memory, how often background reclaim failed in a row, and
 //! how long compaction is put off. Does not decide what is evicted or moved ([`crate::reclaim`]).
 

@@ -1,5 +1,7 @@
 //! Swap space: a number of slots of one page each.
 //!
+//! Answers to: `folio_alloc_swap`.
+//!
 //! Owns which slots are used, by how many page-table entries, and what is remembered of the page
 //! in one. Free slots are kept as free memory is, in naturally aligned blocks, so that a folio finds
 //! its slots side by side or not at all (docs/behaviour G.5.1). The bytes are in [`crate::ram`].

@@ -1,5 +1,8 @@
 //! How much memory is kept free (docs/behaviour I.6).
 //!
+//! Answers to: `calculate_min_free_kbytes`, `__setup_per_zone_wmarks`,
+//! `set_recommended_min_free_kbytes`.
+//!
 //! Owns the three marks. Who compares free memory with them: background reclaim starts below `low`
 //! and ends at `high`; a large folio is not taken below `min`, an allocation below it reclaims.
 

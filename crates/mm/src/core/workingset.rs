@@ -1,6 +1,8 @@
 //! What is remembered of evicted pages: whether one that comes back was evicted too early
 //! (docs/behaviour G.5.2).
 //!
+//! Answers to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`.
+//!
 //! A clock counts the pages that left the inactive lists, by eviction or activation. An evicted
 //! page leaves its time behind (a shadow); when it is read again, the distance to now says how many
 //! more pages memory would have had to hold for it to stay. Where that is no more than what the

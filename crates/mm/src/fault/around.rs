@@ -1,4 +1,7 @@
 //! Fault-around: a read fault maps what is cached around its address (docs/behaviour B.5).
+//!
+//! Answers to: `do_fault_around`, `filemap_map_pages`, `filemap_map_folio_range`,
+//! `filemap_map_pmd`, `next_uptodate_folio`.
 
 use super::Fault;
 use crate::core::observed::Observed;
@@ -39,6 +42,7 @@ impl<R: Ram> Memory<R> {
     /// Maps cached folios around the fault; whether the faulting page is mapped now.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
+        // A window of one page is the fault itself (B.5.1).
         if nr_pages <= 1 {
             return false;
         }
@@ -52,9 +56,11 @@ impl<R: Ram> Memory<R> {
             next = PageIndex(entry.end());
             let folio = self.cache.folios.get(entry.folio);
             let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
+            // The marker must meet the handler, or the next window would never start (B.5.4).
             if folio.is_marked || !folio.is_uptodate {
                 continue;
             }
+            // Fault-around waits for nobody: what is still read is left out (B.5.4).
             if is_locked {
                 self.cache.observe_locked(file, entry);
                 continue;
@@ -157,6 +163,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether the batch may grow to the whole folio (B.5.7).
     fn can_widen(&self, fault: &Fault, entry: Entry) -> bool {
+        // Up to 6.17 no page outside the window is mapped (B.5.7).
         if self.rules.fault.around_span == AroundSpan::Window {
             return false;
         }
@@ -178,8 +185,10 @@ impl<R: Ram> Memory<R> {
     /// B.5.8: what one folio gives back to the miss counter.
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
+            // It was evicted too early: that it is cached again is no success of readahead (B.5.8).
             AroundCredit::PerNewPage if is_workingset => 0,
             AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
+            // One touch is one hit, however many neighbours were mapped for it (B.5.8).
             AroundCredit::OncePerFault => {
                 let is_credited = mapped.has_fault
                     && !fault.pass.is_tried()

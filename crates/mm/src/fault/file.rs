@@ -1,4 +1,6 @@
 //! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
+//!
+//! Answers to: `filemap_fault`, `do_async_mmap_readahead`.
 
 use super::{Fault, FaultError, Pass, Retry};
 use crate::core::NewFolio;
@@ -59,6 +61,7 @@ impl<R: Ram> Memory<R> {
             }
             return Ok(Lookup::Retry(Retry::Major));
         };
+        // The page was waited for: whoever comes back for it takes it as it is (B.2.5).
         if fault.pass == Pass::Tried {
             let folio = self.cache.folios.get_mut(entry.folio);
             (folio.is_locked, folio.is_uptodate) = (false, true);
@@ -71,6 +74,7 @@ impl<R: Ram> Memory<R> {
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
+        // I/O was begun or waited for without the lock: the area may have changed (B.2.5).
         if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
             self.cache.wait(None);
             return Ok(Lookup::Retry(Retry::Minor));
@@ -100,14 +104,17 @@ impl<R: Ram> Memory<R> {
         let index = PageIndex(fault.index());
         self.cache.observe(Observed::HandlerHit { index, is_marked, state });
         let is_random = fault.vma.advice.access == AccessAdvice::Random;
+        // `MADV_RANDOM`, or readahead is off: nothing comes of hits, so none is counted (B.3).
         if is_random || state.ra_pages == 0 {
             return AsyncStep::Nothing;
         }
         let is_locked = self.cache.folios.get(entry.folio).is_locked;
         let is_credited = match self.rules.fault.hit_credit {
             HitCredit::Always => true,
+            // A page that is still read was missed by somebody: no sign that readahead works.
             HitCredit::Unlocked => !is_locked,
         };
+        // A hit takes back a miss: what was read ahead is used (B.3).
         if is_credited && self.is_counted(&fault.vma) {
             self.open_file_mut(open).state.credit(1);
         }

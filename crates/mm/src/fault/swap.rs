@@ -1,4 +1,6 @@
 //! The fault that brings a swapped page back.
+//!
+//! Answers to: `do_swap_page`.
 
 use super::{Access, Fault, FaultError, Outcome};
 use crate::core::mapped::Level;

@@ -1,4 +1,6 @@
 //! The sync step of a cold fault: which window to read (docs/behaviour B.4).
+//!
+//! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
 use super::reading::Reading;
@@ -83,9 +85,11 @@ impl<R: Ram> Memory<R> {
         let rules = self.rules.fault;
         let vma = &fault.vma;
         let forced = self.forced_order(fault, reading);
+        // The program asked for huge pages: neither advice nor misses are weighed (B.4.1 step 1).
         if let (Some(order), ForcedGate::Ungated) = (forced, rules.forced_gate) {
             return Choice::Forced(order);
         }
+        // Text in folios of the size that the TLB can fold, switched off or not (B.4.9).
         if let Exec::Block { bytes } = rules.exec
             && vma.prot.can_exec
             && reading.order.is_none()
@@ -96,10 +100,13 @@ impl<R: Ram> Memory<R> {
         let of_kernel = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
+            // `MADV_RANDOM`: neighbours will not be needed. Text is read all the same: its folio
+            // size matters even then (B.4.1 step 2).
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
             if is_random || self.open_file(fault.open()).state.ra_pages == 0 {
                 return Choice::Nothing;
             }
+            // A sequential reader needs no pages before the fault: as a read call would (step 4).
             if vma.advice.access == AccessAdvice::Sequential {
                 return Choice::Sequential;
             }
@@ -109,6 +116,7 @@ impl<R: Ram> Memory<R> {
             // B.4.4 (b): the posted form stores the order before it looks at the counter.
             state.order = order;
         }
+        // Windows of earlier misses were hardly used: reading more of them is wasted (step 5).
         if is_gated(vma, rules.exec_miss) && state.count_miss() == MissGate::Closed {
             self.cache.counters.nr_gated += 1;
             return Choice::Nothing;
@@ -130,9 +138,11 @@ impl<R: Ram> Memory<R> {
         let page = self.rules.page;
         let file = self.open_file(fault.open()).mapping;
         let max = self.cache.mapping(file).orders.max;
+        // A PMD folio of large base pages would be 32 MiB or 512 MiB (B.4.5).
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();
         let order = match self.rules.fault.forced {
+            // A page cache that cannot hold the PMD order forces nothing.
             Forced::Pmd => fits.then_some(page.pmd_order()),
             Forced::Posted if fits => Some(page.pmd_order()),
             Forced::Posted => Some(capped),
@@ -164,6 +174,7 @@ fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
 fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let nr_pages = order.nr_pages();
     let is_random = fault.vma.advice.access == AccessAdvice::Random;
+    // The second block is read ahead, but for who said that it will not be needed.
     state.size = if is_random { nr_pages } else { 2 * nr_pages };
     state.async_size = nr_pages;
     state.order = order;
@@ -181,6 +192,7 @@ fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
 /// B.4.7: forward from the aligned fault index, inside the VMA.
 fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let (first, end) = fault.vma.file_range();
+    // Forward only and inside the area: padding between segments is never run (B.4.7).
     let start = order.round_down(fault.index()).max(first);
     state.start = start;
     state.size = order.round_up(start + state.ra_pages).min(end) - start;

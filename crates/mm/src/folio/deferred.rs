@@ -1,5 +1,7 @@
 //! The queue of folios that may be worth splitting (docs/behaviour G.2).
 //!
+//! Answers to: `deferred_split_folio`.
+//!
 //! Owns the order in which the shrinker sees folios. Does not own why a folio is queued.
 //!
 //! Invariants:

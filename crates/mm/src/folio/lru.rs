@@ -1,5 +1,7 @@
 //! The four lists that reclaim looks at: anonymous and file memory, each active and inactive.
 //!
+//! Answers to: `folio_add_lru`, `folio_isolate_lru`, `folio_putback_lru`.
+//!
 //! ```text
 //!   new ------> head [ inactive ] tail ---> reclaim: freed, or kept for another round (head)
 //!                 ^                 |

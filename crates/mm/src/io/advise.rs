@@ -1,5 +1,7 @@
 //! fadvise, and dropped caches: what leaves a page cache because somebody says so.
 //!
+//! Answers to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
+//!
 //! Owns which folios go: clean, unmapped, wholly inside the range.
 
 use std::ops::Range;

@@ -1,6 +1,8 @@
 //! Reads through the page cache (docs/behaviour A.3.1), and both entries to readahead that they
 //! take (A.3, A.4).
 //!
+//! Answers to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
+//!
 //! Owns how far a call comes and what it tells readahead. Does not own windows
 //! ([`crate::readahead`]).
 

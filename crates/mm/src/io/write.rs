@@ -1,5 +1,8 @@
 //! Writes through the page cache (docs/behaviour A.7), and the page in which a file ends.
 //!
+//! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`,
+//! `fgf_set_order`.
+//!
 //! Owns the order of new folios and what a write makes dirty. Does not own the space a filesystem
 //! reserves for it ([`crate::mapping::reserve`]).
 

@@ -1,5 +1,7 @@
 //! Writing dirty folios of a file back to its storage.
 //!
+//! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`.
+//!
 //! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
 //! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
 //! completes before anybody looks again, as reads do.

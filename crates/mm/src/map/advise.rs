@@ -1,5 +1,7 @@
 //! madvise, and userfaultfd: what a program says about its areas.
 //!
+//! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
+//!
 //! Owns which area takes which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
 
 use super::MapError;

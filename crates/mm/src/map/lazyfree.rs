@@ -1,5 +1,7 @@
 //! `MADV_FREE`: pages whose content may be thrown away (docs/behaviour G.2.5).
 //!
+//! Answers to: `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
+//!
 //! Owns which folios become lazy-free and which are split for it. Reclaim does not take them here:
 //! they keep their content until they are stored to, unmapped or advised otherwise.
 

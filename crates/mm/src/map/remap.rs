@@ -1,5 +1,7 @@
 //! mremap: areas that move or change their length.
 //!
+//! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
+//!
 //! Owns what a moved area and its pages keep. The new address is the caller's.
 
 use super::MapError;

@@ -1,6 +1,9 @@
 //! Huge folios of a file against its writers: `nr_thps` and `i_writecount` (docs/behaviour H.3,
 //! Linux 5.4 .. 7.0).
 //!
+//! Answers to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
+//! `inode_is_open_for_write`.
+//!
 //! A file of a filesystem without large folios cannot be written while a huge folio holds its
 //! pages. Libraries are written by their package manager, so writers are not turned away as those
 //! of a running program are (H.2.1): who opens a file for write throws its huge folios away, and

@@ -1,5 +1,7 @@
 //! Space that XFS reserves for what is written, before it chooses blocks.
 //!
+//! Answers to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
+//!
 //! A write is handed to the page cache in parts, and folios are made for a part, not for the
 //! write. A part ends where the space reserved so far ends:
 //!

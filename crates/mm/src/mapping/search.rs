@@ -1,5 +1,7 @@
 //! The kernel's searches for the next or previous page that is not cached.
 //!
+//! Answers to: `page_cache_next_miss`, `page_cache_prev_miss`.
+//!
 //! Owns [`next_miss`] and [`prev_miss`]. They walk *slots* of the tree while counting *indices*,
 //! and a walk that starts inside a folio starts at the folio's head slot: the two run apart by the
 //! distance to the head, and the answer is too high by as much (docs/behaviour A.4.6). Readahead

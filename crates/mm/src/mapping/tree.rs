@@ -1,5 +1,7 @@
 //! A 64-way tree from page index to folio, with entries that span several slots.
 //!
+//! Answers to: `xas_load`, `xas_store`.
+//!
 //! ```text
 //!   level 1 (64 pages a slot)   [ node | folio o7 | <-sibling | - | .. ]
 //!                                  |

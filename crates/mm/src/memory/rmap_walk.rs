@@ -1,5 +1,7 @@
 //! Who maps a folio: the reverse map, found through areas (docs/behaviour G.4.2).
 //!
+//! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
+//!
 //! An area knows which index each of its pages has, a folio knows its own: so the pages that can
 //! map it follow, and the page table says whether they do.
 

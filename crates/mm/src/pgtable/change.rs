@@ -1,4 +1,6 @@
 //! Changing ranges: clear, write-protect, protect, move.
+//!
+//! Answers to: `change_pte_range`, `move_ptes`.
 
 use crate::units::{Pfn, Vpn};
 

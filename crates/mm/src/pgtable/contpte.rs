@@ -1,5 +1,8 @@
 //! Folding and unfolding of contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
 //!
+//! Answers to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`,
+//! `__contpte_try_unfold`.
+//!
 //! C.1 lets C PTEs carry the contiguous bit when the block is aligned in VA and PFN, all PTEs are
 //! present with consecutive page frames and equal flags (accessed and dirty aside), none is
 //! special, and one folio covers the block.

@@ -1,5 +1,7 @@
 //! Copying a range into another page table, as fork does (docs/behaviour E.1, E.2).
 //!
+//! Answers to: `copy_pte_range`.
+//!
 //! Owns the walk, the batches and the flags of both sides. Does not own what is counted for a
 //! batch: a [`Copier`] decides and counts.
 

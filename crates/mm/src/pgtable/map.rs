@@ -1,4 +1,6 @@
 //! Setting entries: PTE ranges, single PTEs, PMD leaves, and access-flag upgrades.
+//!
+//! Answers to: `set_ptes`, `set_pmd_at`.
 
 use crate::units::{Pfn, Vpn};
 

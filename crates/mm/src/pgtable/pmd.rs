@@ -1,4 +1,6 @@
 //! Whole PMD slots: their state, splitting a leaf, removing a leaf, freeing tables.
+//!
+//! Answers to: `__split_huge_pmd_locked`.
 
 use crate::units::{Pfn, Vpn};
 

@@ -1,4 +1,6 @@
 //! Walking ranges: emptiness, present leaves, and batches of PTEs of one folio.
+//!
+//! Answers to: `folio_pte_batch`.
 
 use crate::units::{Order, Pfn, Vpn};
 

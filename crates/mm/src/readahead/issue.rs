@@ -1,5 +1,8 @@
 //! Issue: fills a window with folios and reads them (docs/behaviour A.5, A.6).
 //!
+//! Answers to: `page_cache_ra_order`, `page_cache_ra_unbounded`, `do_page_cache_ra`,
+//! `force_page_cache_ra`.
+//!
 //! Large folios first; what they cannot hold - the filesystem has none, memory is short, an index
 //! is cached already - goes through the base-order path.
 //!
@@ -162,6 +165,7 @@ impl<R: Ram> Reader<'_, R> {
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
         self.cache.submit();
         if let Err(index) = filled {
+            // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
             let nr_pages = match rules.readahead.remainder {
                 Remainder::WholeSize => state.size,
                 Remainder::Rest => state.size.saturating_sub(index - first),
@@ -203,6 +207,7 @@ impl<R: Ram> Reader<'_, R> {
             return;
         }
         let Span { start, mut nr_pages, mut lookahead } = span;
+        // Nothing lies behind the last page (A.6.1).
         if nr_pages > last.0 - start {
             nr_pages = last.0 - start + 1;
             if self.rules.readahead.eof_marker == EofMarker::Omitted {
@@ -244,10 +249,13 @@ fn preferred_order(
     hint: OrderHint,
     allowed: Orders,
 ) -> Order {
+    // A folio larger than the window would read more than was decided (A.5.3).
     // A window of no page (a fresh state met a marker) sets no limit.
     let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
+        // The state has kept the order; what the marked folio is does not matter.
         (Ramp::Remembered, OrderHint::Raise(_)) => state.order.min(max).min(by_size),
+        // The marked folio was read well: the next ones may be larger.
         (_, OrderHint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
         (_, OrderHint::Raise(order) | OrderHint::Exactly(order)) => order.min(max).min(by_size),
     }
@@ -275,11 +283,13 @@ struct Fill {
 
 /// Largest order at `index` that is aligned and ends within the range.
 fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
+    // Aligned in the file, so that large entries can map it (A.5.5, A.5.6).
     let mut order = range.order.min(Order::alignment_of(index));
     while order > min && index + order.nr_pages() - 1 > range.limit {
         order = order.lower().unwrap_or(min);
     }
     let order = range.allowed.up_to(order).max(min);
+    // In 6.1 a folio of order 1 is never used (A.5.5).
     let skips = rules.readahead.order1 == OrderOne::Never && order == Order::new(1);
     if skips { Order::ZERO.max(min) } else { order }
 }

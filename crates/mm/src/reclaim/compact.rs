@@ -1,5 +1,8 @@
 //! Compaction: making a large free block by moving folios (docs/behaviour I.9, I.11).
 //!
+//! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
+//! `isolate_migratepages`, `isolate_freepages`.
+//!
 //! ```text
 //!   pfn 0   migration scanner -->                     <-- free scanner   end
 //!       | m m . m | . . m . | u u u u | m . . . | . m . . | . . . . |
@@ -40,10 +43,12 @@ impl<R: Ram> Memory<R> {
         let buddy = &self.cache.buddy;
         let marks = self.cache.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
+        // There is nowhere to move folios to.
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
             return Err(CompactRefusal::TooLittleFree);
         }
         let index = buddy.fragmentation_index(order);
+        // Memory is short rather than in pieces: reclaim helps, compaction does not (I.9).
         if order > COSTLY_ORDER && (0..=INDEX_THRESHOLD).contains(&index) {
             return Err(CompactRefusal::NotFragmented);
         }
@@ -115,6 +120,7 @@ impl<R: Ram> Memory<R> {
             let (next, size) = (folio.end_pfn().0, folio.order);
             self.cache.counters.reclaim.compact_migrate_scanned += next - at;
             at = next;
+            // Moving a folio as large as the block wanted gains nothing.
             if size >= order || !self.can_migrate(id) {
                 self.cache.counters.reclaim.nr_migrate_refused += u64::from(size < order);
                 continue;

@@ -1,5 +1,8 @@
 //! How hard an allocation tries (docs/behaviour D.5, I.7, I.8).
 //!
+//! Answers to: `__alloc_pages_slowpath`, `try_to_free_pages`, `balance_pgdat`,
+//! `should_reclaim_retry`.
+//!
 //! | effort | free memory | background reclaim | direct reclaim and compaction |
 //! |---|---|---|---|
 //! | `None` | as it is | - | - |
@@ -59,6 +62,7 @@ impl<R: Ram> Memory<R> {
         let reclaim = &self.cache.pressure;
         let high = reclaim.watermarks.high;
         let nr_free = self.cache.buddy.nr_free_pages();
+        // Enough is free, or it failed so often that allocations have to reclaim themselves.
         if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
             return;
         }
@@ -104,6 +108,7 @@ impl<R: Ram> Memory<R> {
             return true;
         }
         match effort {
+            // Only what is free now (I.7).
             Effort::None => false,
             Effort::Wake => {
                 // What the background frees is for the next one.
@@ -128,6 +133,7 @@ impl<R: Ram> Memory<R> {
             if self.has_block(order) {
                 return true;
             }
+            // A costly order may give up: what reclaim frees is rarely in one piece.
             let nr_freed = if effort == Effort::Direct || order <= COSTLY_ORDER {
                 self.direct_reclaim(order.nr_pages())
             } else {
@@ -136,6 +142,7 @@ impl<R: Ram> Memory<R> {
             if self.has_block(order) {
                 return true;
             }
+            // Nothing was moved or freed: another round would do the same.
             if nr_freed == 0 && !was_tried {
                 return false;
             }

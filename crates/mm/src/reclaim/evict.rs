@@ -1,5 +1,7 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
+//! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
+//!
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
@@ -32,6 +34,7 @@ impl<R: Ram> Memory<R> {
             Owner::Detached => Fate::Keep,
             // A large folio that cannot be split is skipped for long (G.5.1).
             Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
+            // Somebody works on it: look again later.
             _ if is_held || folio.is_locked || folio.is_under_writeback => Fate::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
@@ -71,11 +74,13 @@ impl<R: Ram> Memory<R> {
         if !self.can_swap() {
             return Fate::Activate;
         }
+        // What nobody maps is freed without I/O (G.5.1).
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
         }
         match self.alloc_slots(order) {
             Some(first) => self.swap_out(id, first),
+            // Swap space is full: the page stays, and out of the way.
             None if order == Order::ZERO => Fate::Activate,
             None => self.split_for_reclaim(id),
         }
@@ -173,6 +178,7 @@ impl<R: Ram> Memory<R> {
             |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
         let was_stored =
             sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))));
+        // Stored to after `MADV_FREE`: the program wants it after all (G.2.5).
         if was_stored {
             self.cache.folios.get_mut(id).is_lazyfree = false;
             return Fate::Activate;

@@ -1,5 +1,7 @@
 //! Moving a folio to other page frames (docs/behaviour I.11).
 //!
+//! Answers to: `migrate_pages`, `migrate_folio`, `remove_migration_ptes`.
+//!
 //! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
 //! entry that maps it names the new frames, with the flags it had.
 

@@ -1,5 +1,8 @@
 //! Looking through the lists: how far, and what becomes of what is found.
 //!
+//! Answers to: `shrink_lruvec`, `get_scan_count`, `shrink_inactive_list`, `shrink_active_list`,
+//! `inactive_is_low`, `folio_referenced`, `folio_mark_accessed`.
+//!
 //! Owns the balance between the lists and the second chance. Does not own what eviction does
 //! (`evict`).
 
@@ -61,6 +64,7 @@ impl<R: Ram> Memory<R> {
                 nr_freed += match list.age {
                     Age::Inactive => self.shrink_inactive(who, *list, nr),
                     Age::Active => {
+                        // Only to refill: what is in use is not looked at for its own sake.
                         if self.is_inactive_low(list.kind) {
                             self.shrink_active(*list, nr);
                         }
@@ -90,7 +94,9 @@ impl<R: Ram> Memory<R> {
             sizes[2] >> priority > 0 && !self.is_inactive_low(LruKind::File) && priority > 0;
         self.cache.pressure.fade_costs(sizes.iter().sum());
         let weights = match (can_swap, has_cold_files) {
+            // No swap space, or plenty of cold files: files only.
             (false, _) | (true, true) => [0, 1],
+            // The last look takes what there is.
             (true, false) if priority == 0 => [1, 1],
             (true, false) => self.cache.pressure.weights(),
         };
@@ -124,6 +130,7 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add(1);
             nr_scanned += nr;
             let was_accessed = self.cache.folios.take_accessed(id);
+            // Text in use is kept: missing it stops every process that runs it.
             if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
                 self.cache.folios.lru_mut().move_to_head(id, list);
                 self.cache.pressure.note_cost(list.kind, nr);
@@ -178,6 +185,7 @@ impl<R: Ram> Memory<R> {
     /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
     /// once it gets another round.
     fn look_at(&mut self, id: FolioId) -> Fate {
+        // Used since the last look: it gets another round, or is active if that happened twice.
         if self.cache.folios.take_accessed(id) {
             let was_referenced = self.cache.folios.lru_mut().set_referenced(id);
             let is_file = self.cache.folios.get(id).kind() == LruKind::File;

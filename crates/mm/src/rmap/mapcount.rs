@@ -1,5 +1,8 @@
 //! How often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
 //!
+//! Answers to: `folio_mapcount`, `folio_maybe_mapped_shared`, `folio_likely_mapped_shared`,
+//! `folio_average_page_mapcount`.
+//!
 //! Owns the counters of one folio. Does not own references ([`Shape::pmd_refs`] says how many a
 //! PMD entry takes) nor statistics: an operation returns the [`Change`] in them.
 //!

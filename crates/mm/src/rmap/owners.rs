@@ -1,6 +1,9 @@
 //! Who maps a large folio: the large mapcount and two owners under one lock bit (docs/behaviour
 //! F.4, Linux 6.15).
 //!
+//! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
+//! `folio_sub_return_large_mapcount`.
+//!
 //! Owns the protocol. The transitions are a pure function ([`State`]), the words a [`Layout`], the
 //! reference count belongs to the folio.
 //!

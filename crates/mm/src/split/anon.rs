@@ -1,5 +1,7 @@
 //! Splitting an anonymous folio (docs/behaviour G.4.2, G.4.3).
 //!
+//! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`.
+//!
 //! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
 //! maps are freed; pages that were never stored to give way to the shared zero page.
 

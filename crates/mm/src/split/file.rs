@@ -1,5 +1,7 @@
 //! Splitting a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
 //!
+//! Answers to: `__split_unmapped_folio`.
+//!
 //! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
 
 use crate::folio::{Folio, Owner};

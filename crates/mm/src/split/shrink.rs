@@ -1,5 +1,7 @@
 //! The deferred-split shrinker: what memory pressure does to queued folios (docs/behaviour G.2.4).
 //!
+//! Answers to: `deferred_split_scan`, `thp_underused`.
+//!
 //! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
 //! looks at its bytes, which not every memory here has. A store of zeroes makes the difference.
 

@@ -1,5 +1,7 @@
 //! Truncation and hole punch (docs/behaviour G.3).
 //!
+//! Answers to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`, `truncate_pagecache`.
+//!
 //! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
 //! are zeroed and the folio is split, so that the memory behind them can go.
 

@@ -1,4 +1,6 @@
 //! Owner ids: the small numbers by which an owner word names an mm (docs/behaviour F.1.2).
+//!
+//! Answers to: `mm_alloc_id`, `mm_free_id`.
 
 use std::collections::BTreeSet;
 
