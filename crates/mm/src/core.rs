@@ -51,7 +51,7 @@ pub enum InsertRefusal {
 /// A folio to read into the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewFolio {
-    /// The file.
+    /// File whose page cache it enters.
     pub file: MappingId,
     /// First page, a multiple of the folio's number of pages.
     pub index: PageIndex,
@@ -62,7 +62,7 @@ pub struct NewFolio {
 }
 
 impl NewFolio {
-    /// Without the marker.
+    /// A folio that does not bear the readahead marker.
     #[must_use]
     pub const fn new(file: MappingId, index: PageIndex, order: Order) -> Self {
         Self { file, index, order, is_marked: false }
@@ -72,19 +72,19 @@ impl NewFolio {
 /// All files and all folios.
 #[derive(Debug)]
 pub struct Core<R> {
-    /// Free memory.
+    /// Frames that nobody has.
     pub buddy: Buddy,
-    /// Live folios.
+    /// Folios of files and processes that exist.
     pub folios: FolioTable,
     /// Bytes, or the count of them.
     pub ram: R,
-    /// What happened.
+    /// Exact counts of what happened.
     pub counters: Counters,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
     /// What memory pressure keeps.
     pub(crate) pressure: Pressure,
-    /// Steps taken.
+    /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
     /// How mappings are counted.
     mapcount: MapcountRules,
@@ -141,7 +141,7 @@ impl<R: Ram> Core<R> {
         self.shape(self.folios.get(id).order).pmd_refs().into()
     }
 
-    /// The file `id`.
+    /// The page cache of one file, to look at.
     #[must_use]
     pub fn mapping(&self, id: MappingId) -> &Mapping {
         &self.mappings[id.0 as usize]
@@ -152,7 +152,7 @@ impl<R: Ram> Core<R> {
         &mut self.mappings[id.0 as usize]
     }
 
-    /// Every file.
+    /// Every file in the order in which they were added.
     pub fn mappings(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         (0..).map(MappingId).zip(&self.mappings)
     }

@@ -87,7 +87,7 @@ pub struct Counters {
     pub nr_batches_cleared: u64,
     /// Of these, batches of large folios.
     pub nr_large_batches_cleared: u64,
-    /// Readahead windows issued.
+    /// Windows that readahead filled, in folios of any size.
     pub nr_windows: u64,
     /// Windows started by the marker (A.4).
     pub nr_async: u64,
@@ -137,7 +137,7 @@ impl Counters {
         &mut self.sizes[usize::from(order.get())]
     }
 
-    /// Counts one insertion.
+    /// Counts a folio that entered a page cache.
     pub(crate) fn count_inserted(&mut self, order: Order) {
         self.nr_inserted[usize::from(order.get())] += 1;
     }
@@ -168,7 +168,7 @@ impl PmdRefusal {
         Self::TablePresent,
     ];
 
-    /// Name in exports.
+    /// Name as JSON and tables write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

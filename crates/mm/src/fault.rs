@@ -84,9 +84,9 @@ pub struct Touched {
 /// The kind of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Mapped already.
+    /// Mapped already: no fault.
     Hit,
-    /// A minor fault.
+    /// A fault that waited for no I/O.
     Minor,
     /// A major fault, as the task counts it: it had to be tried again for I/O (B.2.5).
     Major,
@@ -165,7 +165,7 @@ pub(crate) enum Retry {
 pub(crate) enum PassEnd {
     /// The page is mapped.
     Mapped,
-    /// Repeat the fault.
+    /// The lock was dropped for I/O: the fault begins again.
     Retry(Retry),
 }
 

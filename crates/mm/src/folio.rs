@@ -51,7 +51,7 @@ impl FolioId {
 pub enum Owner {
     /// Pages of a file, the first one at `index`.
     File {
-        /// The file.
+        /// File whose page cache holds it.
         mapping: MappingId,
         /// Page offset of the folio's first page.
         index: PageIndex,
@@ -67,7 +67,7 @@ pub enum Owner {
     Detached,
 }
 
-/// One folio.
+/// One folio; the table of the module says which states there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
 pub struct Folio {
@@ -75,7 +75,7 @@ pub struct Folio {
     pub pfn: Pfn,
     /// log2 of the number of pages.
     pub order: Order,
-    /// What it holds.
+    /// Pages of a file, private memory, or what is left of either.
     pub owner: Owner,
     /// Readahead marker (A.1.2): reaching it starts the next window.
     pub is_marked: bool,
@@ -116,7 +116,7 @@ pub struct Folio {
 impl Folio {
     /// A folio with no reference, not mapped.
     #[must_use]
-    pub fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
+    pub(crate) fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
         Self {
             pfn,
             order,
@@ -144,7 +144,7 @@ impl Folio {
     /// A store through a shared mapping: all of it counts as dirty, and the flag of the readahead
     /// marker, which dirty folios use for something else, is cleared (6.18.44:
     /// `prot=rw map=shared advice=hugerandom ops=w2,b5.0+32768`).
-    pub fn store_through_mapping(&mut self) {
+    pub(crate) fn store_through_mapping(&mut self) {
         (self.is_dirty, self.nr_clean, self.is_marked) = (true, 0, false);
     }
 
@@ -171,7 +171,7 @@ impl Folio {
         self.mapcount.entire_mapcount().into()
     }
 
-    /// Number of pages.
+    /// Base pages that it holds: `2^order`.
     #[must_use]
     pub const fn nr_pages(&self) -> u64 {
         self.order.nr_pages()
@@ -198,6 +198,18 @@ impl Folio {
     #[must_use]
     pub const fn is_anon(&self) -> bool {
         matches!(self.owner, Owner::Anon { .. })
+    }
+
+    /// A device refers to it from now on; the reference goes back by [`Folio::unpin`] and
+    /// `Core::put` (I1).
+    pub(crate) const fn pin(&mut self) {
+        self.pins += 1;
+        self.refs += 1;
+    }
+
+    /// The device refers to it no more; its reference is still to be put.
+    pub(crate) const fn unpin(&mut self) {
+        self.pins -= 1;
     }
 
     /// Whether somebody besides mappings and page cache refers to it: a pin.

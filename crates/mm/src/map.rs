@@ -30,9 +30,9 @@ pub struct Map {
     pub addr: Option<Vaddr>,
     /// Length in bytes, rounded up to pages.
     pub len_bytes: u64,
-    /// Protection.
+    /// What the process may do there.
     pub prot: Prot,
-    /// Private or shared.
+    /// Whether stores stay with the process or reach the file.
     pub sharing: Sharing,
     /// Backing; the file position is in pages.
     pub backing: Backing,
@@ -83,7 +83,7 @@ pub enum MapError {
     BadRange {
         /// Address asked for, 0 = any.
         addr: u64,
-        /// Length asked for.
+        /// Length asked for, in bytes.
         len_bytes: u64,
     },
     /// The address is not a multiple of the page size.
@@ -103,17 +103,17 @@ pub enum MapError {
     BadOffset {
         /// First page of the file.
         pgoff: u64,
-        /// Pages mapped.
+        /// Pages of the mapping.
         nr_pages: u64,
     },
     /// A folio size the page cache has not.
     #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
     NoSuchFolio {
-        /// Size asked for.
+        /// Size asked for, in bytes.
         bytes: u64,
-        /// Base page.
+        /// Size of a base page in bytes: the smallest folio.
         page_bytes: u64,
-        /// Largest folio.
+        /// Size of the largest folio of the page cache in bytes.
         max_bytes: u64,
     },
     /// Only private anonymous memory takes this advice (`EINVAL`).
@@ -125,7 +125,7 @@ pub enum MapError {
     /// A mapping would move onto itself.
     #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
     Overlap {
-        /// Address it has.
+        /// Address that it has now.
         from: u64,
         /// Address it should get.
         to: u64,

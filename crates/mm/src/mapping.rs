@@ -41,7 +41,7 @@ use tree::Tree;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "traits of a file: independent of each other")]
 pub struct Mapping {
-    /// Folios by index.
+    /// Which folio holds which index.
     pub tree: Tree,
     /// Size of the file in bytes.
     pub size_bytes: u64,
@@ -181,15 +181,15 @@ pub enum Violation {
     /// A folio that is not naturally aligned.
     #[error("I1: folio of {order} at index {index} is not naturally aligned")]
     I1 {
-        /// Where it starts.
+        /// Index of its first page.
         index: PageIndex,
-        /// Its order.
+        /// log2 of its pages.
         order: Order,
     },
     /// Two folios share an index, or a slot names a folio that does not cover it.
     #[error("I2: slot at index {index} belongs to no folio")]
     I2 {
-        /// The index concerned.
+        /// Index that two folios claim, or that none covers.
         index: PageIndex,
     },
     /// A control that asks for what there is not.
@@ -209,7 +209,7 @@ pub enum Violation {
     /// A count of collapsed folios that are not there.
     #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
     Collapsed {
-        /// The count.
+        /// Folios that are counted as collapsed.
         counted: u64,
         /// Folios larger than the filesystem makes.
         found: u64,
@@ -217,9 +217,9 @@ pub enum Violation {
     /// An order the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]
     I3 {
-        /// Where it starts.
+        /// Index of its first page.
         index: PageIndex,
-        /// Its order.
+        /// log2 of its pages.
         order: Order,
         /// What the mapping allows.
         range: OrderRange,

@@ -1,4 +1,4 @@
-//! The façade: one machine's memory, its files and its processes.
+//! The whole machine: its memory, its files, its processes.
 //!
 //! Owns construction, files, opens and the views that reports need. The operations themselves
 //! stand in their own files and extend [`Memory`]: [`crate::fault`] (touch), [`crate::map`]
@@ -36,7 +36,7 @@ use crate::vma::{OpenId, VmaTree};
 /// The machine under the rules.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Architecture.
+    /// Decides contpte, exec windows and the order of clearing.
     pub arch: Arch,
     /// Physical memory in bytes.
     pub ram_bytes: u64,
@@ -76,18 +76,18 @@ pub enum MemoryError {
 
 /// One machine's memory.
 ///
-/// Maps a file, faults it and prints its folios:
+/// The first fault of a file reads a window of base pages; large folios come as the reader goes on
+/// (the example of the crate shows them):
 ///
 /// ```
 /// use largefolio_mm::fault::Access;
 /// use largefolio_mm::map::Map;
 /// use largefolio_mm::memory::{Config, Memory};
-/// use largefolio_mm::rules::Arch;
+/// use largefolio_mm::rules::{Arch, Rules};
 /// use largefolio_mm::units::Vaddr;
 /// use largefolio_mm::vma::Prot;
 ///
-/// # let rules = largefolio_mm::rules::Rules::example();
-/// let mut memory = Memory::new(rules, &Config::new(Arch::X86_64))?;
+/// let mut memory = Memory::new(Rules::example(), &Config::new(Arch::X86_64))?;
 /// let file = memory.add_file(1 << 20, "xfs");
 /// let open = memory.open(file);
 /// let mm = memory.new_space();
@@ -112,7 +112,7 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
-    /// Where khugepaged stands.
+    /// The clock of khugepaged and where its scan stands.
     pub(crate) khugepaged: Khugepaged,
     /// Which step of a collapse is made to fail.
     pub(crate) fail_collapse: FailAfter,
@@ -254,7 +254,7 @@ impl<R: Ram> Memory<R> {
         &mut self.opens[id.0 as usize]
     }
 
-    /// The process `id`.
+    /// The address space of a process, also of one that has ended.
     #[must_use]
     pub fn space(&self, id: MmId) -> &Space {
         &self.spaces[id.0 as usize]

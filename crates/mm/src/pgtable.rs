@@ -74,7 +74,7 @@ pub enum Contpte {
 pub struct Stats {
     /// Present PTEs, folded ones included.
     pub nr_ptes: u64,
-    /// PMD leaves.
+    /// PMD entries that map a folio.
     pub nr_pmd_leaves: u64,
     /// Contpte blocks that are folded now.
     pub nr_contpte_blocks: u64,

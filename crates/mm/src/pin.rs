@@ -17,7 +17,7 @@ use crate::vma::Sharing;
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a pin that is not given back holds its page for ever"]
 pub struct Pin {
-    /// The page.
+    /// Frame that the device may use until it is given back.
     pub pfn: Pfn,
     /// Its folio; `None` for the zero page, which needs no pin.
     folio: Option<FolioId>,
@@ -37,9 +37,7 @@ impl<R: Ram> Memory<R> {
         let pfn = self.space(mm).table.pte(vpn).pfn();
         let folio = self.cache.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            let folio = self.cache.folios.get_mut(id);
-            folio.pins += 1;
-            folio.refs += 1;
+            self.cache.folios.get_mut(id).pin();
             self.space_mut(mm).has_pinned = true;
         }
         Ok(Pin { pfn, folio })
@@ -56,9 +54,7 @@ impl<R: Ram> Memory<R> {
         let pfn = leaf.pfn_of(vpn);
         let folio = self.cache.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            let folio = self.cache.folios.get_mut(id);
-            folio.pins += 1;
-            folio.refs += 1;
+            self.cache.folios.get_mut(id).pin();
         }
         Ok(Pin { pfn, folio })
     }
@@ -67,7 +63,7 @@ impl<R: Ram> Memory<R> {
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
-        self.cache.folios.get_mut(id).pins -= 1;
+        self.cache.folios.get_mut(id).unpin();
         self.cache.put(id, 1);
     }
 

@@ -16,10 +16,10 @@ pub const MMAP_BASE: u64 = 0x7fff_f7ff_0000;
 /// Lowest address a mapping may have (`mmap_min_addr` is 64 KiB).
 const LOWEST: u64 = 1 << 16;
 
-/// What to place.
+/// A mapping that looks for its address.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// Pages.
+    /// Length in base pages.
     pub nr_pages: u64,
     /// Page offset the address shall be congruent to, mod the PMD size; `None` = any address.
     pub congruent_to: Option<u64>,

@@ -18,9 +18,9 @@ use crate::units::{MappingId, PageIndex, Pfn};
 /// Pages of a file, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePages {
-    /// The file.
+    /// File that they belong to.
     pub file: MappingId,
-    /// The first page.
+    /// Index of the first page.
     pub index: PageIndex,
 }
 
@@ -58,7 +58,7 @@ pub trait Ram {
 /// What plans came to so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Plans carried out.
+    /// Folios that were moved by a plan.
     pub nr_folios: u64,
     /// Consecutive pages moved in one go.
     pub nr_units: u64,
@@ -88,7 +88,7 @@ pub const NR_UNITS: usize = 21;
 pub struct Counted {
     /// Pages filled with zeroes.
     pub nr_zeroed: u64,
-    /// Pages copied.
+    /// Pages copied, in huge pages or alone.
     pub nr_copied: u64,
     /// Pages read from files.
     pub nr_read: u64,

@@ -36,7 +36,7 @@ impl PageSize {
         }
     }
 
-    /// Size in bytes.
+    /// Bytes of a base page: 4096, 16384 or 65536.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         1 << self.shift()
@@ -276,7 +276,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 /// Pages `[start, end)` of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VpnRange {
-    /// First page.
+    /// Number of the first page.
     pub start: Vpn,
     /// Page after the last.
     pub end: Vpn,
@@ -287,7 +287,7 @@ pub struct VpnRange {
 pub struct AddrRange {
     /// Address of the first.
     pub addr: Vaddr,
-    /// How many.
+    /// Length in bytes.
     pub len_bytes: u64,
 }
 

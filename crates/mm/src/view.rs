@@ -14,13 +14,13 @@ use crate::units::{MmId, Order, Pfn, Vaddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of pagemap: independent of each other")]
 pub struct PageView {
-    /// Its frame.
+    /// Frame that the entry names.
     pub pfn: Pfn,
     /// Order of its folio; 0 for the zero page, the PMD order for the huge zero folio.
     pub order: Order,
     /// What its folio holds; `None` for pages of zeroes.
     pub owner: Option<Owner>,
-    /// What maps it.
+    /// Kind of the entry: PTE, folded PTE or PMD entry.
     pub kind: LeafKind,
     /// Whether a store goes through without a fault.
     pub is_writable: bool,

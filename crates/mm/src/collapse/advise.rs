@@ -161,7 +161,7 @@ impl<R: Ram> Memory<R> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
             return Err(CollapseRefusal::PageDirtyOrWriteback);
         }
-        self.write_back(range.file, PageRange { first: range.first, end: range.end() });
+        self.write_back(range.file, range.pages());
         self.step(CollapseRefusal::PageDirtyOrWriteback)?;
         self.collapse_file(range)
     }

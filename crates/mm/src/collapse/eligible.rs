@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// H.1.3.
+    /// Whether pages of a disk file may be collapsed in this area (H.1.3).
     fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {

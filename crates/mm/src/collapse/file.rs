@@ -39,6 +39,10 @@ impl FileRange {
     pub(super) const fn end(&self) -> u64 {
         self.first + self.order.nr_pages()
     }
+
+    pub(super) const fn pages(&self) -> PageRange {
+        PageRange { first: self.first, end: self.end() }
+    }
 }
 
 /// What is cached of a range, in ascending order, and how much is not.
@@ -71,7 +75,7 @@ impl<R: Ram> Memory<R> {
     /// H.4: looks at what is cached, without changing anything.
     fn scan_file(&self, range: &FileRange) -> Result<(), CollapseRefusal> {
         let mut nr_present = 0;
-        for entry in self.entries_in(range.file, range.first, range.end()) {
+        for entry in self.entries_in(range.file, range.pages()) {
             if entry.order >= range.order {
                 return Err(CollapseRefusal::PteMappedHugepage);
             }
@@ -85,10 +89,7 @@ impl<R: Ram> Memory<R> {
             }
             nr_present += folio.nr_pages();
         }
-        let nr_evicted = self
-            .cache
-            .mapping(range.file)
-            .nr_evicted(PageRange { first: range.first, end: range.end() });
+        let nr_evicted = self.cache.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
         // Reading back much costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
@@ -185,12 +186,8 @@ impl<R: Ram> Memory<R> {
             back.map_err(|_| CollapseRefusal::Fail)?;
         }
         let Some(entry) = self.cache.find(range.file, index) else {
-            let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty()
-                && self
-                    .cache
-                    .mapping(range.file)
-                    .nr_evicted(PageRange { first: range.first, end: range.end() })
-                    == 0;
+            let is_empty = self.entries_in(range.file, range.pages()).is_empty()
+                && self.cache.mapping(range.file).nr_evicted(range.pages()) == 0;
             return if is_empty { Err(CollapseRefusal::Truncated) } else { Ok(None) };
         };
         if self.cache.folios.get(entry.folio).is_locked {
@@ -316,8 +313,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether a process wants to fill holes of the range itself (userfaultfd).
     fn is_watched(&self, range: &FileRange) -> bool {
-        let areas =
-            self.mapped_ranges(range.file, PageRange { first: range.first, end: range.end() });
+        let areas = self.mapped_ranges(range.file, range.pages());
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
         areas.into_iter().any(is_armed)
     }

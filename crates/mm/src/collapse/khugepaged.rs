@@ -43,7 +43,7 @@ impl<R: Ram> Memory<R> {
         *now = until_ns.max(*now);
     }
 
-    /// khugepaged's clock.
+    /// Time on khugepaged's clock, in nanoseconds.
     #[must_use]
     pub const fn khugepaged_ns(&self) -> u64 {
         self.khugepaged.now_ns
@@ -195,7 +195,7 @@ impl<R: Ram> Memory<R> {
         self.cache.counters.collapse.full_scans += 1;
     }
 
-    /// One block.
+    /// Collapses one block of another process.
     fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let Some(range) = self.file_range(target) else {
             let orders = self.collapse_orders(&target.vma);

@@ -13,7 +13,6 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
-use crate::units::PageRange;
 use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
@@ -21,9 +20,7 @@ impl<R: Ram> Memory<R> {
     /// Gives back the tables of every area that maps the whole block at an aligned address, unless
     /// the area has private pages, which may be in the table.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {
-        for (mm, start, end) in
-            self.mapped_ranges(range.file, PageRange { first: range.first, end: range.end() })
-        {
+        for (mm, start, end) in self.mapped_ranges(range.file, range.pages()) {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
             let is_aligned = range.order.is_aligned(start.0);
             let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);

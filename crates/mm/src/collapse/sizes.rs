@@ -24,7 +24,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// H.6.4 f.
+    /// What the walk answers: a success if there was one, then want of memory (H.6.4 f).
     fn result(self) -> Result<Done, CollapseRefusal> {
         match self.last {
             _ if self.has_collapsed => Ok(Done::Collapsed),

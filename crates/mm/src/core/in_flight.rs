@@ -49,7 +49,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// A fault begins.
+    /// A fault begins: nothing is in flight, and what it reads will be.
     pub(crate) fn begin(&mut self) {
         (self.is_fault, self.nr_requests) = (true, 0);
     }

@@ -7,7 +7,7 @@ use crate::units::{MmId, Vpn};
 /// Where the scan stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Khugepaged {
-    /// Its clock.
+    /// Its clock in nanoseconds, from 0.
     pub(crate) now_ns: u64,
     /// When it wakes next.
     pub(crate) wake_ns: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Khugepaged {
     pub(crate) mms: Vec<MmId>,
     /// The one being looked at; `None` between two passes over all of them.
     pub(crate) at: Option<usize>,
-    /// Its next page.
+    /// First page of that process that was not looked at yet.
     pub(crate) next: Vpn,
     /// Pages looked at since it woke.
     pub(crate) nr_scanned: u64,

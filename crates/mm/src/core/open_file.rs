@@ -14,9 +14,9 @@ const MISS_THRESHOLD: u32 = 100;
 /// One open of a file: it has its own readahead state (B.7.1).
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFile {
-    /// The file.
+    /// File that was opened.
     pub mapping: MappingId,
-    /// Its readahead.
+    /// What its reads told readahead, shared by all that use this open.
     pub state: RaState,
     /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
     pub is_random: bool,
@@ -31,7 +31,7 @@ pub struct OpenFile {
 pub struct RaState {
     /// First index of the last window.
     pub start: u64,
-    /// Pages in it.
+    /// Pages of the last window; 0 = there was none.
     pub size: u64,
     /// Pages in its tail: reaching the first of them starts the next window.
     pub async_size: u64,
@@ -52,7 +52,7 @@ impl RaState {
         Self { ra_pages, ..Self::default() }
     }
 
-    /// The miss counter.
+    /// The miss counter: cold faults less hits, `0 ..= 1000`.
     #[must_use]
     pub fn mmap_miss(&self) -> u32 {
         self.mmap_miss
@@ -88,7 +88,7 @@ impl RaState {
 /// Answer of the miss counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissGate {
-    /// Read ahead.
+    /// Readahead is still worth while.
     Open,
     /// Too many misses: read only what is needed.
     Closed,

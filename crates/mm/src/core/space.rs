@@ -18,7 +18,7 @@ use crate::vma::VmaTree;
 pub struct Space {
     /// What is mapped where.
     pub vmas: VmaTree,
-    /// Present pages.
+    /// What its present pages are mapped by.
     pub table: PageTable,
     /// Pages in swap space.
     pub swapped: Swapped,
@@ -56,15 +56,15 @@ impl Space {
 /// Translations of one address space that must leave the TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
-    /// Whose.
+    /// Process whose translations they are.
     pub mm: MmId,
-    /// First page.
+    /// First page that leaves.
     pub first: Vpn,
-    /// Pages.
+    /// Pages that leave.
     pub nr_pages: u64,
 }
 
-/// SwapSlots by page.
+/// Pages of a process that are in swap space: their slots by page.
 #[derive(Clone, Debug, Default)]
 pub struct Swapped {
     slots: BTreeMap<Vpn, SwapSlot>,
@@ -83,7 +83,7 @@ impl Swapped {
         self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, &slot)| (vpn, slot))
     }
 
-    /// Swapped pages.
+    /// Pages of the process that are in swap space.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()

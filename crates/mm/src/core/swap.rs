@@ -32,7 +32,7 @@ pub(crate) struct Stored {
     pub(crate) shadow: Shadow,
 }
 
-/// All slots.
+/// Swap space: free slots, and what the others hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Swap {
     free: Buddy,
@@ -58,7 +58,7 @@ impl Swap {
         self.free.nr_free_pages() > 0
     }
 
-    /// Slots in use.
+    /// Slots that hold a page.
     pub(crate) fn nr_used(&self) -> u64 {
         self.free.nr_allocated_pages()
     }

@@ -25,7 +25,7 @@ pub struct Work {
 }
 
 impl Default for Work {
-    /// No limit.
+    /// Nothing counted, no limit.
     fn default() -> Self {
         Self { nr_steps: Cell::new(0), limit: u64::MAX }
     }

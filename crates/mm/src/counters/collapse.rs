@@ -22,7 +22,7 @@ pub struct CollapseCounters {
 /// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum CollapseRefusal {
-    /// No better name.
+    /// The kernel has no better name for it (`SCAN_FAIL`).
     #[error("the range could not be collapsed")]
     Fail,
     /// The PMD slot is empty: nothing was touched.
@@ -133,7 +133,7 @@ impl CollapseRefusal {
         Self::PteMappedHugepage,
     ];
 
-    /// Name in exports.
+    /// Name as JSON and tables write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -34,7 +34,7 @@ impl SplitRefusal {
         Self::Truncated,
     ];
 
-    /// Name in exports.
+    /// Name as JSON and tables write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 /// Opens for write and runs, and what they did to page caches. All are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterCounters {
-    /// Opens for write.
+    /// Opens for write that succeeded.
     pub nr_opens: u64,
     /// Opens for write that were refused because a process runs the file (`ETXTBSY`).
     pub nr_text_busy: u64,

@@ -34,7 +34,7 @@ enum FirstFolio {
     Mapped,
     /// There is no PTE table to map anything into.
     NoTable,
-    /// PTE by PTE.
+    /// It is mapped PTE by PTE, and so is what follows.
     GoOn,
 }
 

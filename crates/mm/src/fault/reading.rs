@@ -13,7 +13,7 @@ use crate::vma::Vma;
 /// What the faults of an area read.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
-    /// File and orders.
+    /// The file, and the orders that its folios may have.
     pub(crate) target: ReadTarget,
     /// Order of the window of B.4.7 that a size asked for gives; `None` = as the kernel does.
     pub(crate) order: Option<Order>,

@@ -24,13 +24,13 @@ enum Choice {
     Nothing,
     /// As a buffered read of a whole window would (B.4.1 step 4).
     Sequential,
-    /// B.4.6.
+    /// `MADV_HUGEPAGE`: blocks of this order around the fault (B.4.6).
     Forced(Order),
-    /// B.4.9.
+    /// Text: the one block of this order that holds the fault (B.4.9).
     ExecBlock(Order),
-    /// B.4.7.
+    /// Text: a window forward from that block (B.4.7).
     ExecWindow(Order),
-    /// B.4.8.
+    /// A window around the fault (B.4.8).
     Around,
 }
 

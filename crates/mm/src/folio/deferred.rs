@@ -43,7 +43,7 @@ impl Deferred {
         self.queue.iter().map(|(&number, &id)| (number, id))
     }
 
-    /// Folios queued.
+    /// Folios that wait for the shrinker.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()

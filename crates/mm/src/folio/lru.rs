@@ -35,16 +35,16 @@ pub enum LruKind {
 /// Which of the two lists of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Candidates for reclaim.
+    /// Looked at by reclaim, oldest first.
     Inactive,
-    /// In use.
+    /// Not evicted before it was inactive once more.
     Active,
 }
 
 /// One of the four lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
-    /// What it holds.
+    /// Which memory it holds.
     pub kind: LruKind,
     /// Which of the two.
     pub age: Age,
@@ -119,7 +119,7 @@ pub(crate) struct Spot {
     is_referenced: bool,
 }
 
-/// The lists.
+/// The four lists, linked through one table of folios.
 #[derive(Clone, Debug)]
 pub struct Lru {
     links: Vec<Link>,
@@ -150,7 +150,7 @@ impl Lru {
     }
 
     /// Takes a folio off its list, so that nobody else does; `false` when somebody has.
-    pub fn isolate(&mut self, id: FolioId) -> bool {
+    pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
         let Place::On(list) = self.links[id.nr()].place else { return false };
         self.unlink(id);
         self.links[id.nr()].place = Place::Isolated(list);
@@ -158,7 +158,7 @@ impl Lru {
     }
 
     /// Puts an isolated folio back, at the head of the list it was on.
-    pub fn putback(&mut self, id: FolioId) {
+    pub(crate) fn putback(&mut self, id: FolioId) {
         if let Place::Isolated(list) = self.links[id.nr()].place {
             self.link(id, list, self.lists[list.nr()].head);
         }

@@ -21,7 +21,7 @@ pub struct FolioTable {
 impl FolioTable {
     /// An empty table.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
@@ -29,7 +29,7 @@ impl FolioTable {
     ///
     /// # Panics
     /// When 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
-    pub fn insert(&mut self, folio: Folio) -> FolioId {
+    pub(crate) fn insert(&mut self, folio: Folio) -> FolioId {
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let (order, list) = (folio.order, ListId::new(folio.kind(), Age::Inactive));
         let id = if let Some(id) = self.free.pop() {
@@ -52,7 +52,7 @@ impl FolioTable {
     }
 
     /// Takes a folio out.
-    pub fn remove(&mut self, id: FolioId) -> Folio {
+    pub(crate) fn remove(&mut self, id: FolioId) -> Folio {
         let Some(folio) = self.folios[id.0 as usize].take() else {
             unreachable!("folio id used after its folio was freed")
         };
@@ -62,7 +62,7 @@ impl FolioTable {
         folio
     }
 
-    /// The folio `id`.
+    /// A live folio, to look at.
     #[must_use]
     pub fn get(&self, id: FolioId) -> &Folio {
         let Some(folio) = &self.folios[id.0 as usize] else {
@@ -78,7 +78,7 @@ impl FolioTable {
     }
 
     /// The folio `id`, to change.
-    pub fn get_mut(&mut self, id: FolioId) -> &mut Folio {
+    pub(crate) fn get_mut(&mut self, id: FolioId) -> &mut Folio {
         let Some(folio) = &mut self.folios[id.0 as usize] else {
             unreachable!("folio id used after its folio was freed")
         };
@@ -145,7 +145,7 @@ impl FolioTable {
     }
 
     /// The lists of reclaim, to take folios off for a while ([`Lru::isolate`]).
-    pub fn lru_mut(&mut self) -> &mut Lru {
+    pub(crate) fn lru_mut(&mut self) -> &mut Lru {
         &mut self.lru
     }
 

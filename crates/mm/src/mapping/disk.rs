@@ -38,7 +38,7 @@ pub enum OldEnd {
 /// Zeroes behind the new end of a file that gets shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewEnd {
-    /// None.
+    /// It leaves that block alone.
     Untouched,
     /// Before anything is dropped: the folio with the end is dirty then, and stays whole.
     ZeroedFirst,
@@ -49,9 +49,9 @@ pub enum NewEnd {
 /// Dirty folios that cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepsWhole {
-    /// None.
+    /// Every dirty folio can be split.
     Nothing,
-    /// Every one.
+    /// No dirty folio can be split.
     Dirty,
     /// Those that one write did not make as a whole.
     DirtyInParts,
@@ -67,7 +67,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
     };
-    /// ext4.
+    /// ext4 with its default features.
     pub const EXT4: Self = Self {
         places_aligned: true,
         old_end: OldEnd::ZeroedAfterFolio,
@@ -76,7 +76,7 @@ impl Disk {
         zeroes_one_block: true,
         write_unmarks: false,
     };
-    /// XFS.
+    /// XFS: it also reserves space ahead of writes ([`super::reserve`]).
     pub const XFS: Self = Self {
         places_aligned: true,
         old_end: OldEnd::ZeroedFirst,
@@ -85,7 +85,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
     };
-    /// btrfs.
+    /// btrfs without its experimental options.
     pub const BTRFS: Self = Self {
         places_aligned: true,
         old_end: OldEnd::ZeroedFirst,

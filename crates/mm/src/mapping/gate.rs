@@ -77,9 +77,9 @@ pub trait FullFence {
 /// Who passes a full fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// O2.
+    /// The opener, between its count and its look at the folios (O2).
     Open,
-    /// C2.
+    /// The collapser, between its count and its look at the writers (C2).
     Collapse,
 }
 
@@ -202,7 +202,7 @@ impl<A: Atomics> Gate<A> {
         self.writecount.load(Relaxed)
     }
 
-    /// Huge folios counted.
+    /// Huge folios that the file has, or is about to have.
     #[must_use]
     pub fn nr_thps(&self) -> u32 {
         self.nr_thps.load(Relaxed).unsigned_abs()

@@ -71,7 +71,7 @@ impl Extent {
 /// A write, or what is left of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
-    /// First byte.
+    /// Position of its first byte.
     pub pos: u64,
     /// Byte after the last.
     pub end: u64,
@@ -233,7 +233,7 @@ impl Reservations {
         self.extents.splice(from..to, [extent]);
     }
 
-    /// Ranges kept.
+    /// Extents kept: what a change may have to move.
     pub(crate) const fn nr_extents(&self) -> usize {
         self.extents.len()
     }

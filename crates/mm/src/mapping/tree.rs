@@ -76,11 +76,11 @@ impl Node {
 /// A folio found in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The folio.
+    /// Folio in the table of folios.
     pub folio: FolioId,
-    /// Its first page.
+    /// Index of its first page, a multiple of its number of pages.
     pub index: PageIndex,
-    /// Its order.
+    /// log2 of its pages.
     pub order: Order,
 }
 
@@ -96,7 +96,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied;
 
-/// The tree.
+/// The tree of one file: nodes in an arena, a root that grows.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -112,7 +112,7 @@ impl Tree {
         Self::default()
     }
 
-    /// Cached pages.
+    /// Pages that the folios in the tree hold.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
         self.nr_pages

@@ -14,17 +14,17 @@ pub enum Violation {
     /// A contiguous bit outside a whole, aligned block of consecutive page frames.
     #[error("I1: contiguous bit at {vpn} without a whole aligned block: {pte:?}")]
     I1 {
-        /// The page.
+        /// Page whose entry is wrong.
         vpn: Vpn,
-        /// Its PTE.
+        /// Its entry as it stands in the table.
         pte: Pte,
     },
     /// PTEs of a folded block with different flags.
     #[error("I2: folded PTE at {vpn} differs from the first of its block: {pte:?}")]
     I2 {
-        /// The page.
+        /// Page whose entry is wrong.
         vpn: Vpn,
-        /// Its PTE.
+        /// Its entry as it stands in the table.
         pte: Pte,
     },
     /// A PMD leaf whose page frame is not aligned.
@@ -32,7 +32,7 @@ pub enum Violation {
     I3 {
         /// First page of the slot.
         vpn: Vpn,
-        /// The leaf.
+        /// Its entry as it stands in the slot.
         pte: Pte,
     },
     /// A counter that disagrees with the entries.
@@ -40,7 +40,7 @@ pub enum Violation {
     I4 {
         /// Field of [`super::Stats`], or the internal count.
         counter: &'static str,
-        /// Its value.
+        /// Value that was kept.
         counted: u64,
         /// What a scan finds.
         found: u64,

@@ -33,16 +33,16 @@ pub enum OrderHint {
 pub enum Issue {
     /// The state's `size` pages from `start`, in large folios where possible.
     Window {
-        /// First index.
+        /// Index of the first page.
         start: u64,
-        /// Order asked for.
+        /// Order to fill the window with, before its length limits it.
         hint: OrderHint,
     },
     /// Pages in the smallest folios; the state does not describe them.
     Base {
-        /// First index.
+        /// Index of the first page.
         start: u64,
-        /// Pages.
+        /// Base pages from there on.
         nr_pages: u64,
         /// Pages behind the marker; 0 = no marker.
         lookahead: u64,
@@ -55,7 +55,7 @@ const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 /// What is read into.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadTarget {
-    /// The file.
+    /// File that is read.
     pub file: MappingId,
     /// Orders its folios may have; where none fits, the smallest of the mapping is taken. All of
     /// them without a per-size control (K.1.4).
@@ -65,16 +65,16 @@ pub struct ReadTarget {
 /// Consecutive pages of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// First index.
+    /// Index of the first page.
     pub start: u64,
-    /// Pages.
+    /// Base pages from there on.
     pub nr_pages: u64,
 }
 
 /// Memory that a read takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Pages.
+    /// Base pages from there on.
     pub(crate) nr_pages: u64,
     /// Largest order among its folios.
     pub(crate) order: Order,
@@ -137,7 +137,7 @@ struct Reader<'a, R> {
 }
 
 impl<R: Ram> Reader<'_, R> {
-    /// Large-folio issue (A.5).
+    /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
         let rules = self.rules;
         self.cache.counters.nr_windows += 1;

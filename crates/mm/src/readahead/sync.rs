@@ -12,9 +12,9 @@ use crate::units::Order;
 /// What a request is for, and the device it reads from.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// First absent index.
+    /// Index of the first page that is absent.
     pub index: u64,
-    /// Pages wanted.
+    /// Pages that the reader asks for from there on.
     pub nr_pages: u64,
     /// Page of the byte before which the last read call ended; see [`prev_index`].
     pub prev_index: u64,

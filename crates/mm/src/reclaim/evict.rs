@@ -29,7 +29,7 @@ impl<R: Ram> Memory<R> {
     /// Frees a folio that is not in use.
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.cache.folios.get(id);
-        let is_held = folio.refs != folio.maps() + folio.cache_refs();
+        let is_held = folio.has_extra_refs();
         match folio.owner {
             Owner::Detached => Fate::Keep,
             // A large folio that cannot be split is skipped for long (G.5.1).

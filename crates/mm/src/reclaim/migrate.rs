@@ -15,7 +15,7 @@ impl<R: Ram> Memory<R> {
     /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
         let folio = self.cache.folios.get(id);
-        folio.refs == folio.maps() + folio.cache_refs()
+        !folio.has_extra_refs()
             && folio.refs > 0
             && folio.pmd_maps() == 0
             && !folio.is_locked

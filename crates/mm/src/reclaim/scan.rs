@@ -19,7 +19,7 @@ pub(super) const BATCH_PAGES: u64 = 32;
 /// Looks through everything without success before there is nothing to reclaim.
 const NR_SWEEPS_MAX: u32 = 3;
 
-/// Who reclaims.
+/// On whose account pages are looked at and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
     /// In the background.

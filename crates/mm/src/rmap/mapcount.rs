@@ -97,7 +97,7 @@ pub enum Violation {
     /// Mappings that do not add up.
     #[error("I2: the mapcount is {mapcount}, pages and PMD entries have {found}")]
     I2 {
-        /// What is counted.
+        /// Mappings that are counted.
         mapcount: u32,
         /// What pages and PMD entries add up to.
         found: u64,
@@ -105,7 +105,7 @@ pub enum Violation {
     /// Mapped pages that do not add up.
     #[error("I3: nr_pages_mapped is {nr_pages_mapped}, the pages say {found}")]
     I3 {
-        /// What is counted.
+        /// Mapped pages that are counted.
         nr_pages_mapped: u32,
         /// What the pages add up to.
         found: u32,

@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
         }
         let (first, last) = (page.pages_in(pos), end >> page.shift());
         if first < last {
-            let entries: Vec<_> = self.entries_in(file, first, last);
+            let entries: Vec<_> = self.entries_in(file, PageRange { first, end: last });
             for entry in entries {
                 self.unmap_pages_of(entry, PageRange { first, end: last });
             }
@@ -83,7 +83,11 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Folios that hold pages `[first, end)`.
-    pub(crate) fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
+    pub(crate) fn entries_in(
+        &self,
+        file: MappingId,
+        PageRange { first, end }: PageRange,
+    ) -> Vec<Entry> {
         let tree = &self.cache.mapping(file).tree;
         let (mut entries, mut at) = (Vec::new(), first);
         while at < end
@@ -122,7 +126,7 @@ impl<R: Ram> Memory<R> {
         }
         let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
         self.cache.forget_evicted(gone.file, PageRange { first, end });
-        for entry in self.entries_in(gone.file, first, end) {
+        for entry in self.entries_in(gone.file, PageRange { first, end }) {
             let is_covered = entry.index.0 >= first && entry.end() <= end;
             if is_covered && !kept.contains(&entry) {
                 self.unmap_file_pages(gone.file, entry);

@@ -18,9 +18,9 @@ struct OfFolio {
     nr_pmds: u64,
     /// Mappings that they count.
     nr_pmd_maps: u64,
-    /// PTEs by page.
+    /// PTEs that map each of its pages.
     ptes: BTreeMap<Pfn, u64>,
-    /// Mappings by process.
+    /// Mappings that each process has.
     by_mm: BTreeMap<MmId, u64>,
 }
 
@@ -47,7 +47,7 @@ impl EntriesFound {
         *of.by_mm.entry(mm).or_default() += nr;
     }
 
-    /// Mappings.
+    /// Mappings that page tables have of a folio.
     pub(super) fn nr_maps(&self, id: FolioId) -> u64 {
         self.folios.get(&id).map_or(0, |of| of.nr_pmd_maps + of.ptes.values().sum::<u64>())
     }
@@ -66,7 +66,7 @@ impl EntriesFound {
 }
 
 impl<R: Ram> Memory<R> {
-    /// I11.
+    /// The counts of a folio are those of the page tables (I11).
     pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         let frames = self.cache.folios.frames();
@@ -96,7 +96,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// I12 (L.6).
+    /// Owner tracking claims no mapping that there is not (I12, L.6).
     pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         if !folio.is_large() {
@@ -122,7 +122,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// I13.
+    /// Queue and counters of sizes are those of the folios (I13).
     pub(super) fn check_sizes(&self) -> Result<(), Violation> {
         let (mut nr_queued, mut nr_exclusive) = (0, 0);
         let mut nr_anon = [0; NR_ORDERS];

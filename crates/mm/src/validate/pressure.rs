@@ -9,7 +9,7 @@ use crate::ram::Ram;
 use crate::units::{PageIndex, SwapSlot};
 
 impl<R: Ram> Memory<R> {
-    /// I15, I16.
+    /// The lists of reclaim hold each folio once (I15), swap space what is swapped (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
         self.cache.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
         let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();

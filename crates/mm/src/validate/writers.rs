@@ -9,7 +9,7 @@ use crate::rules::Writers;
 use crate::units::MappingId;
 
 impl<R: Ram> Memory<R> {
-    /// I14.
+    /// A gate counts its writers, its programs and its huge folios (I14).
     pub(super) fn check_gates(&self) -> Result<(), Violation> {
         let mut writecounts = BTreeMap::<MappingId, i64>::new();
         for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {

@@ -22,7 +22,7 @@ impl MmOwnerId {
         }
     }
 
-    /// The number.
+    /// The id as the owner word holds it.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get()
