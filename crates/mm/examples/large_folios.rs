@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = memory.add_file(BYTES, "xfs");
     let (open, process) = (memory.open(file), memory.new_space());
     let start = memory.mmap(process, Map::file(open, 0, BYTES, Prot::READ))?;
-    for addr in (start.0..start.0 + BYTES).step_by(page_bytes as usize).map(Vaddr) {
-        memory.touch(process, addr, Access::Read)?;
+    for page in 0..BYTES / page_bytes {
+        memory.touch(process, Vaddr(start.0 + page * page_bytes), Access::Read)?;
     }
     for folio in memory.folios(file).filter(|folio| folio.order.get() > 0) {
         let kib = (folio.order.nr_pages() * page_bytes) >> 10;

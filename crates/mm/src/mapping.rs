@@ -39,7 +39,6 @@ use tree::Tree;
 
 /// The page cache of one file.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "traits of a file: independent of each other")]
 pub struct Mapping {
     /// Which folio holds which index.
     pub tree: Tree,

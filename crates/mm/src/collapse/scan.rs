@@ -45,7 +45,7 @@ pub(super) const fn is_hole(pte: Pte) -> bool {
 }
 
 impl<R: Ram> Memory<R> {
-    /// PteLimits for one PMD block (H.6.1).
+    /// Limits for one PMD block (H.6.1).
     pub(super) fn limits(&self, target: &CollapseTarget) -> PteLimits {
         let limits = match target.who {
             Who::Advice => PteLimits::OFF,

@@ -220,7 +220,7 @@ impl PageTable {
         match part.slot {
             PmdSlot::Empty => {}
             PmdSlot::Leaf(pte) => {
-                self.directory.set(self.slot_nr(part.vpn), PmdSlot::Leaf(apply(pte)))
+                self.directory.set(self.slot_nr(part.vpn), PmdSlot::Leaf(apply(pte)));
             }
             PmdSlot::Table(id) => {
                 let position = self.position(part.vpn);

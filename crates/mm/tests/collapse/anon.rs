@@ -65,7 +65,9 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
         (
             "empty pages",
             |world| {
-                world.memory.change_rules(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100))
+                world
+                    .memory
+                    .change_rules(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100));
             },
             (Some(CollapseRefusal::ExceedNonePte), None),
         ),
