@@ -25,7 +25,7 @@ pub(crate) mod workingset;
 use std::collections::BTreeSet;
 
 use crate::buddy::{Buddy, MigrateType};
-use crate::core::in_flight::{Completion, InFlight};
+use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
 use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 use crate::counters::Counters;
@@ -91,11 +91,12 @@ pub struct Core<R> {
     mappings: Vec<Mapping>,
     /// Nodes of the trees of all files.
     nr_nodes: usize,
-    watched: Option<Vec<Observed>>,
+    /// What happened, while somebody watches.
+    pub(crate) watched: Option<Vec<Observed>>,
     /// What the present fault reads.
-    in_flight: InFlight,
-    /// Pages whose read is slow; see [`Core::delay_read`].
-    slow: BTreeSet<(MappingId, PageIndex)>,
+    pub(crate) in_flight: InFlight,
+    /// Pages whose read is slow.
+    pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
 impl<R: Ram> Core<R> {
@@ -163,27 +164,6 @@ impl<R: Ram> Core<R> {
             + self.nr_nodes as u64 * NODE_BYTES
             + self.pressure.nr_shadows as u64 * ENTRY_BYTES
             + self.mappings.len() as u64 * THING_BYTES
-    }
-
-    /// Starts to remember what happens, for [`Core::take_observed`].
-    pub(crate) fn watch(&mut self) {
-        self.watched = Some(Vec::new());
-    }
-
-    /// What happened since the last call, in order; empty when nobody watches.
-    pub(crate) fn take_observed(&mut self) -> Vec<Observed> {
-        self.watched.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
-    /// until a fault has waited for it.
-    pub(crate) fn delay_read(&mut self, file: MappingId, index: PageIndex) {
-        self.slow.insert((file, index));
-    }
-
-    /// When the reads of faults complete from now on.
-    pub(crate) fn set_completion(&mut self, completion: Completion) {
-        self.in_flight.set_completion(completion);
     }
 
     /// A fault begins: what it reads is in flight until it waits for it, or ends.

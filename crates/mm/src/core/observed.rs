@@ -1,7 +1,7 @@
 //! What the kernel's tracepoints would show, for the comparison with a recorded kernel.
 //!
 //! Owns the list of events. They are collected while somebody watches
-//! ([`crate::core::Core::watch`]) and decide nothing.
+//! (`Memory::watch`) and decide nothing.
 
 use crate::core::open_file::RaState;
 use crate::units::{MappingId, Order, PageIndex};

@@ -53,24 +53,24 @@ impl<R: Ram> Memory<R> {
 
     /// Starts to remember what happens, for [`Memory::take_observed`].
     pub fn watch(&mut self) {
-        self.cache.watch();
+        self.cache.watched = Some(Vec::new());
     }
 
     /// What happened since the last call, in order; empty when nobody watches.
     pub fn take_observed(&mut self) -> Vec<Observed> {
-        self.cache.take_observed()
+        self.cache.watched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
     /// until a fault has waited for it, also after the fault or call that read it. I/O in flight is
     /// the one thing a recording shows that does not follow from the touches.
     pub fn delay_read(&mut self, file: MappingId, index: PageIndex) {
-        self.cache.delay_read(file, index);
+        self.cache.slow.insert((file, index));
     }
 
     /// When the reads of faults complete from now on.
     pub fn set_completion(&mut self, completion: Completion) {
-        self.cache.set_completion(completion);
+        self.cache.in_flight.set_completion(completion);
     }
 
     /// Puts the read of a cached folio back in flight; one that bears the marker stays readable.

@@ -61,7 +61,7 @@ fn the_walk_goes_on_after_what_may_pass_and_stops_at_the_rest_h_5_2() {
     world.write([N]);
     assert_eq!(failed(world.collapse(0, 2 * N)), (Errno::Einval, CollapseRefusal::PageRo));
     assert!(!world.is_huge(N), "the second block was not tried");
-    world.memory.change_rules(|rules| rules.collapse.read_only = ReadOnlyRange::Collapsed);
+    world.tune(|rules| rules.collapse.read_only = ReadOnlyRange::Collapsed);
     world.collapse(0, 2 * N).unwrap();
     assert!(world.is_huge(0) && world.is_huge(N));
     assert_eq!(world.byte(child, 5), 0x85);

@@ -57,6 +57,10 @@ fn pages_of_large_folios_and_of_a_child_are_copied_and_the_child_keeps_its_own_h
 /// The table of H.6.1: what khugepaged and advice say to a state.
 #[test]
 fn each_state_of_a_page_has_its_refusal_h_6_1() {
+    use CollapseRefusal::{
+        ExceedNonePte, ExceedSharedPte, LackReferencedPage, PageCount, PageLock, PageLru, PageRo,
+    };
+
     type Prepare = fn(&mut World);
     type Both = (Option<CollapseRefusal>, Option<(Errno, CollapseRefusal)>);
     let again = |refusal| (Some(refusal), Some((Errno::Eagain, refusal)));
@@ -65,46 +69,40 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
         (
             "empty pages",
             |world| {
-                world
-                    .memory
-                    .change_rules(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100));
+                world.tune(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100));
             },
-            (Some(CollapseRefusal::ExceedNonePte), None),
+            (Some(ExceedNonePte), None),
         ),
         (
             "shared pages",
             |world| {
-                world
-                    .memory
-                    .change_rules(|rules| rules.collapse.max_ptes_shared = SharedPtes::Exactly(10));
+                world.tune(|rules| rules.collapse.max_ptes_shared = SharedPtes::Exactly(10));
                 let _ = world.memory.fork(world.mm).unwrap();
                 world.write([0]);
             },
-            (Some(CollapseRefusal::ExceedSharedPte), None),
+            (Some(ExceedSharedPte), None),
         ),
-        ("locked", |world| world.lock(5), again(CollapseRefusal::PageLock)),
-        ("off its list", |world| world.isolate(5), again(CollapseRefusal::PageLru)),
+        ("locked", |world| world.lock(5), again(PageLock)),
+        ("off its list", |world| world.isolate(5), again(PageLru)),
         (
             "pinned",
             |world| {
                 let _held = world.memory.pin(world.mm, addr(5), Access::Write).unwrap();
             },
-            again(CollapseRefusal::PageCount),
+            again(PageCount),
         ),
         (
             "not accessed",
             |world| world.advise(Madvice::Free, 0, N),
-            (Some(CollapseRefusal::LackReferencedPage), None),
+            (Some(LackReferencedPage), None),
         ),
         (
             "not writable, 6.12",
             |world| {
-                world
-                    .memory
-                    .change_rules(|rules| rules.collapse.read_only = ReadOnlyRange::Refused);
+                world.tune(|rules| rules.collapse.read_only = ReadOnlyRange::Refused);
                 world.memory.mprotect(world.mm, addr(0), N * PAGE, Prot::READ).unwrap();
             },
-            (Some(CollapseRefusal::PageRo), Some((Errno::Einval, CollapseRefusal::PageRo))),
+            (Some(PageRo), Some((Errno::Einval, PageRo))),
         ),
     ];
     for (name, prepare, (behind, advised)) in cases {

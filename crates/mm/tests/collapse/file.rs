@@ -233,7 +233,7 @@ fn what_an_entry_knew_is_noticed_after_unmapping() {
         (Errno::Eagain, CollapseRefusal::PageDirtyOrWriteback)
     );
     assert_eq!(world.byte(world.mm, 17), mark(17));
-    world.memory.change_rules(|rules| rules.collapse.dirty = DirtyRange::WrittenBack);
+    world.tune(|rules| rules.collapse.dirty = DirtyRange::WrittenBack);
     world.collapse(0, N).unwrap();
     assert_eq!(world.byte(world.mm, 17), mark(17));
     world.write([18]);

@@ -10,12 +10,10 @@ use crate::world::{N, World, mark, new_rules};
 fn collapsed(kib: &[u64], none: NonePtes, pages: impl IntoIterator<Item = u64>) -> (String, World) {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(pages);
-    world.memory.change_rules(|rules| rules.anon.max_ptes_none = none);
-    world.memory.change_rules(|rules| rules.anon.pmd = SizeMode::Never);
+    world.tune(|rules| rules.anon.max_ptes_none = none);
+    world.tune(|rules| rules.anon.pmd = SizeMode::Never);
     for &kib in kib {
-        world
-            .memory
-            .change_rules(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     world.scan();
     let mut shown: Vec<String> = Vec::new();
@@ -69,9 +67,7 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(0..N);
     for kib in [16, 64, 2048] {
-        world
-            .memory
-            .change_rules(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     world.isolate(16 * 16 + 5);
     // The scan of the whole block refuses it already: nothing is collapsed.
@@ -82,9 +78,7 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     let mut world = World::with_ram(new_rules(), 4 << 20).mapped(N);
     world.write(0..N - 1);
     for kib in [16, 64, 2048] {
-        world
-            .memory
-            .change_rules(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     let refused = world.scan();
     assert_eq!(refused, []);
@@ -101,10 +95,8 @@ fn nothing_shared_is_copied_below_the_pmd_order_h_6_4_e() {
         world.write(0..100);
         let child = world.memory.fork(world.mm).unwrap();
         world.write(0..64);
-        world.memory.change_rules(|rules| rules.anon.pmd = SizeMode::Never);
-        world
-            .memory
-            .change_rules(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
+        world.tune(|rules| rules.anon.pmd = SizeMode::Never);
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
         (world, child)
     };
     let (mut world, _child) = make(64);

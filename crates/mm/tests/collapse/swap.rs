@@ -59,7 +59,7 @@ fn khugepaged_reads_back_an_eighth_at_most_h_6_1() {
     assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
     assert!(nr_swapped(&world) >= 65, "nothing was read for it");
     let nr = nr_swapped(&world);
-    world.memory.change_rules(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(nr));
+    world.tune(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(nr));
     assert_eq!(world.wake(), []);
     assert!(world.is_huge(0));
     assert_own_bytes(&mut world);
@@ -71,7 +71,7 @@ fn half_of_the_block_must_be_in_use_if_pages_are_swapped_h_6_1() {
     world.write(0..N / 2 + 10);
     swap_out(&mut world, 20);
     let nr = nr_swapped(&world);
-    world.memory.change_rules(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(N));
+    world.tune(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(N));
     assert!(N / 2 + 10 - nr < N / 2);
     assert_eq!(world.scan(), [CollapseRefusal::LackReferencedPage]);
     world.write(N / 2 + 10..N / 2 + 10 + nr);
@@ -82,9 +82,9 @@ fn half_of_the_block_must_be_in_use_if_pages_are_swapped_h_6_1() {
 #[test]
 fn smaller_sizes_take_no_swapped_page_h_6_4_e() {
     let mut world = swapped(1);
-    world.memory.change_rules(|rules| rules.anon.pmd = SizeMode::Never);
-    world.memory.change_rules(|rules| rules.anon.set_size(64 << 10, SizeMode::Always).unwrap());
-    world.memory.change_rules(|rules| rules.anon.thp = Enabled::Always);
+    world.tune(|rules| rules.anon.pmd = SizeMode::Never);
+    world.tune(|rules| rules.anon.set_size(64 << 10, SizeMode::Always).unwrap());
+    world.tune(|rules| rules.anon.thp = Enabled::Always);
     let is_swapped =
         |world: &World, first: u64| (first..first + 16).any(|page| world.page(page).is_none());
     let there: Vec<bool> = (0..N).step_by(16).map(|first| !is_swapped(&world, first)).collect();

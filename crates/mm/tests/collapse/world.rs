@@ -191,6 +191,11 @@ impl World {
         self.memory.folios(file).map(folio).collect()
     }
 
+    /// Changes rules, as a write to sysfs does.
+    pub(crate) fn tune(&mut self, change: impl FnOnce(&mut Rules)) {
+        self.memory.change_rules(change);
+    }
+
     /// The folio behind a page of the process.
     pub(crate) fn folio(&self, page: u64) -> FolioId {
         self.memory.cache().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
