@@ -20,7 +20,8 @@
 //! Invariants:
 //! - I1: a refused collapse changes no content and no folio; pages of files may have lost their
 //!   entries and fault again, pages in swap space may be back.
-//! - I2: every refusal is counted once, by name ([`CollapseCounters::refused`]).
+//! - I2: every refusal is counted once, by name
+//!   ([`crate::counters::collapse::CollapseCounters::refused`]).
 
 mod advise;
 mod anon;

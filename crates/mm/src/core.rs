@@ -1,9 +1,15 @@
-//! The page cache of all files, above the allocator and below readahead and faults.
+//! What is kept, all of it together: free memory, folios, files, swap space, counts.
 //!
 //! Answers to: `filemap_add_folio`, `filemap_remove_folio`.
 //!
 //! Owns which folios exist and where they are cached: insertion allocates, removal frees. Does not
-//! decide what to read.
+//! know processes' areas, and decides neither what to read nor what to map or evict.
+//!
+//! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
+//! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
+//! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
+//! keeps), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
+//! [`observed`], [`work`].
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
@@ -69,7 +75,7 @@ impl NewFolio {
     }
 }
 
-/// All files and all folios.
+/// Everything that is kept but processes and open files, which [`crate::memory::Memory`] adds.
 #[derive(Debug)]
 pub struct Core<R> {
     /// Frames that nobody has.

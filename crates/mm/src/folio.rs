@@ -1,7 +1,7 @@
 //! Folios: `2^order` naturally aligned base pages that are managed as one.
 //!
 //! Owns the table of folios and, through it, what each page of one has of its own (`frames`). Does
-//! not allocate frames ([`crate::buddy`]), counts no mapping itself (`mapped`) and knows
+//! not allocate frames ([`crate::buddy`]), counts no mapping itself (`core/mapped.rs`) and knows
 //! no page table.
 //!
 //! | state | owner | refs | maps | flags |

@@ -9,9 +9,9 @@
 //!      | read already             | read while waiting |  next window ->
 //! ```
 //!
-//! Owns nothing that lasts: the state is the open file's ([`RaState`]). Chooses, the window sizes ([`window`]), both entries ([`sync`],
-//! [`marker`]) and the issue of windows ([`issue`]). Does not decide *when* a mapped fault reads
-//! ahead: that is [`crate::fault`].
+//! Owns the window sizes ([`window`]), both entries ([`sync`], [`marker`]) and the issue of windows
+//! ([`issue`]). Keeps nothing: the state belongs to the open file ([`RaState`]). Does not decide
+//! *when* a mapped fault reads ahead: that is [`crate::fault`].
 //!
 //! Its flaw, kept because the kernel has it: the searches for the end of the cached run may answer
 //! a few pages too high ([`crate::mapping::search`]), so interleaved streams leave holes.

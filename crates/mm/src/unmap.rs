@@ -4,7 +4,7 @@
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
 //!
 //! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
-//! (`mapped`).
+//! (`core/mapped.rs`).
 
 use crate::core::Core;
 use crate::folio::FolioId;
