@@ -7,8 +7,8 @@ use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;
 use crate::memory::Memory;
 use crate::ram::Bytes;
-use crate::space::MmId;
-use crate::units::{Pfn, Vaddr};
+use crate::units::ByteRange;
+use crate::units::{MmId, Pfn, Vaddr};
 use crate::vma::OpenId;
 
 impl Memory<Bytes> {
@@ -51,12 +51,17 @@ impl Memory<Bytes> {
         into: &mut [u8],
     ) -> Result<usize, OutOfMemory> {
         let page_bytes = self.rules.page.bytes();
-        let nr = self.read_with(open, (pos, into.len() as u64), |ram, pfn, range| {
-            let part = &mut into[(range.start - pos) as usize..(range.end - pos) as usize];
-            for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
-                part[piece.from..piece.to].copy_from_slice(&ram.frame(Pfn(pfn))[piece.in_page()]);
-            }
-        })?;
+        let nr = self.read_with(
+            open,
+            ByteRange { pos, len_bytes: into.len() as u64 },
+            |ram, pfn, range| {
+                let part = &mut into[(range.start - pos) as usize..(range.end - pos) as usize];
+                for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
+                    part[piece.from..piece.to]
+                        .copy_from_slice(&ram.frame(Pfn(pfn))[piece.in_page()]);
+                }
+            },
+        )?;
         Ok(nr as usize)
     }
 
@@ -66,13 +71,22 @@ impl Memory<Bytes> {
     /// When no page is free; the bytes before are written.
     pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
         let page_bytes = self.rules.page.bytes();
-        self.write_with(open, (pos, bytes.len() as u64), |ram, pfn, range| {
-            let part = &bytes[(range.start - pos) as usize..(range.end - pos) as usize];
-            for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
-                let frame = ram.frame_mut(Pfn(pfn));
-                frame[piece.in_page()].copy_from_slice(&part[piece.from..piece.to]);
-            }
-        })
+        self.write_with(
+            open,
+            ByteRange { pos, len_bytes: bytes.len() as u64 },
+            |ram, pfn, range| {
+                let part = &bytes[(range.start - pos) as usize..(range.end - pos) as usize];
+                for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {
+                    let frame = ram.frame_mut(Pfn(pfn));
+                    frame[piece.in_page()].copy_from_slice(&part[piece.from..piece.to]);
+                }
+            },
+        )
+    }
+
+    /// The bytes of a frame, as a device stores to them: no entry and no folio hears of it.
+    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
+        self.cache.ram.frame_mut(pfn)
     }
 
     fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {

@@ -54,7 +54,7 @@ pub use config::{BuddyConfig, BuddyError};
 pub use fragment::Fragmentation;
 pub use migrate::MigrateType;
 pub use validate::Violation;
-pub use watermark::Refusal;
+pub use watermark::WatermarkRefusal;
 
 use crate::units::{Order, Pfn};
 use bits::PageBits;

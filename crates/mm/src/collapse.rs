@@ -13,62 +13,35 @@
 //! ```
 //!
 //! Owns who may be collapsed, in which order things are checked and what each failure is called.
-//! Reading order: `refusal`, `inject`, `eligible`, `scan`, `anon`, `sizes`, [`gate`] (huge folios of
-//! a file against its writers, a concurrent type), `file`, `retract`, `advise`, `any_size`,
-//! `khugepaged`.
+//! Reading order: `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`,
+//! `khugepaged`. The refusals stand in [`crate::counters::collapse`], a file's writers against its
+//! huge folios in [`crate::mapping::gate`].
 //!
 //! Invariants:
 //! - I1: a refused collapse changes no content and no folio; pages of files may have lost their
 //!   entries and fault again, pages in swap space may be back.
-//! - I2: every refusal is counted once, by name ([`CollapseCounters::refused`]).
+//! - I2: every refusal is counted once, by name
+//!   ([`crate::counters::collapse::CollapseCounters::refused`]).
 
 mod advise;
 mod anon;
 mod any_size;
 mod eligible;
 mod file;
-pub mod gate;
-mod inject;
 mod khugepaged;
-mod refusal;
 mod retract;
 mod scan;
 mod sizes;
 
 pub use advise::{CollapseError, Errno};
-pub use inject::FailAfter;
-pub use refusal::Refusal;
 
+use crate::core::inject::FailAfter;
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::Effort;
-use crate::space::MmId;
-use crate::units::{Order, Vpn};
+use crate::units::{MmId, Order, Vpn};
 use crate::vma::Vma;
-
-/// What happened to collapses, with the names of vmstat where it has one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollapseCounters {
-    /// Folios of the PMD size allocated for a collapse.
-    pub thp_collapse_alloc: u64,
-    /// Folios of that size that could not be allocated.
-    pub thp_collapse_alloc_failed: u64,
-    /// `khugepaged/pages_collapsed`: folios that khugepaged made.
-    pub pages_collapsed: u64,
-    /// `khugepaged/full_scans`: times it has been through all processes.
-    pub full_scans: u64,
-    /// Folios that advice made.
-    pub nr_advised: u64,
-    /// Ranges that were not collapsed, by [`Refusal`].
-    pub refused: [u64; Refusal::ALL.len()],
-}
-
-/// What collapse remembers from one call to the next.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct State {
-    pub(crate) khugepaged: khugepaged::Khugepaged,
-    pub(crate) fail: FailAfter,
-}
 
 /// Who asks for a collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +63,7 @@ pub(crate) enum Done {
 
 /// A block of an area to collapse: `2^order` pages, aligned, inside the area.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct CollapseTarget {
     pub(crate) mm: MmId,
     pub(crate) vma: Vma,
     pub(crate) first: Vpn,
@@ -98,7 +71,7 @@ pub(crate) struct Target {
     pub(crate) who: Who,
 }
 
-impl Target {
+impl CollapseTarget {
     pub(crate) const fn nr_pages(&self) -> u64 {
         self.order.nr_pages()
     }
@@ -107,22 +80,22 @@ impl Target {
 impl<R: Ram> Memory<R> {
     /// Makes a step of later collapses fail, for tests of what is left then.
     pub fn fail_collapse(&mut self, fail: FailAfter) {
-        self.collapse.fail = fail;
+        self.fail_collapse = fail;
     }
 
     /// Steps that collapses took since [`Memory::fail_collapse`]; each of them can fail.
     #[must_use]
     pub const fn nr_collapse_steps(&self) -> u64 {
-        self.collapse.fail.nr_steps()
+        self.fail_collapse.nr_steps()
     }
 
     /// One step that fails with `refusal`, if it is the one that was chosen to.
-    pub(crate) fn step(&mut self, refusal: Refusal) -> Result<(), Refusal> {
-        self.collapse.fail.step(refusal)
+    pub(crate) fn step(&mut self, refusal: CollapseRefusal) -> Result<(), CollapseRefusal> {
+        self.fail_collapse.step(refusal)
     }
 
     /// Counts the outcome of one range (I2).
-    pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, Refusal>) {
+    pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, CollapseRefusal>) {
         self.cache.work.add(1);
         let counters = &mut self.cache.counters.collapse;
         match (outcome, who) {
@@ -134,12 +107,12 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Counts ranges that were refused alike.
-    pub(crate) fn count_refused(&mut self, refusal: Refusal, nr: u64) {
+    pub(crate) fn count_refused(&mut self, refusal: CollapseRefusal, nr: u64) {
         self.cache.counters.collapse.refused[refusal as usize] += nr;
     }
 
     /// Counts an allocation; vmstat knows those of the PMD size.
-    pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), Refusal>) {
+    pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), CollapseRefusal>) {
         let counters = &mut self.cache.counters.collapse;
         match outcome {
             _ if order != self.rules.page.pmd_order() => {}

@@ -1,10 +1,15 @@
 //! What happened: exact counts, with the names of vmstat where it has one.
 
-use crate::collapse::CollapseCounters;
-use crate::reclaim::counters::ReclaimCounters;
-use crate::split::Refusal;
+pub mod collapse;
+pub mod reclaim;
+pub mod split;
+pub mod writers;
+
 use crate::units::Order;
-use crate::writers::WriterCounters;
+use collapse::CollapseCounters;
+use reclaim::ReclaimCounters;
+use split::SplitRefusal;
+use writers::WriterCounters;
 
 /// Number of orders a folio can have (0 ..= 13).
 pub const NR_ORDERS: usize = 14;
@@ -56,8 +61,8 @@ pub struct Counters {
     pub nr_split_zero_pages: u64,
     /// Anonymous memory by order of its folios.
     pub sizes: [SizeCounters; NR_ORDERS],
-    /// Splits that were refused, by [`crate::split::Refusal`].
-    pub split_refused: [u64; Refusal::ALL.len()],
+    /// Splits that were refused, by [`SplitRefusal`].
+    pub split_refused: [u64; SplitRefusal::ALL.len()],
     /// Collapse by khugepaged and by advice.
     pub collapse: CollapseCounters,
     /// Pages written back to files.
@@ -82,7 +87,7 @@ pub struct Counters {
     pub nr_batches_cleared: u64,
     /// Of these, batches of large folios.
     pub nr_large_batches_cleared: u64,
-    /// Readahead windows issued.
+    /// Windows that readahead filled, in folios of any size.
     pub nr_windows: u64,
     /// Windows started by the marker (A.4).
     pub nr_async: u64,
@@ -132,7 +137,7 @@ impl Counters {
         &mut self.sizes[usize::from(order.get())]
     }
 
-    /// Counts one insertion.
+    /// Counts a folio that entered a page cache.
     pub(crate) fn count_inserted(&mut self, order: Order) {
         self.nr_inserted[usize::from(order.get())] += 1;
     }
@@ -163,7 +168,7 @@ impl PmdRefusal {
         Self::TablePresent,
     ];
 
-    /// Name in exports.
+    /// Name as JSON and tables write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

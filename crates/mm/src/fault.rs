@@ -1,5 +1,8 @@
 //! Faults: what happens when a process touches a page that its page table does not map.
 //!
+//! Answers to: `handle_mm_fault`, `handle_pte_fault`, `do_fault`, `do_read_fault`, `do_cow_fault`,
+//! `do_shared_fault`.
+//!
 //! ```text
 //!   touch -> PTE allows it? -- yes --> done
 //!              | no
@@ -30,14 +33,15 @@ mod file;
 mod finish;
 mod huge;
 mod orders;
+mod reading;
+mod swap;
 mod sync;
 
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
 use crate::ram::Ram;
 use crate::rules::MinorRetry;
-use crate::space::MmId;
-use crate::units::{Vaddr, Vpn};
+use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 
 /// How memory is touched.
@@ -80,9 +84,9 @@ pub struct Touched {
 /// The kind of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Mapped already.
+    /// Mapped already: no fault.
     Hit,
-    /// A minor fault.
+    /// A fault that waited for no I/O.
     Minor,
     /// A major fault, as the task counts it: it had to be tried again for I/O (B.2.5).
     Major,
@@ -141,6 +145,7 @@ impl Pass {
     /// The pass after one that returned "retry".
     fn next(self, cause: Retry, rule: MinorRetry) -> Self {
         match (self, cause, rule) {
+            // I/O on a cached page: the fault does not count as tried (B.3.1.1).
             (Self::First, Retry::Minor, MinorRetry::Untried) => Self::Again,
             _ => Self::Tried,
         }
@@ -157,10 +162,10 @@ pub(crate) enum Retry {
 }
 
 /// End of one pass.
-pub(crate) enum Step {
+pub(crate) enum PassEnd {
     /// The page is mapped.
     Mapped,
-    /// Repeat the fault.
+    /// The lock was dropped for I/O: the fault begins again.
     Retry(Retry),
 }
 
@@ -242,6 +247,7 @@ impl<R: Ram> Memory<R> {
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
+            // Mapped, and still a fault: a store to what is read-only.
             _ if is_present => self.write_protect_fault(&fault)?,
             _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
@@ -257,12 +263,12 @@ impl<R: Ram> Memory<R> {
     pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
-                Step::Mapped if fault.pass.is_tried() => {
+                PassEnd::Mapped if fault.pass.is_tried() => {
                     self.cache.counters.pgmajfault += 1;
                     return Ok(Outcome::Major);
                 }
-                Step::Mapped => return Ok(Outcome::Minor),
-                Step::Retry(cause) => {
+                PassEnd::Mapped => return Ok(Outcome::Minor),
+                PassEnd::Retry(cause) => {
                     self.cache.counters.nr_retry += 1;
                     fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
                 }
@@ -272,18 +278,19 @@ impl<R: Ram> Memory<R> {
     }
 
     /// One pass: fault-around for reads, then the handler and the finishing step (B.1.2).
-    fn file_pass(&mut self, fault: &Fault) -> Result<Step, FaultError> {
+    fn file_pass(&mut self, fault: &Fault) -> Result<PassEnd, FaultError> {
+        // A load can take what is cached around it; a store changes its own page only (B.1.2).
         if fault.access != Access::Write && self.fault_around(fault) {
             self.cache.counters.nr_around += 1;
-            return Ok(Step::Mapped);
+            return Ok(PassEnd::Mapped);
         }
         if fault.is_private_write() {
             // Before the page is looked up: a store behind the end of the file leaves it too.
             self.mark_anon(fault.mm, fault.vpn);
         }
         let entry = match self.find_or_read(fault)? {
-            file::Found::Cached(entry) => entry,
-            file::Found::Retry(cause) => return Ok(Step::Retry(cause)),
+            file::Lookup::Cached(entry) => entry,
+            file::Lookup::Retry(cause) => return Ok(PassEnd::Retry(cause)),
         };
         if fault.is_private_write() {
             self.copy_file_page(fault, entry)?;
@@ -291,6 +298,6 @@ impl<R: Ram> Memory<R> {
             self.finish(fault, entry);
             self.cache.counters.nr_finish += 1;
         }
-        Ok(Step::Mapped)
+        Ok(PassEnd::Mapped)
     }
 }

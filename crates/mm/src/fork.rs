@@ -1,20 +1,23 @@
 //! fork: a copy of an address space (docs/behaviour E.1, E.2).
 //!
+//! Answers to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
+//! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
+//!
 //! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
 //! child faults the others in again. Pages go in batches, one folio at a time; a page that is
 //! pinned is copied for the child at once, so that what the device writes stays the parent's
 //! (E.1.3).
 
+use crate::core::Core;
+use crate::core::mapped::Level;
+use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable};
-use crate::frames::Flag;
-use crate::mapped::Level;
 use crate::memory::Memory;
-use crate::page_cache::PageCache;
 use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
-use crate::space::MmId;
-use crate::units::{Order, Pfn};
+use crate::units::VpnRange;
+use crate::units::{MmId, Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
 /// Steps of making a process, beside its areas and entries.
@@ -66,7 +69,7 @@ impl<R: Ram> Memory<R> {
     }
 
     fn copy_area(&mut self, parent: MmId, child: MmId, vma: &Vma) -> Result<(), ForkError> {
-        self.count_walk(parent, (vma.start, vma.end), 1);
+        self.count_walk(parent, VpnRange { start: vma.start, end: vma.end }, 1);
         self.flush(parent, vma.start, vma.nr_pages());
         let batching = self.rules.anon.batching;
         let (of_parent, of_child, cache) = self.two_spaces(parent, child);
@@ -76,16 +79,31 @@ impl<R: Ram> Memory<R> {
         let own_flags = writable | PteFlags::DIRTY;
         let mut copy =
             ForkCopy { cache, parent, child, batching, has_pinned, own_flags, last: None };
-        let range = (vma.start, vma.nr_pages());
-        of_parent.table.copy_range(&mut of_child.table, range, &mut copy)?;
-        self.fork_swapped(parent, child, (vma.start, vma.end));
+        of_parent.table.copy_range(&mut of_child.table, vma.start, vma.nr_pages(), &mut copy)?;
+        self.fork_swapped(parent, child, VpnRange { start: vma.start, end: vma.end });
         Ok(())
+    }
+
+    /// A child shares the swapped pages of an area.
+    pub(crate) fn fork_swapped(
+        &mut self,
+        parent: MmId,
+        child: MmId,
+        VpnRange { start, end }: VpnRange,
+    ) {
+        let slots: Vec<_> = self.space(parent).swapped.range(start, end).collect();
+        for (vpn, slot) in slots {
+            if let Some(swap) = &mut self.cache.pressure.swap {
+                swap.get(slot);
+            }
+            self.space_mut(child).swapped.insert(vpn, slot);
+        }
     }
 }
 
 /// The counting side of a fork.
 struct ForkCopy<'a, R> {
-    cache: &'a mut PageCache<R>,
+    cache: &'a mut Core<R>,
     parent: MmId,
     child: MmId,
     batching: Batching,

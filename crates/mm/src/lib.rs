@@ -6,10 +6,54 @@
 //! The memory manager of largefolio: page cache, readahead, faults and page tables of a modern
 //! kernel as a deterministic state machine, without an operating system and without unsafe code.
 //!
-//! Reading order: [`units`] [`rules`] [`ram`] [`buddy`] `frames` [`folio`] [`rmap`] `mapped`
-//! [`mapping`] [`observed`] [`page_cache`] [`readahead`] [`pgtable`] [`vma`] [`placement`]
-//! [`fault`] [`map`] [`unmap`] [`fork`] [`split`] [`reclaim`] `lazyfree` `writeback` [`collapse`]
-//! [`writers`] [`pin`] [`io`] [`memory`] `access` `annotate` [`view`] [`validate`].
+//! # Example
+//!
+//! Maps a file, faults it from end to end, and prints its large folios:
+//!
+//! ```
+//! use largefolio_mm::fault::Access;
+//! use largefolio_mm::map::Map;
+//! use largefolio_mm::memory::{Config, Memory};
+//! use largefolio_mm::rules::{Arch, Rules};
+//! use largefolio_mm::units::Vaddr;
+//! use largefolio_mm::vma::Prot;
+//!
+//! let rules = Rules::example(); // 6.18 with 4 KiB pages; other kernels are other values
+//! let page_bytes = rules.page.bytes();
+//! let mut memory = Memory::new(rules, &Config::new(Arch::X86_64))?;
+//! let file = memory.add_file(1 << 20, "xfs");
+//! let (open, process) = (memory.open(file), memory.new_space());
+//! let start = memory.mmap(process, Map::file(open, 0, 1 << 20, Prot::READ))?;
+//! for page in 0..256 {
+//!     memory.touch(process, Vaddr(start.0 + page * page_bytes), Access::Read)?;
+//! }
+//! for folio in memory.folios(file).filter(|folio| folio.order.get() > 0) {
+//!     println!("pages {}..{} are one folio", folio.index, folio.end());
+//! }
+//! # let large = memory.folios(file).filter(|folio| folio.order.get() > 0);
+//! # assert!(large.count() > 5, "no large folios");
+//! # memory.validate()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Layers
+//!
+//! A file uses what stands above it in this list, and nothing below.
+//!
+//! | layer | modules | owns |
+//! |---|---|---|
+//! | words | [`units`] | numbers with a unit, ids of files, processes and slots |
+//! | ground | [`buddy`] [`ram`] [`pgtable`] [`vma`] [`rmap`] [`placement`] | what stands alone: free memory, bytes, one page table, one process's areas, the counts of one folio |
+//! | | [`counters`] | what happened, and why something was refused |
+//! | | [`rules`] | what one kernel version does |
+//! | kept | [`folio`] | folios, which one holds a frame, the lists of reclaim, the deferred-split queue |
+//! | | [`mapping`] | one file: which folio holds which index, its filesystem, its writers |
+//! | | [`core`] | all of it together, and what memory pressure, khugepaged and a fault under way keep |
+//! | machine | [`readahead`] | what is read before it is asked for |
+//! | | [`memory`] | the whole machine; each operation below extends [`memory::Memory`] |
+//! | operations | [`fault`] [`unmap`] [`fork`] [`split`] [`reclaim`] [`io`] [`writers`] | what a process or the kernel does |
+//! | | [`map`] [`collapse`] [`pin`] `access` | what is made of those |
+//! | seen | [`view`] [`validate`] | from outside: pagemap; every invariant |
 //!
 //! # Words
 //!
@@ -30,41 +74,38 @@
 //! | partially mapped | a large folio with pages that nobody maps: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
-mod access;
-mod annotate;
+// The ground: words, and what stands alone.
 pub mod buddy;
-pub mod collapse;
 pub mod counters;
-pub mod fault;
-pub mod folio;
-pub mod fork;
-mod frames;
-pub mod in_flight;
-#[cfg(test)]
-mod interleave;
-pub mod io;
-mod lazyfree;
-pub mod map;
-mod mapped;
-pub mod mapping;
-pub mod memory;
-pub mod observed;
-pub mod page_cache;
 pub mod pgtable;
-pub mod pin;
 pub mod placement;
 pub mod ram;
-pub mod readahead;
-pub mod reclaim;
 pub mod rmap;
 pub mod rules;
-pub mod space;
-pub mod split;
 pub mod units;
+pub mod vma;
+// What is kept: folios, files, and all of it together.
+pub mod core;
+pub mod folio;
+pub mod mapping;
+// What is read before it is asked for, and the whole machine.
+pub mod memory;
+pub mod readahead;
+// What is done: each file extends `Memory` by one operation.
+mod access;
+pub mod collapse;
+pub mod fault;
+pub mod fork;
+pub mod io;
+pub mod map;
+pub mod pin;
+pub mod reclaim;
+pub mod split;
 pub mod unmap;
+pub mod writers;
+// What is seen from outside.
 pub mod validate;
 pub mod view;
-pub mod vma;
-pub mod work;
-mod writeback;
-pub mod writers;
+
+#[cfg(test)]
+mod interleave;

@@ -1,16 +1,27 @@
-//! mmap, mprotect, madvise and mremap: changes of areas.
+//! mmap, munmap, mprotect, and below them madvise and mremap: changes of areas.
+//!
+//! Answers to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
+//!
+//! Owns what a call may ask for and what it answers. Does not own areas ([`crate::vma`]) nor what a
+//! page loses with its area ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`,
+//! `prefer`, `remap`.
 
-use crate::collapse::gate::TextBusy;
-use crate::fault::FaultError;
+mod advise;
+mod lazyfree;
+mod prefer;
+mod remap;
+
+pub use advise::Madvice;
+
+use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::ram::Ram;
-use crate::rules::anon::{DropTables, Remap};
-use crate::rules::{Arch, Placement};
-use crate::space::MmId;
-use crate::units::{Vaddr, Vpn};
-use crate::vma::{AccessAdvice, Advice, Backing, HugeAdvice, OpenId, Prot, Sharing, Vma};
+use crate::rules::Placement;
+use crate::units::VpnRange;
+use crate::units::{MmId, Vaddr, Vpn};
+use crate::vma::{Advice, Backing, OpenId, Prot, Sharing, Vma};
 
 /// A mapping to make.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +30,9 @@ pub struct Map {
     pub addr: Option<Vaddr>,
     /// Length in bytes, rounded up to pages.
     pub len_bytes: u64,
-    /// Protection.
+    /// What the process may do there.
     pub prot: Prot,
-    /// Private or shared.
+    /// Whether stores stay with the process or reach the file.
     pub sharing: Sharing,
     /// Backing; the file position is in pages.
     pub backing: Backing,
@@ -72,7 +83,7 @@ pub enum MapError {
     BadRange {
         /// Address asked for, 0 = any.
         addr: u64,
-        /// Length asked for.
+        /// Length asked for, in bytes.
         len_bytes: u64,
     },
     /// The address is not a multiple of the page size.
@@ -92,17 +103,17 @@ pub enum MapError {
     BadOffset {
         /// First page of the file.
         pgoff: u64,
-        /// Pages mapped.
+        /// Pages of the mapping.
         nr_pages: u64,
     },
     /// A folio size the page cache has not.
     #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
     NoSuchFolio {
-        /// Size asked for.
+        /// Size asked for, in bytes.
         bytes: u64,
-        /// Base page.
+        /// Size of a base page in bytes: the smallest folio.
         page_bytes: u64,
-        /// Largest folio.
+        /// Size of the largest folio of the page cache in bytes.
         max_bytes: u64,
     },
     /// Only private anonymous memory takes this advice (`EINVAL`).
@@ -114,32 +125,11 @@ pub enum MapError {
     /// A mapping would move onto itself.
     #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
     Overlap {
-        /// Address it has.
+        /// Address that it has now.
         from: u64,
         /// Address it should get.
         to: u64,
     },
-}
-
-/// madvise, as far as it concerns files and folio sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Madvice {
-    /// `MADV_NORMAL`.
-    Normal,
-    /// `MADV_RANDOM`.
-    Random,
-    /// `MADV_SEQUENTIAL`.
-    Sequential,
-    /// `MADV_HUGEPAGE`.
-    Hugepage,
-    /// `MADV_NOHUGEPAGE`.
-    Nohugepage,
-    /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
-    Dontneed,
-    /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
-    Free,
-    /// `MADV_POPULATE_READ`: every page is touched.
-    PopulateRead,
 }
 
 /// Leaves every flag as it is.
@@ -159,7 +149,7 @@ impl<R: Ram> Memory<R> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
         let start = if let Some(addr) = map.addr {
-            self.checked_range(addr, map.len_bytes)?.0
+            self.checked_range(addr, map.len_bytes)?.start
         } else {
             self.count_areas(self.space(mm).vmas.len(), 0);
             self.place(mm, map.backing, nr_pages)?
@@ -197,7 +187,7 @@ impl<R: Ram> Memory<R> {
             is_armed,
         };
         self.space_mut(mm).vmas.insert(vma);
-        self.khugepaged_enter_areas(mm, (start, end));
+        self.khugepaged_enter_areas(mm, VpnRange { start, end });
         Ok(start.vaddr(page))
     }
 
@@ -206,7 +196,7 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When the range is empty, unaligned or outside the address space.
     pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         self.unmap_pages(mm, start, end);
         Ok(())
     }
@@ -223,97 +213,22 @@ impl<R: Ram> Memory<R> {
         len_bytes: u64,
         prot: Prot,
     ) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         let areas = self.space(mm).vmas.overlapping(start, end);
-        self.count_walk(mm, (start, end), areas.len());
+        self.count_walk(mm, VpnRange { start, end }, areas.len());
         for vma in areas {
             self.write_through_mapping(vma.backing, vma.sharing, prot)?;
         }
-        self.change_areas(mm, (start, end), |vma| vma.protect(prot));
+        self.change_areas(mm, VpnRange { start, end }, |vma| vma.protect(prot));
         let protection = match prot {
             Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
             Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
             _ => Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE },
         };
-        if self.would_change(mm, (start, end), protection) {
+        if self.would_change(mm, VpnRange { start, end }, protection) {
             self.cut_pmds(mm, start, end);
-            self.protect_pages(mm, (start, end), protection);
+            self.protect_pages(mm, VpnRange { start, end }, protection);
         }
-        Ok(())
-    }
-
-    /// Gives advice for a range.
-    ///
-    /// # Errors
-    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` also
-    /// when a page cannot be touched.
-    pub fn madvise(
-        &mut self,
-        mm: MmId,
-        addr: Vaddr,
-        len_bytes: u64,
-        advice: Madvice,
-    ) -> Result<(), MapError> {
-        let (start, end) = self.checked_range(addr, len_bytes)?;
-        self.count_walk(mm, (start, end), self.space(mm).vmas.nr_in(start, end));
-        let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
-        let access = |access| move |vma: &mut Vma| vma.advice.access = access;
-        let range = (start, end);
-        match advice {
-            Madvice::Hugepage => {
-                self.change_areas(mm, range, huge(HugeAdvice::Huge));
-                self.khugepaged_enter_areas(mm, range);
-            }
-            Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
-            Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
-            Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
-            Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.drop_pages(mm, start, end),
-            Madvice::Free => self.free_range(mm, start, end)?,
-            Madvice::PopulateRead => self.populate(mm, start, end)?,
-        }
-        Ok(())
-    }
-
-    /// `MADV_DONTNEED`, area by area.
-    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
-        let frees_tables = match self.rules.anon.drop_tables {
-            DropTables::Kept => false,
-            DropTables::FreedOnX86 => self.arch == Arch::X86_64,
-            DropTables::Freed => true,
-        };
-        for vma in self.space(mm).vmas.overlapping(start, end) {
-            self.zap(mm, vma.start, vma.end);
-            if frees_tables {
-                self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
-            }
-        }
-    }
-
-    /// Marks the pages of a range lazy-free.
-    fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
-        let areas = self.space(mm).vmas.overlapping(start, end);
-        for vma in areas {
-            if vma.backing != Backing::Anon {
-                return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
-            }
-            self.free_lazily(mm, vma.start, vma.end);
-        }
-        Ok(())
-    }
-
-    /// Registers a range with `userfaultfd` for missing pages: they come one by one (D.2.3).
-    ///
-    /// # Errors
-    /// When the range is empty, unaligned or outside the address space.
-    pub fn arm_userfaultfd(
-        &mut self,
-        mm: MmId,
-        addr: Vaddr,
-        len_bytes: u64,
-    ) -> Result<(), MapError> {
-        let range = self.checked_range(addr, len_bytes)?;
-        self.change_areas(mm, range, |vma| vma.is_armed = true);
         Ok(())
     }
 
@@ -322,7 +237,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,
-        (start, end): (Vpn, Vpn),
+        VpnRange { start, end }: VpnRange,
         change: impl FnMut(&mut Vma),
     ) {
         self.space_mut(mm).vmas.change(start, end, change);
@@ -334,105 +249,12 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
-    /// or what the kernel returned).
-    ///
-    /// # Errors
-    /// When a range is bad or nothing is mapped at `from`.
-    pub fn mremap(
-        &mut self,
-        mm: MmId,
-        from: (Vaddr, u64),
-        to: (Vaddr, u64),
-    ) -> Result<(), MapError> {
-        let (old_start, old_end) = self.checked_range(from.0, from.1)?;
-        let (new_start, new_end) = self.checked_range(to.0, to.1)?;
-        let not_mapped = MapError::NotMapped(from.0.0);
-        let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
-        if old_start != new_start && old_start < new_end && new_start < old_end {
-            return Err(MapError::Overlap { from: from.0.0, to: to.0.0 });
-        }
-        if old_end > vma.end {
-            if self.rules.anon.remap == Remap::OneArea || from.1 != to.1 || from.0 == to.0 {
-                return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
-            }
-            return self.move_areas(mm, (old_start, old_end), new_start);
-        }
-        let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
-        let mut moved = Vma { start: new_start, end: new_end, ..vma };
-        if vma.backing == Backing::Anon {
-            // Pages keep the index they were made at; an area without any starts anew.
-            let by = old_start.0.wrapping_sub(new_start.0);
-            moved.moved_by = if vma.has_anon() { vma.moved_by.wrapping_add(by) } else { 0 };
-        }
-        if let Backing::File { open, .. } = vma.backing {
-            moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
-        }
-        self.check_offset(moved.backing, moved.nr_pages())?;
-        self.unmap_pages(mm, old_start.plus(keep), old_end);
-        if old_start == new_start {
-            self.unmap_pages(mm, old_start.plus(keep), new_end);
-        } else {
-            self.unmap_pages(mm, new_start, new_end);
-            self.move_pages(mm, old_start, new_start, keep);
-        }
-        self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
-        self.space_mut(mm).vmas.insert(moved);
-        if old_start != new_start {
-            self.free_tables(mm, old_start, old_start.plus(keep));
-        }
-        Ok(())
-    }
-
-    /// Moves every area of a range, and with it the gaps between them.
-    fn move_areas(&mut self, mm: MmId, (start, end): (Vpn, Vpn), to: Vpn) -> Result<(), MapError> {
-        let page = self.rules.page;
-        for vma in self.space(mm).vmas.overlapping(start, end) {
-            let len_bytes = vma.nr_pages() << page.shift();
-            let to = to.plus(vma.start.0 - start.0).vaddr(page);
-            self.mremap(mm, (vma.start.vaddr(page), len_bytes), (to, len_bytes))?;
-        }
-        Ok(())
-    }
-
     /// Refuses file positions whose byte offset does not fit 63 bits.
-    fn check_offset(&self, backing: Backing, nr_pages: u64) -> Result<(), MapError> {
+    pub(super) fn check_offset(&self, backing: Backing, nr_pages: u64) -> Result<(), MapError> {
         let Backing::File { pgoff, .. } = backing else { return Ok(()) };
         let limit = 1 << (63 - self.rules.page.shift());
         let is_inside = pgoff.checked_add(nr_pages).is_some_and(|end| end <= limit);
         if is_inside { Ok(()) } else { Err(MapError::BadOffset { pgoff, nr_pages }) }
-    }
-
-    fn move_pages(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
-        self.cut_pmds(mm, from, from.plus(nr_pages));
-        let pmd = self.rules.page.pmd_order();
-        if !pmd.is_aligned(from.0 ^ to.0) {
-            self.split_pmds(mm, from, nr_pages);
-        }
-        self.count_walk(mm, (from, from.plus(nr_pages)), 1);
-        self.flush(mm, from, nr_pages);
-        let (space, folios) = self.space_and_folios(mm);
-        space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
-        self.move_swapped(mm, (from, to), nr_pages);
-    }
-
-    fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
-        let nr_pages = (end.0 - start.0).min(self.cache.buddy.nr_pages());
-        for vpn in start.0..start.0 + nr_pages {
-            self.cache.work.add(1);
-            if self.cache.work.is_spent() {
-                return Ok(());
-            }
-            let addr = Vpn(vpn).vaddr(self.rules.page);
-            match self.touch(mm, addr, crate::fault::Access::Read) {
-                Ok(_) => {}
-                Err(FaultError::NotMapped(addr) | FaultError::Protected(addr)) => {
-                    return Err(MapError::NotMapped(addr));
-                }
-                Err(_) => return Ok(()),
-            }
-        }
-        Ok(())
     }
 
     /// Highest free place for a mapping, congruent to its file where the kernel does so.
@@ -442,7 +264,7 @@ impl<R: Ram> Memory<R> {
             Backing::File { open, pgoff } => {
                 let mapping = self.cache.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
-                (mapping.places_aligned && spans).then_some(pgoff)
+                (mapping.disk.places_aligned && spans).then_some(pgoff)
             }
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
@@ -457,11 +279,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The pages of `[addr, addr + len)`, the end rounded up.
-    pub(crate) fn checked_range(
-        &self,
-        addr: Vaddr,
-        len_bytes: u64,
-    ) -> Result<(Vpn, Vpn), MapError> {
+    pub(crate) fn checked_range(&self, addr: Vaddr, len_bytes: u64) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         if !addr.0.is_multiple_of(page.bytes()) {
             return Err(MapError::Unaligned(addr.0));
@@ -471,16 +289,16 @@ impl<R: Ram> Memory<R> {
             return Err(MapError::BadRange { addr: addr.0, len_bytes });
         }
         let start = addr.vpn(page);
-        Ok((start, start.plus(page.pages_in(len_bytes))))
+        Ok(VpnRange { start, end: start.plus(page.pages_in(len_bytes)) })
     }
 
-    fn would_change(&self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) -> bool {
+    fn would_change(&self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) -> bool {
         let table = &self.space(mm).table;
         let mut leaves = table.leaves(start, end.0 - start.0);
         leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
     }
 
-    fn protect_pages(&mut self, mm: MmId, (start, end): (Vpn, Vpn), how: Protection) {
+    fn protect_pages(&mut self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) {
         let nr_pages = end.0 - start.0;
         let (space, folios) = self.space_and_folios(mm);
         space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));

@@ -7,8 +7,10 @@
 //!         +----+----+----+----+----+----+----+----+---     of its own size
 //! ```
 //!
-//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), space reserved for writes
-//! ([`reserve`]) and what a filesystem says about a file ([`Mapping`]). Does not allocate folios and starts no I/O.
+//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), what a filesystem does
+//! ([`disk`]), space that it reserves for writes ([`reserve`]), a file's writers against its huge
+//! folios ([`gate`]), what evicted pages left (`shadows`) and what is said about one file
+//! ([`Mapping`]). Does not allocate folios and starts no I/O.
 //!
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
@@ -17,26 +19,28 @@
 //!   folios that collapse made.
 //! - I4: a control names no exec order that the mapping has not.
 
+pub mod disk;
+pub mod gate;
 pub mod reserve;
 pub mod search;
+pub(crate) mod shadows;
 pub mod tree;
 
-use crate::collapse::gate::Gate;
-use crate::folio::Folio;
-use crate::reclaim::swap::Slot;
-use crate::reclaim::workingset::Shadows;
+use crate::mapping::gate::Gate;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
-use crate::units::{Order, PageIndex, PageSize};
+use crate::units::PageRange;
+use crate::units::{Order, PageIndex, PageSize, SwapSlot};
+use disk::Disk;
 use reserve::Reservations;
+use shadows::Shadows;
 use std::collections::BTreeMap;
 use tree::Tree;
 
 /// The page cache of one file.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "traits of a file: independent of each other")]
 pub struct Mapping {
-    /// Folios by index.
+    /// Which folio holds which index.
     pub tree: Tree,
     /// Size of the file in bytes.
     pub size_bytes: u64,
@@ -44,8 +48,6 @@ pub struct Mapping {
     pub orders: OrderRange,
     /// Those of them that reads and writes may use, where a control says so (K.1.4).
     pub control: FileOrders,
-    /// Whether the filesystem places mappings for huge pages (ext4, XFS, btrfs; B.6.3).
-    pub places_aligned: bool,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
     /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
@@ -55,55 +57,16 @@ pub struct Mapping {
     pub is_zero_filled: bool,
     /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
     pub nr_collapsed: u64,
-    /// What its filesystem does at the end of a file and with dirty folios.
+    /// What its filesystem does.
     pub disk: Disk,
     /// What the file has and what is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and who has the file open for write.
     pub gate: Gate,
     /// What evicted pages left behind.
-    pub shadows: Shadows,
+    pub(crate) shadows: Shadows,
     /// Pages of shared memory that are in swap space.
-    pub swapped: BTreeMap<PageIndex, Slot>,
-}
-
-/// What a filesystem does with the page in which a file ends and with dirty folios, as 6.18.44 showed
-/// it (docs/differences.md, "where a file ends").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disk {
-    /// Not looked at: nothing.
-    Other,
-    /// ext4: zeroes behind the new end of a file that gets shorter and behind the old end of one
-    /// that gets longer, and reads those pages for it. A dirty folio cannot be split.
-    Ext4,
-    /// XFS: the same, of blocks that the file has. A dirty folio can be split if one write made it
-    /// as a whole.
-    Xfs,
-    /// btrfs: behind the old end only. A write takes away the marker of a folio.
-    Btrfs,
-}
-
-impl Disk {
-    /// Of filesystem `name`.
-    #[must_use]
-    pub fn of(name: &str) -> Self {
-        match name {
-            "xfs" => Self::Xfs,
-            "btrfs" => Self::Btrfs,
-            _ if name.starts_with("ext4") => Self::Ext4,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether it keeps data with `folio` that it does not release, so that the folio stays whole.
-    #[must_use]
-    pub fn keeps_whole(self, folio: &Folio) -> bool {
-        match self {
-            Self::Other | Self::Btrfs => false,
-            Self::Ext4 => folio.is_dirty,
-            Self::Xfs => folio.is_dirty && !folio.is_written_whole,
-        }
-    }
+    pub swapped: BTreeMap<PageIndex, SwapSlot>,
 }
 
 impl Mapping {
@@ -115,12 +78,11 @@ impl Mapping {
             size_bytes,
             orders,
             control: FileOrders::KERNEL,
-            places_aligned: false,
             is_shmem: false,
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,
-            disk: Disk::Other,
+            disk: Disk::OTHER,
             reservations: None,
             gate: Gate::new(),
             shadows: Shadows::default(),
@@ -142,9 +104,9 @@ impl Mapping {
 
     /// Pages of `[first, end)` that were evicted: in swap space, or remembered by a shadow (H.4.1).
     #[must_use]
-    pub fn nr_evicted(&self, (first, end): (u64, u64)) -> u64 {
+    pub fn nr_evicted(&self, PageRange { first, end }: PageRange) -> u64 {
         let nr_swapped = self.swapped.range(PageIndex(first)..PageIndex(end)).count() as u64;
-        nr_swapped + self.shadows.nr_in((first, end))
+        nr_swapped + self.shadows.nr_in(PageRange { first, end })
     }
 
     /// Smallest folio of this mapping in pages.
@@ -218,15 +180,15 @@ pub enum Violation {
     /// A folio that is not naturally aligned.
     #[error("I1: folio of {order} at index {index} is not naturally aligned")]
     I1 {
-        /// Where it starts.
+        /// Index of its first page.
         index: PageIndex,
-        /// Its order.
+        /// log2 of its pages.
         order: Order,
     },
     /// Two folios share an index, or a slot names a folio that does not cover it.
     #[error("I2: slot at index {index} belongs to no folio")]
     I2 {
-        /// The index concerned.
+        /// Index that two folios claim, or that none covers.
         index: PageIndex,
     },
     /// A control that asks for what there is not.
@@ -246,7 +208,7 @@ pub enum Violation {
     /// A count of collapsed folios that are not there.
     #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
     Collapsed {
-        /// The count.
+        /// Folios that are counted as collapsed.
         counted: u64,
         /// Folios larger than the filesystem makes.
         found: u64,
@@ -254,9 +216,9 @@ pub enum Violation {
     /// An order the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]
     I3 {
-        /// Where it starts.
+        /// Index of its first page.
         index: PageIndex,
-        /// Its order.
+        /// log2 of its pages.
         order: Order,
         /// What the mapping allows.
         range: OrderRange,

@@ -1,33 +1,42 @@
-//! The façade: one machine's memory, its files and its processes.
+//! The whole machine: its memory, its files, its processes.
 //!
 //! Owns construction, files, opens and the views that reports need. The operations themselves
 //! stand in their own files and extend [`Memory`]: [`crate::fault`] (touch), [`crate::map`]
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
+mod budget;
+pub(crate) mod rmap_walk;
+mod told;
+
+pub use told::FolioState;
+
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
-use crate::collapse;
+use crate::core::Core;
+use crate::core::inject::FailAfter;
+use crate::core::khugepaged::Khugepaged;
+use crate::core::open_file::{OpenFile, RaState};
+use crate::core::pressure::Pressure;
+use crate::core::space::{Flush, Space, Swapped};
+use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
-use crate::folio::{FolioId, FolioTable, MappingId, Owner};
-use crate::mapping::Disk;
+use crate::folio::{FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
+use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
-use crate::page_cache::PageCache;
+use crate::mapping::tree::{Entry, Tree};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram};
-use crate::readahead::issue::{self, Target};
-use crate::readahead::{Issue, RaState};
-use crate::reclaim::swap::Swapped;
-use crate::reclaim::{Reclaim, Watermarks};
+use crate::readahead::Issue;
+use crate::readahead::issue::{self, ReadTarget};
 use crate::rules::anon::Enabled;
-use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
-use crate::space::{Flush, MmId, Space};
-use crate::units::{Order, Pfn, Vpn};
+use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
+use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
 /// The machine under the rules.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Architecture.
+    /// Decides contpte, exec windows and the order of clearing.
     pub arch: Arch,
     /// Physical memory in bytes.
     pub ram_bytes: u64,
@@ -45,19 +54,13 @@ impl Config {
     }
 }
 
-/// One open of a file: it has its own readahead state (B.7.1).
-#[derive(Clone, Copy, Debug)]
-pub struct OpenFile {
-    /// The file.
-    pub mapping: MappingId,
-    /// Its readahead.
-    pub state: RaState,
-    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
-    pub is_random: bool,
-    /// Whether it is one of the file's writers ([`crate::writers`]).
-    pub is_writer: bool,
-    /// Descriptors; a mapping keeps the open file without one.
-    pub nr_descriptors: u32,
+/// What an entry to readahead chooses by.
+pub(crate) struct Readahead<'a> {
+    /// State of the open file: the entry updates it in place.
+    pub(crate) state: &'a mut RaState,
+    /// What is cached of the file.
+    pub(crate) tree: &'a Tree,
+    pub(crate) rules: &'a ReadaheadRules,
 }
 
 /// Why a memory manager cannot be made.
@@ -73,18 +76,18 @@ pub enum MemoryError {
 
 /// One machine's memory.
 ///
-/// Maps a file, faults it and prints its folios:
+/// The first fault of a file reads a window of base pages; large folios come as the reader goes on
+/// (the example of the crate shows them):
 ///
 /// ```
 /// use largefolio_mm::fault::Access;
 /// use largefolio_mm::map::Map;
 /// use largefolio_mm::memory::{Config, Memory};
-/// use largefolio_mm::rules::Arch;
+/// use largefolio_mm::rules::{Arch, Rules};
 /// use largefolio_mm::units::Vaddr;
 /// use largefolio_mm::vma::Prot;
 ///
-/// # let rules = largefolio_mm::rules::Rules::example();
-/// let mut memory = Memory::new(rules, &Config::new(Arch::X86_64))?;
+/// let mut memory = Memory::new(Rules::example(), &Config::new(Arch::X86_64))?;
 /// let file = memory.add_file(1 << 20, "xfs");
 /// let open = memory.open(file);
 /// let mm = memory.new_space();
@@ -101,16 +104,18 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct Memory<R = Counted> {
     /// What the kernel does.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) arch: Arch,
-    pub(crate) cache: PageCache<R>,
+    pub(crate) cache: Core<R>,
     pub(crate) zero_pfn: Pfn,
     /// First frame of the huge zero folio, while somebody uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
-    /// khugepaged, and what is made to fail.
-    pub(crate) collapse: collapse::State,
+    /// The clock of khugepaged and where its scan stands.
+    pub(crate) khugepaged: Khugepaged,
+    /// Which step of a collapse is made to fail.
+    pub(crate) fail_collapse: FailAfter,
     /// Bytes of processes ([`Memory::measure`]).
     pub(crate) measured_bytes: u64,
     opens: Vec<OpenFile>,
@@ -141,11 +146,11 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut cache = PageCache::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut cache = Core::new(buddy, ram, rules.anon.mapcount_rules());
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        cache.reclaim = Reclaim::new(rules.page, watermarks, nr_slots)?;
+        cache.pressure = Pressure::new(rules.page, watermarks, nr_slots)?;
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,
@@ -154,7 +159,8 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
-            collapse: collapse::State::default(),
+            khugepaged: Khugepaged::default(),
+            fail_collapse: FailAfter::default(),
             measured_bytes: 0,
             opens,
             spaces,
@@ -167,7 +173,6 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
         let max = mapping.orders.max;
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
-        mapping.places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
         mapping.is_shmem = filesystem == "tmpfs";
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
@@ -245,12 +250,11 @@ impl<R: Ram> Memory<R> {
         &self.opens[id.0 as usize]
     }
 
-    /// The open file `id`, to change its advice or window.
-    pub fn open_file_mut(&mut self, id: OpenId) -> &mut OpenFile {
+    pub(crate) fn open_file_mut(&mut self, id: OpenId) -> &mut OpenFile {
         &mut self.opens[id.0 as usize]
     }
 
-    /// The process `id`.
+    /// The address space of a process, also of one that has ended.
     #[must_use]
     pub fn space(&self, id: MmId) -> &Space {
         &self.spaces[id.0 as usize]
@@ -283,15 +287,16 @@ impl<R: Ram> Memory<R> {
         (0..).map(OpenId).zip(&self.opens)
     }
 
-    /// The page cache: files, folios, free memory.
+    /// What the kernel does; [`Memory::change_rules`] changes it.
     #[must_use]
-    pub fn cache(&self) -> &PageCache<R> {
-        &self.cache
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
     }
 
-    /// The page cache, to watch insertions or to set a folio's state in a test.
-    pub fn cache_mut(&mut self) -> &mut PageCache<R> {
-        &mut self.cache
+    /// What is kept: files, folios, free memory.
+    #[must_use]
+    pub fn cache(&self) -> &Core<R> {
+        &self.cache
     }
 
     /// What happened so far.
@@ -301,7 +306,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The folios of a file in ascending order.
-    pub fn folios(&self, file: MappingId) -> impl Iterator<Item = crate::mapping::tree::Entry> {
+    pub fn folios(&self, file: MappingId) -> impl Iterator<Item = Entry> {
         self.cache.mapping(file).tree.iter()
     }
 
@@ -315,10 +320,19 @@ impl<R: Ram> Memory<R> {
         self.flushes.push(Flush { mm, first, nr_pages });
     }
 
-    /// Reads what an entry chose, through the state that chose it.
-    pub(crate) fn read(&mut self, target: Target, state: &mut RaState, chosen: Issue) {
-        let (nr_pages, order) = issue::room(&self.cache, &self.rules, target, (state, chosen));
-        self.make_room(nr_pages, order);
+    /// The readahead of an open file, for an entry that chooses.
+    pub(crate) fn readahead(&mut self, open: OpenId) -> Readahead<'_> {
+        let opened = &mut self.opens[open.0 as usize];
+        let tree = &self.cache.mapping(opened.mapping).tree;
+        Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
+    }
+
+    /// Reads what an entry to readahead chose for an open file.
+    pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
+        let state = &mut self.opens[open.0 as usize].state;
+        let room = issue::room(&self.cache, &self.rules, target, state, chosen);
+        self.make_room(room.nr_pages, room.order);
+        let state = &mut self.opens[open.0 as usize].state;
         issue::run(&mut self.cache, &self.rules, target, state, chosen);
     }
 
@@ -342,7 +356,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// A process, and the folios it maps.
-    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut PageCache<R>) {
+    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut Core<R>) {
         (&mut self.spaces[mm.0 as usize], &mut self.cache)
     }
 
@@ -354,7 +368,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         first: MmId,
         second: MmId,
-    ) -> (&mut Space, &mut Space, &mut PageCache<R>) {
+    ) -> (&mut Space, &mut Space, &mut Core<R>) {
         let Ok([first, second]) =
             self.spaces.get_disjoint_mut([first.0 as usize, second.0 as usize])
         else {

@@ -57,7 +57,7 @@ pub use validate::Violation;
 pub use walk::{Batch, Leaves};
 
 use crate::units::{Order, PageSize, Vpn};
-use directory::{Directory, Slot};
+use directory::{Directory, PmdSlot};
 use table::Tables;
 
 /// Whether the machine can fold PTEs.
@@ -74,7 +74,7 @@ pub enum Contpte {
 pub struct Stats {
     /// Present PTEs, folded ones included.
     pub nr_ptes: u64,
-    /// PMD leaves.
+    /// PMD entries that map a folio.
     pub nr_pmd_leaves: u64,
     /// Contpte blocks that are folded now.
     pub nr_contpte_blocks: u64,
@@ -176,7 +176,7 @@ impl PageTable {
     }
 
     #[inline]
-    fn slot(&self, vpn: Vpn) -> Slot {
+    fn slot(&self, vpn: Vpn) -> PmdSlot {
         self.directory.get(self.slot_nr(vpn))
     }
 }

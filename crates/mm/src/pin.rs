@@ -1,5 +1,7 @@
 //! Pins: references that devices and the like hold on a page (GUP; docs/behaviour E.1.2, E.3.5).
 //!
+//! Answers to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
+//!
 //! Owns taking and giving back. A pinned anonymous page is exclusive to its process when the pin is
 //! taken, so that later copies go to others and never away from the device.
 
@@ -8,15 +10,14 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Pfn, Vaddr, Vpn};
+use crate::units::{MmId, Pfn, Vaddr, Vpn};
 use crate::vma::Sharing;
 
 /// A pinned page, to be given back by [`Memory::unpin`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a pin that is not given back holds its page for ever"]
 pub struct Pin {
-    /// The page.
+    /// Frame that the device may use until it is given back.
     pub pfn: Pfn,
     /// Its folio; `None` for the zero page, which needs no pin.
     folio: Option<FolioId>,
@@ -36,9 +37,7 @@ impl<R: Ram> Memory<R> {
         let pfn = self.space(mm).table.pte(vpn).pfn();
         let folio = self.cache.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            let folio = self.cache.folios.get_mut(id);
-            folio.pins += 1;
-            folio.refs += 1;
+            self.cache.folios.get_mut(id).pin();
             self.space_mut(mm).has_pinned = true;
         }
         Ok(Pin { pfn, folio })
@@ -55,9 +54,7 @@ impl<R: Ram> Memory<R> {
         let pfn = leaf.pfn_of(vpn);
         let folio = self.cache.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            let folio = self.cache.folios.get_mut(id);
-            folio.pins += 1;
-            folio.refs += 1;
+            self.cache.folios.get_mut(id).pin();
         }
         Ok(Pin { pfn, folio })
     }
@@ -66,7 +63,7 @@ impl<R: Ram> Memory<R> {
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
-        self.cache.folios.get_mut(id).pins -= 1;
+        self.cache.folios.get_mut(id).unpin();
         self.cache.put(id, 1);
     }
 

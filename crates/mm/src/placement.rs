@@ -1,5 +1,7 @@
 //! Where a mapping without a fixed address goes.
 //!
+//! Answers to: `thp_get_unmapped_area`, `vm_unmapped_area`.
+//!
 //! Owns the search for free addresses: top-down below the mmap base, and the placement of large
 //! mappings at addresses congruent to their file offset mod the PMD size, which is what lets a
 //! PMD entry map them (docs/behaviour B.6.3, C.6.4).
@@ -14,10 +16,10 @@ pub const MMAP_BASE: u64 = 0x7fff_f7ff_0000;
 /// Lowest address a mapping may have (`mmap_min_addr` is 64 KiB).
 const LOWEST: u64 = 1 << 16;
 
-/// What to place.
+/// A mapping that looks for its address.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// Pages.
+    /// Length in base pages.
     pub nr_pages: u64,
     /// Page offset the address shall be congruent to, mod the PMD size; `None` = any address.
     pub congruent_to: Option<u64>,

@@ -13,15 +13,14 @@ pub use bytes::{Bytes, stored_byte};
 
 use largefolio_bulk::plan::Plan;
 
-use crate::folio::MappingId;
-use crate::units::{PageIndex, Pfn};
+use crate::units::{MappingId, PageIndex, Pfn};
 
 /// Pages of a file, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePages {
-    /// The file.
+    /// File that they belong to.
     pub file: MappingId,
-    /// The first page.
+    /// Index of the first page.
     pub index: PageIndex,
 }
 
@@ -59,7 +58,7 @@ pub trait Ram {
 /// What plans came to so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Plans carried out.
+    /// Folios that were moved by a plan.
     pub nr_folios: u64,
     /// Consecutive pages moved in one go.
     pub nr_units: u64,
@@ -89,7 +88,7 @@ pub const NR_UNITS: usize = 21;
 pub struct Counted {
     /// Pages filled with zeroes.
     pub nr_zeroed: u64,
-    /// Pages copied.
+    /// Pages copied, in huge pages or alone.
     pub nr_copied: u64,
     /// Pages read from files.
     pub nr_read: u64,

@@ -9,18 +9,17 @@
 //!      | read already             | read while waiting |  next window ->
 //! ```
 //!
-//! Owns the per-open state ([`state`]), the window sizes ([`window`]), both entries ([`sync`],
-//! [`marker`]) and the issue of windows ([`issue`]). Does not decide *when* a mapped fault reads
-//! ahead: that is [`crate::fault`].
+//! Owns the window sizes ([`window`]), both entries ([`sync`], [`marker`]) and the issue of windows
+//! ([`issue`]). Keeps nothing: the state belongs to the open file ([`RaState`]). Does not decide
+//! *when* a mapped fault reads ahead: that is [`crate::fault`].
 //!
 //! Its flaw, kept because the kernel has it: the searches for the end of the cached run may answer
 //! a few pages too high ([`crate::mapping::search`]), so interleaved streams leave holes.
 
 pub mod issue;
 pub mod marker;
-pub mod state;
 pub mod sync;
 pub mod window;
 
-pub use issue::{Hint, Issue};
-pub use state::RaState;
+pub use crate::core::open_file::RaState;
+pub use issue::{Issue, OrderHint};

@@ -1,5 +1,7 @@
 //! What one kernel version does: a plain struct of enums.
 //!
+//! Answers to: `mapping_set_folio_order_range`, `exec_folio_order`.
+//!
 //! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
 //! enum names the file that implements it. A kernel is data (`kernels/*.toml`); nothing in this
 //! crate asks for a version.
@@ -283,6 +285,17 @@ pub enum StartOrder {
         /// Size of the folios in bytes.
         bytes: u64,
     },
+}
+
+impl StartOrder {
+    /// The order that it names on a kernel with this base page.
+    #[must_use]
+    pub fn order(self, page: PageSize) -> Option<Order> {
+        match self {
+            Self::Ramp => None,
+            Self::Size { bytes } => Some(page.order_of_bytes(bytes)),
+        }
+    }
 }
 
 /// K.3.3: the window of fault-around.

@@ -36,7 +36,7 @@ impl PageSize {
         }
     }
 
-    /// Size in bytes.
+    /// Bytes of a base page: 4096, 16384 or 65536.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         1 << self.shift()
@@ -271,6 +271,60 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         return None;
     }
     digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes < 1 << 63)
+}
+
+/// Pages `[start, end)` of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VpnRange {
+    /// Number of the first page.
+    pub start: Vpn,
+    /// Page after the last.
+    pub end: Vpn,
+}
+
+/// Bytes of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddrRange {
+    /// Address of the first.
+    pub addr: Vaddr,
+    /// Length in bytes.
+    pub len_bytes: u64,
+}
+
+/// Pages `[first, end)` of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRange {
+    /// Index of the first page.
+    pub first: u64,
+    /// Index after the last; `u64::MAX` = to the end of any file.
+    pub end: u64,
+}
+
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Position of the first.
+    pub pos: u64,
+    /// How many; 0 = to the end of the file, where a call says so.
+    pub len_bytes: u64,
+}
+
+/// File in the memory manager: position in its table of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MappingId(pub u32);
+
+/// Address space in the memory manager: position in its table of processes, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MmId(pub u32);
+
+/// One page of swap space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SwapSlot(pub u64);
+
+impl SwapSlot {
+    pub(crate) const fn plus(self, by: u64) -> Self {
+        Self(self.0 + by)
+    }
 }
 
 #[cfg(test)]

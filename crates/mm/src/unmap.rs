@@ -1,16 +1,20 @@
 //! Taking mappings away: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
 //!
+//! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
+//! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
+//!
 //! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
-//! (`mapped`).
+//! (`core/mapped.rs`).
 
+use crate::core::Core;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::page_cache::PageCache;
 use crate::pgtable::{Cleared, FolioSpan, LeafKind, PageTable, PteFlags, Zap};
 use crate::ram::Ram;
 use crate::rules::anon::Batching;
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::PageRange;
+use crate::units::VpnRange;
+use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -39,7 +43,7 @@ impl<R: Ram> Memory<R> {
         if removed.is_empty() {
             return;
         }
-        self.count_walk(mm, (start, end), removed.len());
+        self.count_walk(mm, VpnRange { start, end }, removed.len());
         for vma in &removed {
             self.zap(mm, vma.start, vma.end);
         }
@@ -55,7 +59,7 @@ impl<R: Ram> Memory<R> {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
         if self.cache.mapping(file).is_anon_shared
-            && self.mapped_ranges(file, (0, u64::MAX)).is_empty()
+            && self.mapped_ranges(file, PageRange { first: 0, end: u64::MAX }).is_empty()
         {
             self.truncate(file, 0);
         }
@@ -83,6 +87,14 @@ impl<R: Ram> Memory<R> {
         space.table.zap_range(start, nr_pages, &mut zapping);
         if zapping.has_cleared {
             self.flush(mm, start, nr_pages);
+        }
+    }
+
+    /// Swapped pages of a range are gone.
+    pub(crate) fn drop_swapped(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
+        let taken = self.space_mut(mm).swapped.take(start, nr_pages);
+        for slot in taken.into_values() {
+            let _ = self.cache.put_slot(slot);
         }
     }
 
@@ -139,7 +151,7 @@ impl<R: Ram> Memory<R> {
 
 /// The counting side of a zap.
 struct Zapping<'a, R> {
-    cache: &'a mut PageCache<R>,
+    cache: &'a mut Core<R>,
     mm: MmId,
     batching: Batching,
     /// The folio asked for last.

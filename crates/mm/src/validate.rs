@@ -31,41 +31,41 @@ mod counts;
 mod pressure;
 mod writers;
 
-use crate::folio::{FolioId, MappingId, Owner};
+use crate::core::space::Space;
+use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
 use crate::ram::Ram;
 use crate::rules::EofGuard;
-use crate::space::{MmId, Space};
-use crate::units::{PageIndex, Pfn, Vpn};
+use crate::units::{MappingId, MmId, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
-use counts::Found;
+use counts::EntriesFound;
 
 /// Limit of the miss counter (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
 
-/// A broken invariant.
+/// A broken invariant, by its number in the list of the module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// References that do not add up.
     #[error("I1: folio {folio:?} has {refs} references, {maps} mappings and {pins} pins")]
     I1 {
-        /// The folio.
+        /// Folio whose numbers disagree.
         folio: FolioId,
-        /// Its references.
+        /// `refs` of the folio: mappings, pins and the page cache.
         refs: u64,
-        /// Its mappings.
+        /// Mappings that it counts, PTEs and PMD entries.
         maps: u64,
-        /// Its pins.
+        /// References of devices among them.
         pins: u64,
     },
     /// A mapping count that disagrees with the page tables.
     #[error("I2: folio {folio:?} counts {maps} mappings, the page tables have {found}")]
     I2 {
-        /// The folio.
+        /// Folio whose numbers disagree.
         folio: FolioId,
-        /// What it counts.
+        /// Mappings that the folio counts.
         maps: u64,
         /// What the tables hold.
         found: u64,
@@ -73,35 +73,35 @@ pub enum Violation {
     /// An entry of a page nobody owns.
     #[error("I3: page {vpn} of {mm:?} maps pfn {pfn}, which belongs to no folio")]
     I3 {
-        /// Address space.
+        /// Process whose page table is wrong.
         mm: MmId,
-        /// Page.
+        /// Page of that process.
         vpn: Vpn,
-        /// Frame.
+        /// Frame that its entry names.
         pfn: Pfn,
     },
     /// An entry of another page than the area's file has there.
     #[error("I4: page {vpn} of {mm:?} maps pfn {pfn}, not its file's page")]
     I4 {
-        /// Address space.
+        /// Process whose page table is wrong.
         mm: MmId,
-        /// Page.
+        /// Page of that process.
         vpn: Vpn,
-        /// Frame.
+        /// Frame that its entry names.
         pfn: Pfn,
     },
     /// An entry outside every area.
     #[error("I5: page {vpn} of {mm:?} is mapped outside its areas")]
     I5 {
-        /// Address space.
+        /// Process whose page table is wrong.
         mm: MmId,
-        /// Page.
+        /// Page of that process.
         vpn: Vpn,
     },
     /// A folio that tree and table see differently.
     #[error("I6: file {file:?} at index {index}: tree and folio table disagree")]
     I6 {
-        /// The file.
+        /// File that it is about.
         file: MappingId,
         /// First page of the folio.
         index: PageIndex,
@@ -117,35 +117,35 @@ pub enum Violation {
     /// A miss counter beyond its limit.
     #[error("I8: the miss counter of {open:?} is {mmap_miss}")]
     I8 {
-        /// The open file.
+        /// Open file that it is about.
         open: OpenId,
-        /// The counter.
+        /// Its miss counter; legal up to 1000.
         mmap_miss: u32,
     },
     /// A store that would reach a page others see.
     #[error("I9: page {vpn} of {mm:?} may be stored to and is not its own")]
     I9 {
-        /// Address space.
+        /// Process whose page table is wrong.
         mm: MmId,
-        /// Page.
+        /// Page of that process.
         vpn: Vpn,
     },
     /// An area that does not know of its anonymous pages.
     #[error("I10: the area of page {vpn} of {mm:?} maps an anonymous page and does not say so")]
     I10 {
-        /// Address space.
+        /// Process whose page table is wrong.
         mm: MmId,
-        /// Page.
+        /// Page of that process.
         vpn: Vpn,
     },
     /// A count of a folio that disagrees with the page tables.
     #[error("I11: {what} of folio {folio:?} is {counted}, the page tables have {found}")]
     I11 {
-        /// The folio.
+        /// Folio whose numbers disagree.
         folio: FolioId,
-        /// The count.
+        /// Name of the count.
         what: &'static str,
-        /// What it says.
+        /// Value that was kept.
         counted: u64,
         /// What the tables hold.
         found: u64,
@@ -153,9 +153,9 @@ pub enum Violation {
     /// Owner tracking that claims what is not so.
     #[error("I12: owner tracking of folio {folio:?}: {what}")]
     I12 {
-        /// The folio.
+        /// Folio whose numbers disagree.
         folio: FolioId,
-        /// The claim.
+        /// What owner tracking claims.
         what: &'static str,
     },
     /// A queue or counter that disagrees with the folios.
@@ -163,7 +163,7 @@ pub enum Violation {
     I13 {
         /// The queue or counter.
         what: &'static str,
-        /// What it says.
+        /// Value that was kept.
         counted: u64,
         /// What the folios say.
         found: u64,
@@ -171,11 +171,11 @@ pub enum Violation {
     /// A gate that disagrees with opens, processes or folios.
     #[error("I14: {what} of file {file:?} is {counted}, should be {found}")]
     I14 {
-        /// The file.
+        /// File that it is about.
         file: MappingId,
-        /// The count.
+        /// Name of the count.
         what: &'static str,
-        /// What it says.
+        /// Value that was kept.
         counted: i64,
         /// What opens, processes or folios say.
         found: i64,
@@ -185,13 +185,13 @@ pub enum Violation {
     I15 {
         /// The folio, if it is about one.
         folio: Option<FolioId>,
-        /// What is wrong.
+        /// The broken rule, in words.
         what: &'static str,
     },
     /// Swap space that disagrees with what is swapped.
     #[error("I16: {what}")]
     I16 {
-        /// What is wrong.
+        /// The broken rule, in words.
         what: &'static str,
     },
     /// Frames that name another folio than the one they are in.
@@ -215,7 +215,7 @@ pub enum Violation {
 }
 
 /// The pages `[vpn, end)` of a leaf, all in one area.
-struct Part<'a> {
+struct LeafPart<'a> {
     mm: MmId,
     vma: &'a Vma,
     leaf: Leaf,
@@ -231,7 +231,7 @@ impl<R: Ram> Memory<R> {
     pub fn validate(&self) -> Result<(), Violation> {
         self.cache.buddy.validate()?;
         self.cache.folios.validate().map_err(Violation::Folios)?;
-        let mut found = Found::default();
+        let mut found = EntriesFound::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
             space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
@@ -246,7 +246,12 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I3 .. I5, I9, I10 for one process; counts its entries.
-    fn check_space(&self, mm: MmId, space: &Space, found: &mut Found) -> Result<(), Violation> {
+    fn check_space(
+        &self,
+        mm: MmId,
+        space: &Space,
+        found: &mut EntriesFound,
+    ) -> Result<(), Violation> {
         for leaf in space.table.leaves(Vpn(0), PageTable::VPN_END.0) {
             let mut vpn = leaf.first_vpn;
             while vpn < leaf.end_vpn() {
@@ -255,15 +260,15 @@ impl<R: Ram> Memory<R> {
                 if leaf.kind == LeafKind::Pmd && end < leaf.end_vpn() {
                     return Err(Violation::I5 { mm, vpn: end });
                 }
-                self.check_part(&Part { mm, vma, leaf, vpn, end }, found)?;
+                self.check_part(&LeafPart { mm, vma, leaf, vpn, end }, found)?;
                 vpn = end;
             }
         }
         Ok(())
     }
 
-    fn check_part(&self, part: &Part<'_>, found: &mut Found) -> Result<(), Violation> {
-        let Part { mm, leaf, vpn, end, .. } = *part;
+    fn check_part(&self, part: &LeafPart<'_>, found: &mut EntriesFound) -> Result<(), Violation> {
+        let LeafPart { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
         let Some(id) = self.cache.folios.of_pfn(pfn) else {
             let zeroes = if leaf.kind == LeafKind::Pmd {
@@ -286,9 +291,10 @@ impl<R: Ram> Memory<R> {
         self.check_owner(part, id)
     }
 
-    /// I4, I9, I10.
-    fn check_owner(&self, part: &Part<'_>, id: FolioId) -> Result<(), Violation> {
-        let Part { mm, vma, leaf, vpn, .. } = *part;
+    /// What an entry maps belongs to its area (I4), is writable only if it is its own (I9), and the
+    /// area knows of its anonymous pages (I10).
+    fn check_owner(&self, part: &LeafPart<'_>, id: FolioId) -> Result<(), Violation> {
+        let LeafPart { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.cache.folios.get(id);
         let pfn = leaf.pfn_of(vpn);
         if leaf.flags.contains(PteFlags::WRITABLE) && !vma.prot.can_write {
@@ -324,7 +330,7 @@ impl<R: Ram> Memory<R> {
 
     /// I4: whether `pfn` is what the page cache holds for the first page of `part`, and the file
     /// reaches to its last.
-    fn is_page_of(&self, part: &Part<'_>, pfn: Pfn) -> bool {
+    fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;
         let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
@@ -341,7 +347,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// I1, I2, I7, I11, I12.
-    fn check_folios(&self, found: &Found) -> Result<(), Violation> {
+    fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.cache.folios.iter() {
@@ -382,7 +388,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// I8.
+    /// A miss counter is at most 1000 (I8).
     fn check_opens(&self) -> Result<(), Violation> {
         for (open, file) in self.opens() {
             let mmap_miss = file.state.mmap_miss();

@@ -1,25 +1,26 @@
 //! What a page of a process looks like from outside: pagemap, kpageflags, kpagecount
 //! (docs/behaviour F.2, F.5.4).
+//!
+//! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
 
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::PmdExclusive;
-use crate::space::MmId;
-use crate::units::{Order, Pfn, Vaddr};
+use crate::units::{MmId, Order, Pfn, Vaddr};
 
 /// A present page of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of pagemap: independent of each other")]
 pub struct PageView {
-    /// Its frame.
+    /// Frame that the entry names.
     pub pfn: Pfn,
     /// Order of its folio; 0 for the zero page, the PMD order for the huge zero folio.
     pub order: Order,
     /// What its folio holds; `None` for pages of zeroes.
     pub owner: Option<Owner>,
-    /// What maps it.
+    /// Kind of the entry: PTE, folded PTE or PMD entry.
     pub kind: LeafKind,
     /// Whether a store goes through without a fault.
     pub is_writable: bool,

@@ -65,9 +65,9 @@ pub enum AccessAdvice {
 /// Advice of an area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
-    /// Folio size.
+    /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     pub huge: HugeAdvice,
-    /// Access pattern.
+    /// `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub access: AccessAdvice,
     /// Order of the folios it asks to be read in, at most the page cache's largest (K.1.4).
     pub preferred: Option<Order>,
@@ -117,20 +117,20 @@ impl AnonVma {
     }
 }
 
-/// One area.
+/// One area: pages `[start, end)` with one backing, protection and advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// First page.
+    /// Number of the first page.
     pub start: Vpn,
     /// Page after the last.
     pub end: Vpn,
-    /// Protection.
+    /// What the process may do there.
     pub prot: Prot,
-    /// Private or shared.
+    /// Whether stores stay with the process or reach the file.
     pub sharing: Sharing,
-    /// Backing.
+    /// Where absent pages come from.
     pub backing: Backing,
-    /// Advice.
+    /// What the program said about it.
     pub advice: Advice,
     /// Set by the first fault that may make anonymous pages here: decides what fork copies.
     pub anon: Option<AnonVma>,
@@ -295,7 +295,7 @@ impl VmaTree {
         self.areas.values()
     }
 
-    /// Number of areas.
+    /// Areas of the process, of at most `max_map_count`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.areas.len()

@@ -1,5 +1,7 @@
 //! Opening for write, and running: who may do what with a file (docs/behaviour H.2, H.3).
 //!
+//! Answers to: `do_dentry_open`, `exe_file_deny_write_access`.
+//!
 //! ```text
 //!                      | writer opens              | process runs it        | collapse (up to 7.1)
 //!   -------------------+---------------------------+------------------------+---------------------
@@ -22,28 +24,12 @@
 //!   large folios; 0 for others (H.3.1).
 //! - I3: where the rule is to drop, a file with writers has no such folio (L.16).
 
-use crate::collapse::gate::{Gate, MustDrop, OpenForWrite, TextBusy};
-use crate::folio::MappingId;
+use crate::mapping::gate::{Gate, MustDrop, OpenForWrite, TextBusy};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::Writers;
-use crate::space::MmId;
+use crate::units::{MappingId, MmId};
 use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
-
-/// Opens for write and runs, and what they did to page caches. All are counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriterCounters {
-    /// Opens for write.
-    pub nr_opens: u64,
-    /// Opens for write that were refused because a process runs the file (`ETXTBSY`).
-    pub nr_text_busy: u64,
-    /// Runs that were refused because the file is open for write (`ETXTBSY` of execve).
-    pub nr_open_for_write: u64,
-    /// Opens for write that dropped the file's page cache, huge folios and all (H.3.3).
-    pub nr_drops: u64,
-    /// Pages that they dropped.
-    pub nr_dropped_pages: u64,
-}
 
 impl<R: Ram> Memory<R> {
     /// Opens a file for write; its page cache goes first where it holds huge folios that cannot be

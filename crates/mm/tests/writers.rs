@@ -2,17 +2,16 @@
 //! writers of H.5.1.
 #![expect(clippy::unwrap_used, reason = "tests: a failed step is a failed test")]
 
-use largefolio_mm::collapse::gate::{OpenForWrite, TextBusy};
-use largefolio_mm::collapse::{CollapseError, Errno, Refusal};
+use largefolio_mm::collapse::{CollapseError, Errno};
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Map, MapError};
+use largefolio_mm::mapping::gate::{OpenForWrite, TextBusy};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse};
 use largefolio_mm::rules::{Arch, Rules, Writers};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 const BASE: Vaddr = Vaddr(0x4000_0000_0000);
@@ -22,7 +21,7 @@ const NR_HUGE: u64 = 4;
 const LIBRARY_BYTES: u64 = NR_HUGE << 21;
 /// H.5.1: what a file that is open for write answers to `MADV_COLLAPSE`, to 7.1.
 const REFUSED: Result<(), CollapseError> =
-    Err(CollapseError { errno: Errno::Einval, refusal: Refusal::VmaCheck });
+    Err(CollapseError { errno: Errno::Einval, refusal: CollapseRefusal::VmaCheck });
 
 struct World {
     memory: Memory,
@@ -82,7 +81,7 @@ impl World {
     }
 
     fn nr_mapped(&self) -> usize {
-        self.memory.space(self.mm).table.leaves(BASE.vpn(self.memory.rules.page), 2048).count()
+        self.memory.space(self.mm).table.leaves(BASE.vpn(self.memory.rules().page), 2048).count()
     }
 
     fn check(&self) {
@@ -257,7 +256,7 @@ fn private_copies_of_dropped_pages_stay() {
     world.memory.open_for_write(world.file).unwrap();
     world.check();
     assert_eq!(world.nr_thps(), 0);
-    let leaf = world.memory.space(world.mm).table.leaf(at.vpn(world.memory.rules.page));
+    let leaf = world.memory.space(world.mm).table.leaf(at.vpn(world.memory.rules().page));
     assert!(leaf.is_some(), "the private copy is mapped");
 }
 

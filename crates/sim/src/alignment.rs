@@ -13,6 +13,7 @@
 //! Owns the arithmetic and the loader's guarantees. Does not read files, and does not say what a
 //! kernel reads by itself: that is a replay.
 
+use largefolio_mm::mapping::disk::Disk;
 use largefolio_mm::placement::spans_pmd;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
@@ -93,7 +94,7 @@ impl Ground {
     #[must_use]
     pub fn of(rules: &Rules, filesystem: &str) -> Self {
         let max = rules.order_range(filesystem).max;
-        let places_aligned = matches!(filesystem, "ext4" | "xfs" | "btrfs");
+        let places_aligned = Disk::of(filesystem).places_aligned;
         Self { page: rules.page, max, places_aligned }
     }
 }

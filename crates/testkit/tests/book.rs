@@ -207,3 +207,52 @@ fn rule_numbers_are_told_from_other_text() {
     assert_eq!(convention("ramp = \"inherited\"  # A.5.3"), None);
     assert_eq!(anchors("<a id=\"A.1\"></a>**A.1** <a id=\"x\"></a>"), ["A.1", "x"]);
 }
+
+/// Names between backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The kernel functions that the head of a file says it answers to.
+fn answered(text: &str) -> Vec<String> {
+    let head = text.lines().skip_while(|line| !line.starts_with("//!"));
+    let head = head.take_while(|line| line.starts_with("//!"));
+    let mut lines = head.map(|line| line.trim_start_matches("//!").trim());
+    let Some(first) = lines.find(|line| line.starts_with("Answers to: ")) else { return vec![] };
+    let rest = lines.take_while(|line| !line.is_empty());
+    let names = std::iter::once(first).chain(rest).flat_map(quoted);
+    names.map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn kernel_functions_lead_to_files_that_answer_to_them_and_back() {
+    let sources = sources();
+    let (_, index) = sources.iter().find(|(name, _)| name == "docs/behaviour/index.md").unwrap();
+    let (_, table) = index.split_once("\n## By kernel function\n").unwrap();
+    let of_mm = |name: &str| name.strip_prefix("crates/mm/src/").map(ToOwned::to_owned);
+    let heads: BTreeMap<String, Vec<String>> =
+        sources.iter().filter_map(|(name, text)| Some((of_mm(name)?, answered(text)))).collect();
+    let mut listed = BTreeSet::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let [functions, _, files] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+            panic!("not three cells: {row}")
+        };
+        let files = quoted(files);
+        for file in &files {
+            assert!(heads.contains_key(*file), "{file} is no file of mm: {row}");
+        }
+        for function in quoted(functions) {
+            let answers = |file: &&str| heads[*file].iter().any(|name| name == function);
+            assert!(
+                files.iter().any(answers),
+                "{function}: the head of none of {files:?} names it"
+            );
+            listed.insert(function);
+        }
+    }
+    for (file, names) in &heads {
+        let missing = names.iter().find(|name| !listed.contains(name.as_str()));
+        assert_eq!(missing, None, "{file}: docs/behaviour/index.md does not list it");
+    }
+    assert!(listed.len() > 150, "{} functions: they are not recognised any more", listed.len());
+}

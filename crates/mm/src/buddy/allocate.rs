@@ -1,4 +1,6 @@
 //! Allocation (docs/behaviour I.2).
+//!
+//! Answers to: `__rmqueue_smallest`, `expand`.
 
 use crate::units::{Order, Pfn};
 
@@ -36,7 +38,8 @@ impl Buddy {
     /// than `below`, for a page that is moved there (I.11).
     pub(crate) fn take_in(
         &mut self,
-        (first, end): (u64, u64),
+        first: u64,
+        end: u64,
         order: Order,
         below: Order,
     ) -> Option<Pfn> {

@@ -1,5 +1,7 @@
 //! Borrowing from other migrate types (docs/behaviour I.3, the form of 6.15 and later).
 //!
+//! Answers to: `__rmqueue_claim`, `__rmqueue_steal`, `find_suitable_fallback`.
+//!
 //! First *claim*: from the largest order downwards, take the first donor block and, if the rules
 //! allow, its whole pageblock with it. Only when no claim succeeds *steal*: the smallest sufficient
 //! block of any donor, whose pageblock keeps its type.
@@ -16,7 +18,7 @@ impl Buddy {
             if !self.may_claim(donor_order, to) {
                 return None;
             }
-            if let Some(pfn) = self.try_claim((donor_order, donor), order, to) {
+            if let Some(pfn) = self.try_claim(donor_order, donor, order, to) {
                 return Some(pfn);
             }
         }
@@ -49,7 +51,8 @@ impl Buddy {
 
     fn try_claim(
         &mut self,
-        (donor_order, donor): (Order, MigrateType),
+        donor_order: Order,
+        donor: MigrateType,
         order: Order,
         to: MigrateType,
     ) -> Option<u64> {

@@ -31,7 +31,7 @@ pub struct Fragmentation {
 }
 
 /// How many groups are broken and by how many pinned pages.
-struct Plan {
+struct FragmentPlan {
     /// Whole groups in the zone.
     groups: u64,
     /// Groups that get pinned pages.
@@ -41,7 +41,7 @@ struct Plan {
 }
 
 impl Fragmentation {
-    fn plan(&self, nr_pages: u64, max_order: Order) -> Result<Plan, BuddyError> {
+    fn plan(&self, nr_pages: u64, max_order: Order) -> Result<FragmentPlan, BuddyError> {
         let group = self.order.nr_pages();
         let nr_groups = nr_pages / group;
         if self.used_permille > 999 || self.unusable_permille > 1000 || self.order > max_order {
@@ -56,7 +56,7 @@ impl Fragmentation {
         if nr_broken > nr_pinned {
             return Err(self.error("each broken group needs a pinned page: raise used_permille"));
         }
-        Ok(Plan { groups: nr_groups, broken: nr_broken, pinned: nr_pinned })
+        Ok(FragmentPlan { groups: nr_groups, broken: nr_broken, pinned: nr_pinned })
     }
 
     const fn error(&self, why: &'static str) -> BuddyError {

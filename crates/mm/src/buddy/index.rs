@@ -1,4 +1,6 @@
 //! Measures of fragmentation (docs/behaviour I.9, I.10), in thousandths, rounded down as in Linux.
+//!
+//! Answers to: `fragmentation_index`, `unusable_free_index`.
 
 use crate::units::Order;
 

@@ -1,4 +1,6 @@
 //! Freeing and coalescing (docs/behaviour I.4).
+//!
+//! Answers to: `__free_one_page`.
 
 use crate::units::{Order, Pfn};
 

@@ -15,7 +15,7 @@ pub enum Violation {
     I1 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// Its order.
+        /// log2 of the pages of the block.
         order: Order,
     },
     /// A misplaced block.
@@ -23,7 +23,7 @@ pub enum Violation {
     I2 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// Its order.
+        /// log2 of the pages of the block.
         order: Order,
     },
     /// Two free buddies that were not merged.
@@ -31,7 +31,7 @@ pub enum Violation {
     I3 {
         /// First page frame of the lower block.
         pfn: Pfn,
-        /// Its order.
+        /// log2 of the pages of the block.
         order: Order,
     },
     /// A block on the list of another type than its pageblocks.
@@ -39,7 +39,7 @@ pub enum Violation {
     I4 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// Its order.
+        /// log2 of the pages of the block.
         order: Order,
         /// The list it is on.
         listed: MigrateType,
@@ -49,7 +49,7 @@ pub enum Violation {
     I5 {
         /// What was checked.
         what: &'static str,
-        /// Its value.
+        /// Value that was kept.
         counted: u64,
         /// What a scan finds.
         found: u64,

@@ -1,4 +1,6 @@
 //! Allocation above a watermark (docs/behaviour I.6).
+//!
+//! Answers to: `__zone_watermark_ok`.
 
 use thiserror::Error;
 
@@ -8,7 +10,7 @@ use super::{Buddy, MigrateType};
 
 /// Why an allocation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
-pub enum Refusal {
+pub enum WatermarkRefusal {
     /// Too few free page frames would remain: memory is short.
     #[error("below the watermark")]
     BelowWatermark,
@@ -23,15 +25,19 @@ impl Buddy {
     ///
     /// # Errors
     /// The part of the check that fails.
-    pub fn check_watermark(&self, order: Order, watermark_pages: u64) -> Result<(), Refusal> {
+    pub fn check_watermark(
+        &self,
+        order: Order,
+        watermark_pages: u64,
+    ) -> Result<(), WatermarkRefusal> {
         if self.nr_free_pages() < watermark_pages.saturating_add(order.nr_pages()) {
-            return Err(Refusal::BelowWatermark);
+            return Err(WatermarkRefusal::BelowWatermark);
         }
         let has_block = |of| self.lists.smallest(order, of).is_some();
         if MigrateType::ALL.into_iter().any(has_block) {
             Ok(())
         } else {
-            Err(Refusal::NoSuitableBlock)
+            Err(WatermarkRefusal::NoSuitableBlock)
         }
     }
 
@@ -44,8 +50,8 @@ impl Buddy {
         order: Order,
         migrate_type: MigrateType,
         watermark_pages: u64,
-    ) -> Result<Pfn, Refusal> {
+    ) -> Result<Pfn, WatermarkRefusal> {
         self.check_watermark(order, watermark_pages)?;
-        self.alloc(order, migrate_type).ok_or(Refusal::NoSuitableBlock)
+        self.alloc(order, migrate_type).ok_or(WatermarkRefusal::NoSuitableBlock)
     }
 }

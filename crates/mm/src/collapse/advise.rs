@@ -1,14 +1,18 @@
 //! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
+//! Answers to: `madvise_collapse`.
+//!
 //! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 
 use super::file::FileRange;
-use super::{Done, Refusal, Target, Who};
+use super::{CollapseTarget, Done, Who};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
-use crate::space::MmId;
-use crate::units::{Vaddr, Vpn};
+use crate::units::PageRange;
+use crate::units::VpnRange;
+use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, Vma};
 
 /// What a call that failed returns.
@@ -31,7 +35,7 @@ pub struct CollapseError {
     /// What the call returns.
     pub errno: Errno,
     /// Why the last block that failed did.
-    pub refusal: Refusal,
+    pub refusal: CollapseRefusal,
 }
 
 impl<R: Ram> Memory<R> {
@@ -46,35 +50,35 @@ impl<R: Ram> Memory<R> {
         at: Vaddr,
         len_bytes: u64,
     ) -> Result<(), CollapseError> {
-        self.each_area(mm, (at, len_bytes), |memory, vma, range| {
-            memory.collapse_area(mm, vma, range)
-        })
+        self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
     /// Calls `each` for each area of a range and the part of it; a hole is an error in the end.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
-        (at, len_bytes): (Vaddr, u64),
-        mut each: impl FnMut(&mut Self, &Vma, (Vpn, Vpn)) -> Result<(), Refusal>,
+        at: Vaddr,
+        len_bytes: u64,
+        mut each: impl FnMut(&mut Self, &Vma, VpnRange) -> Result<(), CollapseRefusal>,
     ) -> Result<(), CollapseError> {
         if len_bytes == 0 && at.0.is_multiple_of(self.rules.page.bytes()) {
             return Ok(());
         }
         let range = self.checked_range(at, len_bytes);
-        let (start, end) = range.map_err(|_| self.error(Refusal::AddressRange))?;
+        let VpnRange { start, end } =
+            range.map_err(|_| self.error(CollapseRefusal::AddressRange))?;
         if self.space(mm).is_dead {
-            return Err(self.error(Refusal::AnyProcess));
+            return Err(self.error(CollapseRefusal::AnyProcess));
         }
         let (mut next, mut has_hole) = (start, false);
         for part in self.space(mm).vmas.overlapping(start, end) {
             has_hole |= part.start > next;
             next = part.end;
             let Some(&vma) = self.space(mm).vmas.find(part.start) else { continue };
-            let collapsed = each(self, &vma, (part.start, part.end));
+            let collapsed = each(self, &vma, VpnRange { start: part.start, end: part.end });
             collapsed.map_err(|refusal| self.error(refusal))?;
         }
-        if has_hole || next < end { Err(self.error(Refusal::VmaNull)) } else { Ok(()) }
+        if has_hole || next < end { Err(self.error(CollapseRefusal::VmaNull)) } else { Ok(()) }
     }
 
     /// The blocks of `[start, end)` in one area.
@@ -82,35 +86,37 @@ impl<R: Ram> Memory<R> {
         &mut self,
         mm: MmId,
         vma: &Vma,
-        (start, end): (Vpn, Vpn),
-    ) -> Result<(), Refusal> {
+        VpnRange { start, end }: VpnRange,
+    ) -> Result<(), CollapseRefusal> {
         let pmd = self.rules.page.pmd_order();
         let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
         let short = self.rules.collapse.short_request;
         if !self.can_collapse(vma, Who::Advice) {
-            self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
-            return Err(Refusal::VmaCheck);
+            self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
+            return Err(CollapseRefusal::VmaCheck);
         }
+        // Nothing was asked for that could fail (H.5.2, 7.2).
         if first >= last && short == ShortRequest::Done {
             return Ok(());
         }
         if first > last {
-            return Err(Refusal::Fail);
+            return Err(CollapseRefusal::Fail);
         }
         let (mut refused, mut next) = (Ok(()), first);
         while next < last && !self.cache.work.is_spent() {
-            if let Some(used) = self.after_empty(mm, vma, (next, last)) {
-                self.count_refused(Refusal::NoPteTable, (used - next) >> pmd.get());
-                (refused, next) = (Err(Refusal::NoPteTable), used);
+            if let Some(used) = self.after_empty(mm, vma, PageRange { first: next, end: last }) {
+                self.count_refused(CollapseRefusal::NoPteTable, (used - next) >> pmd.get());
+                (refused, next) = (Err(CollapseRefusal::NoPteTable), used);
                 continue;
             }
             let first = Vpn(next);
             next += pmd.nr_pages();
-            let target = Target { mm, vma: *vma, first, order: pmd, who: Who::Advice };
+            let target = CollapseTarget { mm, vma: *vma, first, order: pmd, who: Who::Advice };
             let outcome = self.collapse_block(&target);
             self.count_outcome(Who::Advice, outcome);
             if let Err(refusal) = outcome {
                 refused = Err(refusal);
+                // The next block would fail alike.
                 if !self.goes_on_after(refusal) {
                     break;
                 }
@@ -121,8 +127,13 @@ impl<R: Ram> Memory<R> {
 
     /// Where the blocks of `[next, last)` end that have no table, if the first has none and such
     /// blocks are stepped over: all of them are refused alike, however many there are.
-    fn after_empty(&self, mm: MmId, vma: &Vma, (next, last): (u64, u64)) -> Option<u64> {
-        if vma.backing != Backing::Anon || !self.goes_on_after(Refusal::NoPteTable) {
+    fn after_empty(
+        &self,
+        mm: MmId,
+        vma: &Vma,
+        PageRange { first: next, end: last }: PageRange,
+    ) -> Option<u64> {
+        if vma.backing != Backing::Anon || !self.goes_on_after(CollapseRefusal::NoPteTable) {
             return None;
         }
         let used = self.space(mm).table.first_slot_in(Vpn(next), last - next);
@@ -130,57 +141,60 @@ impl<R: Ram> Memory<R> {
         (used > next).then_some(used)
     }
 
-    fn collapse_block(&mut self, target: &Target) -> Result<Done, Refusal> {
-        self.step(Refusal::AnyProcess)?;
-        self.step(Refusal::VmaCheck)?;
+    fn collapse_block(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
+        self.step(CollapseRefusal::AnyProcess)?;
+        self.step(CollapseRefusal::VmaCheck)?;
         let Some(range) = self.file_range(target) else { return self.collapse_anon(target) };
         let collapsed = match self.collapse_file(&range) {
-            Err(Refusal::PageDirtyOrWriteback) => self.collapse_dirty(&range),
+            Err(CollapseRefusal::PageDirtyOrWriteback) => self.collapse_dirty(&range),
             collapsed => collapsed,
         };
         match collapsed {
             Ok(Done::Collapsed) => self.install_pmd(target).map(|_| Done::Collapsed),
-            Ok(Done::Already) | Err(Refusal::PteMappedHugepage) => self.install_pmd(target),
+            Ok(Done::Already) | Err(CollapseRefusal::PteMappedHugepage) => self.install_pmd(target),
             Err(refusal) => Err(refusal),
         }
     }
 
     /// H.5.1: writes the range back and tries once more.
-    fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, Refusal> {
+    fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
-            return Err(Refusal::PageDirtyOrWriteback);
+            return Err(CollapseRefusal::PageDirtyOrWriteback);
         }
-        self.write_back(range.file, (range.first, range.end()));
-        self.step(Refusal::PageDirtyOrWriteback)?;
+        self.write_back(range.file, range.pages());
+        self.step(CollapseRefusal::PageDirtyOrWriteback)?;
         self.collapse_file(range)
     }
 
     /// Whether the blocks after one that was refused are tried (H.5.2).
-    fn goes_on_after(&self, refusal: Refusal) -> bool {
+    fn goes_on_after(&self, refusal: CollapseRefusal) -> bool {
         match refusal {
-            Refusal::NoPteTable => self.rules.collapse.empty_block == EmptyBlock::SteppedOver,
-            Refusal::PteNonPresent
-            | Refusal::LackReferencedPage
-            | Refusal::PageCount
-            | Refusal::PageLock
-            | Refusal::PageLru
-            | Refusal::DelPageLru => true,
+            // Nothing is there: a failure up to 6.18, stepped over from 6.19 on.
+            CollapseRefusal::NoPteTable => {
+                self.rules.collapse.empty_block == EmptyBlock::SteppedOver
+            }
+            CollapseRefusal::PteNonPresent
+            | CollapseRefusal::LackReferencedPage
+            | CollapseRefusal::PageCount
+            | CollapseRefusal::PageLock
+            | CollapseRefusal::PageLru
+            | CollapseRefusal::DelPageLru => true,
             _ => false,
         }
     }
 
     /// H.5.2: the errno of the last refusal.
-    pub(super) fn error(&self, refusal: Refusal) -> CollapseError {
+    pub(super) fn error(&self, refusal: CollapseRefusal) -> CollapseError {
         let errno = match refusal {
-            Refusal::AllocHugePageFail | Refusal::VmaNull => Errno::Enomem,
-            Refusal::CgroupChargeFail | Refusal::ExceedNonePte => Errno::Ebusy,
-            Refusal::PageCount
-            | Refusal::PageLock
-            | Refusal::PageLru
-            | Refusal::DelPageLru
-            | Refusal::PageFilled
-            | Refusal::PageDirtyOrWriteback => Errno::Eagain,
-            Refusal::PageHasPrivate => match self.rules.collapse.private_data {
+            CollapseRefusal::AllocHugePageFail | CollapseRefusal::VmaNull => Errno::Enomem,
+            CollapseRefusal::CgroupChargeFail | CollapseRefusal::ExceedNonePte => Errno::Ebusy,
+            CollapseRefusal::PageCount
+            | CollapseRefusal::PageLock
+            | CollapseRefusal::PageLru
+            | CollapseRefusal::DelPageLru
+            | CollapseRefusal::PageFilled
+            | CollapseRefusal::PageDirtyOrWriteback => Errno::Eagain,
+            CollapseRefusal::PageHasPrivate => match self.rules.collapse.private_data {
                 PrivateData::Invalid => Errno::Einval,
                 PrivateData::Again => Errno::Eagain,
             },

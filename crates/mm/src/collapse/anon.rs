@@ -1,5 +1,7 @@
 //! Collapsing anonymous memory (docs/behaviour H.6.2, H.6.3, H.6.4 g).
 //!
+//! Answers to: `collapse_huge_page`, `__collapse_huge_page_swapin`, `__collapse_huge_page_copy`.
+//!
 //! ```text
 //!   PTE table   | a | b | - | 0 | c |  --copy-->  folio | a | b | 0 | 0 | c |
 //!   detached while it is copied: no entry can be used; put back if anything fails
@@ -8,29 +10,33 @@
 //! Differs: the table that a PMD entry replaces is not deposited for its split; tables take no
 //! memory here.
 
-use super::scan::{Limits, is_hole, position};
-use super::{Done, Refusal, Target};
+use super::scan::{PteLimits, is_hole, position};
+use super::{CollapseTarget, Done};
+use crate::core::mapped::Level;
+use crate::core::work::steps_of_block;
+use crate::counters::collapse::CollapseRefusal;
 use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
-use crate::mapped::Level;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
-use crate::work::steps_of_block;
 
 impl<R: Ram> Memory<R> {
     /// Scans a block and collapses it (H.6.1, H.6.2).
-    pub(super) fn collapse_anon(&mut self, target: &Target) -> Result<Done, Refusal> {
+    pub(super) fn collapse_anon(
+        &mut self,
+        target: &CollapseTarget,
+    ) -> Result<Done, CollapseRefusal> {
         let limits = self.limits(target);
         match self.space(target.mm).table.pmd(target.first) {
             PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(Refusal::NoPteTable),
+            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
             PmdState::Table { .. } => {}
         }
-        let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+        let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
         self.cache.work.add(steps_of_block(target.order));
         self.check_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
@@ -40,9 +46,9 @@ impl<R: Ram> Memory<R> {
     /// Collapses a block that passed its scan; nothing is changed on a refusal.
     pub(super) fn collapse_scanned(
         &mut self,
-        target: &Target,
-        limits: Limits,
-    ) -> Result<(), Refusal> {
+        target: &CollapseTarget,
+        limits: PteLimits,
+    ) -> Result<(), CollapseRefusal> {
         let id = self.alloc_for(target)?;
         let collapsed = self.collapse_into(target, limits, id);
         if collapsed.is_err() {
@@ -52,12 +58,12 @@ impl<R: Ram> Memory<R> {
         collapsed
     }
 
-    fn alloc_for(&mut self, target: &Target) -> Result<FolioId, Refusal> {
+    fn alloc_for(&mut self, target: &CollapseTarget) -> Result<FolioId, CollapseRefusal> {
         let index = PageIndex(target.vma.index_of(target.first));
         let effort = self.collapse_effort(target.who);
-        let injected = self.step(Refusal::AllocHugePageFail);
+        let injected = self.step(CollapseRefusal::AllocHugePageFail);
         let id = injected.and_then(|()| {
-            self.alloc_anon(target.order, effort, index).ok_or(Refusal::AllocHugePageFail)
+            self.alloc_anon(target.order, effort, index).ok_or(CollapseRefusal::AllocHugePageFail)
         });
         self.count_alloc(target.order, id.map(|_| ()));
         id
@@ -65,18 +71,18 @@ impl<R: Ram> Memory<R> {
 
     fn collapse_into(
         &mut self,
-        target: &Target,
-        limits: Limits,
+        target: &CollapseTarget,
+        limits: PteLimits,
         id: FolioId,
-    ) -> Result<(), Refusal> {
-        self.step(Refusal::CgroupChargeFail)?;
-        self.step(Refusal::VmaCheck)?;
+    ) -> Result<(), CollapseRefusal> {
+        self.step(CollapseRefusal::CgroupChargeFail)?;
+        self.step(CollapseRefusal::VmaCheck)?;
         self.swap_in_block(target)?;
         // Reclaim may have split folios of the block, so everything is looked at again.
         let table = &mut self.space_mut(target.mm).table;
-        let table = table.detach_table(target.first).ok_or(Refusal::NoPteTable)?;
+        let table = table.detach_table(target.first).ok_or(CollapseRefusal::NoPteTable)?;
         self.flush(target.mm, target.first, target.nr_pages());
-        let copied = self.isolate_and_copy(target, limits, (id, &table));
+        let copied = self.isolate_and_copy(target, limits, id, &table);
         self.space_mut(target.mm).table.attach_table(table);
         copied?;
         self.replace_by(target, id);
@@ -84,29 +90,30 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Brings swapped pages back, each into a base page (H.6.2).
-    fn swap_in_block(&mut self, target: &Target) -> Result<(), Refusal> {
-        let Target { mm, vma, first, .. } = *target;
+    fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
+        let CollapseTarget { mm, vma, first, .. } = *target;
         while let Some((vpn, slot)) = self.space(mm).swapped.first_in(first, target.nr_pages()) {
-            self.step(Refusal::PteNonPresent)?;
+            self.step(CollapseRefusal::PteNonPresent)?;
             let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
-            self.swap_in(&fault, slot).map_err(|_| Refusal::PteNonPresent)?;
+            self.swap_in(&fault, slot).map_err(|_| CollapseRefusal::PteNonPresent)?;
         }
         Ok(())
     }
 
     fn isolate_and_copy(
         &mut self,
-        target: &Target,
-        limits: Limits,
-        (id, table): (FolioId, &DetachedTable),
-    ) -> Result<(), Refusal> {
+        target: &CollapseTarget,
+        limits: PteLimits,
+        id: FolioId,
+        table: &DetachedTable,
+    ) -> Result<(), CollapseRefusal> {
         let ptes = self.space(target.mm).table.detached_ptes(table);
         let ptes =
             ptes[position(target.first, ptes.len())..][..target.nr_pages() as usize].to_vec();
         self.check_ptes(target, &ptes, limits)?;
         for _ in ptes.iter().filter(|&&pte| !is_hole(pte)) {
-            self.step(Refusal::PageLock)?;
-            self.step(Refusal::DelPageLru)?;
+            self.step(CollapseRefusal::PageLock)?;
+            self.step(CollapseRefusal::DelPageLru)?;
         }
         let pfn = self.cache.folios.get(id).pfn;
         for (to, &pte) in (pfn.0..).map(Pfn).zip(&ptes) {
@@ -116,20 +123,20 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Page by page, ascending, holes in passing (D.4.5).
-    fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), Refusal> {
+    fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), CollapseRefusal> {
         if is_hole(pte) {
             self.cache.folios.forget_writes(to, 1);
             self.cache.ram.zero(to, 1);
             return Ok(());
         }
-        self.step(Refusal::CopyMc)?;
+        self.step(CollapseRefusal::CopyMc)?;
         self.cache.copy_page(pte.pfn(), to);
         Ok(())
     }
 
     /// The old pages lose this mapping, the new folio gets the block.
-    fn replace_by(&mut self, target: &Target, id: FolioId) {
-        let Target { mm, first, order, .. } = *target;
+    fn replace_by(&mut self, target: &CollapseTarget, id: FolioId) {
+        let CollapseTarget { mm, first, order, .. } = *target;
         let nr = order.nr_pages();
         let pmd = self.rules.page.pmd_order();
         self.zap(mm, first, first.plus(nr));

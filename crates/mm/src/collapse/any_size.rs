@@ -10,14 +10,15 @@
 //! filesystem knows.
 
 use super::advise::CollapseError;
-use super::scan::Limits;
-use super::{Done, Refusal, Target, Who};
+use super::scan::PteLimits;
+use super::{CollapseTarget, Done, Who};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::MIN_LARGE_ORDER;
-use crate::space::MmId;
-use crate::units::{Order, PageIndex, Vaddr, Vpn};
+use crate::units::VpnRange;
+use crate::units::{MmId, Order, PageIndex, Vaddr, Vpn};
 use crate::vma::{HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -37,8 +38,8 @@ impl<R: Ram> Memory<R> {
         if order == self.rules.page.pmd_order() {
             return self.madvise_collapse(mm, at, len_bytes);
         }
-        self.each_area(mm, (at, len_bytes), |memory, vma, range| {
-            memory.collapse_area_to(mm, vma, (range, order))
+        self.each_area(mm, at, len_bytes, |memory, vma, range| {
+            memory.collapse_area_to(mm, vma, range, order)
         })
     }
 
@@ -46,16 +47,17 @@ impl<R: Ram> Memory<R> {
         &mut self,
         mm: MmId,
         vma: &Vma,
-        ((start, end), order): ((Vpn, Vpn), Order),
-    ) -> Result<(), Refusal> {
+        VpnRange { start, end }: VpnRange,
+        order: Order,
+    ) -> Result<(), CollapseRefusal> {
         if !self.can_collapse_to(vma, order) {
-            self.count_outcome(Who::Advice, Err(Refusal::VmaCheck));
-            return Err(Refusal::VmaCheck);
+            self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
+            return Err(CollapseRefusal::VmaCheck);
         }
         let (first, last) = (order.round_up(start.0), order.round_down(end.0));
         let mut refused = Ok(());
         for first in (first..last).step_by(order.nr_pages() as usize).map(Vpn) {
-            let target = Target { mm, vma: *vma, first, order, who: Who::Advice };
+            let target = CollapseTarget { mm, vma: *vma, first, order, who: Who::Advice };
             if self.space(mm).is_none(first, order.nr_pages()) {
                 continue;
             }
@@ -68,7 +70,8 @@ impl<R: Ram> Memory<R> {
 
     fn can_collapse_to(&self, vma: &Vma, order: Order) -> bool {
         let is_below = order < self.rules.page.pmd_order();
-        let target = Target { mm: MmId(0), vma: *vma, first: vma.start, order, who: Who::Advice };
+        let target =
+            CollapseTarget { mm: MmId(0), vma: *vma, first: vma.start, order, who: Who::Advice };
         let fits = match self.file_range(&target) {
             None => vma.has_anon() && order >= MIN_LARGE_ORDER,
             Some(range) => {
@@ -80,45 +83,45 @@ impl<R: Ram> Memory<R> {
         is_below && fits && vma.advice.huge != HugeAdvice::Nohuge
     }
 
-    fn collapse_part_of(&mut self, target: &Target) -> Result<Done, Refusal> {
+    fn collapse_part_of(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
             return Ok(Done::Already);
         }
         let Some(range) = self.file_range(target) else { return self.collapse_anon_to(target) };
         if self.has_private_copy(target) {
-            return Err(Refusal::Fail);
+            return Err(CollapseRefusal::Fail);
         }
         match self.collapse_file(&range) {
             Ok(done) => {
                 self.map_block(target);
                 Ok(done)
             }
-            Err(Refusal::PteMappedHugepage) => Ok(Done::Already),
+            Err(CollapseRefusal::PteMappedHugepage) => Ok(Done::Already),
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn collapse_anon_to(&mut self, target: &Target) -> Result<Done, Refusal> {
-        let Some(ptes) = self.ptes_of(target) else { return Err(Refusal::NoPteTable) };
+    fn collapse_anon_to(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
+        let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
         if self.has_folio(target) {
             return Ok(Done::Already);
         }
         let none = if target.vma.is_armed { 0 } else { u64::MAX };
-        let limits = Limits { none, ..Limits::OFF };
+        let limits = PteLimits { none, ..PteLimits::OFF };
         self.check_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
         Ok(Done::Collapsed)
     }
 
     /// Whether the caller wrote to pages of the block: those are not the file's.
-    fn has_private_copy(&self, target: &Target) -> bool {
+    fn has_private_copy(&self, target: &CollapseTarget) -> bool {
         let ptes = self.ptes_of(target).unwrap_or_default();
         let is_private = |pte: &Pte| pte.is_present() && !self.is_file_page(pte.pfn());
         self.has_swapped(target) || ptes.iter().any(is_private)
     }
 
     /// Maps the block's folio by PTEs, read-only, as far as the file goes.
-    fn map_block(&mut self, target: &Target) {
+    fn map_block(&mut self, target: &CollapseTarget) {
         let Some(range) = self.file_range(target) else { return };
         let Some(entry) = self.cache.find(range.file, PageIndex(range.first)) else { return };
         let nr_file_pages = self.cache.mapping(range.file).nr_file_pages(self.rules.page);

@@ -1,16 +1,17 @@
 //! Which areas may be collapsed at all (docs/behaviour H.1).
 //!
+//! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
+//!
 //! Owns the order of the tests and the file rule of each kernel. Whether the pages of a block allow
 //! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
-use crate::folio::MappingId;
 use crate::mapping::Mapping;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
-use crate::units::Order;
+use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {
@@ -18,6 +19,7 @@ impl<R: Ram> Memory<R> {
     /// anonymous memory, to any size.
     pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
         let pmd = self.rules.page.pmd_order();
+        // The program refused, or no aligned block lies inside (H.1.1).
         if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
             return false;
         }
@@ -26,6 +28,7 @@ impl<R: Ram> Memory<R> {
             return is_on && vma.has_anon();
         };
         let mapping = self.cache.mapping(self.open_file(open).mapping);
+        // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
             return who == Who::Advice || self.shmem_allows(vma);
         }
@@ -50,15 +53,18 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// H.1.3.
+    /// Whether pages of a disk file may be collapsed in this area (H.1.3).
     fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {
+            // The option is not built in.
             FileCollapse::Absent => false,
             // Differs: any mapping of the file that runs, not only those that exec made.
             FileCollapse::DenyWrite => mapping.gate.writecount() < 0,
+            // Text that nobody can write meanwhile (H.1.3, series 003).
             FileCollapse::Exec => vma.prot.can_exec && !mapping.gate.is_open_for_write(),
             FileCollapse::Readers => !mapping.gate.is_open_for_write(),
+            // The filesystem writes through large folios itself: writers may stay (H.1.3).
             FileCollapse::LargeFolios => mapping.orders.min <= pmd && pmd <= mapping.orders.max,
         }
     }

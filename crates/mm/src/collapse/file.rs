@@ -1,5 +1,7 @@
 //! Collapsing pages of a file or of shared memory (docs/behaviour H.4, H.5).
 //!
+//! Answers to: `hpage_collapse_scan_file`, `collapse_file`.
+//!
 //! ```text
 //!   page cache   | o0 | o0 | o2         | -  | o0 | ..    gather: each present (files: read in),
 //!                   \    \    \   copy    0    /           clean, idle; unmapped everywhere
@@ -9,15 +11,19 @@
 //! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
 //! at once, so a flush that khugepaged starts is done when it comes back.
 
-use super::{Done, Refusal, Target, Who};
-use crate::folio::{Folio, MappingId, Owner};
+use super::{CollapseTarget, Done, Who};
+use crate::core::NewFolio;
+use crate::core::work::steps_of_block;
+use crate::counters::collapse::CollapseRefusal;
+use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::collapse::{DirtyRange, Flush};
-use crate::units::{Order, PageIndex, Pfn};
+use crate::readahead::issue::Run;
+use crate::rules::collapse::{DirtyFlush, DirtyRange};
+use crate::units::PageRange;
+use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
-use crate::work::steps_of_block;
 
 /// Pages of a file to collapse: `2^order` from `first` on, aligned.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +39,10 @@ impl FileRange {
     pub(super) const fn end(&self) -> u64 {
         self.first + self.order.nr_pages()
     }
+
+    pub(super) const fn pages(&self) -> PageRange {
+        PageRange { first: self.first, end: self.end() }
+    }
 }
 
 /// What is cached of a range, in ascending order, and how much is not.
@@ -43,7 +53,7 @@ struct Gathered {
 
 impl<R: Ram> Memory<R> {
     /// The pages of a file that a target maps; `None` for anonymous memory.
-    pub(super) fn file_range(&self, target: &Target) -> Option<FileRange> {
+    pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
         let first = target.vma.index_of(target.first);
@@ -51,7 +61,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Scans a range of the page cache and collapses it (H.4, H.5).
-    pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, Refusal> {
+    pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         self.cache.work.add(steps_of_block(range.order));
         self.scan_file(range)?;
         let pfn = self.alloc_frames(range)?;
@@ -63,52 +73,56 @@ impl<R: Ram> Memory<R> {
     }
 
     /// H.4: looks at what is cached, without changing anything.
-    fn scan_file(&self, range: &FileRange) -> Result<(), Refusal> {
+    fn scan_file(&self, range: &FileRange) -> Result<(), CollapseRefusal> {
         let mut nr_present = 0;
-        for entry in self.entries_in(range.file, range.first, range.end()) {
+        for entry in self.entries_in(range.file, range.pages()) {
             if entry.order >= range.order {
-                return Err(Refusal::PteMappedHugepage);
+                return Err(CollapseRefusal::PteMappedHugepage);
             }
             let folio = self.cache.folios.get(entry.folio);
+            // Somebody else has isolated it and may be moving it.
             if !self.cache.folios.lru().is_on_lru(entry.folio) {
-                return Err(Refusal::PageLru);
+                return Err(CollapseRefusal::PageLru);
             }
             if folio.has_extra_refs() {
-                return Err(Refusal::PageCount);
+                return Err(CollapseRefusal::PageCount);
             }
             nr_present += folio.nr_pages();
         }
-        let nr_evicted = self.cache.mapping(range.file).nr_evicted((range.first, range.end()));
+        let nr_evicted = self.cache.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
+        // Reading back much costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
-            return Err(Refusal::ExceedSwapPte);
+            return Err(CollapseRefusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
+        // Memory would be filled with what nobody has read (H.4.2).
         if range.who == Who::Khugepaged && nr_none > limit {
-            return Err(Refusal::ExceedNonePte);
+            return Err(CollapseRefusal::ExceedNonePte);
         }
         Ok(())
     }
 
     /// H.5 steps 1 and 2.
-    fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
-        let pfn = self.step(Refusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
+    fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
+        let pfn =
+            self.step(CollapseRefusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
         self.count_alloc(range.order, pfn.map(|_| ()));
         pfn
     }
 
-    fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, Refusal> {
+    fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let effort = self.collapse_effort(range.who);
         let is_worth_trying = self.prepare_large(range.order, effort);
         let pfn = is_worth_trying.then(|| self.cache.take_block(range.order, Order::ZERO));
-        pfn.flatten().ok_or(Refusal::AllocHugePageFail)
+        pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
     /// H.5 steps 1 to 6 with the new folio's frames.
-    fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), Refusal> {
-        self.step(Refusal::CgroupChargeFail)?;
-        self.step(Refusal::Fail)?;
+    fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {
+        self.step(CollapseRefusal::CgroupChargeFail)?;
+        self.step(CollapseRefusal::Fail)?;
         let mut gathered = Gathered { entries: Vec::new(), nr_holes: 0 };
         let filled = self.gather_and_copy(range, &mut gathered, pfn);
         if filled.is_ok() {
@@ -127,13 +141,13 @@ impl<R: Ram> Memory<R> {
         range: &FileRange,
         gathered: &mut Gathered,
         pfn: Pfn,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
         self.gather(range, gathered)?;
         let is_gated = self.cache.mapping(range.file).is_gated(range.order);
         if is_gated {
             // Step 4: the gate counts the folio and refuses it if it sees a writer (H.3.2).
-            self.step(Refusal::Fail)?;
-            self.cache.mapping(range.file).gate.try_add_thp().map_err(|_| Refusal::Fail)?;
+            self.step(CollapseRefusal::Fail)?;
+            self.cache.mapping(range.file).gate.try_add_thp().map_err(|_| CollapseRefusal::Fail)?;
         }
         let copied = self.copy_gathered(range, gathered, pfn);
         if copied.is_err() && is_gated {
@@ -143,7 +157,11 @@ impl<R: Ram> Memory<R> {
     }
 
     /// H.5 step 3: finds or reads every page, and takes it away from everybody.
-    fn gather(&mut self, range: &FileRange, gathered: &mut Gathered) -> Result<(), Refusal> {
+    fn gather(
+        &mut self,
+        range: &FileRange,
+        gathered: &mut Gathered,
+    ) -> Result<(), CollapseRefusal> {
         let is_shmem = self.cache.mapping(range.file).is_shmem;
         let mut at = range.first;
         while at < range.end() {
@@ -154,54 +172,55 @@ impl<R: Ram> Memory<R> {
                 at += 1;
                 continue;
             };
-            self.isolate(range, entry, gathered)?;
+            self.isolate_entry(range, entry, gathered)?;
             at = entry.end();
         }
         Ok(())
     }
 
     /// A page of shared memory, `None` for a hole.
-    fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, Refusal> {
+    fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.cache.mapping(range.file).swapped.contains_key(&index) {
-            let back = self.cache.insert(range.file, index, Order::ZERO, false);
-            back.map_err(|_| Refusal::Fail)?;
+            let back = self.cache.insert(NewFolio::new(range.file, index, Order::ZERO));
+            back.map_err(|_| CollapseRefusal::Fail)?;
         }
         let Some(entry) = self.cache.find(range.file, index) else {
-            let is_empty = self.entries_in(range.file, range.first, range.end()).is_empty()
-                && self.cache.mapping(range.file).nr_evicted((range.first, range.end())) == 0;
-            return if is_empty { Err(Refusal::Truncated) } else { Ok(None) };
+            let is_empty = self.entries_in(range.file, range.pages()).is_empty()
+                && self.cache.mapping(range.file).nr_evicted(range.pages()) == 0;
+            return if is_empty { Err(CollapseRefusal::Truncated) } else { Ok(None) };
         };
         if self.cache.folios.get(entry.folio).is_locked {
-            return Err(Refusal::PageLock);
+            return Err(CollapseRefusal::PageLock);
         }
-        self.step(Refusal::PageLock)?;
+        self.step(CollapseRefusal::PageLock)?;
         Ok(Some(entry))
     }
 
     /// A page of a disk file, read in when it is absent.
-    fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, Refusal> {
+    fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let found = self.cache.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
         let folio = self.cache.folios.get(entry.folio);
+        // What it holds is not in the file yet: a copy could lose a store (H.5 step 3).
         if folio.is_dirty || folio.is_under_writeback {
             self.start_flush(range);
             return Err(self.dirty_refusal());
         }
         if folio.is_locked {
-            return Err(Refusal::PageLock);
+            return Err(CollapseRefusal::PageLock);
         }
-        self.step(Refusal::PageLock)?;
+        self.step(CollapseRefusal::PageLock)?;
         Ok(Some(entry))
     }
 
     /// Reads the rest of a range ahead and waits for its first page.
-    fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, Refusal> {
+    fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
         if at < self.cache.mapping(range.file).nr_file_pages(self.rules.page) {
-            self.read_absent(range.open, (at, range.end() - at));
+            self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });
         }
-        let entry = self.cache.find(range.file, PageIndex(at)).ok_or(Refusal::Fail)?;
-        self.step(Refusal::Fail)?;
+        let entry = self.cache.find(range.file, PageIndex(at)).ok_or(CollapseRefusal::Fail)?;
+        self.step(CollapseRefusal::Fail)?;
         self.cache.folios.get_mut(entry.folio).is_locked = false;
         Ok(entry)
     }
@@ -209,48 +228,54 @@ impl<R: Ram> Memory<R> {
     /// Asks for dirty pages to be written back, so that a later pass can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
-            Flush::Always => true,
-            Flush::UnlessOpenForWrite => !self.cache.mapping(range.file).gate.is_open_for_write(),
+            DirtyFlush::Always => true,
+            DirtyFlush::UnlessOpenForWrite => {
+                !self.cache.mapping(range.file).gate.is_open_for_write()
+            }
         };
         if range.who == Who::Khugepaged && may_flush {
-            self.write_back(range.file, (0, u64::MAX));
+            self.write_back(range.file, PageRange { first: 0, end: u64::MAX });
         }
     }
 
     /// H.5 step 3: the code for dirty pages came with the rule of what follows it.
-    fn dirty_refusal(&self) -> Refusal {
+    fn dirty_refusal(&self) -> CollapseRefusal {
         match self.rules.collapse.dirty {
-            DirtyRange::Fails => Refusal::Fail,
-            DirtyRange::Again | DirtyRange::WrittenBack => Refusal::PageDirtyOrWriteback,
+            DirtyRange::Fails => CollapseRefusal::Fail,
+            DirtyRange::Again | DirtyRange::WrittenBack => CollapseRefusal::PageDirtyOrWriteback,
         }
     }
 
     /// Takes a folio off its list and out of every page table; alone then, it cannot change.
-    fn isolate(
+    fn isolate_entry(
         &mut self,
         range: &FileRange,
         entry: Entry,
         gathered: &mut Gathered,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
+        // Done already; only its entry may be missing.
         if entry.order >= range.order {
-            return Err(Refusal::PteMappedHugepage);
+            return Err(CollapseRefusal::PteMappedHugepage);
         }
-        self.step(Refusal::Truncated)?;
-        self.step(Refusal::DelPageLru)?;
+        self.step(CollapseRefusal::Truncated)?;
+        self.step(CollapseRefusal::DelPageLru)?;
         if !self.cache.folios.lru_mut().isolate(entry.folio) {
-            return Err(Refusal::DelPageLru);
+            return Err(CollapseRefusal::DelPageLru);
         }
         gathered.entries.push(entry);
-        self.step(Refusal::PageHasPrivate)?;
+        self.step(CollapseRefusal::PageHasPrivate)?;
+        // The filesystem would not find its data with the new folio.
         if self.cache.folios.get(entry.folio).has_private {
-            return Err(Refusal::PageHasPrivate);
+            return Err(CollapseRefusal::PageHasPrivate);
         }
         self.unmap_file_pages(range.file, entry);
-        self.step(Refusal::PageCount)?;
+        self.step(CollapseRefusal::PageCount)?;
         let folio = self.cache.folios.get(entry.folio);
+        // Unmapped everywhere: what still refers to it may read or write it at any time.
         if folio.has_extra_refs() {
-            return Err(Refusal::PageCount);
+            return Err(CollapseRefusal::PageCount);
         }
+        // Unmapping brought a store to light (H.5 step 3, 7.2).
         if folio.is_dirty && !self.cache.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
@@ -263,13 +288,13 @@ impl<R: Ram> Memory<R> {
         range: &FileRange,
         gathered: &Gathered,
         pfn: Pfn,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CollapseRefusal> {
         let mut at = range.first;
         for entry in &gathered.entries {
             self.cache.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
             let from = self.cache.folios.get(entry.folio).pfn;
             for by in 0..entry.order.nr_pages() {
-                self.step(Refusal::CopyMc)?;
+                self.step(CollapseRefusal::CopyMc)?;
                 let to = pfn.plus(entry.index.0 - range.first + by);
                 self.cache.ram.copy_page(from.plus(by), to);
             }
@@ -277,17 +302,18 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.ram.zero(pfn.plus(at - range.first), range.end() - at);
         if gathered.nr_holes > 0 {
-            self.step(Refusal::PageFilled)?;
+            self.step(CollapseRefusal::PageFilled)?;
+            // A hole that is filled here would never be missed there (H.5 step 5).
             if self.is_watched(range) {
-                return Err(Refusal::ExceedNonePte);
+                return Err(CollapseRefusal::ExceedNonePte);
             }
         }
-        self.step(Refusal::StoreFailed)
+        self.step(CollapseRefusal::StoreFailed)
     }
 
     /// Whether a process wants to fill holes of the range itself (userfaultfd).
     fn is_watched(&self, range: &FileRange) -> bool {
-        let areas = self.mapped_ranges(range.file, (range.first, range.end()));
+        let areas = self.mapped_ranges(range.file, range.pages());
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
         areas.into_iter().any(is_armed)
     }
@@ -308,6 +334,7 @@ impl<R: Ram> Memory<R> {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
+        // So that the next fault can map the block by one entry (H.5 step 6).
         if range.order == self.rules.page.pmd_order() {
             self.retract_tables(range);
         }

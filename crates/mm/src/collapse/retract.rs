@@ -1,27 +1,30 @@
 //! Page tables of a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
 //!
+//! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
+//!
 //! Owns which empty tables are given back, so that the next fault can map the block by one entry,
 //! and the exchange of a table for that entry where somebody asked for it.
 
 use super::file::FileRange;
-use super::{Done, Refusal, Target};
+use super::{CollapseTarget, Done};
+use crate::counters::collapse::CollapseRefusal;
 use crate::fault::{Access, Fault, Pass};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{PageIndex, Vpn};
+use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
 impl<R: Ram> Memory<R> {
     /// Gives back the tables of every area that maps the whole block at an aligned address, unless
     /// the area has private pages, which may be in the table.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {
-        for (mm, start, end) in self.mapped_ranges(range.file, (range.first, range.end())) {
+        for (mm, start, end) in self.mapped_ranges(range.file, range.pages()) {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
             let is_aligned = range.order.is_aligned(start.0);
             let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);
+            // A private copy may be in the table, or another area needs a part of it (H.5).
             if is_whole && is_aligned && !has_anon {
                 self.drop_table(mm, start);
             }
@@ -37,15 +40,16 @@ impl<R: Ram> Memory<R> {
 
     /// Gives back the table of one process for a block whose folio has the PMD order, if it maps
     /// nothing but that folio's pages. What it was: `Already` without a table.
-    pub(super) fn retract_one(&mut self, target: &Target) -> Result<Done, Refusal> {
+    pub(super) fn retract_one(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let entry = self.huge_entry(target)?;
         match self.space(target.mm).table.pmd(target.first) {
             PmdState::Empty | PmdState::Leaf => return Ok(Done::Already),
             PmdState::Table { .. } => {}
         }
-        self.step(Refusal::Fail)?;
+        self.step(CollapseRefusal::Fail)?;
+        // A page of its own would be lost with the table.
         if !self.maps_only(target, entry) {
-            return Err(Refusal::Fail);
+            return Err(CollapseRefusal::Fail);
         }
         self.zap(target.mm, target.first, target.first.plus(target.nr_pages()));
         self.drop_table(target.mm, target.first);
@@ -53,25 +57,25 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
-    pub(super) fn install_pmd(&mut self, target: &Target) -> Result<Done, Refusal> {
+    pub(super) fn install_pmd(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
             return Ok(Done::Already);
         }
         let entry = self.huge_entry(target)?;
-        let Target { mm, vma, first: vpn, .. } = *target;
+        let CollapseTarget { mm, vma, first: vpn, .. } = *target;
         let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
-        if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(Refusal::Fail) }
+        if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(CollapseRefusal::Fail) }
     }
 
-    fn huge_entry(&self, target: &Target) -> Result<Entry, Refusal> {
-        let range = self.file_range(target).ok_or(Refusal::VmaCheck)?;
+    fn huge_entry(&self, target: &CollapseTarget) -> Result<Entry, CollapseRefusal> {
+        let range = self.file_range(target).ok_or(CollapseRefusal::VmaCheck)?;
         let entry = self.cache.find(range.file, PageIndex(range.first));
-        entry.filter(|entry| entry.order == target.order).ok_or(Refusal::Fail)
+        entry.filter(|entry| entry.order == target.order).ok_or(CollapseRefusal::Fail)
     }
 
     /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.
-    fn maps_only(&self, target: &Target, entry: Entry) -> bool {
+    fn maps_only(&self, target: &CollapseTarget, entry: Entry) -> bool {
         let pfn = self.cache.folios.get(entry.folio).pfn;
         let ptes = self.ptes_of(target).unwrap_or_default();
         !self.has_swapped(target)

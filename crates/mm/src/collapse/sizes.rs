@@ -6,8 +6,9 @@
 //!   order 4    [--- yes -------]                    p moves on, k = what p is aligned to
 //! ```
 
-use super::scan::{Limits, is_hole};
-use super::{Done, Refusal, Target};
+use super::scan::{PteLimits, is_hole};
+use super::{CollapseTarget, Done};
+use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{PmdState, Pte};
 use crate::ram::Ram;
@@ -19,17 +20,17 @@ use crate::units::Order;
 struct Walked {
     has_collapsed: bool,
     has_alloc_failed: bool,
-    last: Option<Refusal>,
+    last: Option<CollapseRefusal>,
 }
 
 impl Walked {
-    /// H.6.4 f.
-    fn result(self) -> Result<Done, Refusal> {
+    /// What the walk answers: a success if there was one, then want of memory (H.6.4 f).
+    fn result(self) -> Result<Done, CollapseRefusal> {
         match self.last {
             _ if self.has_collapsed => Ok(Done::Collapsed),
-            _ if self.has_alloc_failed => Err(Refusal::AllocHugePageFail),
+            _ if self.has_alloc_failed => Err(CollapseRefusal::AllocHugePageFail),
             Some(refusal) => Err(refusal),
-            None => Err(Refusal::Fail),
+            None => Err(CollapseRefusal::Fail),
         }
     }
 }
@@ -38,24 +39,24 @@ impl<R: Ram> Memory<R> {
     /// Collapses what it can of a PMD block to the sizes in `orders`.
     pub(super) fn collapse_sizes(
         &mut self,
-        block: &Target,
+        block: &CollapseTarget,
         orders: Orders,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, CollapseRefusal> {
         match self.space(block.mm).table.pmd(block.first) {
             PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(Refusal::NoPteTable),
+            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
             PmdState::Table { .. } => {}
         }
-        let Some(ptes) = self.ptes_of(block) else { return Err(Refusal::NoPteTable) };
+        let Some(ptes) = self.ptes_of(block) else { return Err(CollapseRefusal::NoPteTable) };
         // H.6.4 b: one page is enough to go on.
-        let limits = Limits { none: block.nr_pages() - 1, ..self.limits(block) };
+        let limits = PteLimits { none: block.nr_pages() - 1, ..self.limits(block) };
         self.check_ptes(block, &ptes, limits)?;
         let swapped = &self.space(block.mm).swapped;
         let is_there = |(at, &pte)| !is_hole(pte) || swapped.get(block.first.plus(at)).is_some();
         let occupied: Vec<bool> = (0..).zip(&ptes).map(is_there).collect();
         let (mut walked, mut at, mut order) = (Walked::default(), 0, block.order);
         while at < block.nr_pages() {
-            let target = Target { first: block.first.plus(at), order, ..*block };
+            let target = CollapseTarget { first: block.first.plus(at), order, ..*block };
             let found = &occupied[at as usize..][..order.nr_pages() as usize];
             let nr_found = found.iter().filter(|&&is_there| is_there).count() as u64;
             let is_worth =
@@ -63,13 +64,16 @@ impl<R: Ram> Memory<R> {
             let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
             match step {
                 Ok(Done::Collapsed) => walked.has_collapsed = true,
-                Ok(Done::Already) => walked.last = Some(Refusal::PteMappedHugepage),
+                // A folio as large is there: go on behind it.
+                Ok(Done::Already) => walked.last = Some(CollapseRefusal::PteMappedHugepage),
                 Err(refusal) => {
                     walked.last = refusal.or(walked.last);
-                    walked.has_alloc_failed |= refusal == Some(Refusal::AllocHugePageFail);
+                    walked.has_alloc_failed |= refusal == Some(CollapseRefusal::AllocHugePageFail);
+                    // No smaller size avoids this: the block is done (H.6.4 d).
                     if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
                         break;
                     }
+                    // A smaller one at the same place may find what it needs.
                     if order > MIN_LARGE_ORDER && !orders.below(order).is_empty() {
                         order = Order::new(order.get() - 1);
                         continue;
@@ -90,12 +94,13 @@ impl<R: Ram> Memory<R> {
         if order == page.pmd_order() {
             return limit;
         }
+        // Below the PMD order it is all or nothing, or sizes would grow step by step (H.6.4 c).
         let is_off = self.rules.anon.max_ptes_none == NonePtes::AllButOne || limit == all_but_one;
         if is_off { order.nr_pages() - 1 } else { 0 }
     }
 
     /// One range; `Ok(Already)` when a folio as large is there (tested below the PMD order).
-    fn collapse_part(&mut self, target: &Target) -> Result<Done, Option<Refusal>> {
+    fn collapse_part(&mut self, target: &CollapseTarget) -> Result<Done, Option<CollapseRefusal>> {
         let pmd = self.rules.page.pmd_order();
         if target.order < pmd && self.has_folio(target) {
             return Ok(Done::Already);
@@ -103,18 +108,19 @@ impl<R: Ram> Memory<R> {
         let none = if target.vma.is_armed { 0 } else { self.none_of(target.order) };
         // H.6.4 e: below the PMD order nothing shared is copied.
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
-        let limits = Limits { none, shared, ..self.limits(target) };
+        let limits = PteLimits { none, shared, ..self.limits(target) };
+        // Not worth reading back for a small folio (H.6.4 e).
         if target.order < pmd && self.has_swapped(target) {
-            return Err(Some(Refusal::PteNonPresent));
+            return Err(Some(CollapseRefusal::PteNonPresent));
         }
-        let ptes = self.ptes_of(target).ok_or(Some(Refusal::NoPteTable))?;
+        let ptes = self.ptes_of(target).ok_or(Some(CollapseRefusal::NoPteTable))?;
         self.check_ptes(target, &ptes, limits).map_err(Some)?;
         self.collapse_scanned(target, limits).map_err(Some)?;
         Ok(Done::Collapsed)
     }
 
     /// Whether the first page belongs to a folio of the order already.
-    pub(super) fn has_folio(&self, target: &Target) -> bool {
+    pub(super) fn has_folio(&self, target: &CollapseTarget) -> bool {
         let pte: Pte = self.space(target.mm).table.pte(target.first);
         let id = (!is_hole(pte)).then(|| self.cache.folios.of_pfn(pte.pfn())).flatten();
         id.is_some_and(|id| self.cache.folios.get(id).order >= target.order)
@@ -122,19 +128,19 @@ impl<R: Ram> Memory<R> {
 }
 
 /// Whether a smaller range may avoid what refused a larger one.
-const fn smaller_may_help(refusal: Refusal) -> bool {
+const fn smaller_may_help(refusal: CollapseRefusal) -> bool {
     matches!(
         refusal,
-        Refusal::AllocHugePageFail
-            | Refusal::ExceedNonePte
-            | Refusal::ExceedSwapPte
-            | Refusal::ExceedSharedPte
-            | Refusal::PteNonPresent
-            | Refusal::PageLock
-            | Refusal::PageCount
-            | Refusal::PageLru
-            | Refusal::DelPageLru
-            | Refusal::LackReferencedPage
-            | Refusal::PageLazyfree
+        CollapseRefusal::AllocHugePageFail
+            | CollapseRefusal::ExceedNonePte
+            | CollapseRefusal::ExceedSwapPte
+            | CollapseRefusal::ExceedSharedPte
+            | CollapseRefusal::PteNonPresent
+            | CollapseRefusal::PageLock
+            | CollapseRefusal::PageCount
+            | CollapseRefusal::PageLru
+            | CollapseRefusal::DelPageLru
+            | CollapseRefusal::LackReferencedPage
+            | CollapseRefusal::PageLazyfree
     )
 }

@@ -1,5 +1,7 @@
 //! First touches of private anonymous memory (docs/behaviour D.2).
 //!
+//! Answers to: `do_anonymous_page`.
+//!
 //! ```text
 //!   PMD slot empty, PMD order allowed --> huge: PMD folio or huge zero folio
 //!     | no, or none free
@@ -10,8 +12,8 @@
 //! ```
 
 use super::{Access, Fault, FaultError, Outcome};
+use crate::core::mapped::Level;
 use crate::folio::FolioId;
-use crate::mapped::Level;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
@@ -23,9 +25,11 @@ impl<R: Ram> Memory<R> {
     pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let orders = self.suitable_orders(fault);
         let pmd = self.rules.page.pmd_order();
+        // One entry for a whole empty slot is the cheapest there is (D.3).
         if orders.contains(pmd) && self.is_pmd_empty(fault) && self.huge_fault(fault) {
             return Ok(Outcome::Minor);
         }
+        // A load needs zeroes, not memory: it shares the one page of them (D.2.2).
         if fault.access != Access::Write {
             self.map_zero_page(fault);
             return Ok(Outcome::Minor);

@@ -1,9 +1,12 @@
 //! Fault-around: a read fault maps what is cached around its address (docs/behaviour B.5).
+//!
+//! Answers to: `do_fault_around`, `filemap_map_pages`, `filemap_map_folio_range`,
+//! `filemap_map_pmd`, `next_uptodate_folio`.
 
 use super::Fault;
+use crate::core::observed::Observed;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::observed::Observed;
 use crate::pgtable::{Batch, PmdState, PteFlags};
 use crate::ram::Ram;
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
@@ -11,7 +14,7 @@ use crate::units::{PageIndex, Vpn};
 
 /// Pages to look at: virtual pages `first ..= last`.
 #[derive(Clone, Copy)]
-struct Window {
+struct AroundRange {
     first: Vpn,
     last: Vpn,
 }
@@ -31,7 +34,7 @@ enum FirstFolio {
     Mapped,
     /// There is no PTE table to map anything into.
     NoTable,
-    /// PTE by PTE.
+    /// It is mapped PTE by PTE, and so is what follows.
     GoOn,
 }
 
@@ -39,6 +42,7 @@ impl<R: Ram> Memory<R> {
     /// Maps cached folios around the fault; whether the faulting page is mapped now.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
+        // A window of one page is the fault itself (B.5.1).
         if nr_pages <= 1 {
             return false;
         }
@@ -52,9 +56,11 @@ impl<R: Ram> Memory<R> {
             next = PageIndex(entry.end());
             let folio = self.cache.folios.get(entry.folio);
             let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
+            // The marker must meet the handler, or the next window would never start (B.5.4).
             if folio.is_marked || !folio.is_uptodate {
                 continue;
             }
+            // Fault-around waits for nobody: what is still read is left out (B.5.4).
             if is_locked {
                 self.cache.observe_locked(file, entry);
                 continue;
@@ -77,7 +83,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.5.2, clipped to the last page of the file (B.5.5).
-    fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<Window> {
+    fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<AroundRange> {
         let table_pages = self.rules.page.pmd_order().nr_pages();
         let slot = fault.vpn.0 & (table_pages - 1);
         let before = fault.vpn.0 - fault.vma.start.0;
@@ -88,7 +94,7 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(fault.open()).mapping;
         let last_index = self.cache.mapping(file).last_index(self.rules.page)?.0;
         let in_file = last_index.checked_sub(fault.vma.index_of(Vpn(base + first)))?;
-        Some(Window { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
+        Some(AroundRange { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
     }
 
     /// B.5.6: one PMD entry for the first folio of the window.
@@ -118,7 +124,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// B.5.7: maps the folio's pages whose PTEs are none, inside the window or all of them.
-    fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: Window) -> Mapped {
+    fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: AroundRange) -> Mapped {
         let vma = fault.vma;
         let first_index = vma.index_of(window.first);
         let to_vpn = |index: u64| Vpn((window.first.0 + index).wrapping_sub(first_index));
@@ -157,6 +163,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether the batch may grow to the whole folio (B.5.7).
     fn can_widen(&self, fault: &Fault, entry: Entry) -> bool {
+        // Up to 6.17 no page outside the window is mapped (B.5.7).
         if self.rules.fault.around_span == AroundSpan::Window {
             return false;
         }
@@ -178,8 +185,10 @@ impl<R: Ram> Memory<R> {
     /// B.5.8: what one folio gives back to the miss counter.
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
+            // It was evicted too early: that it is cached again is no success of readahead (B.5.8).
             AroundCredit::PerNewPage if is_workingset => 0,
             AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
+            // One touch is one hit, however many neighbours were mapped for it (B.5.8).
             AroundCredit::OncePerFault => {
                 let is_credited = mapped.has_fault
                     && !fault.pass.is_tried()

@@ -1,5 +1,8 @@
 //! Stores that need a page of their own (docs/behaviour B.1.2, B.6.1, E.3).
 //!
+//! Answers to: `do_wp_page`, `wp_can_reuse_anon_folio`, `__wp_can_reuse_large_anon_folio`,
+//! `wp_page_copy`, `wp_page_reuse`.
+//!
 //! ```text
 //!   read-only PMD entry of a file --> drop it, fault as if nothing were mapped
 //!   another PMD entry --> reuse it (E.3.6), or split it and go on:
@@ -11,9 +14,9 @@
 
 use super::huge::HugeWrite;
 use super::{Fault, FaultError, Outcome};
+use crate::core::mapped::{Level, owner_id};
+use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
-use crate::frames::Flag;
-use crate::mapped::{Level, owner_id};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
@@ -46,6 +49,7 @@ impl<R: Ram> Memory<R> {
             self.split_pmd(fault.mm, fault.vpn);
             return self.file_fault(*fault);
         }
+        // One entry maps all of it: reuse it as a whole, or go on page by page (E.3.6).
         if leaf.kind == LeafKind::Pmd && !is_file {
             match self.huge_write(fault, &leaf) {
                 HugeWrite::Done => return Ok(Outcome::Minor),
@@ -110,9 +114,12 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get(id);
         match folio.owner {
             Owner::File { .. } | Owner::Detached => fault.vma.sharing == Sharing::Shared,
+            // Nobody else can see the page: no copy is needed (E.3.1).
             Owner::Anon { .. } if self.cache.folios.is_exclusive(pfn) => true,
+            // The only reference is this mapping: whoever shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
             Owner::Anon { .. } => match self.rules.anon.reuse {
+                // Without owners a large folio does not know whose its mappings are: copy (E.3.3).
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
                     let shape = self.cache.shape(folio.order);

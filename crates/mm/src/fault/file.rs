@@ -1,18 +1,21 @@
 //! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
+//!
+//! Answers to: `filemap_fault`, `do_async_mmap_readahead`.
 
 use super::{Fault, FaultError, Pass, Retry};
-use crate::folio::MappingId;
+use crate::core::NewFolio;
+use crate::core::observed::{EntryKind, Observed};
+use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
-use crate::memory::{Memory, OpenFile};
-use crate::observed::{EntryKind, Observed};
+use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::marker::{self, Hit};
+use crate::readahead::marker::{self, MarkerHit};
 use crate::rules::{ExecMiss, HitCredit};
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 /// Answer of one lookup.
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// The folio is there and readable.
     Cached(Entry),
     /// I/O was started or waited for: repeat the fault.
@@ -30,7 +33,7 @@ enum AsyncStep {
 
 impl<R: Ram> Memory<R> {
     /// Looks the faulting page up, reading ahead as the rules say (B.2.1 .. B.2.5).
-    pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Found, FaultError> {
+    pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;
         let index = PageIndex(fault.index());
         if index.0 >= self.cache.mapping(file).nr_file_pages(self.rules.page) {
@@ -49,19 +52,20 @@ impl<R: Ram> Memory<R> {
                 let order = self.cache.mapping(file).orders.min;
                 let first = PageIndex(order.round_down(index.0));
                 self.cache
-                    .insert(file, first, order, false)
+                    .insert(NewFolio::new(file, first, order))
                     .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
             }
             if let Some(entry) = self.cache.find(file, index) {
                 self.cache.folios.get_mut(entry.folio).is_locked = false;
                 self.cache.wait(Some(entry.folio));
             }
-            return Ok(Found::Retry(Retry::Major));
+            return Ok(Lookup::Retry(Retry::Major));
         };
+        // The page was waited for: whoever comes back for it takes it as it is (B.2.5).
         if fault.pass == Pass::Tried {
             let folio = self.cache.folios.get_mut(entry.folio);
             (folio.is_locked, folio.is_uptodate) = (false, true);
-            return Ok(Found::Cached(entry));
+            return Ok(Lookup::Cached(entry));
         }
         // Reading ahead may reclaim: the folio is held.
         self.cache.folios.get_mut(entry.folio).refs += 1;
@@ -70,25 +74,26 @@ impl<R: Ram> Memory<R> {
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
+        // I/O was begun or waited for without the lock: the area may have changed (B.2.5).
         if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
             self.cache.wait(None);
-            return Ok(Found::Retry(Retry::Minor));
+            return Ok(Lookup::Retry(Retry::Minor));
         }
-        Ok(Found::Cached(entry))
+        Ok(Lookup::Cached(entry))
     }
 
     /// Memory without storage: an absent page is a zeroed one, without readahead.
-    fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Found, FaultError> {
+    fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
         if self.cache.find(file, index).is_none() {
             self.cache
-                .insert(file, index, Order::ZERO, false)
+                .insert(NewFolio::new(file, index, Order::ZERO))
                 .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         }
         let Some(entry) = self.cache.find(file, index) else {
             unreachable!("the page was just inserted")
         };
-        Ok(Found::Cached(entry))
+        Ok(Lookup::Cached(entry))
     }
 
     /// B.3: a hit in the handler lowers the miss counter, the marker starts the next window.
@@ -99,14 +104,17 @@ impl<R: Ram> Memory<R> {
         let index = PageIndex(fault.index());
         self.cache.observe(Observed::HandlerHit { index, is_marked, state });
         let is_random = fault.vma.advice.access == AccessAdvice::Random;
+        // `MADV_RANDOM`, or readahead is off: nothing comes of hits, so none is counted (B.3).
         if is_random || state.ra_pages == 0 {
             return AsyncStep::Nothing;
         }
         let is_locked = self.cache.folios.get(entry.folio).is_locked;
         let is_credited = match self.rules.fault.hit_credit {
             HitCredit::Always => true,
+            // A page that is still read was missed by somebody: no sign that readahead works.
             HitCredit::Unlocked => !is_locked,
         };
+        // A hit takes back a miss: what was read ahead is used (B.3).
         if is_credited && self.is_counted(&fault.vma) {
             self.open_file_mut(open).state.credit(1);
         }
@@ -115,8 +123,8 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.folios.get_mut(entry.folio).is_marked = false;
         self.cache.counters.nr_async += 1;
-        let mut state = self.open_file(open).state;
-        let hit = Hit {
+        let state = self.open_file(open).state;
+        let hit = MarkerHit {
             index: fault.index(),
             order: entry.order,
             nr_pages: state.ra_pages,
@@ -125,11 +133,10 @@ impl<R: Ram> Memory<R> {
         let (index, nr_pages) = (hit.index, hit.nr_pages);
         let kind = EntryKind::Async;
         self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
-        let tree = &self.cache.mapping(file).tree;
-        if let Some(issue) = marker::choose(&mut state, tree, hit, &self.rules.readahead) {
-            self.read(self.reading(fault).target, &mut state, issue);
+        let ra = self.readahead(open);
+        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            self.read(open, self.reading(fault).target, issue);
         }
-        self.open_file_mut(open).state = state;
         AsyncStep::Dropped
     }
 

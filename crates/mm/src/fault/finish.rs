@@ -1,4 +1,6 @@
 //! The finishing step: how much of the folio a fault maps (docs/behaviour B.6).
+//!
+//! Answers to: `finish_fault`, `do_set_pmd`, `set_pte_range`.
 
 use super::{Access, Fault};
 use crate::counters::PmdRefusal;
@@ -43,16 +45,19 @@ impl<R: Ram> Memory<R> {
         let one = (fault.vpn, 1);
         let is_shmem = self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem;
         let maps_whole = match self.rules.fault.finish {
+            // Up to 6.16 one page is mapped; shared memory got the whole folio first (B.6.4).
             Finish::OnePte => false,
             Finish::WholeShmem => is_shmem,
             Finish::WholeFolio => true,
         };
         let is_large = maps_whole && entry.order.get() > 0;
+        // A folio that leaves the area or its table cannot be mapped by one batch (B.6.4).
         if !is_large || !self.fits_area_and_table(fault, entry) {
             return one;
         }
         let first = Vpn(fault.vpn.0 - (fault.index() - entry.index.0));
         let nr = entry.order.nr_pages();
+        // Something is mapped there already: touch only the page of the fault (B.6.4).
         if self.space(fault.mm).is_none(first, nr) { (first, nr) } else { one }
     }
 

@@ -1,5 +1,8 @@
 //! PMD-sized anonymous folios and the huge zero folio (docs/behaviour D.3, E.3.6).
 //!
+//! Answers to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
+//! `do_huge_zero_wp_pmd`.
+//!
 //! Owns the first touch of an empty PMD slot, stores to what a PMD entry maps, and the one folio of
 //! zeroes that reads share. Does not own what happens after a PMD entry was split ([`super::cow`]).
 //!
@@ -10,15 +13,14 @@
 use super::anon::new_flags;
 use super::{Access, Fault};
 use crate::buddy::MigrateType;
+use crate::core::mapped::Level;
 use crate::folio::FolioId;
-use crate::frames::Flag;
-use crate::mapped::Level;
+use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
 use crate::ram::Ram;
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::{MmId, Pfn, Vpn};
 
 /// What a store to a PMD entry came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
         let pmd = self.rules.page.pmd_order();
         self.khugepaged_enter(fault.mm);
+        // Loads share one huge folio of zeroes: nothing to allocate or clear (D.3.1).
         if fault.access != Access::Write && self.rules.anon.use_zero_page {
             return self.map_huge_zero(fault);
         }
@@ -117,6 +120,7 @@ impl<R: Ram> Memory<R> {
             unreachable!("I3: an entry maps a folio or is special")
         };
         let is_own = self.cache.folios.is_exclusive(leaf.pfn);
+        // This entry holds the only reference: the whole folio is the process's own (E.3.6).
         if is_own || self.cache.folios.get(id).refs == self.cache.pmd_refs(id) {
             self.cache.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
             self.cache.folios.get_mut(id).is_lazyfree = false;

@@ -1,5 +1,7 @@
 //! Which folio sizes a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
 //!
+//! Answers to: `alloc_anon_folio`, `thp_vma_suitable_orders`.
+//!
 //! Owns suitability, the reduction to empty PTEs and the fallback from size to size. Does not own
 //! which sizes are enabled ([`crate::rules::anon`]).
 
@@ -14,12 +16,14 @@ impl<R: Ram> Memory<R> {
     /// Orders that are enabled for the area and that a block around the fault fits (D.1.5).
     pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
         let vma = &fault.vma;
+        // Whoever fills missing pages himself wants to hear of each (D.2.3).
         if vma.is_armed {
             return Orders::NONE;
         }
         let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
+            // The allocator has such blocks, and the whole block lies in the area (D.1.5).
             *order <= self.cache.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0

@@ -1,15 +1,17 @@
 //! The sync step of a cold fault: which window to read (docs/behaviour B.4).
+//!
+//! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
-use crate::annotate::Reading;
+use super::reading::Reading;
+use crate::core::observed::{EntryKind, Observed};
+use crate::core::open_file::{MissGate, OpenFile};
 use crate::memory::Memory;
-use crate::observed::{EntryKind, Observed};
 use crate::ram::Ram;
-use crate::readahead::issue;
-use crate::readahead::state::Gate;
+use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::readahead::{Hint, Issue, RaState};
-use crate::rules::{Exec, ExecMiss, Forced, ForcedGate, StartOrder};
+use crate::readahead::{Issue, OrderHint, RaState, issue};
+use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 
@@ -22,13 +24,13 @@ enum Choice {
     Nothing,
     /// As a buffered read of a whole window would (B.4.1 step 4).
     Sequential,
-    /// B.4.6.
+    /// `MADV_HUGEPAGE`: blocks of this order around the fault (B.4.6).
     Forced(Order),
-    /// B.4.9.
+    /// Text: the one block of this order that holds the fault (B.4.9).
     ExecBlock(Order),
-    /// B.4.7.
+    /// Text: a window forward from that block (B.4.7).
     ExecWindow(Order),
-    /// B.4.8.
+    /// A window around the fault (B.4.8).
     Around,
 }
 
@@ -36,49 +38,58 @@ impl<R: Ram> Memory<R> {
     /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();
-        let file = self.open_file(open).mapping;
-        let mut state = self.open_file(open).state;
         let reading = self.reading(fault);
-        let issue = match self.choose(fault, reading, &mut state) {
-            Choice::Nothing => None,
-            Choice::Sequential => {
-                let request = Request {
-                    index: fault.index(),
-                    nr_pages: state.ra_pages,
-                    prev_index: prev_index(&state, self.rules.page.shift()),
-                    io_pages: self.rules.io_pages(),
-                };
-                let Request { index, nr_pages, .. } = request;
-                let kind = EntryKind::Sync;
-                self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
-                if self.open_file(open).is_random {
-                    // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
-                    let nr = nr_pages.min(self.rules.io_pages().max(state.ra_pages));
-                    issue::forced(&mut self.cache, &self.rules, file, (index, nr));
-                    return;
-                }
-                let tree = &self.cache.mapping(file).tree;
-                Some(sync::choose(&mut state, tree, request, &self.rules.readahead))
-            }
-            Choice::Forced(order) => Some(forced_window(fault, &mut state, order)),
-            Choice::ExecBlock(order) => Some(exec_block(fault, &mut state, order)),
-            Choice::ExecWindow(order) => Some(exec_window(fault, &mut state, order)),
-            Choice::Around => Some(self.around(fault, &mut state)),
+        let choice = self.choose(fault, reading);
+        let start_order = self.rules.fault.start_order;
+        let page = self.rules.page;
+        let state = &mut self.open_file_mut(open).state;
+        let issue = match choice {
+            Choice::Nothing => return,
+            Choice::Sequential => match self.sequential(fault) {
+                Some(issue) => issue,
+                None => return,
+            },
+            Choice::Forced(order) => forced_window(fault, state, order),
+            Choice::ExecBlock(order) => exec_block(fault, state, order),
+            Choice::ExecWindow(order) => exec_window(fault, state, order),
+            Choice::Around => around(fault, state, start_order.order(page)),
         };
-        if let Some(issue) = issue {
-            self.read(reading.target, &mut state, issue);
+        self.read(open, reading.target, issue);
+    }
+
+    /// What a buffered read of a whole window would read; `None` when that was forced and is done.
+    fn sequential(&mut self, fault: &Fault) -> Option<Issue> {
+        let (open, io_pages) = (fault.open(), self.rules.io_pages());
+        let OpenFile { mapping: file, state, is_random, .. } = *self.open_file(open);
+        let request = Request {
+            index: fault.index(),
+            nr_pages: state.ra_pages,
+            prev_index: prev_index(&state, self.rules.page.shift()),
+            io_pages,
+        };
+        let Request { index, nr_pages, .. } = request;
+        let kind = EntryKind::Sync;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        if is_random {
+            // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
+            let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
+            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages });
+            return None;
         }
-        self.open_file_mut(open).state = state;
+        let ra = self.readahead(open);
+        Some(sync::choose(ra.state, ra.tree, request, ra.rules))
     }
 
     /// The order of the tests in B.4.1 .. B.4.5.
-    fn choose(&mut self, fault: &Fault, reading: Reading, state: &mut RaState) -> Choice {
+    fn choose(&mut self, fault: &Fault, reading: Reading) -> Choice {
         let rules = self.rules.fault;
         let vma = &fault.vma;
         let forced = self.forced_order(fault, reading);
+        // The program asked for huge pages: neither advice nor misses are weighed (B.4.1 step 1).
         if let (Some(order), ForcedGate::Ungated) = (forced, rules.forced_gate) {
             return Choice::Forced(order);
         }
+        // Text in folios of the size that the TLB can fold, switched off or not (B.4.9).
         if let Exec::Block { bytes } = rules.exec
             && vma.prot.can_exec
             && reading.order.is_none()
@@ -89,19 +100,24 @@ impl<R: Ram> Memory<R> {
         let of_kernel = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
+            // `MADV_RANDOM`: neighbours will not be needed. Text is read all the same: its folio
+            // size matters even then (B.4.1 step 2).
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
-            if is_random || state.ra_pages == 0 {
+            if is_random || self.open_file(fault.open()).state.ra_pages == 0 {
                 return Choice::Nothing;
             }
+            // A sequential reader needs no pages before the fault: as a read call would (step 4).
             if vma.advice.access == AccessAdvice::Sequential {
                 return Choice::Sequential;
             }
         }
+        let state = &mut self.open_file_mut(fault.open()).state;
         if let (Some(order), Forced::Posted) = (forced, rules.forced) {
             // B.4.4 (b): the posted form stores the order before it looks at the counter.
             state.order = order;
         }
-        if is_gated(vma, rules.exec_miss) && state.count_miss() == Gate::Closed {
+        // Windows of earlier misses were hardly used: reading more of them is wasted (step 5).
+        if is_gated(vma, rules.exec_miss) && state.count_miss() == MissGate::Closed {
             self.cache.counters.nr_gated += 1;
             return Choice::Nothing;
         }
@@ -122,9 +138,11 @@ impl<R: Ram> Memory<R> {
         let page = self.rules.page;
         let file = self.open_file(fault.open()).mapping;
         let max = self.cache.mapping(file).orders.max;
+        // A PMD folio of large base pages would be 32 MiB or 512 MiB (B.4.5).
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();
         let order = match self.rules.fault.forced {
+            // A page cache that cannot hold the PMD order forces nothing.
             Forced::Pmd => fits.then_some(page.pmd_order()),
             Forced::Posted if fits => Some(page.pmd_order()),
             Forced::Posted => Some(capped),
@@ -134,22 +152,16 @@ impl<R: Ram> Memory<R> {
         let allowed = reading.target.allowed.up_to(order);
         (allowed > Order::ZERO || order == Order::ZERO).then_some(allowed)
     }
+}
 
-    /// B.4.8: half of the window before the fault.
-    fn around(&self, fault: &Fault, state: &mut RaState) -> Issue {
-        state.start = fault.index().saturating_sub(state.ra_pages / 2);
-        state.size = state.ra_pages;
-        state.async_size = state.ra_pages / 4;
-        let (order, hint) = match self.rules.fault.start_order {
-            StartOrder::Ramp => (Order::ZERO, Hint::Raise(Order::ZERO)),
-            StartOrder::Size { bytes } => {
-                let order = self.rules.page.order_of_bytes(bytes);
-                (order, Hint::Exactly(order))
-            }
-        };
-        state.order = order;
-        Issue::Window { start: state.start, hint }
-    }
+/// B.4.8: half of the window before the fault, in folios of `start_order` where the rules name one.
+fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Issue {
+    state.start = fault.index().saturating_sub(state.ra_pages / 2);
+    state.size = state.ra_pages;
+    state.async_size = state.ra_pages / 4;
+    let hint = start_order.map_or(OrderHint::Raise(Order::ZERO), OrderHint::Exactly);
+    state.order = start_order.unwrap_or(Order::ZERO);
+    Issue::Window { start: state.start, hint }
 }
 
 /// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).
@@ -162,10 +174,11 @@ fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
 fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let nr_pages = order.nr_pages();
     let is_random = fault.vma.advice.access == AccessAdvice::Random;
+    // The second block is read ahead, but for who said that it will not be needed.
     state.size = if is_random { nr_pages } else { 2 * nr_pages };
     state.async_size = nr_pages;
     state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Exactly(order) }
+    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Exactly(order) }
 }
 
 /// B.4.9. The state's start is not updated.
@@ -173,16 +186,17 @@ fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.size = order.nr_pages();
     state.async_size = 0;
     state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: Hint::Raise(order) }
+    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Raise(order) }
 }
 
 /// B.4.7: forward from the aligned fault index, inside the VMA.
 fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let (first, end) = fault.vma.file_range();
+    // Forward only and inside the area: padding between segments is never run (B.4.7).
     let start = order.round_down(fault.index()).max(first);
     state.start = start;
     state.size = order.round_up(start + state.ra_pages).min(end) - start;
     state.async_size = 0;
     state.order = order;
-    Issue::Window { start, hint: Hint::Exactly(order) }
+    Issue::Window { start, hint: OrderHint::Exactly(order) }
 }

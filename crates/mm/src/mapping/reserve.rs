@@ -1,5 +1,7 @@
 //! Space that XFS reserves for what is written, before it chooses blocks.
 //!
+//! Answers to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
+//!
 //! A write is handed to the page cache in parts, and folios are made for a part, not for the
 //! write. A part ends where the space reserved so far ends:
 //!
@@ -40,14 +42,14 @@ pub struct Extent {
     /// Block after the last.
     pub end: u64,
     /// What the file has there.
-    pub kind: Kind,
+    pub kind: ExtentKind,
     /// On the device it begins right behind the extent before it.
     pub is_next: bool,
 }
 
 /// What a file has in an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExtentKind {
     /// Space without blocks yet (delayed allocation).
     Reserved,
     /// Blocks with data.
@@ -58,7 +60,7 @@ pub enum Kind {
 
 impl Extent {
     const fn reserved(first: u64, end: u64) -> Self {
-        Self { first, end, kind: Kind::Reserved, is_next: false }
+        Self { first, end, kind: ExtentKind::Reserved, is_next: false }
     }
 
     const fn nr_blocks(self) -> u64 {
@@ -69,7 +71,7 @@ impl Extent {
 /// A write, or what is left of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
-    /// First byte.
+    /// Position of its first byte.
     pub pos: u64,
     /// Byte after the last.
     pub end: u64,
@@ -90,7 +92,7 @@ impl Reservations {
     #[must_use]
     pub fn of_file(size_bytes: u64) -> Self {
         let (first, end) = (0, size_bytes.div_ceil(BLOCK_BYTES));
-        let all = Extent { first, end, kind: Kind::Written, is_next: false };
+        let all = Extent { first, end, kind: ExtentKind::Written, is_next: false };
         Self { extents: (end > 0).then_some(all).into_iter().collect(), is_uncertain: false }
     }
 
@@ -103,7 +105,7 @@ impl Reservations {
                 continue;
             }
             let at = self.extents.len();
-            if extent.kind == Kind::Reserved {
+            if extent.kind == ExtentKind::Reserved {
                 self.insert(at, extent);
             } else {
                 self.extents.push(extent);
@@ -114,7 +116,7 @@ impl Reservations {
     /// What is reserved, unless it cannot be known: the kernel may have written back.
     #[must_use]
     pub fn reserved(&self) -> Option<Vec<(u64, u64)>> {
-        let reserved = self.extents.iter().filter(|extent| extent.kind == Kind::Reserved);
+        let reserved = self.extents.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
         let reserved = reserved.map(|extent| (extent.first, extent.end)).collect();
         (!self.is_uncertain).then_some(reserved)
     }
@@ -126,7 +128,7 @@ impl Reservations {
         let at = self.extents.partition_point(|extent| extent.end <= block);
         self.extents
             .get(at)
-            .is_some_and(|extent| extent.first <= block && extent.kind != Kind::Unwritten)
+            .is_some_and(|extent| extent.first <= block && extent.kind != ExtentKind::Unwritten)
     }
 
     /// The file ends at `size_bytes` from here on; what lies beyond is given back. Data may have
@@ -144,9 +146,9 @@ impl Reservations {
     /// blocks, with all that was reserved together with it.
     pub fn jump(&mut self, file_bytes: u64) {
         let end = file_bytes.div_ceil(BLOCK_BYTES);
-        let beyond = |extent: &&mut Extent| extent.end > end && extent.kind == Kind::Reserved;
+        let beyond = |extent: &&mut Extent| extent.end > end && extent.kind == ExtentKind::Reserved;
         for extent in self.extents.iter_mut().filter(beyond) {
-            (extent.kind, extent.is_next) = (Kind::Unwritten, true);
+            (extent.kind, extent.is_next) = (ExtentKind::Unwritten, true);
         }
         self.is_uncertain = true;
     }
@@ -203,7 +205,8 @@ impl Reservations {
         let (mut nr, mut end) = (0, end);
         let mut later: Option<&Extent> = None;
         for extent in self.extents.iter().rev() {
-            let is_one = later.is_none_or(|later| later.is_next && extent.kind != Kind::Reserved);
+            let is_one =
+                later.is_none_or(|later| later.is_next && extent.kind != ExtentKind::Reserved);
             if extent.end != end || !is_one {
                 break;
             }
@@ -217,20 +220,20 @@ impl Reservations {
         let (mut from, mut to) = (at, at);
         if let Some(before) = at.checked_sub(1).map(|before| self.extents[before])
             && before.end == extent.first
-            && before.kind == Kind::Reserved
+            && before.kind == ExtentKind::Reserved
         {
             (from, extent.first) = (at - 1, before.first);
         }
         if let Some(after) = self.extents.get(at)
             && after.first == extent.end
-            && after.kind == Kind::Reserved
+            && after.kind == ExtentKind::Reserved
         {
             (to, extent.end) = (at + 1, after.end);
         }
         self.extents.splice(from..to, [extent]);
     }
 
-    /// Ranges kept.
+    /// Extents kept: what a change may have to move.
     pub(crate) const fn nr_extents(&self) -> usize {
         self.extents.len()
     }
@@ -243,8 +246,9 @@ impl Reservations {
         let mut before: Option<&Extent> = None;
         for extent in &self.extents {
             let touches = |before: &Extent| before.end == extent.first;
-            let both_reserved =
-                |before: &Extent| (before.kind, extent.kind) == (Kind::Reserved, Kind::Reserved);
+            let both_reserved = |before: &Extent| {
+                (before.kind, extent.kind) == (ExtentKind::Reserved, ExtentKind::Reserved)
+            };
             let is_apart = before.is_none_or(|before| {
                 before.end <= extent.first && !(touches(before) && both_reserved(before))
             });
@@ -333,7 +337,7 @@ mod tests {
 
     #[test]
     fn blocks_in_two_pieces_count_by_the_last_one() {
-        let one = |first, end, is_next| Extent { first, end, kind: Kind::Written, is_next };
+        let one = |first, end, is_next| Extent { first, end, kind: ExtentKind::Written, is_next };
         for (is_next, ahead) in [(true, 512), (false, 128)] {
             let mut file = Reservations::default();
             file.tell([one(0, 192, false), one(192, 256, is_next)]);

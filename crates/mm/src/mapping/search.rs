@@ -1,5 +1,7 @@
 //! The kernel's searches for the next or previous page that is not cached.
 //!
+//! Answers to: `page_cache_next_miss`, `page_cache_prev_miss`.
+//!
 //! Owns [`next_miss`] and [`prev_miss`]. They walk *slots* of the tree while counting *indices*,
 //! and a walk that starts inside a folio starts at the folio's head slot: the two run apart by the
 //! distance to the head, and the answer is too high by as much (docs/behaviour A.4.6). Readahead
@@ -12,7 +14,7 @@
 //!     index     13        14      15      16      17 -> reported: one too many
 //! ```
 
-use super::tree::{CHUNK, NodeId, Slot, Tree};
+use super::tree::{CHUNK, NodeId, Tree, TreeSlot};
 use crate::rules::FullSearch;
 
 /// A place in the tree and the index the walk believes to be at.
@@ -29,7 +31,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_cached(&self) -> bool {
-        self.place.is_some_and(|(id, offset)| self.tree.node(id).slots[offset] != Slot::Empty)
+        self.place.is_some_and(|(id, offset)| self.tree.node(id).slots[offset] != TreeSlot::Empty)
     }
 
     fn forward(&mut self) {
@@ -66,7 +68,7 @@ impl<'a> Walk<'a> {
             offset = if offset.is_some() { Some(own + 1) } else { own.checked_sub(1) };
             id = parent;
         };
-        while let Slot::Node(child) = self.tree.node(id).slots[offset] {
+        while let TreeSlot::Node(child) = self.tree.node(id).slots[offset] {
             id = child;
             offset = self.tree.node(id).offset_of(self.index);
         }

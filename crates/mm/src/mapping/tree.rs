@@ -1,5 +1,7 @@
 //! A 64-way tree from page index to folio, with entries that span several slots.
 //!
+//! Answers to: `xas_load`, `xas_store`.
+//!
 //! ```text
 //!   level 1 (64 pages a slot)   [ node | folio o7 | <-sibling | - | .. ]
 //!                                  |
@@ -31,7 +33,7 @@ pub(super) type NodeId = u32;
 
 /// One slot of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum TreeSlot {
     /// Nothing cached.
     Empty,
     /// Head slot of a folio of this order.
@@ -45,7 +47,7 @@ pub(super) enum Slot {
 /// One node: 64 slots at one level.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(super) slots: [Slot; CHUNK],
+    pub(super) slots: [TreeSlot; CHUNK],
     /// 0 = one page a slot, 1 = 64 pages a slot, ..
     pub(super) level: u32,
     /// Parent and the offset of this node in it; `None` for the root.
@@ -56,7 +58,7 @@ pub(crate) struct Node {
 
 impl Node {
     fn new(level: u32, parent: Option<(NodeId, usize)>) -> Self {
-        Self { slots: [Slot::Empty; CHUNK], level, parent, nr_used: 0 }
+        Self { slots: [TreeSlot::Empty; CHUNK], level, parent, nr_used: 0 }
     }
 
     /// Offset of the slot that covers `index`.
@@ -74,11 +76,11 @@ impl Node {
 /// A folio found in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The folio.
+    /// Folio in the table of folios.
     pub folio: FolioId,
-    /// Its first page.
+    /// Index of its first page, a multiple of its number of pages.
     pub index: PageIndex,
-    /// Its order.
+    /// log2 of its pages.
     pub order: Order,
 }
 
@@ -94,7 +96,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied;
 
-/// The tree.
+/// The tree of one file: nodes in an arena, a root that grows.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -110,7 +112,7 @@ impl Tree {
         Self::default()
     }
 
-    /// Cached pages.
+    /// Pages that the folios in the tree hold.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
         self.nr_pages
@@ -126,7 +128,7 @@ impl Tree {
     pub fn get(&self, index: PageIndex) -> Option<Entry> {
         let (node, offset) = self.descend(index.0)?;
         let node = self.node(node);
-        let Slot::Folio(folio, order) = node.slots[offset] else { return None };
+        let TreeSlot::Folio(folio, order) = node.slots[offset] else { return None };
         Some(Entry { folio, index: PageIndex(order.round_down(index.0)), order })
     }
 
@@ -180,8 +182,8 @@ impl Tree {
         let node = &mut self.nodes[id as usize];
         let head = node.offset_of(index.0);
         let nr_slots = 1 << (u32::from(order.get()) % CHUNK_SHIFT);
-        node.slots[head] = Slot::Folio(folio, order);
-        node.slots[head + 1..head + nr_slots].fill(Slot::Sibling(head as u8));
+        node.slots[head] = TreeSlot::Folio(folio, order);
+        node.slots[head + 1..head + nr_slots].fill(TreeSlot::Sibling(head as u8));
         node.nr_used += nr_slots as u32;
         self.nr_pages += order.nr_pages();
         Ok(())
@@ -193,7 +195,7 @@ impl Tree {
         let (id, head) = self.descend(index.0)?;
         let node = &mut self.nodes[id as usize];
         let nr_slots = 1 << (u32::from(entry.order.get()) % CHUNK_SHIFT);
-        node.slots[head..head + nr_slots].fill(Slot::Empty);
+        node.slots[head..head + nr_slots].fill(TreeSlot::Empty);
         node.nr_used -= nr_slots as u32;
         self.nr_pages -= entry.order.nr_pages();
         self.drop_empty(id);
@@ -231,9 +233,9 @@ impl Tree {
             let node = self.node(id);
             let offset = node.offset_of(index);
             match node.slots[offset] {
-                Slot::Node(child) => id = child,
-                Slot::Sibling(head) => return Some((id, usize::from(head))),
-                Slot::Empty | Slot::Folio(..) => return Some((id, offset)),
+                TreeSlot::Node(child) => id = child,
+                TreeSlot::Sibling(head) => return Some((id, usize::from(head))),
+                TreeSlot::Empty | TreeSlot::Folio(..) => return Some((id, offset)),
             }
         }
     }
@@ -256,14 +258,16 @@ impl Tree {
         while self.node(id).level > level {
             let offset = self.node(id).offset_of(index);
             id = match self.node(id).slots[offset] {
-                Slot::Node(child) => child,
-                Slot::Empty => {
+                TreeSlot::Node(child) => child,
+                TreeSlot::Empty => {
                     let child = self.new_node(self.node(id).level - 1, Some((id, offset)));
-                    self.nodes[id as usize].slots[offset] = Slot::Node(child);
+                    self.nodes[id as usize].slots[offset] = TreeSlot::Node(child);
                     self.nodes[id as usize].nr_used += 1;
                     child
                 }
-                Slot::Folio(..) | Slot::Sibling(_) => unreachable!("insert checked the range"),
+                TreeSlot::Folio(..) | TreeSlot::Sibling(_) => {
+                    unreachable!("insert checked the range")
+                }
             };
         }
         id
@@ -283,7 +287,7 @@ impl Tree {
         };
         while index > self.last_index_below(root) || self.node(root).level < level {
             let above = self.new_node(self.node(root).level + 1, None);
-            self.nodes[above as usize].slots[0] = Slot::Node(root);
+            self.nodes[above as usize].slots[0] = TreeSlot::Node(root);
             self.nodes[above as usize].nr_used = 1;
             self.nodes[root as usize].parent = Some((above, 0));
             root = above;
@@ -310,7 +314,7 @@ impl Tree {
                 self.root = None;
                 return;
             };
-            self.nodes[parent as usize].slots[offset] = Slot::Empty;
+            self.nodes[parent as usize].slots[offset] = TreeSlot::Empty;
             self.nodes[parent as usize].nr_used -= 1;
             id = parent;
         }
@@ -319,7 +323,7 @@ impl Tree {
     /// Lowers a root whose only child covers the first indices.
     fn shrink(&mut self) {
         while let Some(root) = self.root {
-            let Slot::Node(child) = self.node(root).slots[0] else { return };
+            let TreeSlot::Node(child) = self.node(root).slots[0] else { return };
             if self.node(root).nr_used > 1 {
                 return;
             }

@@ -1,8 +1,10 @@
 //! Changing ranges: clear, write-protect, protect, move.
+//!
+//! Answers to: `change_pte_range`, `move_ptes`.
 
 use crate::units::{Pfn, Vpn};
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::leaf::LeafKind;
 use super::pte::{FolioSpan, Pte, PteFlags};
 use super::walk::{Batch, Part, batch_len};
@@ -81,9 +83,9 @@ impl PageTable {
     pub fn zap_range(&mut self, vpn: Vpn, nr: u64, zap: &mut impl Zap) {
         self.unfold_edges(vpn, nr);
         self.for_each_part(vpn, nr, |table, part| match part.slot {
-            Slot::Table(id) => table.clear_in_table(id, part, zap),
-            Slot::Leaf(pte) => zap.cleared(table.clear_leaf(part, pte)),
-            Slot::Empty => {}
+            PmdSlot::Table(id) => table.clear_in_table(id, part, zap),
+            PmdSlot::Leaf(pte) => zap.cleared(table.clear_leaf(part, pte)),
+            PmdSlot::Empty => {}
         });
     }
 
@@ -162,7 +164,7 @@ impl PageTable {
         let end = end_of(vpn, nr);
         let mut at = vpn;
         while let Some(part) = self.next_part(at, end) {
-            if matches!(part.slot, Slot::Leaf(_)) {
+            if matches!(part.slot, PmdSlot::Leaf(_)) {
                 assert!(
                     part.is_whole(self.pmd_order),
                     "PMD leaf cut at {}..{}",
@@ -176,7 +178,7 @@ impl PageTable {
     }
 
     fn clear_leaf(&mut self, part: Part, pte: Pte) -> Cleared {
-        self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+        self.directory.set(self.slot_nr(part.vpn), PmdSlot::Empty);
         self.stats.nr_pmd_leaves -= 1;
         let (vpn, nr) = (part.vpn, part.nr());
         Cleared { kind: LeafKind::Pmd, vpn, pfn: pte.pfn(), nr, flags: pte.flags() }
@@ -216,9 +218,11 @@ impl PageTable {
         let apply =
             |pte: Pte| pte.with_flags(pte.flags().without(protection.clear).with(protection.set));
         match part.slot {
-            Slot::Empty => {}
-            Slot::Leaf(pte) => self.directory.set(self.slot_nr(part.vpn), Slot::Leaf(apply(pte))),
-            Slot::Table(id) => {
+            PmdSlot::Empty => {}
+            PmdSlot::Leaf(pte) => {
+                self.directory.set(self.slot_nr(part.vpn), PmdSlot::Leaf(apply(pte)));
+            }
+            PmdSlot::Table(id) => {
                 let position = self.position(part.vpn);
                 let ptes = &mut self.tables.ptes_mut(id)[position..position + part.nr() as usize];
                 for pte in ptes.iter_mut().filter(|pte| pte.is_present()) {
@@ -230,7 +234,7 @@ impl PageTable {
 
     /// C.1.2 for each block whose last PTE lies in `part`.
     fn fold_ends(&mut self, part: Part, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
-        let (Some(order), Slot::Table(id)) = (self.contpte_order, part.slot) else { return };
+        let (Some(order), PmdSlot::Table(id)) = (self.contpte_order, part.slot) else { return };
         let mut last = order.round_down(part.vpn.0) + order.nr_pages() - 1;
         while last < part.end.0 {
             let pte = self.tables.pte(id, self.position(Vpn(last)));
@@ -246,16 +250,16 @@ impl PageTable {
     fn move_slot(&mut self, part: Part, target: Vpn) -> bool {
         let can_move = part.is_whole(self.pmd_order)
             && self.pmd_order.is_aligned(target.0)
-            && self.slot(target) == Slot::Empty;
+            && self.slot(target) == PmdSlot::Empty;
         if can_move {
-            self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+            self.directory.set(self.slot_nr(part.vpn), PmdSlot::Empty);
             self.directory.set(self.slot_nr(target), part.slot);
         }
         can_move
     }
 
     fn move_ptes(&mut self, part: Part, target: Vpn, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
-        let Slot::Table(id) = part.slot else {
+        let PmdSlot::Table(id) = part.slot else {
             panic!("PMD leaf at {} cannot move to {target}: split it first", part.vpn)
         };
         // The target gets its tables even when no PTE moves.

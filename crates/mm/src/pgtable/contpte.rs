@@ -1,5 +1,8 @@
 //! Folding and unfolding of contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
 //!
+//! Answers to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`,
+//! `__contpte_try_unfold`.
+//!
 //! C.1 lets C PTEs carry the contiguous bit when the block is aligned in VA and PFN, all PTEs are
 //! present with consecutive page frames and equal flags (accessed and dirty aside), none is
 //! special, and one folio covers the block.
@@ -8,7 +11,7 @@ use std::ops::Range;
 
 use crate::units::Vpn;
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::{FolioSpan, Pte, PteFlags};
 use super::{PageTable, end_of};
 
@@ -17,7 +20,7 @@ impl PageTable {
     /// aligned in VA and PFN.
     pub(super) fn fold_whole_blocks(&mut self, vpn: Vpn, nr: u64) {
         let Some(order) = self.contpte_order else { return };
-        let Slot::Table(id) = self.slot(vpn) else { unreachable!("a PTE was set at {vpn}") };
+        let PmdSlot::Table(id) = self.slot(vpn) else { unreachable!("a PTE was set at {vpn}") };
         let first = Vpn(order.round_up(vpn.0));
         let nr_blocks = (vpn.0 + nr).saturating_sub(first.0) >> order.get();
         if nr_blocks == 0 {
@@ -75,7 +78,7 @@ impl PageTable {
 
     /// C.1.3: makes ordinary PTEs of the block around `vpn`, if it is folded.
     pub(super) fn unfold_around(&mut self, vpn: Vpn) {
-        let Slot::Table(id) = self.slot(vpn) else { return };
+        let PmdSlot::Table(id) = self.slot(vpn) else { return };
         let position = self.position(vpn);
         if !self.tables.pte(id, position).is_contpte() {
             return;

@@ -1,11 +1,13 @@
 //! Copying a range into another page table, as fork does (docs/behaviour E.1, E.2).
 //!
+//! Answers to: `copy_pte_range`.
+//!
 //! Owns the walk, the batches and the flags of both sides. Does not own what is counted for a
 //! batch: a [`Copier`] decides and counts.
 
 use crate::units::{Pfn, Vpn};
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::{FolioSpan, Pte, PteFlags};
 use super::walk::{Batch, Part, batch_len};
 use super::{PageTable, end_of};
@@ -63,7 +65,8 @@ impl PageTable {
     pub fn copy_range<C: Copier>(
         &mut self,
         child: &mut Self,
-        (vpn, nr): (Vpn, u64),
+        vpn: Vpn,
+        nr: u64,
         copier: &mut C,
     ) -> Result<(), C::Error> {
         let end = end_of(vpn, nr);
@@ -71,9 +74,9 @@ impl PageTable {
         while let Some(part) = self.next_part(at, end) {
             at = part.end;
             match part.slot {
-                Slot::Table(id) => self.copy_table(child, (id, part), copier)?,
-                Slot::Leaf(pte) => self.copy_leaf(child, (pte, part), copier)?,
-                Slot::Empty => {}
+                PmdSlot::Table(id) => self.copy_table(child, id, part, copier)?,
+                PmdSlot::Leaf(pte) => self.copy_leaf(child, pte, part, copier)?,
+                PmdSlot::Empty => {}
             }
         }
         Ok(())
@@ -82,7 +85,8 @@ impl PageTable {
     fn copy_leaf<C: Copier>(
         &mut self,
         child: &mut Self,
-        (pte, part): (Pte, Part),
+        pte: Pte,
+        part: Part,
         copier: &mut C,
     ) -> Result<(), C::Error> {
         assert!(part.is_whole(self.pmd_order), "PMD leaf cut at {}..{}", part.vpn, part.end);
@@ -90,14 +94,14 @@ impl PageTable {
             CopiedPmd::Skipped => Ok(()),
             CopiedPmd::Shared => {
                 let read_only = pte.with_flags(pte.flags().without(PteFlags::WRITABLE));
-                self.directory.set(self.slot_nr(part.vpn), Slot::Leaf(read_only));
+                self.directory.set(self.slot_nr(part.vpn), PmdSlot::Leaf(read_only));
                 child.map_pmd(part.vpn, pte.pfn(), pte.flags().without(DROPPED));
                 Ok(())
             }
             CopiedPmd::Split => {
                 self.split_pmd(part.vpn);
-                let Slot::Table(id) = self.slot(part.vpn) else { unreachable!("just split") };
-                self.copy_table(child, (id, part), copier)
+                let PmdSlot::Table(id) = self.slot(part.vpn) else { unreachable!("just split") };
+                self.copy_table(child, id, part, copier)
             }
         }
     }
@@ -105,7 +109,8 @@ impl PageTable {
     fn copy_table<C: Copier>(
         &mut self,
         child: &mut Self,
-        (id, part): (u32, Part),
+        id: u32,
+        part: Part,
         copier: &mut C,
     ) -> Result<(), C::Error> {
         // An empty table is copied as an empty table: no PMD folio fits there any more.

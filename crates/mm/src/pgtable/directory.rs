@@ -16,7 +16,7 @@ const REGION_SLOTS: usize = 1 << REGION_SHIFT;
 
 /// What one PMD slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum PmdSlot {
     /// Nothing: no table, no leaf.
     Empty,
     /// The PTE table with this id, possibly without any present PTE.
@@ -25,7 +25,7 @@ pub(super) enum Slot {
     Leaf(Pte),
 }
 
-impl Slot {
+impl PmdSlot {
     const fn of(word: Pte) -> Self {
         if word.is_none() {
             return Self::Empty;
@@ -65,15 +65,15 @@ const fn position(slot_nr: u64) -> usize {
 
 impl Directory {
     #[inline]
-    pub(super) fn get(&self, slot_nr: u64) -> Slot {
+    pub(super) fn get(&self, slot_nr: u64) -> PmdSlot {
         self.regions
             .get(&(slot_nr >> REGION_SHIFT))
-            .map_or(Slot::Empty, |region| Slot::of(region.slots[position(slot_nr)]))
+            .map_or(PmdSlot::Empty, |region| PmdSlot::of(region.slots[position(slot_nr)]))
     }
 
-    pub(super) fn set(&mut self, slot_nr: u64, slot: Slot) {
+    pub(super) fn set(&mut self, slot_nr: u64, slot: PmdSlot) {
         let number = slot_nr >> REGION_SHIFT;
-        if slot == Slot::Empty && !self.regions.contains_key(&number) {
+        if slot == PmdSlot::Empty && !self.regions.contains_key(&number) {
             return;
         }
         let region = self
@@ -95,7 +95,7 @@ impl Directory {
     }
 
     /// The first used slot in `from..end` and its number.
-    pub(super) fn next_used(&self, from: u64, end: u64) -> Option<(u64, Slot)> {
+    pub(super) fn next_used(&self, from: u64, end: u64) -> Option<(u64, PmdSlot)> {
         if from >= end {
             return None;
         }
@@ -107,7 +107,7 @@ impl Directory {
             let found = region.slots[position(first)..=position(last)]
                 .iter()
                 .position(|word| !word.is_none())?;
-            Some((first + found as u64, Slot::of(region.slots[position(first) + found])))
+            Some((first + found as u64, PmdSlot::of(region.slots[position(first) + found])))
         })
     }
 

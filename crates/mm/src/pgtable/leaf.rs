@@ -3,7 +3,7 @@
 use crate::units::{Order, Pfn, Vpn};
 
 use super::PageTable;
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::{Pte, PteFlags};
 
 /// The level of a leaf.
@@ -68,14 +68,14 @@ impl PageTable {
     #[must_use]
     pub fn leaf(&self, vpn: Vpn) -> Option<Leaf> {
         match self.slot(vpn) {
-            Slot::Empty => None,
-            Slot::Leaf(pte) => Some(Leaf::new(
+            PmdSlot::Empty => None,
+            PmdSlot::Leaf(pte) => Some(Leaf::new(
                 LeafKind::Pmd,
                 self.pmd_order,
                 Vpn(self.pmd_order.round_down(vpn.0)),
                 pte,
             )),
-            Slot::Table(id) => {
+            PmdSlot::Table(id) => {
                 let pte = self.tables.pte(id, self.position(vpn));
                 pte.is_present().then(|| self.pte_leaf(vpn, pte))
             }
@@ -89,9 +89,9 @@ impl PageTable {
     pub fn pte(&self, vpn: Vpn) -> Pte {
         let position = self.position(vpn);
         match self.slot(vpn) {
-            Slot::Empty => Pte::NONE,
-            Slot::Leaf(pte) => pte.advanced(position as u64),
-            Slot::Table(id) => self.tables.pte(id, position),
+            PmdSlot::Empty => Pte::NONE,
+            PmdSlot::Leaf(pte) => pte.advanced(position as u64),
+            PmdSlot::Table(id) => self.tables.pte(id, position),
         }
     }
 
@@ -103,9 +103,9 @@ impl PageTable {
     #[must_use]
     pub fn contiguous_run(&self, vpn: Vpn, cap: Order, bits: AccessBits) -> Option<Order> {
         match self.slot(vpn) {
-            Slot::Empty => None,
-            Slot::Leaf(_) => Some(self.pmd_order.min(cap)),
-            Slot::Table(id) => {
+            PmdSlot::Empty => None,
+            PmdSlot::Leaf(_) => Some(self.pmd_order.min(cap)),
+            PmdSlot::Table(id) => {
                 let position = self.position(vpn);
                 let pte = self.tables.pte(id, position);
                 pte.is_present().then(|| {

@@ -1,8 +1,10 @@
 //! Setting entries: PTE ranges, single PTEs, PMD leaves, and access-flag upgrades.
+//!
+//! Answers to: `set_ptes`, `set_pmd_at`.
 
 use crate::units::{Pfn, Vpn};
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::{FolioSpan, Pte, PteFlags};
 use super::walk::Batch;
 use super::{PageTable, end_of};
@@ -64,13 +66,13 @@ impl PageTable {
     /// When nothing is mapped at `vpn`.
     pub fn add_flags(&mut self, vpn: Vpn, flags: PteFlags) -> bool {
         match self.slot(vpn) {
-            Slot::Empty => panic!("no entry at {vpn}"),
-            Slot::Leaf(pte) => {
+            PmdSlot::Empty => panic!("no entry at {vpn}"),
+            PmdSlot::Leaf(pte) => {
                 let changed = pte.with_flags(pte.flags() | flags);
-                self.directory.set(self.slot_nr(vpn), Slot::Leaf(changed));
+                self.directory.set(self.slot_nr(vpn), PmdSlot::Leaf(changed));
                 changed != pte
             }
-            Slot::Table(_) => self.add_pte_flags(vpn, flags),
+            PmdSlot::Table(_) => self.add_pte_flags(vpn, flags),
         }
     }
 
@@ -95,14 +97,14 @@ impl PageTable {
             return false;
         }
         match self.slot(vpn) {
-            Slot::Table(id) => {
+            PmdSlot::Table(id) => {
                 self.rewrite_unit(id, self.position(vpn), |old| old.without(PteFlags::YOUNG));
             }
-            Slot::Leaf(pte) => {
+            PmdSlot::Leaf(pte) => {
                 let old = pte.with_flags(pte.flags().without(PteFlags::YOUNG));
-                self.directory.set(self.slot_nr(vpn), Slot::Leaf(old));
+                self.directory.set(self.slot_nr(vpn), PmdSlot::Leaf(old));
             }
-            Slot::Empty => unreachable!("leaf() found an entry"),
+            PmdSlot::Empty => unreachable!("leaf() found an entry"),
         }
         true
     }
@@ -116,19 +118,19 @@ impl PageTable {
         let _ = end_of(vpn, self.pmd_order.nr_pages());
         let is_aligned = self.pmd_order.is_aligned(vpn.0) && self.pmd_order.is_aligned(pfn.0);
         assert!(is_aligned, "I3: PMD leaf {vpn} -> {pfn} is not aligned");
-        assert_eq!(self.slot(vpn), Slot::Empty, "PMD slot of {vpn} is in use");
-        self.directory.set(self.slot_nr(vpn), Slot::Leaf(Pte::new(pfn, flags)));
+        assert_eq!(self.slot(vpn), PmdSlot::Empty, "PMD slot of {vpn} is in use");
+        self.directory.set(self.slot_nr(vpn), PmdSlot::Leaf(Pte::new(pfn, flags)));
         self.stats.nr_pmd_leaves += 1;
     }
 
     /// Id of the PTE table of `vpn`, allocated when its slot is empty.
     pub(super) fn table_for(&mut self, vpn: Vpn) -> u32 {
         match self.slot(vpn) {
-            Slot::Table(id) => id,
-            Slot::Leaf(_) => panic!("{vpn} is mapped by a PMD leaf"),
-            Slot::Empty => {
+            PmdSlot::Table(id) => id,
+            PmdSlot::Leaf(_) => panic!("{vpn} is mapped by a PMD leaf"),
+            PmdSlot::Empty => {
                 let id = self.tables.alloc();
-                self.directory.set(self.slot_nr(vpn), Slot::Table(id));
+                self.directory.set(self.slot_nr(vpn), PmdSlot::Table(id));
                 id
             }
         }
@@ -138,7 +140,7 @@ impl PageTable {
     pub(super) fn present_at(&self, vpn: Vpn) -> (u32, usize) {
         let position = self.position(vpn);
         match self.slot(vpn) {
-            Slot::Table(id) if self.tables.pte(id, position).is_present() => (id, position),
+            PmdSlot::Table(id) if self.tables.pte(id, position).is_present() => (id, position),
             _ => panic!("no present PTE at {vpn}"),
         }
     }

@@ -1,8 +1,10 @@
 //! Whole PMD slots: their state, splitting a leaf, removing a leaf, freeing tables.
+//!
+//! Answers to: `__split_huge_pmd_locked`.
 
 use crate::units::{Pfn, Vpn};
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::leaf::{Leaf, LeafKind};
 use super::pte::{Pte, PteFlags};
 use super::{PageTable, end_of};
@@ -34,9 +36,9 @@ impl PageTable {
     #[must_use]
     pub fn pmd(&self, vpn: Vpn) -> PmdState {
         match self.slot(vpn) {
-            Slot::Empty => PmdState::Empty,
-            Slot::Leaf(_) => PmdState::Leaf,
-            Slot::Table(id) => PmdState::Table { nr_present: self.tables.nr_present(id) },
+            PmdSlot::Empty => PmdState::Empty,
+            PmdSlot::Leaf(_) => PmdState::Leaf,
+            PmdSlot::Table(id) => PmdState::Table { nr_present: self.tables.nr_present(id) },
         }
     }
 
@@ -46,10 +48,10 @@ impl PageTable {
     /// This is what splitting does to anonymous memory; a file leaf is removed instead
     /// ([`PageTable::clear_pmd`]) and its pages fault again.
     pub fn split_pmd(&mut self, vpn: Vpn) -> bool {
-        let Slot::Leaf(first) = self.slot(vpn) else { return false };
+        let PmdSlot::Leaf(first) = self.slot(vpn) else { return false };
         let nr = self.pmd_order.nr_pages();
         let id = self.tables.alloc();
-        self.directory.set(self.slot_nr(vpn), Slot::Table(id));
+        self.directory.set(self.slot_nr(vpn), PmdSlot::Table(id));
         self.tables.fill(id, 0, (0..nr).map(|by| first.advanced(by)));
         self.stats.nr_pmd_leaves -= 1;
         self.stats.nr_ptes += nr;
@@ -62,7 +64,7 @@ impl PageTable {
         let Some(leaf) = self.clear_pmd(vpn) else { return };
         let nr = self.pmd_order.nr_pages();
         let id = self.tables.alloc();
-        self.directory.set(self.slot_nr(vpn), Slot::Table(id));
+        self.directory.set(self.slot_nr(vpn), PmdSlot::Table(id));
         let is_closed = leaf.flags.contains(PteFlags::NO_ACCESS);
         let closed = if is_closed { PteFlags::NO_ACCESS } else { PteFlags::NONE };
         let pte = Pte::new(zero, PteFlags::YOUNG | PteFlags::SPECIAL | closed);
@@ -73,7 +75,7 @@ impl PageTable {
     /// Removes the PMD leaf of `vpn`, which leaves the slot empty; `None` when there is no leaf.
     pub fn clear_pmd(&mut self, vpn: Vpn) -> Option<Leaf> {
         let leaf = self.leaf(vpn).filter(|leaf| leaf.kind == LeafKind::Pmd)?;
-        self.directory.set(self.slot_nr(vpn), Slot::Empty);
+        self.directory.set(self.slot_nr(vpn), PmdSlot::Empty);
         self.stats.nr_pmd_leaves -= 1;
         Some(leaf)
     }
@@ -81,8 +83,8 @@ impl PageTable {
     /// Takes the PTE table of `vpn` out of its slot, which is empty then: nobody can use its entries
     /// until it is put back. `None` when there is no table.
     pub fn detach_table(&mut self, vpn: Vpn) -> Option<DetachedTable> {
-        let Slot::Table(id) = self.slot(vpn) else { return None };
-        self.directory.set(self.slot_nr(vpn), Slot::Empty);
+        let PmdSlot::Table(id) = self.slot(vpn) else { return None };
+        self.directory.set(self.slot_nr(vpn), PmdSlot::Empty);
         Some(DetachedTable { id, slot_nr: self.slot_nr(vpn) })
     }
 
@@ -99,14 +101,14 @@ impl PageTable {
     #[expect(clippy::needless_pass_by_value, reason = "a table is put back once")]
     pub fn attach_table(&mut self, table: DetachedTable) {
         let slot = self.directory.get(table.slot_nr);
-        assert_eq!(slot, Slot::Empty, "the slot of a detached table is in use");
-        self.directory.set(table.slot_nr, Slot::Table(table.id));
+        assert_eq!(slot, PmdSlot::Empty, "the slot of a detached table is in use");
+        self.directory.set(table.slot_nr, PmdSlot::Table(table.id));
     }
 
     /// The PTEs of the table of `vpn`; `None` when its slot holds no table.
     #[must_use]
     pub fn table_ptes(&self, vpn: Vpn) -> Option<&[Pte]> {
-        let Slot::Table(id) = self.slot(vpn) else { return None };
+        let PmdSlot::Table(id) = self.slot(vpn) else { return None };
         Some(self.tables.ptes(id))
     }
 
@@ -120,9 +122,9 @@ impl PageTable {
         let mut nr_freed = 0;
         while let Some(part) = self.next_part(at, end) {
             at = part.end;
-            let Slot::Table(id) = part.slot else { continue };
+            let PmdSlot::Table(id) = part.slot else { continue };
             if part.is_whole(self.pmd_order) && self.tables.nr_present(id) == 0 {
-                self.directory.set(self.slot_nr(part.vpn), Slot::Empty);
+                self.directory.set(self.slot_nr(part.vpn), PmdSlot::Empty);
                 self.tables.free(id);
                 nr_freed += 1;
             }

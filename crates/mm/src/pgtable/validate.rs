@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::units::Vpn;
 
 use super::PageTable;
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::pte::Pte;
 
 /// A broken invariant of a [`PageTable`].
@@ -14,17 +14,17 @@ pub enum Violation {
     /// A contiguous bit outside a whole, aligned block of consecutive page frames.
     #[error("I1: contiguous bit at {vpn} without a whole aligned block: {pte:?}")]
     I1 {
-        /// The page.
+        /// Page whose entry is wrong.
         vpn: Vpn,
-        /// Its PTE.
+        /// Its entry as it stands in the table.
         pte: Pte,
     },
     /// PTEs of a folded block with different flags.
     #[error("I2: folded PTE at {vpn} differs from the first of its block: {pte:?}")]
     I2 {
-        /// The page.
+        /// Page whose entry is wrong.
         vpn: Vpn,
-        /// Its PTE.
+        /// Its entry as it stands in the table.
         pte: Pte,
     },
     /// A PMD leaf whose page frame is not aligned.
@@ -32,7 +32,7 @@ pub enum Violation {
     I3 {
         /// First page of the slot.
         vpn: Vpn,
-        /// The leaf.
+        /// Its entry as it stands in the slot.
         pte: Pte,
     },
     /// A counter that disagrees with the entries.
@@ -40,7 +40,7 @@ pub enum Violation {
     I4 {
         /// Field of [`super::Stats`], or the internal count.
         counter: &'static str,
-        /// Its value.
+        /// Value that was kept.
         counted: u64,
         /// What a scan finds.
         found: u64,
@@ -74,12 +74,12 @@ impl PageTable {
         let mut at = Vpn(0);
         while let Some(part) = self.next_part(at, Self::VPN_END) {
             match part.slot {
-                Slot::Leaf(pte) if !self.pmd_order.is_aligned(pte.pfn().0) => {
+                PmdSlot::Leaf(pte) if !self.pmd_order.is_aligned(pte.pfn().0) => {
                     return Err(Violation::I3 { vpn: part.vpn, pte });
                 }
-                Slot::Leaf(_) => found.nr_pmd_leaves += 1,
-                Slot::Table(id) => self.check_table(part.vpn, id, &mut found)?,
-                Slot::Empty => unreachable!("next_part returns used slots"),
+                PmdSlot::Leaf(_) => found.nr_pmd_leaves += 1,
+                PmdSlot::Table(id) => self.check_table(part.vpn, id, &mut found)?,
+                PmdSlot::Empty => unreachable!("next_part returns used slots"),
             }
             at = part.end;
         }

@@ -1,8 +1,10 @@
 //! Walking ranges: emptiness, present leaves, and batches of PTEs of one folio.
+//!
+//! Answers to: `folio_pte_batch`.
 
 use crate::units::{Order, Pfn, Vpn};
 
-use super::directory::Slot;
+use super::directory::PmdSlot;
 use super::leaf::{Leaf, LeafKind};
 use super::pte::{FolioSpan, Pte, PteFlags};
 use super::{PageTable, end_of};
@@ -34,8 +36,8 @@ impl PageTable {
         let mut at = vpn;
         while let Some(part) = self.next_part(at, end) {
             match part.slot {
-                Slot::Leaf(_) => return Some(part.vpn),
-                Slot::Table(id) if self.tables.nr_present(id) > 0 => {
+                PmdSlot::Leaf(_) => return Some(part.vpn),
+                PmdSlot::Table(id) if self.tables.nr_present(id) > 0 => {
                     if let Some(found) = self.first_present(id, &part) {
                         return Some(found);
                     }
@@ -101,7 +103,7 @@ impl PageTable {
 /// A range inside one used PMD slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    pub(super) slot: Slot,
+    pub(super) slot: PmdSlot,
     pub(super) vpn: Vpn,
     pub(super) end: Vpn,
 }
@@ -141,7 +143,7 @@ pub struct Leaves<'a> {
 impl Leaves<'_> {
     /// The next leaf of the table being read.
     fn next_in_table(&mut self, id: u32, part_end: Vpn) -> Option<Leaf> {
-        let part = Part { slot: Slot::Table(id), vpn: self.at, end: part_end };
+        let part = Part { slot: PmdSlot::Table(id), vpn: self.at, end: part_end };
         let vpn = self.table.first_present(id, &part)?;
         let leaf = self.table.pte_leaf(vpn, self.table.tables.pte(id, self.table.position(vpn)));
         self.at = leaf.end_vpn();
@@ -165,17 +167,17 @@ impl Iterator for Leaves<'_> {
             }
             let part = self.table.next_part(self.at, self.end)?;
             match part.slot {
-                Slot::Table(id) => {
+                PmdSlot::Table(id) => {
                     self.at = part.vpn;
                     self.part = Some((id, part.end));
                 }
-                Slot::Leaf(pte) => {
+                PmdSlot::Leaf(pte) => {
                     let order = self.table.pmd_order;
                     let first_vpn = Vpn(order.round_down(part.vpn.0));
                     self.at = part.end;
                     return Some(Leaf::new(LeafKind::Pmd, order, first_vpn, pte));
                 }
-                Slot::Empty => unreachable!("next_part returns used slots"),
+                PmdSlot::Empty => unreachable!("next_part returns used slots"),
             }
         }
     }

@@ -2,8 +2,7 @@ use super::*;
 use crate::map::Map;
 use crate::memory::{Config, Memory};
 use crate::rules::{Arch, Placement, Rules};
-use crate::space::MmId;
-use crate::units::Vaddr;
+use crate::units::{MmId, Vaddr};
 use crate::vma::{Advice, Backing, Prot, Sharing, Vma};
 
 fn area(start: u64, end: u64) -> Vma {

@@ -11,8 +11,7 @@ use largefolio_bulk::plan::Plan;
 use largefolio_bulk::{Residency, clear_extent, clear_folio, copy_extent, copy_folio};
 
 use super::{Counted, FilePages, Ram};
-use crate::folio::MappingId;
-use crate::units::{PageSize, Pfn};
+use crate::units::{MappingId, PageSize, Pfn};
 
 /// Real memory: what is stored is read back.
 #[derive(Clone, Debug)]

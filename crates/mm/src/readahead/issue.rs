@@ -1,5 +1,8 @@
 //! Issue: fills a window with folios and reads them (docs/behaviour A.5, A.6).
 //!
+//! Answers to: `page_cache_ra_order`, `page_cache_ra_unbounded`, `do_page_cache_ra`,
+//! `force_page_cache_ra`.
+//!
 //! Large folios first; what they cannot hold - the filesystem has none, memory is short, an index
 //! is cached already - goes through the base-order path.
 //!
@@ -9,17 +12,16 @@
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
 use super::RaState;
-use crate::folio::MappingId;
-use crate::observed::Observed;
-use crate::page_cache::PageCache;
+use crate::core::observed::Observed;
+use crate::core::{Core, NewFolio};
 use crate::ram::Ram;
 use crate::rules::anon::Orders;
 use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 
 /// The order a window is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum OrderHint {
     /// Where orders are inherited, two more than this one (A.5.3); else the state's order.
     Raise(Order),
     /// This order, as far as mapping and window allow.
@@ -31,16 +33,16 @@ pub enum Hint {
 pub enum Issue {
     /// The state's `size` pages from `start`, in large folios where possible.
     Window {
-        /// First index.
+        /// Index of the first page.
         start: u64,
-        /// Order asked for.
-        hint: Hint,
+        /// Order to fill the window with, before its length limits it.
+        hint: OrderHint,
     },
     /// Pages in the smallest folios; the state does not describe them.
     Base {
-        /// First index.
+        /// Index of the first page.
         start: u64,
-        /// Pages.
+        /// Base pages from there on.
         nr_pages: u64,
         /// Pages behind the marker; 0 = no marker.
         lookahead: u64,
@@ -52,109 +54,189 @@ const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 
 /// What is read into.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// The file.
+pub struct ReadTarget {
+    /// File that is read.
     pub file: MappingId,
     /// Orders its folios may have; where none fits, the smallest of the mapping is taken. All of
     /// them without a per-size control (K.1.4).
     pub allowed: Orders,
 }
 
+/// Consecutive pages of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Index of the first page.
+    pub start: u64,
+    /// Base pages from there on.
+    pub nr_pages: u64,
+}
+
+/// Memory that a read takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Base pages from there on.
+    pub(crate) nr_pages: u64,
+    /// Largest order among its folios.
+    pub(crate) order: Order,
+}
+
 /// Reads what `issue` says.
 pub fn run<R: Ram>(
-    cache: &mut PageCache<R>,
+    cache: &mut Core<R>,
     rules: &Rules,
-    target: Target,
+    target: ReadTarget,
     state: &mut RaState,
     issue: Issue,
 ) {
+    let mut reader = Reader { cache, rules, file: target.file };
     match issue {
-        Issue::Window { start, hint } => window(cache, rules, target, state, (start, hint)),
+        Issue::Window { start, hint } => reader.window(state, start, hint, target.allowed),
         Issue::Base { start, nr_pages, lookahead } => {
-            base(cache, rules, target.file, Span { start, nr_pages, lookahead });
+            reader.base(Span { start, nr_pages, lookahead });
         }
     }
 }
 
-/// What is needed to read `issue`: pages, and the largest order among its folios.
+/// What is needed to read `issue`.
 pub(crate) fn room<R: Ram>(
-    cache: &PageCache<R>,
+    cache: &Core<R>,
     rules: &Rules,
-    Target { file, allowed }: Target,
-    (state, issue): (&RaState, Issue),
-) -> (u64, Order) {
-    let orders = cache.mapping(file).orders;
+    target: ReadTarget,
+    state: &RaState,
+    issue: Issue,
+) -> Room {
+    let orders = cache.mapping(target.file).orders;
     match issue {
         Issue::Window { hint, .. } if orders.is_large() => {
-            let order = preferred_order(rules, orders.max, state, (hint, allowed));
-            (state.size, allowed.up_to(order).max(orders.min))
+            let order = preferred_order(rules, orders.max, state, hint, target.allowed);
+            let order = target.allowed.up_to(order).max(orders.min);
+            Room { nr_pages: state.size, order }
         }
-        Issue::Window { .. } => (state.size, orders.min),
-        Issue::Base { nr_pages, .. } => (nr_pages, orders.min),
+        Issue::Window { .. } => Room { nr_pages: state.size, order: orders.min },
+        Issue::Base { nr_pages, .. } => Room { nr_pages, order: orders.min },
     }
 }
 
-/// Reads exactly `nr_pages` from `start` in the smallest folios, in chunks (A.3.2 step 2).
-pub fn forced<R: Ram>(
-    cache: &mut PageCache<R>,
-    rules: &Rules,
-    file: MappingId,
-    (start, nr_pages): (u64, u64),
-) {
+/// Reads exactly the pages of `run` in the smallest folios, in chunks (A.3.2 step 2).
+pub fn forced<R: Ram>(cache: &mut Core<R>, rules: &Rules, file: MappingId, run: Run) {
     let chunk = rules.page.pages_in(FORCED_CHUNK_BYTES);
+    let mut reader = Reader { cache, rules, file };
     let mut done = 0;
-    while done < nr_pages {
-        let nr = chunk.min(nr_pages - done);
-        base(cache, rules, file, Span { start: start + done, nr_pages: nr, lookahead: 0 });
-        done += nr;
+    while done < run.nr_pages {
+        let nr_pages = chunk.min(run.nr_pages - done);
+        reader.base(Span { start: run.start + done, nr_pages, lookahead: 0 });
+        done += nr_pages;
     }
 }
 
-/// Large-folio issue (A.5).
-fn window<R: Ram>(
-    cache: &mut PageCache<R>,
-    rules: &Rules,
-    Target { file, allowed }: Target,
-    state: &mut RaState,
-    (start, hint): (u64, Hint),
-) {
-    cache.counters.nr_windows += 1;
-    cache.observe(Observed::Window { mapping: file, start, state: *state });
-    let mapping = cache.mapping(file);
-    let orders = mapping.orders;
-    let Some(last) = mapping.last_index(rules.page) else { return };
-    let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
-    let min_window = rules.readahead.large_window_min_pages;
-    let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
-    if !orders.is_large() || is_short {
-        state.order = Order::ZERO;
-        rest(cache, rules, file, whole);
-        return;
-    }
-    let order = preferred_order(rules, orders.max, state, (hint, allowed)).max(orders.min);
-    state.order = order;
-    let limit = last.0.min((start + state.size).saturating_sub(1));
-    let reaches_end = start + state.size > last.0;
-    let has_marker = !(reaches_end && rules.readahead.eof_marker == EofMarker::Omitted);
-    let mark = has_marker.then(|| state.mark_of(start));
-    let first = mapping.align_down(start);
-    let filled = fill(cache, rules, file, Fill { first, limit, order, mark, allowed });
-    cache.submit();
-    if let Err(index) = filled {
-        let nr_pages = match rules.readahead.remainder {
-            Remainder::WholeSize => state.size,
-            Remainder::Rest => state.size.saturating_sub(index - first),
-        };
-        let span = Span { start: index, nr_pages, lookahead: state.async_size };
-        rest(cache, rules, file, span);
-    }
+/// Who reads: the file, and where its folios go.
+struct Reader<'a, R> {
+    cache: &'a mut Core<R>,
+    rules: &'a Rules,
+    file: MappingId,
 }
 
-/// What large folios did not read, by the base-order path. Where the rest is asked for, there must
-/// be one: a fresh state that meets a marker at page 0 has a window of no page.
-fn rest<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: Span) {
-    if span.nr_pages > 0 || rules.readahead.remainder == Remainder::WholeSize {
-        base(cache, rules, file, span);
+impl<R: Ram> Reader<'_, R> {
+    /// Fills the state's window from `start` with folios as large as allowed (A.5).
+    fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
+        let rules = self.rules;
+        self.cache.counters.nr_windows += 1;
+        self.cache.observe(Observed::Window { mapping: self.file, start, state: *state });
+        let mapping = self.cache.mapping(self.file);
+        let orders = mapping.orders;
+        let Some(last) = mapping.last_index(rules.page) else { return };
+        let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
+        let min_window = rules.readahead.large_window_min_pages;
+        let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
+        if !orders.is_large() || is_short {
+            // Nothing large fits here: the ramp starts again from base pages (A.5.2).
+            state.order = Order::ZERO;
+            self.rest(whole);
+            return;
+        }
+        let order = preferred_order(rules, orders.max, state, hint, allowed).max(orders.min);
+        state.order = order;
+        let limit = last.0.min((start + state.size).saturating_sub(1));
+        let reaches_end = start + state.size > last.0;
+        // Behind the end of the file there is nothing to read next.
+        let has_marker = !(reaches_end && rules.readahead.eof_marker == EofMarker::Omitted);
+        let mark = has_marker.then(|| state.mark_of(start));
+        let first = mapping.align_down(start);
+        let filled = self.fill(Fill { first, limit, order, mark, allowed });
+        self.cache.submit();
+        if let Err(index) = filled {
+            // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
+            let nr_pages = match rules.readahead.remainder {
+                Remainder::WholeSize => state.size,
+                Remainder::Rest => state.size.saturating_sub(index - first),
+            };
+            self.rest(Span { start: index, nr_pages, lookahead: state.async_size });
+        }
+    }
+
+    /// What large folios did not read, by the base-order path. Where the rest is asked for, there
+    /// must be one: a fresh state that meets a marker at page 0 has a window of no page.
+    fn rest(&mut self, span: Span) {
+        if span.nr_pages > 0 || self.rules.readahead.remainder == Remainder::WholeSize {
+            self.base(span);
+        }
+    }
+
+    /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on
+    /// error.
+    fn fill(&mut self, range: Fill) -> Result<(), u64> {
+        let min = self.cache.mapping(self.file).orders.min;
+        let mut index = range.first;
+        while index <= range.limit {
+            let order = fitting_order(self.rules, min, range, index);
+            let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
+            let folio = NewFolio { file: self.file, index: PageIndex(index), order, is_marked };
+            self.cache.insert(folio).map_err(|_| index)?;
+            index += order.nr_pages();
+        }
+        Ok(())
+    }
+
+    /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
+    fn base(&mut self, span: Span) {
+        let file = self.file;
+        let mapping = self.cache.mapping(file);
+        let (min, last) = (mapping.orders.min, mapping.last_index(self.rules.page));
+        let Some(last) = last else { return };
+        if span.start > last.0 {
+            return;
+        }
+        let Span { start, mut nr_pages, mut lookahead } = span;
+        // Nothing lies behind the last page (A.6.1).
+        if nr_pages > last.0 - start {
+            nr_pages = last.0 - start + 1;
+            if self.rules.readahead.eof_marker == EofMarker::Omitted {
+                lookahead = 0;
+            }
+        }
+        self.cache.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
+        let mark = (lookahead > 0)
+            .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
+            .flatten();
+        let mut index = min.round_down(start);
+        let end = start + nr_pages;
+        self.cache.work.add_cheap(nr_pages);
+        while index < end {
+            let at = PageIndex(index);
+            let is_marked = mark == Some(index);
+            if self.cache.find(file, at).is_some() {
+                // A cached page ends the request: what follows is read by another.
+                self.cache.submit();
+            } else if self
+                .cache
+                .insert(NewFolio { file, index: at, order: min, is_marked })
+                .is_err()
+            {
+                break;
+            }
+            index += min.nr_pages();
+        }
+        self.cache.submit();
     }
 }
 
@@ -164,14 +246,18 @@ fn preferred_order(
     rules: &Rules,
     max: Order,
     state: &RaState,
-    (hint, allowed): (Hint, Orders),
+    hint: OrderHint,
+    allowed: Orders,
 ) -> Order {
+    // A folio larger than the window would read more than was decided (A.5.3).
     // A window of no page (a fresh state met a marker) sets no limit.
     let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
-        (Ramp::Remembered, Hint::Raise(_)) => state.order.min(max).min(by_size),
-        (_, Hint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
-        (_, Hint::Raise(order) | Hint::Exactly(order)) => order.min(max).min(by_size),
+        // The state has kept the order; what the marked folio is does not matter.
+        (Ramp::Remembered, OrderHint::Raise(_)) => state.order.min(max).min(by_size),
+        // The marked folio was read well: the next ones may be larger.
+        (_, OrderHint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
+        (_, OrderHint::Raise(order) | OrderHint::Exactly(order)) => order.min(max).min(by_size),
     }
 }
 
@@ -195,31 +281,15 @@ struct Fill {
     allowed: Orders,
 }
 
-/// A.5.5: naturally aligned folios over the range; the index that could not be inserted on error.
-fn fill<R: Ram>(
-    cache: &mut PageCache<R>,
-    rules: &Rules,
-    file: MappingId,
-    range: Fill,
-) -> Result<(), u64> {
-    let min = cache.mapping(file).orders.min;
-    let mut index = range.first;
-    while index <= range.limit {
-        let order = fitting_order(rules, min, range, index);
-        let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
-        cache.insert(file, PageIndex(index), order, is_marked).map_err(|_| index)?;
-        index += order.nr_pages();
-    }
-    Ok(())
-}
-
 /// Largest order at `index` that is aligned and ends within the range.
 fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
+    // Aligned in the file, so that large entries can map it (A.5.5, A.5.6).
     let mut order = range.order.min(Order::alignment_of(index));
     while order > min && index + order.nr_pages() - 1 > range.limit {
         order = order.lower().unwrap_or(min);
     }
     let order = range.allowed.up_to(order).max(min);
+    // In 6.1 a folio of order 1 is never used (A.5.5).
     let skips = rules.readahead.order1 == OrderOne::Never && order == Order::new(1);
     if skips { Order::ZERO.max(min) } else { order }
 }
@@ -230,38 +300,4 @@ struct Span {
     start: u64,
     nr_pages: u64,
     lookahead: u64,
-}
-
-/// Base-order path (A.6): the smallest folios, cached indices are stepped over.
-fn base<R: Ram>(cache: &mut PageCache<R>, rules: &Rules, file: MappingId, span: Span) {
-    let mapping = cache.mapping(file);
-    let (min, last) = (mapping.orders.min, mapping.last_index(rules.page));
-    let Some(last) = last else { return };
-    if span.start > last.0 {
-        return;
-    }
-    let Span { start, mut nr_pages, mut lookahead } = span;
-    if nr_pages > last.0 - start {
-        nr_pages = last.0 - start + 1;
-        if rules.readahead.eof_marker == EofMarker::Omitted {
-            lookahead = 0;
-        }
-    }
-    cache.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
-    let mark = (lookahead > 0)
-        .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
-        .flatten();
-    let mut index = min.round_down(start);
-    let end = start + nr_pages;
-    cache.work.add_cheap(nr_pages);
-    while index < end {
-        let is_cached = cache.mapping(file).tree.get(PageIndex(index)).is_some();
-        if is_cached {
-            cache.submit();
-        } else if cache.insert(file, PageIndex(index), min, mark == Some(index)).is_err() {
-            break;
-        }
-        index += min.nr_pages();
-    }
-    cache.submit();
 }

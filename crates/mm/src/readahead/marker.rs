@@ -1,8 +1,10 @@
 //! The async entry: the reader reached the marker (docs/behaviour A.4).
+//!
+//! Answers to: `page_cache_async_ra`, `ondemand_readahead`.
 
 use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};
-use super::{Hint, Issue, RaState};
+use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::next_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::{Entry, Ramp, ReadaheadRules};
@@ -10,7 +12,7 @@ use crate::units::Order;
 
 /// The hit that reached the marker.
 #[derive(Clone, Copy, Debug)]
-pub struct Hit {
+pub struct MarkerHit {
     /// Head of the marked folio for a read call, the faulting page for mapped access (A.4.6).
     pub index: u64,
     /// Order of the marked folio.
@@ -25,19 +27,29 @@ pub struct Hit {
 const ORDER_STEP: u8 = 2;
 
 /// Chooses the next window; `None` when nothing within reach is absent.
-pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules) -> Option<Issue> {
+pub fn choose(
+    state: &mut RaState,
+    tree: &Tree,
+    hit: MarkerHit,
+    rules: &ReadaheadRules,
+) -> Option<Issue> {
     let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
+    // The first page says nothing about a stream: the file starts again (A.3.3).
     if rules.entry == Entry::Unified && hit.index == 0 {
-        return Some(sync::start_of_file(state, hit.nr_pages, max, Hint::Raise(hit.order)));
+        return Some(sync::start_of_file(state, hit.nr_pages, max, OrderHint::Raise(hit.order)));
     }
     let expected = hit.order.round_down(state.mark());
     let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
+    // The marker of the last window: the reader follows, the window moves on (A.4.2).
     if hit.index == expected || is_end {
         state.start += state.size;
         state.size = state.size.max(next_pages(state.size, max));
     } else {
+        // Another stream left this marker; the state knows nothing of it. What is cached does: the
+        // window begins where that ends (A.4.3).
         let hole = next_miss(tree, hit.index + 1, max, rules.forward_search);
         let is_beyond = hole == 0 || hole - hit.index > max;
+        // Everything within reach is cached already.
         if is_beyond {
             return None;
         }
@@ -45,6 +57,7 @@ pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules
         state.size = next_pages(hole - hit.index + hit.nr_pages, max);
     }
     if rules.ramp == Ramp::Remembered {
+        // The order grows with the windows, whatever folio the marker was on (A.4.4, A.4.5).
         state.order = state.order.raised(ORDER_STEP);
         trim(state, max);
     }
@@ -53,8 +66,8 @@ pub fn choose(state: &mut RaState, tree: &Tree, hit: Hit, rules: &ReadaheadRules
         merge_next(state, hit.index, max);
     }
     let order_hint = match rules.ramp {
-        Ramp::Remembered => Hint::Exactly(state.order),
-        Ramp::Inherited => Hint::Raise(hit.order),
+        Ramp::Remembered => OrderHint::Exactly(state.order),
+        Ramp::Inherited => OrderHint::Raise(hit.order),
     };
     Some(Issue::Window { start: state.start, hint: order_hint })
 }

@@ -1,7 +1,9 @@
 //! The sync entry: the first page of a request is absent (docs/behaviour A.3).
+//!
+//! Answers to: `page_cache_sync_ra`, `ondemand_readahead`.
 
 use super::window::{initial_pages, max_pages, next_pages};
-use super::{Hint, Issue, RaState};
+use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::prev_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::{Entry, ReadaheadRules};
@@ -10,9 +12,9 @@ use crate::units::Order;
 /// What a request is for, and the device it reads from.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// First absent index.
+    /// Index of the first page that is absent.
     pub index: u64,
-    /// Pages wanted.
+    /// Pages that the reader asks for from there on.
     pub nr_pages: u64,
     /// Page of the byte before which the last read call ended; see [`prev_index`].
     pub prev_index: u64,
@@ -30,29 +32,38 @@ pub fn prev_index(state: &RaState, page_shift: u32) -> u64 {
 pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Issue {
     let (index, nr) = (request.index, request.nr_pages);
     let max = max_pages(nr, state.ra_pages, request.io_pages);
+    // The reader came to where the last window said it would: sequential, go on (A.3.3).
     if rules.entry == Entry::Unified && index != 0 && continues(state, index) {
         advance(state, max);
         return window(state, index, max, rules);
     }
     let is_sequential = index.wrapping_sub(request.prev_index) <= 1;
+    // The start of the file, more than a window, or right behind the last read: taken for the
+    // start of a stream, so a first window is read (A.3.2 step 3).
     if index == 0 || nr > max || is_sequential {
         state.start = index;
         state.size = initial_pages(nr, max);
         state.async_size = match (state.size > nr, rules.entry) {
+            // What was not asked for is read ahead: reaching it starts the next window.
             (true, _) => state.size - nr,
+            // All was asked for: the second half starts the next one, so that it comes in time.
             (false, Entry::Split) => state.size / 2,
             (false, Entry::Unified) => state.size,
         };
         return window(state, index, max, rules);
     }
+    // Neither start nor sequel: what is cached before tells a stream from a random read (step 4).
     let miss = prev_miss(tree, index - 1, max, rules.full_search);
     let run = (index - 1).wrapping_sub(miss);
+    // No more is cached than one read brings: random, so nothing is read ahead.
     if run <= nr {
         return Issue::Base { start: index, nr_pages: nr, lookahead: 0 };
     }
+    // Cached from the start of the file: a long sequential run, which may go on twice as far.
     let run = if run >= index { run * 2 } else { run };
     state.start = index;
     state.size = (run + nr).min(max);
+    // One stream among several: its last page starts the next window.
     state.async_size = 1;
     window(state, index, max, rules)
 }
@@ -70,7 +81,12 @@ fn advance(state: &mut RaState, max: u64) {
 }
 
 /// \[6.1\] a request at index 0 starts the file again, whichever entry it came through (A.3.3).
-pub(super) fn start_of_file(state: &mut RaState, nr_pages: u64, max: u64, hint: Hint) -> Issue {
+pub(super) fn start_of_file(
+    state: &mut RaState,
+    nr_pages: u64,
+    max: u64,
+    hint: OrderHint,
+) -> Issue {
     state.start = 0;
     state.size = initial_pages(nr_pages, max);
     state.async_size = if state.size > nr_pages { state.size - nr_pages } else { state.size };
@@ -84,7 +100,7 @@ fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> 
         merge_next(state, index, max);
     }
     state.order = Order::ZERO;
-    Issue::Window { start: state.start, hint: Hint::Raise(Order::ZERO) }
+    Issue::Window { start: state.start, hint: OrderHint::Raise(Order::ZERO) }
 }
 
 /// \[6.1\] a window that would trigger itself takes the following one in (A.3.3).
@@ -93,6 +109,7 @@ pub(super) fn merge_next(state: &mut RaState, index: u64, max: u64) {
         return;
     }
     let next = next_pages(state.size, max);
+    // The marker would be the first page, hit at once: this window takes the next one in.
     if state.size + next <= max {
         state.async_size = next;
         state.size += next;

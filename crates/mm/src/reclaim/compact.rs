@@ -1,5 +1,8 @@
 //! Compaction: making a large free block by moving folios (docs/behaviour I.9, I.11).
 //!
+//! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
+//! `isolate_migratepages`, `isolate_freepages`.
+//!
 //! ```text
 //!   pfn 0   migration scanner -->                     <-- free scanner   end
 //!       | m m . m | . . m . | u u u u | m . . . | . m . . | . . . . |
@@ -19,12 +22,10 @@ use crate::units::{Order, Pfn};
 
 /// `extfrag_threshold`: at or below, the index says that memory is short, not fragmented.
 const INDEX_THRESHOLD: i32 = 500;
-/// After this many failures in a row 2^6 requests go by between two attempts.
-const DEFER_SHIFT_MAX: u32 = 6;
 
 /// Why memory is not compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CompactRefusal {
     /// Too few pages are free to move anything to: the low mark and twice the block.
     TooLittleFree,
     /// I.9: the index is in 0 ..= 500.
@@ -33,53 +34,23 @@ pub enum Refusal {
     Deferred,
 }
 
-/// How often compaction is put off after it failed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deferral {
-    nr_considered: u32,
-    shift: u32,
-    /// Smallest order that failed.
-    order: Option<Order>,
-}
-
-impl Deferral {
-    /// Whether an attempt is put off.
-    fn defers(&mut self, order: Order) -> bool {
-        if self.order.is_none_or(|failed| order < failed) {
-            return false;
-        }
-        self.nr_considered += 1;
-        self.nr_considered < 1 << self.shift
-    }
-
-    fn failed(&mut self, order: Order) {
-        self.nr_considered = 0;
-        self.shift = (self.shift + 1).min(DEFER_SHIFT_MAX);
-        self.order = Some(self.order.map_or(order, |failed| failed.min(order)));
-    }
-
-    fn succeeded(&mut self, order: Order) {
-        if self.order.is_some_and(|failed| order >= failed) {
-            *self = Self::default();
-        }
-    }
-}
-
 impl<R: Ram> Memory<R> {
     /// Whether compaction may give a block of `order` (I.9).
     ///
     /// # Errors
     /// Why not.
-    pub fn can_compact(&self, order: Order) -> Result<(), Refusal> {
+    pub fn can_compact(&self, order: Order) -> Result<(), CompactRefusal> {
         let buddy = &self.cache.buddy;
-        let marks = self.cache.reclaim.watermarks;
+        let marks = self.cache.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
+        // There is nowhere to move folios to.
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
-            return Err(Refusal::TooLittleFree);
+            return Err(CompactRefusal::TooLittleFree);
         }
         let index = buddy.fragmentation_index(order);
+        // Memory is short rather than in pieces: reclaim helps, compaction does not (I.9).
         if order > COSTLY_ORDER && (0..=INDEX_THRESHOLD).contains(&index) {
-            return Err(Refusal::NotFragmented);
+            return Err(CompactRefusal::NotFragmented);
         }
         Ok(())
     }
@@ -88,7 +59,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn compact_for(&mut self, order: Order, effort: Effort) -> bool {
         let is_possible = order <= self.cache.buddy.max_order() && self.can_compact(order).is_ok();
         let is_urgent = effort == Effort::Direct && order <= COSTLY_ORDER;
-        if !is_possible || (self.cache.reclaim.deferral.defers(order) && !is_urgent) {
+        if !is_possible || (self.cache.pressure.deferral.defers(order) && !is_urgent) {
             return false;
         }
         self.cache.counters.reclaim.compact_stall += 1;
@@ -96,24 +67,24 @@ impl<R: Ram> Memory<R> {
         let counters = &mut self.cache.counters.reclaim;
         if is_done {
             counters.compact_success += 1;
-            self.cache.reclaim.deferral.succeeded(order);
+            self.cache.pressure.deferral.succeeded(order);
         } else {
             counters.compact_fail += 1;
-            self.cache.reclaim.deferral.failed(order);
+            self.cache.pressure.deferral.failed(order);
         }
         true
     }
 
     /// kcompactd: compacts for the next one who asks.
     pub(super) fn compact_in_background(&mut self, order: Order) {
-        if self.can_compact(order).is_err() || self.cache.reclaim.deferral.defers(order) {
+        if self.can_compact(order).is_err() || self.cache.pressure.deferral.defers(order) {
             return;
         }
         self.cache.counters.reclaim.compact_daemon_wake += 1;
         if self.compact(order) {
-            self.cache.reclaim.deferral.succeeded(order);
+            self.cache.pressure.deferral.succeeded(order);
         } else {
-            self.cache.reclaim.deferral.failed(order);
+            self.cache.pressure.deferral.failed(order);
         }
     }
 
@@ -128,7 +99,7 @@ impl<R: Ram> Memory<R> {
         let (mut at, mut free) = (0, nr_pages.div_ceil(block) * block);
         while at + block < free && !self.cache.buddy.has_block(order) {
             if self.cache.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
-                free = self.empty_pageblock((at, at + block), free, order);
+                free = self.empty_pageblock(at, at + block, free, order);
             }
             at += block;
         }
@@ -137,7 +108,7 @@ impl<R: Ram> Memory<R> {
 
     /// Moves what can be moved out of the pages `[at, end)` into free blocks below page `free`, the
     /// highest pageblock first; where the free scanner is then.
-    fn empty_pageblock(&mut self, (mut at, end): (u64, u64), mut free: u64, order: Order) -> u64 {
+    fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, order: Order) -> u64 {
         while at < end.min(self.cache.buddy.nr_pages()) && !self.cache.buddy.has_block(order) {
             self.cache.work.add(1);
             let Some(id) = self.cache.folios.of_pfn(Pfn(at)) else {
@@ -149,11 +120,12 @@ impl<R: Ram> Memory<R> {
             let (next, size) = (folio.end_pfn().0, folio.order);
             self.cache.counters.reclaim.compact_migrate_scanned += next - at;
             at = next;
+            // Moving a folio as large as the block wanted gains nothing.
             if size >= order || !self.can_migrate(id) {
                 self.cache.counters.reclaim.nr_migrate_refused += u64::from(size < order);
                 continue;
             }
-            if let Some(target) = self.free_block_below(&mut free, end, (size, order)) {
+            if let Some(target) = self.free_block_below(&mut free, end, size, order) {
                 self.migrate(id, target);
             } else {
                 self.cache.counters.reclaim.nr_migrate_refused += 1;
@@ -169,7 +141,8 @@ impl<R: Ram> Memory<R> {
         &mut self,
         free: &mut u64,
         floor: u64,
-        (size, order): (Order, Order),
+        size: Order,
+        order: Order,
     ) -> Option<Pfn> {
         let block = self.cache.buddy.pageblock_order().nr_pages();
         let mut from = *free;
@@ -178,7 +151,7 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add_cheap(block / 8);
             let is_movable = self.cache.buddy.pageblock_type(Pfn(first)) == MigrateType::Movable;
             self.cache.counters.reclaim.compact_free_scanned += block;
-            if is_movable && let Some(pfn) = self.cache.buddy.take_in((first, from), size, order) {
+            if is_movable && let Some(pfn) = self.cache.buddy.take_in(first, from, size, order) {
                 return Some(pfn);
             }
             from = first;

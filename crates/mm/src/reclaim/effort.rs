@@ -1,5 +1,8 @@
 //! How hard an allocation tries (docs/behaviour D.5, I.7, I.8).
 //!
+//! Answers to: `__alloc_pages_slowpath`, `try_to_free_pages`, `balance_pgdat`,
+//! `should_reclaim_retry`.
+//!
 //! | effort | free memory | background reclaim | direct reclaim and compaction |
 //! |---|---|---|---|
 //! | `None` | as it is | - | - |
@@ -28,7 +31,7 @@ impl<R: Ram> Memory<R> {
     /// and direct reclaim where that was not enough.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
-        if self.cache.buddy.nr_free_pages() <= self.cache.reclaim.watermarks.low {
+        if self.cache.buddy.nr_free_pages() <= self.cache.pressure.watermarks.low {
             self.balance(1);
         }
     }
@@ -36,7 +39,7 @@ impl<R: Ram> Memory<R> {
     /// Before `nr_pages` are read ahead in folios of up to `order`.
     #[inline]
     pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
-        let low = self.cache.reclaim.watermarks.low;
+        let low = self.cache.pressure.watermarks.low;
         if self.cache.buddy.nr_free_pages() < low + nr_pages {
             self.balance(if order > COSTLY_ORDER { 1 } else { nr_pages });
         }
@@ -48,7 +51,7 @@ impl<R: Ram> Memory<R> {
     #[cold]
     fn balance(&mut self, nr_pages: u64) {
         self.wake_kswapd();
-        let wanted = self.cache.reclaim.watermarks.min + nr_pages;
+        let wanted = self.cache.pressure.watermarks.min + nr_pages;
         if self.cache.buddy.nr_free_pages() < wanted {
             self.direct_reclaim(nr_pages);
         }
@@ -56,15 +59,16 @@ impl<R: Ram> Memory<R> {
 
     /// Background reclaim: up to the high mark.
     fn wake_kswapd(&mut self) {
-        let reclaim = &self.cache.reclaim;
+        let reclaim = &self.cache.pressure;
         let high = reclaim.watermarks.high;
         let nr_free = self.cache.buddy.nr_free_pages();
+        // Enough is free, or it failed so often that allocations have to reclaim themselves.
         if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
             return;
         }
         self.cache.counters.reclaim.kswapd_runs += 1;
         let nr_freed = self.shrink(Reclaimer::Kswapd, high - nr_free);
-        let reclaim = &mut self.cache.reclaim;
+        let reclaim = &mut self.cache.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
 
@@ -73,7 +77,7 @@ impl<R: Ram> Memory<R> {
         self.cache.counters.reclaim.allocstall += 1;
         let nr_freed = self.shrink(Reclaimer::Direct, nr_pages.max(BATCH_PAGES));
         if nr_freed > 0 {
-            self.cache.reclaim.nr_failures = 0;
+            self.cache.pressure.nr_failures = 0;
         }
         nr_freed
     }
@@ -94,7 +98,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether a folio of `order` can be had above the lowest mark.
     fn has_block(&self, order: Order) -> bool {
-        let min = self.cache.reclaim.watermarks.min;
+        let min = self.cache.pressure.watermarks.min;
         self.cache.buddy.check_watermark(order, min).is_ok()
     }
 
@@ -104,6 +108,7 @@ impl<R: Ram> Memory<R> {
             return true;
         }
         match effort {
+            // Only what is free now (I.7).
             Effort::None => false,
             Effort::Wake => {
                 // What the background frees is for the next one.
@@ -128,6 +133,7 @@ impl<R: Ram> Memory<R> {
             if self.has_block(order) {
                 return true;
             }
+            // A costly order may give up: what reclaim frees is rarely in one piece.
             let nr_freed = if effort == Effort::Direct || order <= COSTLY_ORDER {
                 self.direct_reclaim(order.nr_pages())
             } else {
@@ -136,6 +142,7 @@ impl<R: Ram> Memory<R> {
             if self.has_block(order) {
                 return true;
             }
+            // Nothing was moved or freed: another round would do the same.
             if nr_freed == 0 && !was_tried {
                 return false;
             }

@@ -1,15 +1,16 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
+//! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
+//!
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
-use super::swap::Slot;
-use crate::folio::{FolioId, MappingId, Owner};
-use crate::frames::Flag;
+use crate::folio::frames::Flag;
+use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::PteFlags;
 use crate::ram::{FilePages, Ram};
-use crate::units::{Order, PageIndex, Vpn};
+use crate::units::{Order, PageRange, SwapSlot, Vpn};
 
 /// What became of a folio that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +29,26 @@ impl<R: Ram> Memory<R> {
     /// Frees a folio that is not in use.
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.cache.folios.get(id);
-        let is_held = folio.refs != folio.maps() + folio.cache_refs();
+        let is_held = folio.has_extra_refs();
         match folio.owner {
             Owner::Detached => Fate::Keep,
             // A large folio that cannot be split is skipped for long (G.5.1).
             Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
+            // Somebody works on it: look again later.
             _ if is_held || folio.is_locked || folio.is_under_writeback => Fate::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {
-                self.evict_shmem(id, (mapping, index))
+                self.evict_shmem(id, FilePages { file: mapping, index })
             }
-            Owner::File { mapping, index } => self.evict_file(id, (mapping, index)),
+            Owner::File { mapping, index } => {
+                self.evict_file(id, FilePages { file: mapping, index })
+            }
         }
     }
 
     /// G.5.2: the whole folio is unmapped, written back if it is dirty, and freed.
-    fn evict_file(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+    fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let Some(entry) = self.cache.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
@@ -56,7 +60,7 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.cache.evict_shadow(id);
-        let range = (index.0, entry.end());
+        let range = PageRange { first: index.0, end: entry.end() };
         self.cache.with_shadows(file, |shadows| shadows.record(range, shadow));
         self.cache.remove(file, entry);
         Fate::Freed
@@ -70,11 +74,13 @@ impl<R: Ram> Memory<R> {
         if !self.can_swap() {
             return Fate::Activate;
         }
+        // What nobody maps is freed without I/O (G.5.1).
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
         }
         match self.alloc_slots(order) {
             Some(first) => self.swap_out(id, first),
+            // Swap space is full: the page stays, and out of the way.
             None if order == Order::ZERO => Fate::Activate,
             None => self.split_for_reclaim(id),
         }
@@ -85,8 +91,8 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Slots side by side for a folio; counts what large folios got.
-    fn alloc_slots(&mut self, order: Order) -> Option<Slot> {
-        let slot = self.cache.reclaim.swap.as_mut()?.alloc(order);
+    fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
+        let slot = self.cache.pressure.swap.as_mut()?.alloc(order);
         let is_pmd = order == self.rules.page.pmd_order();
         let counters = &mut self.cache.counters.reclaim;
         let count = match (slot.is_some(), is_pmd) {
@@ -102,7 +108,7 @@ impl<R: Ram> Memory<R> {
 
     /// Writes an anonymous folio to the slots from `first` on; every entry that maps a page names
     /// its slot then.
-    fn swap_out(&mut self, id: FolioId, first: Slot) -> Fate {
+    fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
         }
@@ -115,7 +121,7 @@ impl<R: Ram> Memory<R> {
         for by in 0..nr {
             let is_written = self.cache.folios.frames().get(Flag::Written, pfn.plus(by));
             self.cache.ram.swap_out(pfn.plus(by), first.plus(by).0);
-            if let Some(swap) = &mut self.cache.reclaim.swap {
+            if let Some(swap) = &mut self.cache.pressure.swap {
                 swap.store(first.plus(by), is_written, shadow);
             }
         }
@@ -124,7 +130,7 @@ impl<R: Ram> Memory<R> {
             for by in 0..site.nr {
                 let slot = first.plus(site.pfn.0 - pfn.0 + by);
                 self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), slot);
-                if let Some(swap) = &mut self.cache.reclaim.swap {
+                if let Some(swap) = &mut self.cache.pressure.swap {
                     swap.get(slot);
                 }
             }
@@ -136,7 +142,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Shared memory: the slot is the file's.
-    fn evict_shmem(&mut self, id: FolioId, (file, index): (MappingId, PageIndex)) -> Fate {
+    fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let order = self.cache.folios.get(id).order;
         if !self.can_swap() {
             return Fate::Activate;
@@ -154,7 +160,7 @@ impl<R: Ram> Memory<R> {
         for by in 0..nr {
             let slot = first.plus(by);
             self.cache.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
-            if let Some(swap) = &mut self.cache.reclaim.swap {
+            if let Some(swap) = &mut self.cache.pressure.swap {
                 swap.store(slot, true, shadow);
                 swap.get(slot);
             }
@@ -172,6 +178,7 @@ impl<R: Ram> Memory<R> {
             |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
         let was_stored =
             sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))));
+        // Stored to after `MADV_FREE`: the program wants it after all (G.2.5).
         if was_stored {
             self.cache.folios.get_mut(id).is_lazyfree = false;
             return Fate::Activate;

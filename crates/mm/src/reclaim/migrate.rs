@@ -1,10 +1,11 @@
 //! Moving a folio to other page frames (docs/behaviour I.11).
 //!
+//! Answers to: `migrate_pages`, `migrate_folio`, `remove_migration_ptes`.
+//!
 //! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
 //! entry that maps it names the new frames, with the flags it had.
 
 use crate::folio::FolioId;
-use crate::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::FolioSpan;
 use crate::ram::Ram;
@@ -14,7 +15,7 @@ impl<R: Ram> Memory<R> {
     /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
         let folio = self.cache.folios.get(id);
-        folio.refs == folio.maps() + folio.cache_refs()
+        !folio.has_extra_refs()
             && folio.refs > 0
             && folio.pmd_maps() == 0
             && !folio.is_locked
@@ -44,16 +45,5 @@ impl<R: Ram> Memory<R> {
         }
         self.cache.buddy.free(from, order);
         self.cache.counters.reclaim.pgmigrate_success += nr;
-    }
-}
-
-impl crate::folio::FolioTable {
-    /// Gives a folio other frames, with all that is known of its pages.
-    fn move_frames(&mut self, id: FolioId, to: Pfn) {
-        let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
-        for flag in Flag::ALL {
-            self.frames_mut().move_flag(flag, (from, to), nr);
-        }
-        self.rename_frames(id, to);
     }
 }

@@ -1,11 +1,14 @@
 //! Looking through the lists: how far, and what becomes of what is found.
 //!
+//! Answers to: `shrink_lruvec`, `get_scan_count`, `shrink_inactive_list`, `shrink_active_list`,
+//! `inactive_is_low`, `folio_referenced`, `folio_mark_accessed`.
+//!
 //! Owns the balance between the lists and the second chance. Does not own what eviction does
 //! (`evict`).
 
 use super::evict::Fate;
-use super::lru::{Age, Kind, ListId};
 use crate::folio::FolioId;
+use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
 
@@ -16,7 +19,7 @@ pub(super) const BATCH_PAGES: u64 = 32;
 /// Looks through everything without success before there is nothing to reclaim.
 const NR_SWEEPS_MAX: u32 = 3;
 
-/// Who reclaims.
+/// On whose account pages are looked at and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
     /// In the background.
@@ -61,6 +64,7 @@ impl<R: Ram> Memory<R> {
                 nr_freed += match list.age {
                     Age::Inactive => self.shrink_inactive(who, *list, nr),
                     Age::Active => {
+                        // Only to refill: what is in use is not looked at for its own sake.
                         if self.is_inactive_low(list.kind) {
                             self.shrink_active(*list, nr);
                         }
@@ -70,14 +74,14 @@ impl<R: Ram> Memory<R> {
             }
         }
         // Inactive lists that are not scanned are still to be refilled.
-        if self.can_swap() && self.is_inactive_low(Kind::Anon) {
-            self.shrink_active(ListId::new(Kind::Anon, Age::Active), BATCH_PAGES);
+        if self.can_swap() && self.is_inactive_low(LruKind::Anon) {
+            self.shrink_active(ListId::new(LruKind::Anon, Age::Active), BATCH_PAGES);
         }
         nr_freed
     }
 
     pub(super) fn can_swap(&self) -> bool {
-        self.cache.reclaim.swap.as_ref().is_some_and(super::swap::Swap::has_free)
+        self.cache.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
     }
 
     /// Pages to look at on each list. Without swap space anonymous memory is left alone; where
@@ -87,12 +91,14 @@ impl<R: Ram> Memory<R> {
         let lru = self.cache.folios.lru();
         let sizes = ListId::ALL.map(|list| lru.nr_pages(list));
         let has_cold_files =
-            sizes[2] >> priority > 0 && !self.is_inactive_low(Kind::File) && priority > 0;
-        self.cache.reclaim.fade_costs(sizes.iter().sum());
+            sizes[2] >> priority > 0 && !self.is_inactive_low(LruKind::File) && priority > 0;
+        self.cache.pressure.fade_costs(sizes.iter().sum());
         let weights = match (can_swap, has_cold_files) {
+            // No swap space, or plenty of cold files: files only.
             (false, _) | (true, true) => [0, 1],
+            // The last look takes what there is.
             (true, false) if priority == 0 => [1, 1],
-            (true, false) => self.cache.reclaim.weights(),
+            (true, false) => self.cache.pressure.weights(),
         };
         let sum = if priority == 0 { 1 } else { weights[0] + weights[1] };
         let goal = |at: usize| {
@@ -104,7 +110,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether the inactive list of a kind holds too little: half, and less of it where there are
     /// many GiB.
-    fn is_inactive_low(&self, kind: Kind) -> bool {
+    fn is_inactive_low(&self, kind: LruKind) -> bool {
         let lru = self.cache.folios.lru();
         let inactive = lru.nr_pages(ListId::new(kind, Age::Inactive));
         let active = lru.nr_pages(ListId::new(kind, Age::Active));
@@ -124,9 +130,10 @@ impl<R: Ram> Memory<R> {
             self.cache.work.add(1);
             nr_scanned += nr;
             let was_accessed = self.cache.folios.take_accessed(id);
-            if was_accessed && list.kind == Kind::File && self.is_executable(id) {
+            // Text in use is kept: missing it stops every process that runs it.
+            if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
                 self.cache.folios.lru_mut().move_to_head(id, list);
-                self.cache.reclaim.note_cost(list.kind, nr);
+                self.cache.pressure.note_cost(list.kind, nr);
                 continue;
             }
             self.cache.counters.reclaim.pgdeactivate += nr;
@@ -170,17 +177,18 @@ impl<R: Ram> Memory<R> {
         let folio = self.cache.folios.get(id);
         let (kind, nr) = (folio.kind(), folio.nr_pages());
         self.cache.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
-        self.cache.reclaim.clock.advance(nr);
+        self.cache.pressure.clock.advance(nr);
         self.cache.counters.reclaim.pgactivate += nr;
-        self.cache.reclaim.note_cost(from.kind, nr);
+        self.cache.pressure.note_cost(from.kind, nr);
     }
 
     /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
     /// once it gets another round.
     fn look_at(&mut self, id: FolioId) -> Fate {
+        // Used since the last look: it gets another round, or is active if that happened twice.
         if self.cache.folios.take_accessed(id) {
             let was_referenced = self.cache.folios.lru_mut().set_referenced(id);
-            let is_file = self.cache.folios.get(id).kind() == Kind::File;
+            let is_file = self.cache.folios.get(id).kind() == LruKind::File;
             let is_active = was_referenced || is_file && self.is_executable(id);
             return if is_active { Fate::Activate } else { Fate::Keep };
         }
@@ -206,7 +214,7 @@ impl<R: Ram> Memory<R> {
             let nr = self.cache.folios.get(id).nr_pages();
             let active = ListId::new(list.kind, Age::Active);
             self.cache.folios.lru_mut().move_to_head(id, active);
-            self.cache.reclaim.clock.advance(nr);
+            self.cache.pressure.clock.advance(nr);
             self.cache.counters.reclaim.pgactivate += nr;
         }
     }

@@ -1,5 +1,8 @@
 //! How often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
 //!
+//! Answers to: `folio_mapcount`, `folio_maybe_mapped_shared`, `folio_likely_mapped_shared`,
+//! `folio_average_page_mapcount`.
+//!
 //! Owns the counters of one folio. Does not own references ([`Shape::pmd_refs`] says how many a
 //! PMD entry takes) nor statistics: an operation returns the [`Change`] in them.
 //!
@@ -34,7 +37,7 @@ mod tests;
 use std::ops::{Add, Range};
 
 use self::large::Large;
-pub use self::rules::{HugetlbOwners, Kind, MapcountRule, MapcountRules, PmdCount, Shape};
+pub use self::rules::{HugetlbOwners, MapcountKind, MapcountRule, MapcountRules, PmdCount, Shape};
 use super::owners::{self, Layout, MapcountOverflow, MmOwnerId, NotExclusive, State, Wide};
 
 /// How a folio is mapped.
@@ -94,7 +97,7 @@ pub enum Violation {
     /// Mappings that do not add up.
     #[error("I2: the mapcount is {mapcount}, pages and PMD entries have {found}")]
     I2 {
-        /// What is counted.
+        /// Mappings that are counted.
         mapcount: u32,
         /// What pages and PMD entries add up to.
         found: u64,
@@ -102,7 +105,7 @@ pub enum Violation {
     /// Mapped pages that do not add up.
     #[error("I3: nr_pages_mapped is {nr_pages_mapped}, the pages say {found}")]
     I3 {
-        /// What is counted.
+        /// Mapped pages that are counted.
         nr_pages_mapped: u32,
         /// What the pages add up to.
         found: u32,
@@ -255,7 +258,7 @@ impl<L: Layout> Mapcount<L> {
         let mapcount = self.mapcount();
         match self.large() {
             Some(large) if of.is_tracked() => large.owners.maybe_mapped_shared(),
-            Some(large) if of.kind == Kind::Normal && mapcount > 1 => {
+            Some(large) if of.kind == MapcountKind::Normal && mapcount > 1 => {
                 large.entire_mapcount > 0 || mapcount > of.nr_pages() || large.pages.get(0) > 1
             }
             _ => mapcount > 1,
@@ -280,7 +283,7 @@ impl<L: Layout> Mapcount<L> {
         let ptes = self.mapcount() - entire * of.pmd_refs();
         let nr_pages = of.nr_pages();
         match (ptes, of.kind) {
-            (0, _) | (_, Kind::Hugetlb) => entire,
+            (0, _) | (_, MapcountKind::Hugetlb) => entire,
             _ => (ptes.saturating_add(nr_pages / 2) / nr_pages + entire).max(1),
         }
     }
@@ -367,7 +370,7 @@ fn is_large(of: &Shape) -> bool {
 /// Refuses PTEs that cannot be there.
 fn check(of: &Shape, pages: &Range<u32>) {
     assert!(
-        pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == Kind::Normal,
+        pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == MapcountKind::Normal,
         "pages {pages:?} of a folio of {}, {:?}",
         of.nr_pages(),
         of.kind

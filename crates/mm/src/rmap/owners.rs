@@ -1,6 +1,9 @@
 //! Who maps a large folio: the large mapcount and two owners under one lock bit (docs/behaviour
 //! F.4, Linux 6.15).
 //!
+//! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
+//! `folio_sub_return_large_mapcount`.
+//!
 //! Owns the protocol. The transitions are a pure function ([`State`]), the words a [`Layout`], the
 //! reference count belongs to the folio.
 //!
@@ -92,9 +95,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 pub use self::atomics::{Atomics, Native};
 use self::atomics::{CountCell, WordCell};
-pub use self::ids::{IdsExhausted, MmOwnerId, OwnerIds};
+pub use self::ids::{IdsExhausted, OwnerIds};
 pub use self::layout::{Layout, Narrow, Wide};
-pub use self::state::{Limits, Slot, State, Violation};
+pub use self::state::{Limits, MmOwnerId, Slot, State, Violation};
 
 /// A folio cannot count that many mappings; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

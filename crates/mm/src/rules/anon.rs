@@ -1,6 +1,8 @@
 //! Rules of anonymous memory: which folio sizes a fault may use, what fork, copy-on-write, unmap
 //! and split do (docs/behaviour D, E, F.5, G).
 //!
+//! Answers to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
+//!
 //! Owns the values and the set of orders they enable (D.1). The code that follows them stands in
 //! `fault/{anon,orders,huge,cow}.rs`, `fork.rs`, `unmap.rs` and `split/`.
 //!

@@ -1,5 +1,7 @@
 //! In which order a new folio is zeroed and a huge page copied (docs/behaviour D.4).
 //!
+//! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`.
+//!
 //! Owns the choice of an order and of the preemption model as data of a kernel. The orders
 //! themselves stand in [`largefolio_bulk::plan`], what carries them out in [`crate::ram`].
 

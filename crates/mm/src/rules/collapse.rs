@@ -25,7 +25,7 @@ pub struct CollapseRules {
     /// What `MADV_COLLAPSE` does with a dirty range of a file.
     pub dirty: DirtyRange,
     /// Whether khugepaged writes back a file that is open for writing.
-    pub flush: Flush,
+    pub flush: DirtyFlush,
     /// What `MADV_COLLAPSE` answers where a filesystem keeps private data.
     pub private_data: PrivateData,
     /// What `MADV_COLLAPSE` does after a block of anonymous memory in which nothing is mapped.
@@ -121,7 +121,7 @@ pub enum DirtyRange {
 /// H.5 step 3: what khugepaged does about dirty pages of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Flush {
+pub enum DirtyFlush {
     /// Their writeback is started.
     Always,
     /// \[7.2\] unless the file is open for writing.
@@ -190,7 +190,7 @@ impl CollapseRules {
             read_only: ReadOnlyRange::Collapsed,
             lazyfree: Lazyfree::Collapsed,
             dirty: DirtyRange::Fails,
-            flush: Flush::Always,
+            flush: DirtyFlush::Always,
             private_data: PrivateData::Invalid,
             empty_block: EmptyBlock::EndsWalk,
             short_request: ShortRequest::Refused,

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Owns the values, their text form and what they mean in orders. The code that follows them
-//! stands in `readahead/issue.rs`, `fault/sync.rs` and `io.rs`.
+//! stands in `readahead/issue.rs`, `fault/sync.rs` and `io/write.rs`.
 //!
 //! Invariants:
 //! - I1: a size is named once, is a power of two of bytes and at most one is marked exec.

@@ -1,13 +1,15 @@
 //! Splitting an anonymous folio (docs/behaviour G.4.2, G.4.3).
 //!
+//! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`.
+//!
 //! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
 //! maps are freed; pages that were never stored to give way to the shared zero page.
 
-use super::sites::Site;
+use crate::core::mapped::owner_id;
+use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
-use crate::frames::Flag;
-use crate::mapped::owner_id;
 use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
 use crate::ram::Ram;
 use crate::rmap::Mapcount;
@@ -60,7 +62,7 @@ impl<R: Ram> Memory<R> {
         whole
     }
 
-    fn insert_part(&mut self, whole: &Folio, part: Part, to: Order) -> FolioId {
+    fn insert_part(&mut self, whole: &Folio, part: SplitPart, to: Order) -> FolioId {
         let Owner::Anon { index } = whole.owner else { unreachable!("an anonymous folio") };
         let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
         let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
@@ -101,18 +103,18 @@ impl<R: Ram> Memory<R> {
 }
 
 /// One part of a split folio and who maps it.
-struct Part {
+struct SplitPart {
     pfn: Pfn,
     mapcount: Mapcount,
 }
 
 /// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
-fn parts_of(whole: &Folio, shape: &Shape, sites: &[Site]) -> Vec<Part> {
+fn parts_of(whole: &Folio, shape: &Shape, sites: &[Site]) -> Vec<SplitPart> {
     let to = shape.order;
     let nr_parts = whole.nr_pages() >> to.get();
     let part =
-        |by: u64| Part { pfn: whole.pfn.plus(by << to.get()), mapcount: Mapcount::default() };
-    let mut parts: Vec<Part> = (0..nr_parts).map(part).collect();
+        |by: u64| SplitPart { pfn: whole.pfn.plus(by << to.get()), mapcount: Mapcount::default() };
+    let mut parts: Vec<SplitPart> = (0..nr_parts).map(part).collect();
     for site in sites {
         let first = site.pfn.0 - whole.pfn.0;
         for by in first..first + site.nr {

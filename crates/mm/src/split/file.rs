@@ -1,12 +1,14 @@
 //! Splitting a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
 //!
+//! Answers to: `__split_unmapped_folio`.
+//!
 //! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
 
-use crate::folio::{Folio, MappingId, Owner};
+use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::units::{Order, PageIndex};
+use crate::units::{MappingId, Order, PageIndex};
 
 /// How a folio is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! The deferred-split shrinker: what memory pressure does to queued folios (docs/behaviour G.2.4).
 //!
+//! Answers to: `deferred_split_scan`, `thp_underused`.
+//!
 //! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
 //! looks at its bytes, which not every memory here has. A store of zeroes makes the difference.
 
+use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId};
-use crate::frames::Flag;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::units::Order;

@@ -1,18 +1,18 @@
 //! Truncation and hole punch (docs/behaviour G.3).
 //!
+//! Answers to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`, `truncate_pagecache`.
+//!
 //! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
 //! are zeroed and the folio is split, so that the memory behind them can go.
 
 use super::Cut;
-use crate::folio::MappingId;
-use crate::mapping::Disk;
+use crate::mapping::disk::{KeepsWhole, NewEnd};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{TruncateSplit, Unsplittable};
-use crate::space::MmId;
-use crate::units::{PageIndex, Vpn};
-use crate::vma::Backing;
+use crate::units::PageRange;
+use crate::units::{MappingId, PageIndex};
 
 /// What became of a folio that the range covers in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<R: Ram> Memory<R> {
         let disk = mapping.disk;
         if size_bytes > old_bytes {
             self.zero_behind(file, old_bytes);
-        } else if disk == Disk::Xfs {
+        } else if disk.new_end == NewEnd::ZeroedFirst {
             self.zero_behind(file, size_bytes);
         }
         if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
@@ -49,15 +49,14 @@ impl<R: Ram> Memory<R> {
             space.set_length(size_bytes);
         }
         let first = self.rules.page.pages_in(size_bytes);
-        for (mm, start, end) in self.mapped_ranges(file, (first, u64::MAX)) {
+        for (mm, start, end) in self.mapped_ranges(file, PageRange { first, end: u64::MAX }) {
             self.zap(mm, start, end);
         }
         if size_bytes < old_bytes {
             self.cache.ram.punch(file, size_bytes, u64::MAX);
         }
         self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
-        if size_bytes <= old_bytes && disk == Disk::Ext4 {
-            // Only now: a folio that was clean has been split.
+        if size_bytes <= old_bytes && disk.new_end == NewEnd::ZeroedLast {
             self.zero_behind(file, size_bytes);
         }
     }
@@ -74,9 +73,9 @@ impl<R: Ram> Memory<R> {
         }
         let (first, last) = (page.pages_in(pos), end >> page.shift());
         if first < last {
-            let entries: Vec<_> = self.entries_in(file, first, last);
+            let entries: Vec<_> = self.entries_in(file, PageRange { first, end: last });
             for entry in entries {
-                self.unmap_pages_of(entry, (first, last));
+                self.unmap_pages_of(entry, PageRange { first, end: last });
             }
         }
         self.cache.ram.punch(file, pos, end.min(size_bytes));
@@ -84,7 +83,11 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Folios that hold pages `[first, end)`.
-    pub(crate) fn entries_in(&self, file: MappingId, first: u64, end: u64) -> Vec<Entry> {
+    pub(crate) fn entries_in(
+        &self,
+        file: MappingId,
+        PageRange { first, end }: PageRange,
+    ) -> Vec<Entry> {
         let tree = &self.cache.mapping(file).tree;
         let (mut entries, mut at) = (Vec::new(), first);
         while at < end
@@ -97,7 +100,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Unmaps the pages `[first, end)` of a folio in every process.
-    fn unmap_pages_of(&mut self, entry: Entry, (first, end): (u64, u64)) {
+    fn unmap_pages_of(&mut self, entry: Entry, PageRange { first, end }: PageRange) {
         let pfn = self.cache.folios.get(entry.folio).pfn;
         for site in self.sites_of(entry.folio) {
             let index = entry.index.0 + (site.pfn.0 - pfn.0);
@@ -122,8 +125,8 @@ impl<R: Ram> Memory<R> {
             }
         }
         let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
-        self.cache.forget_evicted(gone.file, (first, end));
-        for entry in self.entries_in(gone.file, first, end) {
+        self.cache.forget_evicted(gone.file, PageRange { first, end });
+        for entry in self.entries_in(gone.file, PageRange { first, end }) {
             let is_covered = entry.index.0 >= first && entry.end() <= end;
             if is_covered && !kept.contains(&entry) {
                 self.unmap_file_pages(gone.file, entry);
@@ -150,7 +153,7 @@ impl<R: Ram> Memory<R> {
             return Partial::Split;
         }
         let first_dirty = start + (folio.nr_clean << shift);
-        if mapping.disk == Disk::Ext4 && to == end && first_dirty >= from {
+        if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
             // What was dirty goes with the range: nothing keeps the folio whole.
             self.cache.folios.get_mut(entry.folio).is_dirty = false;
         }
@@ -191,28 +194,5 @@ impl<R: Ram> Memory<R> {
         let cut = Cut::Around { at: index.0 - entry.index.0, to };
         // Whether it can be split does not matter any more.
         let _ = self.split_as(entry.folio, cut);
-    }
-
-    /// Where pages `[first, end)` of a file would be mapped, in every process.
-    pub(crate) fn mapped_ranges(
-        &self,
-        file: MappingId,
-        (first, end): (u64, u64),
-    ) -> Vec<(MmId, Vpn, Vpn)> {
-        let mut ranges = Vec::new();
-        self.count_areas(0, self.nr_spaces());
-        for (mm, space) in self.spaces() {
-            self.count_areas(space.vmas.len(), 0);
-            for vma in space.vmas.iter() {
-                let Backing::File { open, .. } = vma.backing else { continue };
-                let (area_first, area_end) = vma.file_range();
-                let (from, to) = (area_first.max(first), area_end.min(end));
-                if self.open_file(open).mapping == file && from < to {
-                    let start = vma.start.plus(from - area_first);
-                    ranges.push((mm, start, start.plus(to - from)));
-                }
-            }
-        }
-        ranges
     }
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
+use crate::core::mapped::owner_id;
 use crate::counters::NR_ORDERS;
 use crate::folio::FolioId;
-use crate::frames::Flag;
-use crate::mapped::owner_id;
+use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rmap::mapcount::MapcountRule;
-use crate::space::MmId;
-use crate::units::{Order, Pfn};
+use crate::units::{MmId, Order, Pfn};
 
 /// Entries of one folio.
 #[derive(Default)]
@@ -19,19 +18,19 @@ struct OfFolio {
     nr_pmds: u64,
     /// Mappings that they count.
     nr_pmd_maps: u64,
-    /// PTEs by page.
+    /// PTEs that map each of its pages.
     ptes: BTreeMap<Pfn, u64>,
-    /// Mappings by process.
+    /// Mappings that each process has.
     by_mm: BTreeMap<MmId, u64>,
 }
 
 /// Entries found, by folio.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct EntriesFound {
     folios: BTreeMap<FolioId, OfFolio>,
 }
 
-impl Found {
+impl EntriesFound {
     /// A PMD entry, which counts `refs` mappings.
     pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
@@ -48,7 +47,7 @@ impl Found {
         *of.by_mm.entry(mm).or_default() += nr;
     }
 
-    /// Mappings.
+    /// Mappings that page tables have of a folio.
     pub(super) fn nr_maps(&self, id: FolioId) -> u64 {
         self.folios.get(&id).map_or(0, |of| of.nr_pmd_maps + of.ptes.values().sum::<u64>())
     }
@@ -67,8 +66,8 @@ impl Found {
 }
 
 impl<R: Ram> Memory<R> {
-    /// I11.
-    pub(super) fn check_counts(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+    /// The counts of a folio are those of the page tables (I11).
+    pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         let frames = self.cache.folios.frames();
         let nr_pmds = found.nr_pmds(id);
@@ -97,8 +96,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// I12 (L.6).
-    pub(super) fn check_owners(&self, id: FolioId, found: &Found) -> Result<(), Violation> {
+    /// Owner tracking claims no mapping that there is not (I12, L.6).
+    pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.cache.folios.get(id);
         if !folio.is_large() {
             return Ok(());
@@ -123,7 +122,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// I13.
+    /// Queue and counters of sizes are those of the folios (I13).
     pub(super) fn check_sizes(&self) -> Result<(), Violation> {
         let (mut nr_queued, mut nr_exclusive) = (0, 0);
         let mut nr_anon = [0; NR_ORDERS];

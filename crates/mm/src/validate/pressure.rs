@@ -6,14 +6,13 @@ use super::Violation;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
-use crate::reclaim::swap::Slot;
-use crate::units::PageIndex;
+use crate::units::{PageIndex, SwapSlot};
 
 impl<R: Ram> Memory<R> {
-    /// I15, I16.
+    /// The lists of reclaim hold each folio once (I15), swap space what is swapped (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
         self.cache.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
-        let mut users: BTreeMap<Slot, u64> = BTreeMap::new();
+        let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();
         for (_, space) in self.all_spaces() {
             for (vpn, slot) in space.swapped.iter() {
                 *users.entry(slot).or_default() += 1;
@@ -36,7 +35,7 @@ impl<R: Ram> Memory<R> {
                 }
             }
         }
-        let is_sound = match &self.cache.reclaim.swap {
+        let is_sound = match &self.cache.pressure.swap {
             Some(swap) => swap.validate(&users),
             None => users.is_empty(),
         };

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::folio::MappingId;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::Writers;
+use crate::units::MappingId;
 
 impl<R: Ram> Memory<R> {
-    /// I14.
+    /// A gate counts its writers, its programs and its huge folios (I14).
     pub(super) fn check_gates(&self) -> Result<(), Violation> {
         let mut writecounts = BTreeMap::<MappingId, i64>::new();
         for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {

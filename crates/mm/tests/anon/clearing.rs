@@ -13,9 +13,9 @@ use crate::world::{PAGE, World, clear_rules, sizes, thp};
 fn dirty_world(anon: AnonRules, rules: ClearRules) -> World {
     let mut world = World::new(anon);
     for pfn in (0..(64 << 20) / PAGE).map(Pfn) {
-        world.memory.cache_mut().ram.frame_mut(pfn).fill(0xa5);
+        world.memory.frame_mut(pfn).fill(0xa5);
     }
-    world.memory.rules.clear = rules;
+    world.memory.change_rules(|of_kernel| of_kernel.clear = rules);
     world.mapped(512)
 }
 
@@ -146,7 +146,7 @@ fn a_huge_page_is_copied_as_a_naive_loop_would_in_either_direction() {
 fn arm64_clears_page_by_page_unless_it_may_be_preempted() {
     for (preemption, nr_units) in [(Preemption::Cooperative, 512), (Preemption::Preemptible, 3)] {
         let mut world = World::on(thp(), Arch::Arm64, 64 << 20).mapped(512);
-        world.memory.rules.clear = merged(preemption);
+        world.memory.change_rules(|rules| rules.clear = merged(preemption));
         let mm = world.mm;
         world.write(mm, 255);
         assert_eq!(cleared(&world).nr_units, nr_units);

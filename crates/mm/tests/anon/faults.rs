@@ -1,6 +1,5 @@
 //! First touches: sizes, fallback, zero pages (docs/behaviour D.1 .. D.3).
 
-use largefolio_mm::buddy::MigrateType;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
 use largefolio_mm::pgtable::LeafKind;
@@ -13,8 +12,7 @@ use crate::world::{PAGE, World, addr, sizes, thp};
 
 /// Takes blocks of `order` until none is free.
 fn exhaust(world: &mut World, order: u8) -> u64 {
-    let (order, buddy) = (Order::new(order), &mut world.memory.cache_mut().buddy);
-    std::iter::from_fn(|| buddy.alloc(order, MigrateType::Movable)).count() as u64
+    std::iter::from_fn(|| world.memory.take_block(Order::new(order))).count() as u64
 }
 
 #[test]
@@ -66,10 +64,9 @@ fn an_allocation_falls_back_from_size_to_size_d_2_5() {
     let mut world = World::new(sizes(&[16, 64, 2048])).mapped(1024);
     let mm = world.mm;
     // Every second block of 16 KiB is free: more than is kept back, and none of 64 KiB.
-    let (order, buddy) = (Order::new(2), &mut world.memory.cache_mut().buddy);
-    let taken = std::iter::from_fn(|| buddy.alloc(order, MigrateType::Movable));
-    let taken: Vec<_> = taken.collect();
-    taken.iter().step_by(2).for_each(|&pfn| buddy.free(pfn, order));
+    let order = Order::new(2);
+    let taken: Vec<_> = std::iter::from_fn(|| world.memory.take_block(order)).collect();
+    taken.iter().step_by(2).for_each(|&pfn| world.memory.give_block(pfn, order));
     let page = world.memory.touch(mm, addr(20), Access::Write).unwrap();
     assert_eq!(page.leaf.kind, LeafKind::Pte);
     assert_eq!(world.page(mm, 20).unwrap().order.get(), 2);

@@ -1,15 +1,14 @@
 //! How a machine runs the steps of a random program.
 
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::AnonRules;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Vaddr};
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::program::{BEFORE, FILES, Step, What};
@@ -66,7 +65,8 @@ impl<R: Ram> Machine<R> {
                 self.memory.arm_userfaultfd(self.mm(of), addr(at), nr * PAGE).is_ok()
             }
             Step::Remap { of, at, nr, to, nr_new } => {
-                let (from, to) = ((addr(at), nr * PAGE), (addr(to), nr_new * PAGE));
+                let from = AddrRange { addr: addr(at), len_bytes: nr * PAGE };
+                let to = AddrRange { addr: addr(to), len_bytes: nr_new * PAGE };
                 self.memory.mremap(self.mm(of), from, to).is_ok()
             }
             Step::Load { of, at } => self.touch(of, at, Access::Read),

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::ram::stored_byte;
+use largefolio_mm::units::MappingId;
 
 use crate::world::PAGE;
 

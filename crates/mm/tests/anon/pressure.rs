@@ -1,21 +1,22 @@
 //! Memory pressure: vectors of docs/behaviour B.5.8, D.5, G.5 and I.
 
+use largefolio_mm::core::NewFolio;
+use largefolio_mm::counters::reclaim::ReclaimCounters;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
+use largefolio_mm::folio::lru::{Age, ListId, LruKind};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::{Bytes, stored_byte};
-use largefolio_mm::reclaim::compact::Refusal;
-use largefolio_mm::reclaim::counters::ReclaimCounters;
-use largefolio_mm::reclaim::lru::{Age, Kind, ListId};
+use largefolio_mm::reclaim::compact::CompactRefusal;
 use largefolio_mm::rules::anon::{AnonRules, Defrag};
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::units::{Order, PageIndex, PageSize};
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, Order, PageIndex, PageSize};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{PAGE, World, addr, sizes, thp};
 
-const ACTIVE_FILE: ListId = ListId::new(Kind::File, Age::Active);
+const ACTIVE_FILE: ListId = ListId::new(LruKind::File, Age::Active);
 
 fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     let rules = Rules { anon, ..Rules::example() };
@@ -43,7 +44,7 @@ fn is_cached(world: &World, file: MappingId, index: u64) -> bool {
 
 /// One folio of a file, read from storage.
 fn insert(world: &mut World, file: MappingId, index: u64, order: u8) {
-    world.memory.cache_mut().insert(file, PageIndex(index), Order::new(order), false).unwrap();
+    world.memory.cache_folio(NewFolio::new(file, PageIndex(index), Order::new(order))).unwrap();
 }
 
 #[test]
@@ -187,7 +188,14 @@ fn a_child_finds_what_its_parent_had_swapped() {
     world.memory.store(mm, addr(5), &[1]).unwrap();
     world.check();
     assert_eq!((world.byte(mm, 5), world.byte(child, 5)), (1, 0x85));
-    world.memory.mremap(mm, (addr(0), 64 * PAGE), (addr(128), 64 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(0), len_bytes: 64 * PAGE },
+            AddrRange { addr: addr(128), len_bytes: 64 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!((world.byte(mm, 134), world.byte(child, 6)), (0x86, 0x86));
     world.advise(mm, 128, 64, Madvice::Dontneed);
@@ -307,7 +315,7 @@ fn sprinkled(anon: AnonRules) -> (World, MappingId) {
         nr += 1;
     }
     for index in (0..nr).filter(|index| index % 16 != 0) {
-        world.memory.cache_mut().remove_unmapped(file, PageIndex(index)).unwrap();
+        world.memory.drop_folio(file, PageIndex(index)).unwrap();
     }
     let mm = world.mm;
     let map = Map::file(open, 0, 16_384 * PAGE, Prot::READ).at(addr(16_384));
@@ -332,11 +340,10 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert!(world.memory.compact(order));
     assert_eq!(world.memory.cache().buddy.fragmentation_index(order), -1000);
     // Nearly all memory in use: it is short, not fragmented.
-    let buddy = &mut world.memory.cache_mut().buddy;
-    while buddy.nr_free_pages() > 1500 {
-        buddy.alloc(Order::ZERO, largefolio_mm::buddy::MigrateType::Movable).unwrap();
+    while world.memory.cache().buddy.nr_free_pages() > 1500 {
+        world.memory.take_block(Order::ZERO).unwrap();
     }
-    assert_eq!(world.memory.can_compact(order), Err(Refusal::TooLittleFree));
+    assert_eq!(world.memory.can_compact(order), Err(CompactRefusal::TooLittleFree));
 }
 
 #[test]
@@ -373,9 +380,8 @@ fn compaction_moves_folios_with_their_bytes_and_mappings_i_11() {
 fn a_large_folio_leaves_the_lowest_mark_alone_i_6() {
     let mut world = world(sizes(&[64]), 16_384, 0).mapped(64);
     let mm = world.mm;
-    let buddy = &mut world.memory.cache_mut().buddy;
-    while buddy.nr_free_pages() >= 819 + 16 {
-        buddy.alloc(Order::ZERO, largefolio_mm::buddy::MigrateType::Movable).unwrap();
+    while world.memory.cache().buddy.nr_free_pages() >= 819 + 16 {
+        world.memory.take_block(Order::ZERO).unwrap();
     }
     assert_eq!(world.memory.touch(mm, addr(3), Access::Write).map(|t| t.leaf.order.get()), Ok(0));
     assert_eq!(world.order(mm, 3), 0);
@@ -388,11 +394,11 @@ fn an_isolated_folio_is_left_alone_until_it_is_put_back() {
     let (file, _) = file(&mut world, 64);
     insert(&mut world, file, 0, 4);
     let id = world.memory.cache().find(file, PageIndex(0)).unwrap().folio;
-    assert!(world.memory.cache_mut().folios.lru_mut().isolate(id));
+    assert!(world.memory.isolate(id));
     world.memory.reclaim_pages(2000);
     world.check();
     assert!(is_cached(&world, file, 0));
-    world.memory.cache_mut().folios.lru_mut().putback(id);
+    world.memory.putback(id);
     world.memory.reclaim_pages(2000);
     assert!(!is_cached(&world, file, 0));
 }

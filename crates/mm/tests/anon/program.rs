@@ -11,7 +11,7 @@ use largefolio_mm::rules::anon::{
     Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
 };
 use largefolio_mm::rules::collapse::{
-    CollapseRules, CollapseSizes, DirtyRange, EmptyBlock, FileCollapse, Flush, Lazyfree,
+    CollapseRules, CollapseSizes, DirtyFlush, DirtyRange, EmptyBlock, FileCollapse, Lazyfree,
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
 
@@ -244,7 +244,7 @@ pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers)
         read_only: numbers.pick(&[ReadOnlyRange::Refused, ReadOnlyRange::Collapsed]),
         lazyfree: numbers.pick(&[Lazyfree::Refused, Lazyfree::Collapsed]),
         dirty: numbers.pick(&[DirtyRange::Fails, DirtyRange::Again, DirtyRange::WrittenBack]),
-        flush: numbers.pick(&[Flush::Always, Flush::UnlessOpenForWrite]),
+        flush: numbers.pick(&[DirtyFlush::Always, DirtyFlush::UnlessOpenForWrite]),
         empty_block: numbers.pick(&[EmptyBlock::EndsWalk, EmptyBlock::SteppedOver]),
         short_request: numbers.pick(&[ShortRequest::Refused, ShortRequest::Done]),
         max_ptes_swap: numbers.pick(&[SwapPtes::Eighth, SwapPtes::Exactly(512)]),

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::Counters;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
 use largefolio_mm::ram::{Bytes, Counted, Ram};
 use largefolio_mm::rmap::mapcount::MapcountRule;
+use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{PageIndex, PageSize};
 
 use crate::machine::{Machine, addr};
@@ -52,7 +53,7 @@ fn random_programs_see_their_own_bytes() {
     // machine (pressure.rs), and what comes back as it was active is rare.
     // Of the refusals, some need a test that makes a step fail (collapse/inject.rs).
     let is_rare = |name: &str| {
-        let is_refusal = Refusal::ALL.iter().any(|refusal| refusal.name() == name);
+        let is_refusal = CollapseRefusal::ALL.iter().any(|refusal| refusal.name() == name);
         is_refusal || name.starts_with("compact_") || name == "workingset_restore_anon"
     };
     let never = totals.iter().filter(|(name, nr)| **nr == 0 && !is_rare(name));
@@ -68,8 +69,8 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
         ("thp_collapse_alloc_failed", counts.collapse.thp_collapse_alloc_failed),
         ("writers.nr_drops", counts.writers.nr_drops),
     ];
-    let refused =
-        Refusal::ALL.map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
+    let refused = CollapseRefusal::ALL
+        .map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
     for (name, nr) in counts.reclaim.named().into_iter().chain(others).chain(refused) {
         *totals.entry(name).or_default() += nr;
     }
@@ -96,9 +97,11 @@ impl Trio {
         let mut machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
         let mut twin = Machine::new(&anon, &config, Counted::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
-        for rules in [&mut machine.memory.rules, &mut twin.memory.rules] {
+        let told = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
-        }
+        };
+        machine.memory.change_rules(told);
+        twin.memory.change_rules(told);
         let files = machine.files.iter().zip(FILES);
         let files = files.map(|(&id, (_, size))| File::stored(id, size)).collect();
         let naive = Naive { processes: vec![Some(BTreeMap::new())], files };
@@ -112,7 +115,7 @@ impl Trio {
             let told = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
             if let Err(panic) = told {
                 eprintln!("step {number}: {step:?}");
-                eprintln!("{:?}", self.machine.memory.rules.anon);
+                eprintln!("{:?}", self.machine.memory.rules().anon);
                 resume_unwind(panic);
             }
         }
@@ -288,7 +291,7 @@ impl Trio {
         let bytes = text(seed, 8);
         page.own.as_mut().unwrap()[from..from + 8].copy_from_slice(&bytes);
         let pfn = self.machine.pins[pin].as_ref().unwrap().pfn;
-        let frame = self.machine.memory.cache_mut().ram.frame_mut(pfn);
+        let frame = self.machine.memory.frame_mut(pfn);
         frame[from..from + 8].copy_from_slice(&bytes);
     }
 

@@ -1,13 +1,14 @@
 //! Unmap, deferred split, truncation, hole punch and split (docs/behaviour G, L.11).
 
+use largefolio_mm::core::NewFolio;
+use largefolio_mm::counters::split::SplitRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::{
     AnonRules, Mapcount, NonePtes, SplitZeroPages, TruncateSplit, Unsplittable,
 };
-use largefolio_mm::split::Refusal;
-use largefolio_mm::units::{Order, PageIndex};
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, Order, PageIndex};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{PAGE, World, addr, sizes, thp};
@@ -126,17 +127,17 @@ fn refusals_are_named_counted_and_change_nothing() {
     let pfn = world.write(mm, 3).pfn;
     let id = world.memory.cache().folios.of_pfn(pfn).unwrap();
     let before = world.memory.cache().buddy.nr_free_pages();
-    assert_eq!(world.memory.split(id, Order::new(4)), Err(Refusal::NotLarger));
-    assert_eq!(world.memory.split(id, Order::new(1)), Err(Refusal::AnonOrderOne));
+    assert_eq!(world.memory.split(id, Order::new(4)), Err(SplitRefusal::NotLarger));
+    assert_eq!(world.memory.split(id, Order::new(1)), Err(SplitRefusal::AnonOrderOne));
     let pin = world.memory.pin(mm, addr(3), Access::Write).unwrap();
-    assert_eq!(world.memory.split(id, Order::ZERO), Err(Refusal::ExtraReference));
+    assert_eq!(world.memory.split(id, Order::ZERO), Err(SplitRefusal::ExtraReference));
     world.unmap(mm, 5, 1);
     assert_eq!(world.memory.shrink_deferred(5), 0);
     assert_eq!(world.memory.cache().deferred.len(), 1, "it stays queued");
     assert_eq!(world.memory.cache().buddy.nr_free_pages(), before);
     assert_eq!(world.size(4).split_failed, 4);
     let refused = world.memory.counters().split_refused;
-    assert_eq!(refused[Refusal::ExtraReference as usize], 2);
+    assert_eq!(refused[SplitRefusal::ExtraReference as usize], 2);
     world.memory.unpin(pin);
     assert_eq!(world.memory.shrink_deferred(5), 15);
     world.check();
@@ -162,7 +163,7 @@ fn with_file(rules: AnonRules) -> (World, MappingId, OpenId) {
     let mut world = World::new(rules);
     let file = world.memory.add_file(4 << 20, "xfs");
     let open = world.memory.open(file);
-    world.memory.cache_mut().insert(file, PageIndex(0), Order::new(9), false).unwrap();
+    world.memory.cache_folio(NewFolio::new(file, PageIndex(0), Order::new(9))).unwrap();
     (world, file, open)
 }
 
@@ -287,13 +288,27 @@ fn mremap_takes_folios_along_and_the_reverse_map_follows() {
     let mut world = World::new(thp()).mapped(1024);
     let mm = world.mm;
     let pfn = world.write(mm, 10).pfn;
-    world.memory.mremap(mm, (addr(0), 512 * PAGE), (addr(4096), 512 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(0), len_bytes: 512 * PAGE },
+            AddrRange { addr: addr(4096), len_bytes: 512 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!(world.pfn(mm, 4096 + 10), pfn);
     assert_eq!(world.order(mm, 4096 + 10), 9);
     // Not congruent: the mapping is split, the folio is not.
     let to = addr(6000 + 3);
-    world.memory.mremap(mm, (addr(4096), 512 * PAGE), (to, 512 * PAGE)).unwrap();
+    world
+        .memory
+        .mremap(
+            mm,
+            AddrRange { addr: addr(4096), len_bytes: 512 * PAGE },
+            AddrRange { addr: to, len_bytes: 512 * PAGE },
+        )
+        .unwrap();
     world.check();
     assert_eq!((world.pfn(mm, 6013), world.order(mm, 6013)), (pfn, 9));
     let id = world.memory.cache().folios.of_pfn(pfn).unwrap();

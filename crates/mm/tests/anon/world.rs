@@ -7,8 +7,7 @@ use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::{AnonRules, Enabled, SizeMode};
 use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Pfn, Vaddr};
+use largefolio_mm::units::{MmId, Order, Pfn, Vaddr};
 use largefolio_mm::view::PageView;
 use largefolio_mm::vma::Prot;
 

@@ -1,6 +1,7 @@
 //! `MADV_COLLAPSE`: H.1.1, H.5.1, H.5.2.
 
-use largefolio_mm::collapse::{Errno, Refusal};
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::rules::collapse::{EmptyBlock, ReadOnlyRange, ShortRequest};
 use largefolio_mm::units::Vaddr;
@@ -8,7 +9,7 @@ use largefolio_mm::vma::Prot;
 
 use crate::world::{N, PAGE, World, addr, failed, old_rules};
 
-const VMA_CHECK: (Errno, Refusal) = (Errno::Einval, Refusal::VmaCheck);
+const VMA_CHECK: (Errno, CollapseRefusal) = (Errno::Einval, CollapseRefusal::VmaCheck);
 
 #[test]
 fn an_area_must_be_able_to_hold_a_block_h_1_1() {
@@ -27,7 +28,7 @@ fn an_area_must_be_able_to_hold_a_block_h_1_1() {
 #[test]
 fn a_request_without_a_whole_block_h_5_1() {
     for (rule, inside, across) in [
-        (ShortRequest::Refused, Some((Errno::Einval, Refusal::Fail)), None),
+        (ShortRequest::Refused, Some((Errno::Einval, CollapseRefusal::Fail)), None),
         (ShortRequest::Done, None, None),
     ] {
         let mut rules = old_rules();
@@ -50,7 +51,7 @@ fn the_walk_goes_on_after_what_may_pass_and_stops_at_the_rest_h_5_2() {
         rules.collapse.empty_block = rule;
         let mut world = World::new(rules).mapped(3 * N);
         world.write(N..3 * N);
-        assert_eq!(failed(world.collapse(0, 3 * N)), (Errno::Einval, Refusal::NoPteTable));
+        assert_eq!(failed(world.collapse(0, 3 * N)), (Errno::Einval, CollapseRefusal::NoPteTable));
         assert_eq!([world.is_huge(N), world.is_huge(2 * N)], [is_tried; 2], "{rule:?}");
     }
 
@@ -58,9 +59,9 @@ fn the_walk_goes_on_after_what_may_pass_and_stops_at_the_rest_h_5_2() {
     world.write(0..2 * N);
     let child = world.memory.fork(world.mm).unwrap();
     world.write([N]);
-    assert_eq!(failed(world.collapse(0, 2 * N)), (Errno::Einval, Refusal::PageRo));
+    assert_eq!(failed(world.collapse(0, 2 * N)), (Errno::Einval, CollapseRefusal::PageRo));
     assert!(!world.is_huge(N), "the second block was not tried");
-    world.memory.rules.collapse.read_only = ReadOnlyRange::Collapsed;
+    world.tune(|rules| rules.collapse.read_only = ReadOnlyRange::Collapsed);
     world.collapse(0, 2 * N).unwrap();
     assert!(world.is_huge(0) && world.is_huge(N));
     assert_eq!(world.byte(child, 5), 0x85);
@@ -73,7 +74,7 @@ fn a_hole_in_the_range_is_told_and_the_rest_collapsed() {
     let mut world = World::new(old_rules()).mapped(4 * N);
     world.write(0..4 * N);
     world.memory.munmap(world.mm, addr(N), N * PAGE).unwrap();
-    assert_eq!(failed(world.collapse(0, 4 * N)), (Errno::Enomem, Refusal::VmaNull));
+    assert_eq!(failed(world.collapse(0, 4 * N)), (Errno::Enomem, CollapseRefusal::VmaNull));
     assert!(world.is_huge(0) && world.is_huge(2 * N) && world.is_huge(3 * N));
 }
 
@@ -81,10 +82,10 @@ fn a_hole_in_the_range_is_told_and_the_rest_collapsed() {
 fn a_bad_range_a_dead_process_and_no_range() {
     let mut world = World::new(old_rules()).mapped(N);
     let off = world.memory.madvise_collapse(world.mm, Vaddr(addr(0).0 + 1), N * PAGE);
-    assert_eq!(failed(off), (Errno::Einval, Refusal::AddressRange));
+    assert_eq!(failed(off), (Errno::Einval, CollapseRefusal::AddressRange));
     world.memory.madvise_collapse(world.mm, addr(0), 0).unwrap();
     world.memory.exit(world.mm);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Einval, Refusal::AnyProcess));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Einval, CollapseRefusal::AnyProcess));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Anonymous blocks: H.6.1 .. H.6.3.
 
-use largefolio_mm::collapse::{Errno, Refusal};
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::rules::anon::NonePtes;
@@ -56,46 +57,52 @@ fn pages_of_large_folios_and_of_a_child_are_copied_and_the_child_keeps_its_own_h
 /// The table of H.6.1: what khugepaged and advice say to a state.
 #[test]
 fn each_state_of_a_page_has_its_refusal_h_6_1() {
+    use CollapseRefusal::{
+        ExceedNonePte, ExceedSharedPte, LackReferencedPage, PageCount, PageLock, PageLru, PageRo,
+    };
+
     type Prepare = fn(&mut World);
-    type Both = (Option<Refusal>, Option<(Errno, Refusal)>);
+    type Both = (Option<CollapseRefusal>, Option<(Errno, CollapseRefusal)>);
     let again = |refusal| (Some(refusal), Some((Errno::Eagain, refusal)));
     let cases: [(&str, Prepare, Both); 8] = [
         ("nothing wrong", |_| {}, (None, None)),
         (
             "empty pages",
-            |world| world.memory.rules.anon.max_ptes_none = NonePtes::Exactly(100),
-            (Some(Refusal::ExceedNonePte), None),
+            |world| {
+                world.tune(|rules| rules.anon.max_ptes_none = NonePtes::Exactly(100));
+            },
+            (Some(ExceedNonePte), None),
         ),
         (
             "shared pages",
             |world| {
-                world.memory.rules.collapse.max_ptes_shared = SharedPtes::Exactly(10);
+                world.tune(|rules| rules.collapse.max_ptes_shared = SharedPtes::Exactly(10));
                 let _ = world.memory.fork(world.mm).unwrap();
                 world.write([0]);
             },
-            (Some(Refusal::ExceedSharedPte), None),
+            (Some(ExceedSharedPte), None),
         ),
-        ("locked", |world| world.change(5, |f| f.is_locked = true), again(Refusal::PageLock)),
-        ("off its list", |world| world.isolate(5), again(Refusal::PageLru)),
+        ("locked", |world| world.lock(5), again(PageLock)),
+        ("off its list", |world| world.isolate(5), again(PageLru)),
         (
             "pinned",
             |world| {
                 let _held = world.memory.pin(world.mm, addr(5), Access::Write).unwrap();
             },
-            again(Refusal::PageCount),
+            again(PageCount),
         ),
         (
             "not accessed",
             |world| world.advise(Madvice::Free, 0, N),
-            (Some(Refusal::LackReferencedPage), None),
+            (Some(LackReferencedPage), None),
         ),
         (
             "not writable, 6.12",
             |world| {
-                world.memory.rules.collapse.read_only = ReadOnlyRange::Refused;
+                world.tune(|rules| rules.collapse.read_only = ReadOnlyRange::Refused);
                 world.memory.mprotect(world.mm, addr(0), N * PAGE, Prot::READ).unwrap();
             },
-            (Some(Refusal::PageRo), Some((Errno::Einval, Refusal::PageRo))),
+            (Some(PageRo), Some((Errno::Einval, PageRo))),
         ),
     ];
     for (name, prepare, (behind, advised)) in cases {
@@ -125,7 +132,7 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
 #[test]
 fn a_clean_lazy_free_page_stops_khugepaged_from_7_2_on_and_never_advice() {
     for (lazyfree, expected) in
-        [(Lazyfree::Collapsed, vec![]), (Lazyfree::Refused, vec![Refusal::PageLazyfree])]
+        [(Lazyfree::Collapsed, vec![]), (Lazyfree::Refused, vec![CollapseRefusal::PageLazyfree])]
     {
         let mut rules = new_rules();
         rules.collapse.lazyfree = lazyfree;
@@ -144,7 +151,7 @@ fn a_range_armed_for_userfaultfd_has_no_holes_filled() {
     let mut world = World::new(old_rules()).mapped(N);
     world.write(0..N - 1);
     world.memory.arm_userfaultfd(world.mm, addr(0), N * PAGE).unwrap();
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Ebusy, Refusal::ExceedNonePte));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Ebusy, CollapseRefusal::ExceedNonePte));
     world.write([N - 1]);
     world.collapse(0, N).unwrap();
 }
@@ -153,7 +160,7 @@ fn a_range_armed_for_userfaultfd_has_no_holes_filled() {
 fn without_a_free_block_the_call_says_so() {
     let mut world = World::with_ram(old_rules(), 4 << 20).mapped(N);
     world.write(0..N);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Enomem, Refusal::AllocHugePageFail));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Enomem, CollapseRefusal::AllocHugePageFail));
     assert_eq!(world.memory.counters().collapse.thp_collapse_alloc_failed, 1);
 }
 

@@ -1,6 +1,7 @@
 //! Collapse by advice to any size: beyond the series.
 
-use largefolio_mm::collapse::{Errno, Refusal};
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::units::Order;
@@ -31,7 +32,7 @@ fn anonymous_memory_in_an_area_smaller_than_a_pmd() {
     assert_eq!([1, 2, 3, 40].map(|page| world.byte(world.mm, page)), [0x81, 0x82, 0, 0xa8]);
     collapse_to(&mut world, 0, 100, O4).unwrap();
     assert_eq!(world.memory.counters().collapse.nr_advised, 2, "the second call finds it done");
-    assert_eq!(failed(collapse_to(&mut world, 0, 100, Order::new(1))).1, Refusal::VmaCheck);
+    assert_eq!(failed(collapse_to(&mut world, 0, 100, Order::new(1))).1, CollapseRefusal::VmaCheck);
 }
 
 #[test]
@@ -54,11 +55,14 @@ fn text_of_a_filesystem_with_large_folios() {
 fn a_file_without_large_folios_and_a_private_copy_are_refused() {
     let (mut world, _, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ_EXEC);
     world.read(0..N);
-    assert_eq!(failed(collapse_to(&mut world, 0, N, O4)), (Errno::Einval, Refusal::VmaCheck));
+    assert_eq!(
+        failed(collapse_to(&mut world, 0, N, O4)),
+        (Errno::Einval, CollapseRefusal::VmaCheck)
+    );
     let (mut world, _, _) = World::new(old_rules()).with_file("xfs", N, Prot::READ_WRITE);
     world.read(0..32);
     world.write([5]);
-    assert_eq!(failed(collapse_to(&mut world, 0, N, O4)), (Errno::Einval, Refusal::Fail));
+    assert_eq!(failed(collapse_to(&mut world, 0, N, O4)), (Errno::Einval, CollapseRefusal::Fail));
     assert_eq!((world.order(5), world.order(20)), (0, 4), "the other block is collapsed");
     assert_eq!(world.byte(world.mm, 5), 0x85);
 }

@@ -1,13 +1,15 @@
 //! Files and shared memory: H.1.3, H.3, H.4, H.5, H.5.1.
 
-use largefolio_mm::collapse::{Errno, Refusal};
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::Folio;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::FolioState;
 use largefolio_mm::pgtable::PmdState::{Empty, Leaf, Table};
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::NonePtes;
 use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PrivateData};
+use largefolio_mm::units::MappingId;
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
 
@@ -109,20 +111,47 @@ fn a_truncation_lets_the_huge_folio_go() {
 /// H.4 and H.5 step 3: what a state of one folio leads to for advice, and what the call returns.
 #[test]
 fn each_state_of_a_folio_has_its_refusal_h_5() {
-    type Change = fn(&mut Folio);
-    let cases: [(&str, Change, Errno, Refusal); 6] = [
-        ("locked", |f| f.is_locked = true, Errno::Eagain, Refusal::PageLock),
-        ("private data", |f| f.has_private = true, Errno::Einval, Refusal::PageHasPrivate),
-        ("dirty, 6.12", |f| f.is_dirty = true, Errno::Einval, Refusal::Fail),
-        ("writeback, 6.12", |f| f.is_under_writeback = true, Errno::Einval, Refusal::Fail),
-        ("pinned", |f| (f.pins, f.refs) = (1, f.refs + 1), Errno::Eagain, Refusal::PageCount),
-        ("nothing", |_| {}, Errno::Ebusy, Refusal::Fail),
+    type Change = fn(&mut World, MappingId);
+    let cases: [(&str, Change, Errno, CollapseRefusal); 6] = [
+        (
+            "locked",
+            |world, file| world.change_cached(file, 33, FolioState::Locked),
+            Errno::Eagain,
+            CollapseRefusal::PageLock,
+        ),
+        (
+            "private data",
+            |world, file| world.change_cached(file, 33, FolioState::PrivateData),
+            Errno::Einval,
+            CollapseRefusal::PageHasPrivate,
+        ),
+        (
+            "dirty, 6.12",
+            |world, file| world.change_cached(file, 33, FolioState::Dirty),
+            Errno::Einval,
+            CollapseRefusal::Fail,
+        ),
+        (
+            "writeback, 6.12",
+            |world, file| world.change_cached(file, 33, FolioState::UnderWriteback),
+            Errno::Einval,
+            CollapseRefusal::Fail,
+        ),
+        (
+            "pinned",
+            |world, _| {
+                let _held = world.memory.hold(world.mm, addr(33)).unwrap();
+            },
+            Errno::Eagain,
+            CollapseRefusal::PageCount,
+        ),
+        ("nothing", |_, _| {}, Errno::Ebusy, CollapseRefusal::Fail),
     ];
     for (name, change, errno, refusal) in cases {
         let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ);
         world.read(0..N);
         let before = world.cached(file);
-        world.change_cached(file, 33, change);
+        change(&mut world, file);
         let collapsed = world.collapse(0, N);
         if name == "nothing" {
             collapsed.unwrap();
@@ -141,7 +170,7 @@ fn a_folio_that_somebody_isolated_is_not_taken_h_4() {
     world.read(0..N);
     let before = world.cached(file);
     world.isolate(33);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, Refusal::PageLru));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, CollapseRefusal::PageLru));
     assert!(world.cached(file) == before);
     world.putback(33);
     world.collapse(0, N).unwrap();
@@ -153,16 +182,16 @@ fn private_data_is_a_matter_of_trying_again_in_7_2() {
     rules.collapse.private_data = PrivateData::Again;
     let (mut world, file, _) = World::new(rules).with_file("vfat", N, Prot::READ);
     world.read([0]);
-    world.change_cached(file, 0, |f| f.has_private = true);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, Refusal::PageHasPrivate));
+    world.change_cached(file, 0, FolioState::PrivateData);
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, CollapseRefusal::PageHasPrivate));
 }
 
 /// H.5.1: dirty ranges, by version, for advice.
 #[test]
 fn a_dirty_range_h_5_1() {
     for (rule, expected) in [
-        (DirtyRange::Fails, Some((Errno::Einval, Refusal::Fail))),
-        (DirtyRange::Again, Some((Errno::Eagain, Refusal::PageDirtyOrWriteback))),
+        (DirtyRange::Fails, Some((Errno::Einval, CollapseRefusal::Fail))),
+        (DirtyRange::Again, Some((Errno::Eagain, CollapseRefusal::PageDirtyOrWriteback))),
         (DirtyRange::WrittenBack, None),
     ] {
         let mut rules = new_rules();
@@ -198,10 +227,13 @@ fn what_an_entry_knew_is_noticed_after_unmapping() {
     world.memory.mmap(world.mm, map).unwrap();
     world.read(0..N);
     world.write([17]);
-    world.change_cached(file, 17, |folio| folio.is_dirty = false);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, Refusal::PageDirtyOrWriteback));
+    world.change_cached(file, 17, FolioState::Clean);
+    assert_eq!(
+        failed(world.collapse(0, N)),
+        (Errno::Eagain, CollapseRefusal::PageDirtyOrWriteback)
+    );
     assert_eq!(world.byte(world.mm, 17), mark(17));
-    world.memory.rules.collapse.dirty = DirtyRange::WrittenBack;
+    world.tune(|rules| rules.collapse.dirty = DirtyRange::WrittenBack);
     world.collapse(0, N).unwrap();
     assert_eq!(world.byte(world.mm, 17), mark(17));
     world.write([18]);
@@ -221,7 +253,8 @@ fn khugepaged_and_dirty_files_h_5_1() {
         if has_writer {
             world.memory.open_for_write(file).unwrap();
         }
-        let dirty = if is_new { Refusal::PageDirtyOrWriteback } else { Refusal::Fail };
+        let dirty =
+            if is_new { CollapseRefusal::PageDirtyOrWriteback } else { CollapseRefusal::Fail };
         assert_eq!(world.scan(), [dirty]);
         assert_eq!(world.memory.counters().nr_written > 0, collapsed);
         let refused = world.wake();
@@ -236,7 +269,7 @@ fn khugepaged_and_dirty_files_h_5_1() {
 
 #[test]
 fn khugepaged_wants_enough_cached_pages_h_4_2() {
-    for (limit, expected) in [(N - 1, vec![]), (100, vec![Refusal::ExceedNonePte])] {
+    for (limit, expected) in [(N - 1, vec![]), (100, vec![CollapseRefusal::ExceedNonePte])] {
         let mut rules = old_rules();
         rules.anon.max_ptes_none = NonePtes::Exactly(limit);
         let (mut world, file, _) = World::new(rules).with_file("vfat", N, Prot::READ);
@@ -251,7 +284,8 @@ fn khugepaged_wants_enough_cached_pages_h_4_2() {
 fn a_block_beyond_the_end_of_a_disk_file_fails_and_one_of_shared_memory_does_not() {
     let mut rules = old_rules();
     rules.collapse.file = FileCollapse::Readers;
-    for (filesystem, expected) in [("vfat", Some((Errno::Einval, Refusal::Fail))), ("tmpfs", None)]
+    for (filesystem, expected) in
+        [("vfat", Some((Errno::Einval, CollapseRefusal::Fail))), ("tmpfs", None)]
     {
         let mut world = World::new(rules.clone());
         let file = world.memory.add_file(300 * PAGE, filesystem);
@@ -270,7 +304,11 @@ fn shared_memory_is_collapsed_with_its_holes() {
     let mut world = World::new(old_rules());
     let map = Map::anon(2 * N * PAGE, SHARED).at(addr(0)).shared();
     world.memory.mmap(world.mm, map).unwrap();
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Einval, Refusal::Truncated), "all hole");
+    assert_eq!(
+        failed(world.collapse(0, N)),
+        (Errno::Einval, CollapseRefusal::Truncated),
+        "all hole"
+    );
     world.write([5, 300]);
     let child = world.memory.fork(world.mm).unwrap();
     world.memory.touch(child, addr(5), Access::Read).unwrap();
@@ -296,7 +334,7 @@ fn a_private_copy_keeps_the_table() {
     let (mut world, file, _) = World::new(old_rules()).with_file("tmpfs", N, SHARED);
     world.read(0..N);
     world.write([8]);
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Einval, Refusal::Fail));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Einval, CollapseRefusal::Fail));
     assert!(!world.is_huge(0));
     assert_eq!(world.memory.folios(file).next().unwrap().order.get(), 9);
     assert_eq!(world.byte(world.mm, 8), 0x88);
@@ -312,7 +350,7 @@ fn a_watched_hole_of_shared_memory_stays_a_hole() {
     world.memory.mmap(world.mm, map).unwrap();
     world.write(1..N);
     world.memory.arm_userfaultfd(world.mm, addr(0), N * PAGE).unwrap();
-    assert_eq!(failed(world.collapse(0, N)), (Errno::Ebusy, Refusal::ExceedNonePte));
+    assert_eq!(failed(world.collapse(0, N)), (Errno::Ebusy, CollapseRefusal::ExceedNonePte));
     world.write([0]);
     world.collapse(0, N).unwrap();
 }
@@ -326,7 +364,7 @@ fn a_folio_that_is_huge_already_gets_its_entry() {
     world.memory.store(other, addr(0), b"own").unwrap();
     world.memory.touch(other, addr(1), Access::Read).unwrap();
     let refused = world.memory.madvise_collapse(other, addr(0), N * PAGE);
-    assert_eq!(failed(refused), (Errno::Einval, Refusal::Fail));
+    assert_eq!(failed(refused), (Errno::Einval, CollapseRefusal::Fail));
     world.memory.madvise(other, addr(0), PAGE, Madvice::Dontneed).unwrap();
     world.memory.madvise_collapse(other, addr(0), N * PAGE).unwrap();
     world.memory.validate().unwrap();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::collapse::{FailAfter, Refusal};
+use largefolio_mm::core::inject::FailAfter;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::Map;
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::units::Order;
@@ -23,7 +24,7 @@ fn each_step(
     make: fn() -> World,
     collapse: fn(&mut World) -> bool,
     check: impl Fn(&mut World, &World, u64),
-) -> BTreeSet<Refusal> {
+) -> BTreeSet<CollapseRefusal> {
     let mut refused = BTreeSet::new();
     for step in 0..nr_steps(make, collapse) {
         let (mut world, untouched) = (make(), make());
@@ -31,7 +32,7 @@ fn each_step(
         let _ = collapse(&mut world);
         world.memory.validate().unwrap();
         let counted = world.memory.counters().collapse.refused;
-        refused.extend(Refusal::ALL.into_iter().filter(|&r| counted[r as usize] > 0));
+        refused.extend(CollapseRefusal::ALL.into_iter().filter(|&r| counted[r as usize] > 0));
         check(&mut world, &untouched, step);
         // Nothing stands in the way of a second try.
         world.memory.fail_collapse(FailAfter::NEVER);
@@ -60,13 +61,13 @@ fn an_anonymous_collapse_that_fails_leaves_everything_as_it_was() {
         assert_eq!(tables(world), tables(untouched), "step {step}");
     });
     let expected = [
-        Refusal::AllocHugePageFail,
-        Refusal::CgroupChargeFail,
-        Refusal::VmaCheck,
-        Refusal::AnyProcess,
-        Refusal::PageLock,
-        Refusal::DelPageLru,
-        Refusal::CopyMc,
+        CollapseRefusal::AllocHugePageFail,
+        CollapseRefusal::CgroupChargeFail,
+        CollapseRefusal::VmaCheck,
+        CollapseRefusal::AnyProcess,
+        CollapseRefusal::PageLock,
+        CollapseRefusal::DelPageLru,
+        CollapseRefusal::CopyMc,
     ];
     assert_eq!(refused, expected.into());
 }
@@ -79,7 +80,7 @@ fn a_smaller_anonymous_collapse_that_fails_does_too() {
     let refused = each_step(anon, collapse, |world, untouched, step| {
         assert!(world.seen(world.mm, N) == untouched.seen(untouched.mm, N), "step {step}");
     });
-    assert!(refused.contains(&Refusal::CopyMc));
+    assert!(refused.contains(&CollapseRefusal::CopyMc));
 }
 
 fn file() -> World {
@@ -119,11 +120,11 @@ fn a_collapse_of_a_file_that_fails_leaves_the_cache_as_it_was() {
         assert!(collapse(&mut world), "step {step}: again");
     }
     for refusal in [
-        Refusal::AllocHugePageFail,
-        Refusal::CgroupChargeFail,
-        Refusal::Fail,
-        Refusal::CopyMc,
-        Refusal::StoreFailed,
+        CollapseRefusal::AllocHugePageFail,
+        CollapseRefusal::CgroupChargeFail,
+        CollapseRefusal::Fail,
+        CollapseRefusal::CopyMc,
+        CollapseRefusal::StoreFailed,
     ] {
         assert!(tried.contains(&refusal), "{refusal:?} was not among {tried:?}");
     }
@@ -150,19 +151,19 @@ fn a_collapse_of_shared_memory_that_fails_keeps_pages_and_holes() {
         }
     });
     let expected = [
-        Refusal::Fail,
-        Refusal::AnyProcess,
-        Refusal::VmaCheck,
-        Refusal::AllocHugePageFail,
-        Refusal::CgroupChargeFail,
-        Refusal::PageLock,
-        Refusal::Truncated,
-        Refusal::DelPageLru,
-        Refusal::PageHasPrivate,
-        Refusal::PageCount,
-        Refusal::CopyMc,
-        Refusal::PageFilled,
-        Refusal::StoreFailed,
+        CollapseRefusal::Fail,
+        CollapseRefusal::AnyProcess,
+        CollapseRefusal::VmaCheck,
+        CollapseRefusal::AllocHugePageFail,
+        CollapseRefusal::CgroupChargeFail,
+        CollapseRefusal::PageLock,
+        CollapseRefusal::Truncated,
+        CollapseRefusal::DelPageLru,
+        CollapseRefusal::PageHasPrivate,
+        CollapseRefusal::PageCount,
+        CollapseRefusal::CopyMc,
+        CollapseRefusal::PageFilled,
+        CollapseRefusal::StoreFailed,
     ];
     assert_eq!(refused.difference(&expected.into()).count(), 0, "{refused:?}");
     assert!(refused.len() + 1 >= expected.len(), "{refused:?}");

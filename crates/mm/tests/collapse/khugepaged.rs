@@ -1,6 +1,6 @@
 //! khugepaged: H.1.2, H.6.5, D.2.9.
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::ShmemEnabled;
@@ -19,7 +19,7 @@ fn collapsed(world: &World) -> u64 {
 fn it_looks_at_eight_blocks_each_ten_seconds_h_6_5() {
     let mut world = World::with_ram(old_rules(), 128 << 20).mapped(20 * N);
     world.write((0..20).map(|block| block * N));
-    world.memory.rules.anon.thp = Enabled::Madvise;
+    world.tune(|rules| rules.anon.thp = Enabled::Madvise);
     world.memory.run_khugepaged(1000 * MS);
     assert_eq!(collapsed(&world), 0, "nobody asked");
     world.advise(Madvice::Hugepage, 0, 20 * N);
@@ -35,7 +35,7 @@ fn it_looks_at_eight_blocks_each_ten_seconds_h_6_5() {
 #[test]
 fn processes_take_turns() {
     let mut world = World::with_ram(old_rules(), 128 << 20);
-    world.memory.rules.collapse.ranges_to_scan = 3;
+    world.tune(|rules| rules.collapse.ranges_to_scan = 3);
     let mms: Vec<_> = (0..3)
         .map(|_| {
             let mm = world.memory.new_space();
@@ -47,7 +47,7 @@ fn processes_take_turns() {
             mm
         })
         .collect();
-    world.memory.rules.anon.thp = Enabled::Always;
+    world.tune(|rules| rules.anon.thp = Enabled::Always);
     for &mm in &mms {
         world.memory.madvise(mm, addr(0), 2 * N * PAGE, Madvice::Hugepage).unwrap();
     }
@@ -73,12 +73,12 @@ fn processes_take_turns() {
 fn without_memory_it_sleeps_a_minute_and_goes_on() {
     let mut world = World::with_ram(old_rules(), 4 << 20).mapped(N);
     world.write(0..N);
-    world.memory.rules.anon.thp = Enabled::Always;
+    world.tune(|rules| rules.anon.thp = Enabled::Always);
     world.advise(Madvice::Hugepage, 0, N);
     let failed = |world: &World| {
         let counters = world.memory.counters().collapse;
         assert_eq!(
-            counters.refused[Refusal::AllocHugePageFail as usize],
+            counters.refused[CollapseRefusal::AllocHugePageFail as usize],
             counters.thp_collapse_alloc_failed
         );
         counters.thp_collapse_alloc_failed
@@ -97,7 +97,7 @@ fn without_memory_it_sleeps_a_minute_and_goes_on() {
 #[test]
 fn a_fault_that_wanted_a_huge_page_registers_the_process_d_2_9() {
     let mut world = World::with_ram(old_rules(), 8 << 20).mapped(2 * N);
-    world.memory.rules.anon.thp = Enabled::Always;
+    world.tune(|rules| rules.anon.thp = Enabled::Always);
     world.write([0]);
     assert!(world.is_huge(0));
     assert!(world.memory.space(world.mm).is_scanned);
@@ -116,7 +116,7 @@ fn settings_that_khugepaged_obeys_for_files_h_1_2() {
     for (thp, is_advised, expected) in cases {
         let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ);
         world.read(0..N);
-        world.memory.rules.anon.thp = thp;
+        world.tune(|rules| rules.anon.thp = thp);
         if is_advised {
             world.advise(Madvice::Hugepage, 0, N);
         } else {
@@ -147,7 +147,7 @@ fn shared_memory_has_a_policy_of_its_own() {
         let file = world.memory.add_file((N + 100) * PAGE, "tmpfs");
         let open = world.memory.open(file);
         let map = Map::file(open, 0, 2 * N * PAGE, Prot::READ).at(Vaddr(BASE));
-        world.memory.rules.collapse.shmem = shmem;
+        world.tune(|rules| rules.collapse.shmem = shmem);
         world.memory.mmap(world.mm, map).unwrap();
         world.read([0, N]);
         if is_advised {

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use largefolio_mm::collapse::FailAfter;
+use largefolio_mm::core::inject::FailAfter;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::{Bytes, Counted, Ram, stored_byte};
 use largefolio_mm::rules::anon::{Enabled, NonePtes, SizeMode};
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Vaddr};
+use largefolio_mm::units::{MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{BASE, N, PAGE, addr, new_rules, old_rules};
@@ -188,7 +187,7 @@ impl Naive {
         }
     }
 
-    fn expected(&self, of: usize, page: u64, files: [largefolio_mm::folio::MappingId; 2]) -> u8 {
+    fn expected(&self, of: usize, page: u64, files: [largefolio_mm::units::MappingId; 2]) -> u8 {
         let index = page % APART;
         let stored =
             if page / APART == 2 { self.shared.get(&page) } else { self.own[of].get(&page) };
@@ -268,7 +267,7 @@ fn store(
 fn compare_present(
     machine: &Machine<Bytes>,
     naive: &Naive,
-    files: [largefolio_mm::folio::MappingId; 2],
+    files: [largefolio_mm::units::MappingId; 2],
 ) {
     for (of, &mm) in machine.mms.iter().enumerate() {
         for page in (0..3).flat_map(|nr| nr * APART + FROM..nr * APART + FROM + AREA) {

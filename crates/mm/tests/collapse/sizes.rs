@@ -1,6 +1,6 @@
 //! khugepaged and smaller sizes: the rules of H.6.4.
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::rules::anon::{NonePtes, SizeMode};
 
 use crate::world::{N, World, mark, new_rules};
@@ -10,10 +10,10 @@ use crate::world::{N, World, mark, new_rules};
 fn collapsed(kib: &[u64], none: NonePtes, pages: impl IntoIterator<Item = u64>) -> (String, World) {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(pages);
-    world.memory.rules.anon.max_ptes_none = none;
-    world.memory.rules.anon.pmd = SizeMode::Never;
+    world.tune(|rules| rules.anon.max_ptes_none = none);
+    world.tune(|rules| rules.anon.pmd = SizeMode::Never);
     for &kib in kib {
-        world.memory.rules.anon.set_size(kib << 10, SizeMode::Always).unwrap();
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     world.scan();
     let mut shown: Vec<String> = Vec::new();
@@ -67,25 +67,25 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(0..N);
     for kib in [16, 64, 2048] {
-        world.memory.rules.anon.set_size(kib << 10, SizeMode::Always).unwrap();
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     world.isolate(16 * 16 + 5);
     // The scan of the whole block refuses it already: nothing is collapsed.
-    assert_eq!(world.scan(), [Refusal::PageLru]);
+    assert_eq!(world.scan(), [CollapseRefusal::PageLru]);
     assert!((0..N).all(|page| world.order(page) == 0));
     world.putback(16 * 16 + 5);
     // No PMD block is free: the next size down is 64 KiB, everywhere.
     let mut world = World::with_ram(new_rules(), 4 << 20).mapped(N);
     world.write(0..N - 1);
     for kib in [16, 64, 2048] {
-        world.memory.rules.anon.set_size(kib << 10, SizeMode::Always).unwrap();
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     let refused = world.scan();
     assert_eq!(refused, []);
     assert!(world.memory.counters().collapse.thp_collapse_alloc_failed > 0);
     assert!((0..N).all(|page| world.order(page) == 4));
     assert_eq!(world.byte(world.mm, 77), mark(77));
-    assert_eq!(world.wake(), [Refusal::AllocHugePageFail], "nothing new: f");
+    assert_eq!(world.wake(), [CollapseRefusal::AllocHugePageFail], "nothing new: f");
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn nothing_shared_is_copied_below_the_pmd_order_h_6_4_e() {
         world.write(0..100);
         let child = world.memory.fork(world.mm).unwrap();
         world.write(0..64);
-        world.memory.rules.anon.pmd = SizeMode::Never;
-        world.memory.rules.anon.set_size(kib << 10, SizeMode::Always).unwrap();
+        world.tune(|rules| rules.anon.pmd = SizeMode::Never);
+        world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
         (world, child)
     };
     let (mut world, _child) = make(64);

@@ -1,12 +1,13 @@
 //! Collapse and memory pressure: swapped pages come back, evicted ones count, and what a collapse
 //! holds is not evicted (docs/behaviour H.4.1, H.6.1, H.6.2, H.6.4).
 
-use largefolio_mm::collapse::Refusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::Map;
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::rules::collapse::SwapPtes;
 use largefolio_mm::units::Order;
+use largefolio_mm::units::PageRange;
 use largefolio_mm::vma::Prot;
 
 use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
@@ -55,10 +56,10 @@ fn advice_brings_every_swapped_page_back_h_6_2() {
 #[test]
 fn khugepaged_reads_back_an_eighth_at_most_h_6_1() {
     let mut world = swapped(65);
-    assert_eq!(world.scan(), [Refusal::ExceedSwapPte]);
+    assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
     assert!(nr_swapped(&world) >= 65, "nothing was read for it");
     let nr = nr_swapped(&world);
-    world.memory.rules.collapse.max_ptes_swap = SwapPtes::Exactly(nr);
+    world.tune(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(nr));
     assert_eq!(world.wake(), []);
     assert!(world.is_huge(0));
     assert_own_bytes(&mut world);
@@ -70,9 +71,9 @@ fn half_of_the_block_must_be_in_use_if_pages_are_swapped_h_6_1() {
     world.write(0..N / 2 + 10);
     swap_out(&mut world, 20);
     let nr = nr_swapped(&world);
-    world.memory.rules.collapse.max_ptes_swap = SwapPtes::Exactly(N);
+    world.tune(|rules| rules.collapse.max_ptes_swap = SwapPtes::Exactly(N));
     assert!(N / 2 + 10 - nr < N / 2);
-    assert_eq!(world.scan(), [Refusal::LackReferencedPage]);
+    assert_eq!(world.scan(), [CollapseRefusal::LackReferencedPage]);
     world.write(N / 2 + 10..N / 2 + 10 + nr);
     assert_eq!(world.wake(), []);
     assert!(world.is_huge(0));
@@ -81,9 +82,9 @@ fn half_of_the_block_must_be_in_use_if_pages_are_swapped_h_6_1() {
 #[test]
 fn smaller_sizes_take_no_swapped_page_h_6_4_e() {
     let mut world = swapped(1);
-    world.memory.rules.anon.pmd = SizeMode::Never;
-    world.memory.rules.anon.set_size(64 << 10, SizeMode::Always).unwrap();
-    world.memory.rules.anon.thp = Enabled::Always;
+    world.tune(|rules| rules.anon.pmd = SizeMode::Never);
+    world.tune(|rules| rules.anon.set_size(64 << 10, SizeMode::Always).unwrap());
+    world.tune(|rules| rules.anon.thp = Enabled::Always);
     let is_swapped =
         |world: &World, first: u64| (first..first + 16).any(|page| world.page(page).is_none());
     let there: Vec<bool> = (0..N).step_by(16).map(|first| !is_swapped(&world, first)).collect();
@@ -110,10 +111,10 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
     let (world, file, _) = World::with_ram(old_rules(), RAM).with_file("vfat", N, Prot::READ);
     let mut world = world;
     world.read(0..N);
-    while world.memory.cache().mapping(file).nr_evicted((0, N)) <= 64 {
+    while world.memory.cache().mapping(file).nr_evicted(PageRange { first: 0, end: N }) <= 64 {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
-    assert_eq!(world.scan(), [Refusal::ExceedSwapPte]);
+    assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
     // Advice has no limit and reads them back.
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));
@@ -129,7 +130,12 @@ fn swapped_pages_of_shared_memory_come_back_h_5() {
     world.memory.mmap(world.mm, map).unwrap();
     world.write(0..N - 100);
     let count = |world: &World| -> u64 {
-        world.memory.cache().mappings().map(|(_, mapping)| mapping.nr_evicted((0, N))).sum()
+        world
+            .memory
+            .cache()
+            .mappings()
+            .map(|(_, mapping)| mapping.nr_evicted(PageRange { first: 0, end: N }))
+            .sum()
     };
     while count(&world) < N - 100 {
         assert!(world.memory.reclaim_pages(1) > 0);

@@ -1,20 +1,21 @@
 //! One machine with real memory, and short ways to look at blocks.
 
-use largefolio_mm::collapse::{CollapseError, Errno, Refusal};
+use largefolio_mm::collapse::{CollapseError, Errno};
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::{Folio, FolioId, MappingId};
+use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::FolioState;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{
-    CollapseSizes, DirtyRange, FileCollapse, Flush, Lazyfree, PrivateData, ReadOnlyRange,
+    CollapseSizes, DirtyFlush, DirtyRange, FileCollapse, Lazyfree, PrivateData, ReadOnlyRange,
     ShortRequest,
 };
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageIndex, Pfn, Vaddr};
+use largefolio_mm::units::{MappingId, MmId, PageIndex, Pfn, Vaddr};
 use largefolio_mm::view::PageView;
 use largefolio_mm::vma::{OpenId, Prot};
 
@@ -58,7 +59,7 @@ pub(crate) fn new_rules() -> Rules {
     rules.collapse.sizes = CollapseSizes::Enabled;
     rules.collapse.lazyfree = Lazyfree::Refused;
     rules.collapse.dirty = DirtyRange::WrittenBack;
-    rules.collapse.flush = Flush::UnlessOpenForWrite;
+    rules.collapse.flush = DirtyFlush::UnlessOpenForWrite;
     rules.collapse.private_data = PrivateData::Again;
     rules.collapse.short_request = ShortRequest::Done;
     rules.anon.thp = Enabled::Never;
@@ -135,23 +136,23 @@ impl World {
     }
 
     /// Lets khugepaged look at an area that would not be taken without; the last refusal.
-    pub(crate) fn scan(&mut self) -> Vec<Refusal> {
-        self.memory.rules.anon.thp = Enabled::Always;
+    pub(crate) fn scan(&mut self) -> Vec<CollapseRefusal> {
+        self.memory.change_rules(|rules| rules.anon.thp = Enabled::Always);
         let vmas = &self.memory.space(self.mm).vmas;
-        let nr = vmas.find(addr(0).vpn(self.memory.rules.page)).unwrap().nr_pages();
+        let nr = vmas.find(addr(0).vpn(self.memory.rules().page)).unwrap().nr_pages();
         self.advise(Madvice::Hugepage, 0, nr);
         self.wake()
     }
 
     /// One waking of khugepaged; what it was refused.
-    pub(crate) fn wake(&mut self) -> Vec<Refusal> {
+    pub(crate) fn wake(&mut self) -> Vec<CollapseRefusal> {
         let before = self.memory.counters().collapse.refused;
         self.memory.run_khugepaged(self.wake_ns);
-        self.wake_ns += self.memory.rules.collapse.scan_sleep_ms * 1_000_000;
+        self.wake_ns += self.memory.rules().collapse.scan_sleep_ms * 1_000_000;
         self.memory.validate().unwrap();
         let after = self.memory.counters().collapse.refused;
-        let more = |refusal: &Refusal| after[*refusal as usize] > before[*refusal as usize];
-        Refusal::ALL.into_iter().filter(more).collect()
+        let more = |refusal: &CollapseRefusal| after[*refusal as usize] > before[*refusal as usize];
+        CollapseRefusal::ALL.into_iter().filter(more).collect()
     }
 
     pub(crate) fn page(&self, page: u64) -> Option<PageView> {
@@ -190,38 +191,43 @@ impl World {
         self.memory.folios(file).map(folio).collect()
     }
 
+    /// Changes rules, as a write to sysfs does.
+    pub(crate) fn tune(&mut self, change: impl FnOnce(&mut Rules)) {
+        self.memory.change_rules(change);
+    }
+
     /// The folio behind a page of the process.
     pub(crate) fn folio(&self, page: u64) -> FolioId {
         self.memory.cache().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
     }
 
-    /// Changes the folio behind a page of the process.
-    pub(crate) fn change(&mut self, page: u64, change: fn(&mut Folio)) {
+    /// Locks the folio behind a page of the process.
+    pub(crate) fn lock(&mut self, page: u64) {
         let id = self.folio(page);
-        change(self.memory.cache_mut().folios.get_mut(id));
+        self.memory.set_folio_state(id, FolioState::Locked);
     }
 
     /// Takes the folio behind a page of the process off its LRU list.
     pub(crate) fn isolate(&mut self, page: u64) {
         let id = self.folio(page);
-        assert!(self.memory.cache_mut().folios.lru_mut().isolate(id));
+        assert!(self.memory.isolate(id));
     }
 
     /// Puts it back.
     pub(crate) fn putback(&mut self, page: u64) {
         let id = self.folio(page);
-        self.memory.cache_mut().folios.lru_mut().putback(id);
+        self.memory.putback(id);
     }
 
     /// Changes the folio at an index of a file.
-    pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: fn(&mut Folio)) {
+    pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: FolioState) {
         let id = self.memory.cache().find(file, PageIndex(index)).unwrap().folio;
-        to(self.memory.cache_mut().folios.get_mut(id));
+        self.memory.set_folio_state(id, to);
     }
 }
 
 /// The errno and the refusal of a call.
-pub(crate) fn failed(result: Result<(), CollapseError>) -> (Errno, Refusal) {
+pub(crate) fn failed(result: Result<(), CollapseError>) -> (Errno, CollapseRefusal) {
     let error = result.unwrap_err();
     (error.errno, error.refusal)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::collapse::Refusal as CollapseRefusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_sim::replay::Outcome;
 
 use super::bars::{Bar, Part, bars};

@@ -7,8 +7,7 @@ use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageSize, Pfn, Vaddr};
+use largefolio_mm::units::{MmId, PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::cost::Mark;
@@ -98,9 +97,8 @@ impl AnonBench<Bytes> {
 
     /// The memory, for the next machine.
     #[must_use]
-    pub fn into_bytes(mut self) -> Bytes {
-        let none = Bytes::new(self.memory.rules.page, 0);
-        std::mem::replace(&mut self.memory.cache_mut().ram, none)
+    pub fn into_bytes(self) -> Bytes {
+        self.memory.into_ram()
     }
 
     /// What was cleared around a page so far.
@@ -149,7 +147,7 @@ impl<R: Ram> AnonBench<R> {
     /// # Errors
     /// When memory is exhausted.
     pub fn store_all(&mut self) -> Result<(), AnonBenchError> {
-        self.store_each(self.memory.rules.page.bytes())
+        self.store_each(self.memory.rules().page.bytes())
     }
 
     fn store_each(&mut self, step_bytes: u64) -> Result<(), AnonBenchError> {

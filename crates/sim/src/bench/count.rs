@@ -63,7 +63,7 @@ impl AnonBench {
             _ => self.store_all()?,
         }
         let (after, ram_after) = (self.memory.counters(), self.memory.cache().ram);
-        let page = self.memory.rules.page.bytes();
+        let page = self.memory.rules().page.bytes();
         let copied_bytes = (ram_after.nr_copied - ram.nr_copied) * page;
         let mut events = events(&before, after);
         events.copied.extend((copied_bytes > 0).then_some((page, copied_bytes)));

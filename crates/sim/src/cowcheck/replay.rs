@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 
 use largefolio_mm::collapse::Errno;
 use largefolio_mm::fault;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
-use largefolio_mm::ram::{Bytes, Ram as _};
+use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Pfn, Vaddr, Vpn};
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot};
 
@@ -68,12 +67,11 @@ struct Own {
 
 impl Own {
     fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &Header) -> Self {
-        let bytes = own.nr_pages * memory.rules.page.bytes();
+        let bytes = own.nr_pages * memory.rules().page.bytes();
         let is_on_disk = own.kind == FileKind::Disk;
         let file = if is_on_disk {
             let file = memory.add_file(bytes, &header.disk);
-            // Storage holds zeroes.
-            memory.cache_mut().ram.punch(file, 0, bytes);
+            memory.zero_storage(file);
             file
         } else {
             memory.add_memory_file(bytes)
@@ -104,7 +102,7 @@ impl Replay {
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
-        let page = memory.rules.page.bytes();
+        let page = memory.rules().page.bytes();
         for index in 0..FILE_PAGES {
             // Page by page, so that the file has base pages; each holds its number.
             let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
@@ -119,7 +117,7 @@ impl Replay {
 
     /// The address of a range, and its length in bytes.
     fn bytes(&self, range: Range) -> (Vaddr, u64) {
-        let page = self.memory.rules.page.bytes();
+        let page = self.memory.rules().page.bytes();
         (Vaddr(BASE + range.first * page), range.nr * page)
     }
 
@@ -138,7 +136,7 @@ impl Replay {
             }
             Op::Punch(range) => {
                 let own = self.own.ok_or(EINVAL)?;
-                let page = self.memory.rules.page.bytes();
+                let page = self.memory.rules().page.bytes();
                 self.memory.punch_hole(own.file, range.first * page, range.nr * page);
                 Ok(())
             }
@@ -163,8 +161,9 @@ impl Replay {
                 Ok(())
             }
             Op::Remap(range, to) => {
-                let to = self.bytes(Range { first: to, nr: range.nr });
-                self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
+                let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
+                let to = of(self.bytes(Range { first: to, nr: range.nr }));
+                self.memory.mremap(mm, of(self.bytes(range)), to).map_err(|_| EFAULT)
             }
             op => self.change(mm, op),
         }
@@ -204,7 +203,7 @@ impl Replay {
     /// A call on the program's own file.
     fn call(&mut self, op: Op) -> Result<(), u32> {
         let mut own = self.own.ok_or(EINVAL)?;
-        let page = self.memory.rules.page.bytes();
+        let page = self.memory.rules().page.bytes();
         match op {
             Op::Load(range) => {
                 for index in range.first..range.end() {
@@ -247,7 +246,7 @@ impl Replay {
     /// An operation on the areas of a range.
     fn change(&mut self, mm: MmId, op: Op) -> Result<(), u32> {
         let memory = &mut self.memory;
-        let page = memory.rules.page.bytes();
+        let page = memory.rules().page.bytes();
         let bytes = |range: Range| (Vaddr(BASE + range.first * page), range.nr * page);
         let done = match op {
             Op::Map(range, source, advice) => {
@@ -287,7 +286,7 @@ impl Replay {
         let mut world = World::new(self.nr_pages);
         for (slot, mm) in self.slots.iter().enumerate() {
             let Some(mm) = *mm else { continue };
-            let first = Vaddr(BASE).vpn(self.memory.rules.page);
+            let first = Vaddr(BASE).vpn(self.memory.rules().page);
             for leaf in self.memory.space(mm).table.leaves(first, self.nr_pages) {
                 // The window ends at a multiple of no PMD: a leaf may reach beyond it.
                 let from = leaf.first_vpn.max(first);
@@ -317,7 +316,7 @@ impl Replay {
             order: folio.order.get(),
             index: (pfn.0 - folio.pfn.0) as u32,
         };
-        let addr = Vaddr(vpn.0 << self.memory.rules.page.shift());
+        let addr = Vaddr(vpn.0 << self.memory.rules().page.shift());
         let view = self.memory.page_at(mm, addr);
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
         let sum = Some(self.sum_of(pfn));
@@ -333,7 +332,7 @@ impl Replay {
     /// The counters of the folio behind a page, for a report of what differs.
     pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
-        let addr = Vaddr(BASE + (page << self.memory.rules.page.shift()));
+        let addr = Vaddr(BASE + (page << self.memory.rules().page.shift()));
         let view = self.memory.page_at(mm, addr)?;
         let folios = &self.memory.cache().folios;
         let folio = folios.get(folios.of_pfn(view.pfn)?);

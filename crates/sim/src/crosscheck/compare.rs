@@ -13,7 +13,7 @@ use super::recording::{
 use super::replay::{Replay, ReplayError, kernel_of};
 use super::timing::{NR_WAITS_MAX, Timing};
 use crate::kernel::Kernel;
-use largefolio_mm::mapping::reserve::Kind;
+use largefolio_mm::mapping::reserve::ExtentKind;
 
 /// Items of a list that a difference shows; the rest is counted.
 const NR_SHOWN: usize = 12;
@@ -331,7 +331,7 @@ impl<'a> Check<'a> {
     /// Compares what the earlier writes have reserved, where the model can know it.
     fn reserved(&mut self, at: &At, kernel: &Step) {
         let Some(told) = &kernel.extents else { return };
-        let told = told.iter().filter(|extent| extent.kind == Kind::Reserved);
+        let told = told.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
         let theirs: Vec<Run> = told.map(|extent| (extent.first, extent.end)).collect();
         // What the kernel has written back meanwhile is reserved no more.
         if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {

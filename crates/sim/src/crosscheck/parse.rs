@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::mapping::reserve::{Extent, Kind};
-use largefolio_mm::observed::EntryKind;
+use largefolio_mm::core::observed::EntryKind;
+use largefolio_mm::mapping::reserve::{Extent, ExtentKind};
 use largefolio_trace::shown;
 
 use super::recording::{
@@ -339,11 +339,11 @@ fn folios(
 fn extent_of(word: &str) -> Parsed<Extent> {
     let (word, is_next) = word.strip_suffix('<').map_or((word, false), |word| (word, true));
     let (word, kind) = if let Some(word) = word.strip_suffix('d') {
-        (word, Kind::Reserved)
+        (word, ExtentKind::Reserved)
     } else if let Some(word) = word.strip_suffix('u') {
-        (word, Kind::Unwritten)
+        (word, ExtentKind::Unwritten)
     } else {
-        (word, Kind::Written)
+        (word, ExtentKind::Written)
     };
     let (first, nr) = word.split_once('+').ok_or_else(|| format!("{word:?} is no extent"))?;
     let (first, nr) = (index_of(first)?, index_of(nr)?);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::core::observed::EntryKind;
 use largefolio_mm::mapping::reserve::Extent;
-use largefolio_mm::observed::EntryKind;
 
 /// Bits of [`Header::events`], in the order of `probe/trace.h`.
 pub(super) const EVENT_HANDLER: u64 = 1 << 2;

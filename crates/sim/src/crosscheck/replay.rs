@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::fault::{Access, Outcome};
-use largefolio_mm::folio::{FolioId, MappingId};
+use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::Map;
-use largefolio_mm::mapping::reserve::Reservations;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{PageIndex, Vaddr};
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, MmId, PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
 use super::recording::{Action, AreaSpec, FileIo, Recording, Step, Touch};
@@ -125,12 +124,11 @@ impl Replay {
             |step: &Step| matches!(step.action, Action::Write(_)) && step.extents.is_none();
         if header.program.is_none() && recording.steps.iter().any(is_untold) {
             for &file in files.values() {
-                let space = &mut memory.cache_mut().mapping_mut(file).reservations;
-                *space = space.take().map(|_| Reservations::default());
+                memory.tell_hole(file);
             }
         }
         let mm = memory.new_space();
-        memory.cache_mut().watch();
+        memory.watch();
         let mut replay = Self {
             memory,
             mm,
@@ -160,23 +158,22 @@ impl Replay {
     pub(super) fn follow_reclaim(&mut self, kernel: &Step) -> Result<(), String> {
         for &(number, index, _) in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
-            let removed = self.memory.cache_mut().remove_unmapped(file, PageIndex(index));
+            let removed = self.memory.drop_folio(file, PageIndex(index));
             removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
             self.reclaimed.insert((number, index));
         }
         for &(number, index, _) in &kernel.insertions {
             if self.restores && self.reclaimed.contains(&(number, index)) {
                 let Some(&file) = self.files.get(&number) else { continue };
-                let found = self.memory.cache().find(file, PageIndex(index));
-                let entry = found.ok_or_else(|| format!("no folio at {index} came back"))?;
-                self.memory.cache_mut().folios.get_mut(entry.folio).is_workingset = true;
+                let found = self.memory.mark_workingset(file, PageIndex(index));
+                found.ok_or_else(|| format!("no folio at {index} came back"))?;
             }
         }
         Ok(())
     }
 
     fn page_bytes(&self) -> u64 {
-        self.memory.rules.page.bytes()
+        self.memory.rules().page.bytes()
     }
 
     /// The readahead state that `action` meets, for a report of what differs.
@@ -241,7 +238,7 @@ impl Replay {
                     self.lock_cached(*area, PageIndex(*index));
                 }
                 let completion = self.completion(nr);
-                self.memory.cache_mut().set_completion(completion);
+                self.memory.set_completion(completion);
                 was_mapped = self.touch((*index, *area), *access)?;
             }
             Action::Read(io) => {
@@ -289,9 +286,8 @@ impl Replay {
     /// write.
     fn tell_extents(&mut self, open: OpenId, step: &Step) {
         let file = self.memory.open_file(open).mapping;
-        let space = self.memory.cache_mut().mapping_mut(file).reservations.as_mut();
-        if let (Some(space), Some(extents)) = (space, &step.extents) {
-            space.tell(extents.iter().copied());
+        if let Some(extents) = &step.extents {
+            self.memory.tell_extents(file, extents.iter().copied());
         }
     }
 
@@ -342,9 +338,9 @@ impl Replay {
 
     /// The mapping at `from` becomes mapping `id` at `to`.
     fn remap(&mut self, id: u32, from: (u64, u64), to: (u64, u64)) -> Result<(), String> {
-        let of = |(addr, len): (u64, u64)| (Vaddr(addr), len);
+        let of = |(addr, len_bytes): (u64, u64)| AddrRange { addr: Vaddr(addr), len_bytes };
         self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let vpn = Vaddr(to.0).vpn(page);
         let vma = self.memory.space(self.mm).vmas.find(vpn).copied();
         let Some(Backing::File { open, .. }) = vma.map(|vma| vma.backing) else {
@@ -375,7 +371,7 @@ impl Replay {
 
     /// One page of no file, touched. Fault-around asks whether a page table is there (B.5.6).
     fn table(&mut self, addr: Vaddr) -> Result<(), String> {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let is_free = self.memory.space(self.mm).vmas.find(addr.vpn(page)).is_none();
         if is_free {
             let map = Map::anon(page.bytes(), Prot::READ_WRITE).at(addr);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use largefolio_mm::in_flight::Completion;
+use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
 /// Waits for I/O taken from one recording; more than a few mean another difference.

@@ -2,7 +2,7 @@
 //!
 //! A trace is bounded in size, but a row of it may ask for anything: a read of 2 GiB, a fork of
 //! everything, a collapse of half an address space. So the memory manager counts its steps
-//! ([`largefolio_mm::work`]), a cell adds its own, and both end when a trace takes more than any
+//! ([`largefolio_mm::core::work`]), a cell adds its own, and both end when a trace takes more than any
 //! program does. References that find their page cost nothing here: a long trace is not a costly
 //! one. Nothing is timed: the same trace ends at the same row everywhere.
 //!

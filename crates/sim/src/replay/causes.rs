@@ -10,8 +10,7 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::folio::Owner;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Pfn};
+use largefolio_mm::units::{MmId, Order, Pfn};
 
 use super::cell::Cell;
 use super::detail::Origin;

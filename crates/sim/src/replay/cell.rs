@@ -10,16 +10,15 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use largefolio_mm::buddy::Fragmentation;
+use largefolio_mm::core::space::Flush;
 use largefolio_mm::fault::{self, FaultError};
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::Flush;
-use largefolio_mm::units::{Order, PageSize, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, Order, PageSize, Vaddr, Vpn};
 use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
 
 use super::annotate::Annotation;
@@ -167,7 +166,7 @@ impl Cell {
             unusable_permille: spec.unusable_permille,
         });
         let mut memory = Memory::new(spec.kernel.rules.clone(), &config)?;
-        memory.cache_mut().watch();
+        memory.watch();
         Ok(Self {
             memory,
             files: Vec::new(),
@@ -237,7 +236,7 @@ impl Cell {
         self.finished_tlbs = tlb::Counters::default();
         (self.census, self.strays) = (FolioCensus::default(), Strays::default());
         self.touched = Touched::default();
-        self.memory.cache_mut().take_observed();
+        self.memory.take_observed();
         self.reads = Reads::new(Timing::new(&self.spec.machine.costs));
         if let Some(keeper) = &mut self.detail {
             keeper.restart((self.base.counters.pgfault, self.base.counters.nr_read));
@@ -333,7 +332,7 @@ impl Cell {
     fn walk(&mut self, nr: usize, kind: Kind, vpn: Vpn, count: u64) -> Result<(), CellError> {
         let process = self.running_thread(nr)?.process;
         let mm = self.processes[process].mm;
-        let addr = vpn.vaddr(self.memory.rules.page);
+        let addr = vpn.vaddr(self.memory.rules().page);
         let before = self.mark_fault();
         let touched = self.memory.touch(mm, addr, kind.mm);
         // Memory may have been reclaimed even where the touch failed.
@@ -385,7 +384,7 @@ impl Cell {
     #[inline(never)]
     fn place_slowly(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
         let segment = self.processes[process].segments.find(addr)?;
-        let vpn = Vaddr(segment.place(addr)).vpn(self.memory.rules.page);
+        let vpn = Vaddr(segment.place(addr)).vpn(self.memory.rules().page);
         if let Some((file, pos)) = segment.file {
             let pos = pos + (addr - segment.start);
             let size = self.sizes[file as usize];

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
 use largefolio_mm::pgtable::{Leaf, LeafKind};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Pfn, Vpn};
+use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
 use largefolio_mm::vma::{Backing, Vma};
 use serde::Serialize;
 
@@ -87,7 +86,7 @@ impl Census {
     }
 
     fn add_leaf(&mut self, memory: &Memory, leaf: &Leaf, nr_pages: u64) {
-        let bytes = nr_pages << memory.rules.page.shift();
+        let bytes = nr_pages << memory.rules().page.shift();
         self.mapped_bytes += bytes;
         match leaf.kind {
             LeafKind::Pte => {}
@@ -98,7 +97,7 @@ impl Census {
 
     fn close(&mut self, memory: &Memory, run: Option<Run>) {
         let Some(run) = run else { return };
-        let shift = memory.rules.page.shift();
+        let shift = memory.rules().page.shift();
         let order = memory.owner_of(run.pfn).map_or(Order::ZERO, |(_, order)| order);
         let bytes = run.nr_pages << shift;
         if run.nr_pages < order.nr_pages() {

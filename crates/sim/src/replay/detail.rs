@@ -22,11 +22,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use largefolio_mm::folio::{MappingId, Owner};
+use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
-use largefolio_mm::observed::{EntryKind, Observed};
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, PageSize, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, PageSize, Vaddr, Vpn};
 use largefolio_trace::{LayoutKind, Meta, Op};
 use serde::{Serialize, Serializer};
 
@@ -267,7 +266,7 @@ impl Placed {
 
     /// Adds a segment, and what of it is present and private.
     fn add(&mut self, (memory, mm): (&Memory, MmId), segment: &Segment, keeper: &Keeper) {
-        let page = memory.rules.page;
+        let page = memory.rules().page;
         let len = segment.end - segment.start;
         self.area.len_bytes += len;
         self.end = segment.placed + len;
@@ -382,7 +381,7 @@ impl Keeper {
                 before => {
                     self.keep(before.map(|placed| placed.area));
                     let kind = self.kind_of(process, segment.start);
-                    Placed::new(kind, nr, segment, memory.rules.page)
+                    Placed::new(kind, nr, segment, memory.rules().page)
                 }
             };
             placed.add((memory, process.mm), segment, self);
@@ -480,7 +479,7 @@ impl Cell {
         if keeper.seen == now {
             return;
         }
-        let (references, page_bytes) = (self.references(), self.memory.rules.page.bytes());
+        let (references, page_bytes) = (self.references(), self.memory.rules().page.bytes());
         if let Some(keeper) = &mut self.detail {
             keeper.count(now, references, page_bytes);
         }
@@ -490,7 +489,7 @@ impl Cell {
     pub(super) fn take_detail(&mut self) -> Option<Detail> {
         self.count_detail();
         let keeper = self.detail.take()?;
-        let curve = keeper.measured.curve(&self.spec.machine.tlb, self.memory.rules.page);
+        let curve = keeper.measured.curve(&self.spec.machine.tlb, self.memory.rules().page);
         Some(keeper.finish(&self.memory, &self.files, curve))
     }
 }

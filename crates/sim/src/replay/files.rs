@@ -9,6 +9,7 @@
 //! The program of the trace is run: who would write it is refused.
 
 use largefolio_mm::io::Fadvice;
+use largefolio_mm::units::ByteRange;
 use largefolio_mm::vma::OpenId;
 use largefolio_trace::event::abi::O_ACCMODE;
 use largefolio_trace::{Event, FileId, Op};
@@ -105,7 +106,11 @@ impl Cell {
             }
             Op::Fadvise => {
                 if let Some(advice) = fadvice(event.aux) {
-                    self.memory.fadvise(open, (event.pos, event.len), advice);
+                    self.memory.fadvise(
+                        open,
+                        ByteRange { pos: event.pos, len_bytes: event.len },
+                        advice,
+                    );
                 }
             }
             _ => self.memory.drop_cache(mapping),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::collapse::Refusal;
 use largefolio_mm::counters::PmdRefusal;
+use largefolio_mm::counters::collapse::CollapseRefusal;
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
@@ -27,7 +27,7 @@ impl Cell {
         Outcome {
             kernel: self.spec.kernel.name.clone(),
             machine: self.spec.machine.name.clone(),
-            page_bytes: self.memory.rules.page.bytes(),
+            page_bytes: self.memory.rules().page.bytes(),
             seed: self.spec.seed,
             cache: self.spec.cache.name().to_owned(),
             memory_bytes: self.spec.ram_bytes,
@@ -56,7 +56,7 @@ impl Cell {
 
     fn collapses(&self) -> Collapses {
         let (now, base) = (&self.memory.counters().collapse, &self.base.counters.collapse);
-        let refused = Refusal::ALL.into_iter().map(|refusal| {
+        let refused = CollapseRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), now.refused[nr] - base.refused[nr])
         });
@@ -74,7 +74,7 @@ impl Cell {
         let mut by_size = BTreeMap::new();
         for (_, mapping) in self.memory.cache().mappings() {
             for entry in mapping.tree.iter() {
-                let bytes = entry.order.nr_pages() << self.memory.rules.page.shift();
+                let bytes = entry.order.nr_pages() << self.memory.rules().page.shift();
                 *by_size.entry(bytes).or_default() += bytes;
             }
         }
@@ -91,7 +91,7 @@ impl Cell {
     /// Sizes to which anything happened.
     fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
         let (now, base) = (self.memory.counters(), &self.base.counters);
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let sizes = (0_u32..).zip(now.sizes.iter().zip(&base.sizes));
         let sizes = sizes.map(|(order, (now, base))| {
             let size = AnonSize {
@@ -115,7 +115,7 @@ impl Cell {
             walks_pte: self.finished_tlbs.walks_pte,
             walks_pmd: self.finished_tlbs.walks_pmd,
             walk_references: self.finished_tlbs.walk_references(),
-            ..now.since(&self.base, self.memory.rules.page.bytes())
+            ..now.since(&self.base, self.memory.rules().page.bytes())
         }
     }
 
@@ -155,13 +155,13 @@ impl Cell {
             text_busy: now.nr_text_busy - base.nr_text_busy,
             open_for_write: now.nr_open_for_write - base.nr_open_for_write,
             drops: now.nr_drops - base.nr_drops,
-            dropped_bytes: dropped << self.memory.rules.page.shift(),
+            dropped_bytes: dropped << self.memory.rules().page.shift(),
         }
     }
 
     fn reads(&self) -> Reads {
         let (now, base) = (self.memory.counters(), &self.base.counters);
-        let bytes = (now.nr_read - base.nr_read) << self.memory.rules.page.shift();
+        let bytes = (now.nr_read - base.nr_read) << self.memory.rules().page.shift();
         let used_bytes = self.touched.bytes();
         Reads {
             bytes,

@@ -68,9 +68,9 @@ impl Cell {
             self.hardware.resize_with(nr + 1, || None);
         }
         let process = self.process_of(thread)?;
-        let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules.page);
+        let tlb = Tlb::new(&self.spec.machine.tlb, self.memory.rules().page);
         let stacks = self.detail.is_some() && !self.is_warming();
-        let stacks = stacks.then(|| Box::new(Stacks::new(self.memory.rules.page)));
+        let stacks = stacks.then(|| Box::new(Stacks::new(self.memory.rules().page)));
         self.hardware[nr] = Some(Box::new(Thread { process, tlb, stacks }));
         self.running.push(thread);
         Ok(())

@@ -180,7 +180,7 @@ impl Cell {
     }
 
     pub(super) fn page(&self) -> PageSize {
-        self.memory.rules.page
+        self.memory.rules().page
     }
 
     pub(super) fn mask(&self) -> u64 {

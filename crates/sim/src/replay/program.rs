@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::space::MmId;
+use largefolio_mm::units::MmId;
 use largefolio_mm::vma::OpenId;
 use largefolio_trace::{FileId, ThreadId};
 

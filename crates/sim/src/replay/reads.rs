@@ -13,9 +13,9 @@
 
 use std::collections::VecDeque;
 
-use largefolio_mm::folio::{MappingId, Owner};
-use largefolio_mm::observed::{EntryKind, Observed};
-use largefolio_mm::units::Pfn;
+use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::folio::Owner;
+use largefolio_mm::units::{MappingId, Pfn};
 use largefolio_trace::{Event, Op};
 
 use super::cell::Cell;
@@ -143,7 +143,7 @@ impl Cell {
         if self.reads.under_way.is_empty() || event.len == 0 {
             return;
         }
-        let shift = self.memory.rules.page.shift();
+        let shift = self.memory.rules().page.shift();
         let last = event.pos.saturating_add(event.len - 1);
         let (file, references) = (self.files[file as usize], self.references());
         self.reads.need(file, (event.pos >> shift, (last >> shift) + 1), references);
@@ -151,14 +151,14 @@ impl Cell {
 
     /// Hands the reads since the last call to the device; `cause` started them.
     fn settle(&mut self, wait: Wait, cause: Origin) {
-        let observed = self.memory.cache_mut().take_observed();
+        let observed = self.memory.take_observed();
         if observed.is_empty() {
             return;
         }
         if let Some(keeper) = &mut self.detail {
             keeper.hear(&observed, cause);
         }
-        let (shift, references) = (self.memory.rules.page.shift(), self.references());
+        let (shift, references) = (self.memory.rules().page.shift(), self.references());
         let mut now = wait;
         let mut open: Option<Request> = None;
         let mut requests = Vec::new();

@@ -2,6 +2,7 @@
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::abi::{
@@ -261,7 +262,15 @@ impl Cell {
         let mm = self.processes[process].mm;
         let old_len = (part.end - part.start).min(len);
         let from = Vaddr(part.placed);
-        if self.memory.mremap(mm, (from, old_len), (Vaddr(to), len)).is_err() {
+        if self
+            .memory
+            .mremap(
+                mm,
+                AddrRange { addr: from, len_bytes: old_len },
+                AddrRange { addr: Vaddr(to), len_bytes: len },
+            )
+            .is_err()
+        {
             let start = to & !self.mask();
             self.memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)?;
         }

@@ -10,6 +10,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::clear::Preemption;
+use largefolio_mm::units::ByteRange;
 use largefolio_mm::units::{Order, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
 use serde::{Deserialize, Serialize};
@@ -226,7 +227,7 @@ fn anon(
 /// A file and a program that maps it.
 struct Lived {
     memory: Memory,
-    file: largefolio_mm::folio::MappingId,
+    file: largefolio_mm::units::MappingId,
     size: u64,
 }
 
@@ -247,7 +248,7 @@ impl Lived {
     fn live(&mut self, way: Way, call: u64) -> Result<(), String> {
         let open = self.memory.open(self.file);
         let calls = (0..self.size).step_by(usize::try_from(call.max(1)).unwrap_or(usize::MAX));
-        let headers = self.memory.rules.page.bytes().min(self.size);
+        let headers = self.memory.rules().page.bytes().min(self.size);
         let told = |error: largefolio_mm::io::OutOfMemory| error.to_string();
         match way {
             Way::Linked => {
@@ -261,13 +262,21 @@ impl Lived {
             }
             Way::Read | Way::ReadSequentially => {
                 if way == Way::ReadSequentially {
-                    self.memory.fadvise(open, (0, self.size), Fadvice::Sequential);
+                    self.memory.fadvise(
+                        open,
+                        ByteRange { pos: 0, len_bytes: self.size },
+                        Fadvice::Sequential,
+                    );
                 }
                 for pos in calls {
                     self.memory.pread(open, pos, call.min(self.size - pos)).map_err(told)?;
                 }
             }
-            Way::Willneed => self.memory.fadvise(open, (0, self.size), Fadvice::Willneed),
+            Way::Willneed => self.memory.fadvise(
+                open,
+                ByteRange { pos: 0, len_bytes: self.size },
+                Fadvice::Willneed,
+            ),
             Way::Executed => self.touch_all(None)?,
             Way::Advised => self.touch_all(Some(Madvice::Hugepage))?,
         }
@@ -288,7 +297,7 @@ impl Lived {
             let touched = self.memory.touch(mm, Vaddr(AT.0 + pos), Access::Exec);
             touched.map_err(|error| told(&error))?;
         }
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let mut bytes = 0;
         for leaf in self.memory.space(mm).table.leaves(AT.vpn(page), page.pages_in(self.size)) {
             if leaf.kind == largefolio_mm::pgtable::LeafKind::Pmd {
@@ -304,7 +313,7 @@ impl Lived {
     }
 
     fn counted(&mut self) -> Result<History, String> {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let folios = |from: Order, memory: &Memory| {
             let large = memory.folios(self.file).filter(|entry| entry.order >= from);
             large.map(|entry| entry.order.nr_pages() * page.bytes()).sum::<u64>()

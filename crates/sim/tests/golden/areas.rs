@@ -4,6 +4,7 @@
 use largefolio_mm::fault::{Access, FaultError, Outcome};
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::pgtable::LeafKind;
+use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
@@ -94,15 +95,33 @@ fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_ar
     world.touch(5);
     world.store(6);
     let (from, len) = (world.addr(0), 16 * PAGE);
-    let error = world.memory.mremap(world.mm, (from, len), (world.addr(8), len)).unwrap_err();
+    let error = world
+        .memory
+        .mremap(
+            world.mm,
+            AddrRange { addr: from, len_bytes: len },
+            AddrRange { addr: world.addr(8), len_bytes: len },
+        )
+        .unwrap_err();
     assert!(matches!(error, MapError::Overlap { .. }), "{error}");
     let error = world
         .memory
-        .mremap(world.mm, (from, 100 * PAGE), (world.addr(1000), 100 * PAGE))
+        .mremap(
+            world.mm,
+            AddrRange { addr: from, len_bytes: 100 * PAGE },
+            AddrRange { addr: world.addr(1000), len_bytes: 100 * PAGE },
+        )
         .unwrap_err();
     assert_eq!(error, MapError::NotMapped(world.addr(64).0));
     let nr_ptes = world.memory.space(world.mm).table.stats().nr_ptes;
-    world.memory.mremap(world.mm, (from, len), (world.addr(1000), len)).unwrap();
+    world
+        .memory
+        .mremap(
+            world.mm,
+            AddrRange { addr: from, len_bytes: len },
+            AddrRange { addr: world.addr(1000), len_bytes: len },
+        )
+        .unwrap();
     world.validate();
     assert_eq!(world.memory.space(world.mm).table.stats().nr_ptes, nr_ptes);
     let moved = world.memory.touch(world.mm, world.addr(1006), Access::Write).unwrap();

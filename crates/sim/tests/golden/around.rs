@@ -1,5 +1,6 @@
 //! Fault-around: its window, what it skips, how far it widens, what it earns (B.5).
 
+use largefolio_mm::core::NewFolio;
 use largefolio_mm::pgtable::PteFlags;
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
@@ -106,10 +107,11 @@ fn one_base_page_switches_it_off() {
 fn marked_and_locked_folios_are_skipped() {
     // B.5.4, L.13.
     let mut world = World::x86("6.18", "xfs", 100).mapped(Prot::READ);
-    world.memory.cache_mut().delay_read(world.file, PageIndex(35));
+    world.memory.delay_read(world.file, PageIndex(35));
     for index in 32..48 {
         let at = PageIndex(index);
-        world.memory.cache_mut().insert(world.file, at, 0_u8.into_order(), index == 40).unwrap();
+        let folio = NewFolio::new(world.file, at, 0_u8.into_order());
+        world.memory.cache_folio(NewFolio { is_marked: index == 40, ..folio }).unwrap();
     }
     world.touch(37);
     assert_eq!(world.present(), [(32, 34), (36, 39), (41, 47)]);
@@ -251,8 +253,9 @@ fn credit(kernel: &str, prot: Prot, nr_cached: u64, is_workingset: bool) -> u32 
     world.count_misses(50);
     for index in 32..32 + nr_cached {
         world.cache(index, 0);
-        let entry = world.memory.cache().find(world.file, PageIndex(index)).unwrap();
-        world.memory.cache_mut().folios.get_mut(entry.folio).is_workingset = is_workingset;
+        if is_workingset {
+            world.memory.mark_workingset(world.file, PageIndex(index)).unwrap();
+        }
     }
     world.touch(32);
     world.miss()

@@ -6,6 +6,7 @@ use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::Config;
 use largefolio_mm::rules::Arch;
+use largefolio_mm::units::ByteRange;
 use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::Prot;
 
@@ -139,7 +140,11 @@ fn an_empty_file_reads_nothing() {
         assert_eq!(world.memory.pread(world.open, 0, 4096), Ok(0));
         let error = world.memory.touch(world.mm, world.addr(0), Access::Read).unwrap_err();
         assert_eq!(error, FaultError::BeyondFile(world.base.0));
-        world.memory.fadvise(world.open, (0, 0), largefolio_mm::io::Fadvice::Willneed);
+        world.memory.fadvise(
+            world.open,
+            ByteRange { pos: 0, len_bytes: 0 },
+            largefolio_mm::io::Fadvice::Willneed,
+        );
         world.memory.truncate(world.file, 0);
         assert_eq!(world.folios(), "");
         world.validate();

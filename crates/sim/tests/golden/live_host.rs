@@ -24,7 +24,7 @@ fn then_the_marker() {
     world.touch(1000);
     // The new window was still being read when the fault was repeated: its first folio carries
     // the marker, the second was locked (B.5.4). Time is not modelled, so the test says it.
-    world.memory.cache_mut().delay_read(world.file, PageIndex(1020));
+    world.memory.delay_read(world.file, PageIndex(1020));
     world.touch(1008);
     assert_eq!(world.cached(), [(984, 1047)]);
     assert!(world.folios().ends_with("8xo2@1016"), "{}", world.folios());

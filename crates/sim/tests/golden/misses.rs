@@ -72,7 +72,7 @@ fn hit(kernel: &str, prot: Prot, advices: &[Madvice], is_locked: bool) -> u32 {
     let mut world = quiet(kernel, "xfs", prot, advices);
     world.count_misses(50);
     if is_locked {
-        world.memory.cache_mut().delay_read(world.file, PageIndex(100));
+        world.memory.delay_read(world.file, PageIndex(100));
     }
     world.cache(100, 0);
     world.touch(100);

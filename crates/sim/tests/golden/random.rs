@@ -2,16 +2,15 @@
 //! invariant after every step, no panic, and the same events when run again.
 
 use largefolio_mm::buddy::Fragmentation;
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::fault::Access;
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::observed::Observed;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, Vaddr};
+use largefolio_mm::units::{AddrRange, ByteRange};
+use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;
@@ -118,12 +117,12 @@ impl Machine {
         let files: Vec<_> = sizes.map(|(fs, size)| memory.add_file(size, fs)).into();
         let opens = files.iter().map(|&file| memory.open(file)).collect();
         let mms = vec![memory.new_space()];
-        memory.cache_mut().watch();
+        memory.watch();
         Self { memory, files, opens, mms, current: 0 }
     }
 
     fn bytes(&self) -> u64 {
-        self.memory.rules.page.bytes()
+        self.memory.rules().page.bytes()
     }
 
     /// Three times of four a page that is mapped, if any is.
@@ -136,7 +135,7 @@ impl Machine {
         let Some(vma) = (0..).zip(&vmas).find(|(number, _)| *number == at % nr) else {
             unreachable!("a remainder is a number of an area")
         };
-        let first = self.addr(0).vpn(self.memory.rules.page);
+        let first = self.addr(0).vpn(self.memory.rules().page);
         vma.1.start.0 + at * 7 % vma.1.nr_pages() - first.0
     }
 
@@ -180,7 +179,8 @@ impl Machine {
             }
             Step::Mremap { at, nr, to, nr_new } => {
                 let at = self.aim(at);
-                let (from, to) = ((self.addr(at), nr * bytes), (self.addr(to), nr_new * bytes));
+                let from = AddrRange { addr: self.addr(at), len_bytes: nr * bytes };
+                let to = AddrRange { addr: self.addr(to), len_bytes: nr_new * bytes };
                 may_fail(self.memory.mremap(mm, from, to));
             }
             Step::Touch { at, access } => self.touch(self.aim(at), access),
@@ -223,12 +223,14 @@ impl Machine {
             }
             Step::Truncate { file, bytes } => self.memory.truncate(self.files[file], bytes),
             Step::Fadvise { file, at, nr, advice } => {
-                self.memory.fadvise(open(file), (at * bytes, nr * bytes), FADVICES[advice]);
+                self.memory.fadvise(
+                    open(file),
+                    ByteRange { pos: at * bytes, len_bytes: nr * bytes },
+                    FADVICES[advice],
+                );
             }
             Step::Slow { file, at } => {
-                self.memory
-                    .cache_mut()
-                    .delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
+                self.memory.delay_read(self.files[file], largefolio_mm::units::PageIndex(at));
             }
             Step::DropCache { file } => self.memory.drop_cache(self.files[file]),
             _ => unreachable!("not a step on a file: {step:?}"),
@@ -236,7 +238,7 @@ impl Machine {
     }
 
     fn events(&mut self) -> (Vec<Observed>, Counters) {
-        (self.memory.cache_mut().take_observed(), *self.memory.counters())
+        (self.memory.take_observed(), *self.memory.counters())
     }
 }
 

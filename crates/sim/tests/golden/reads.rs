@@ -4,6 +4,7 @@ use largefolio_mm::io::Fadvice;
 use largefolio_mm::mapping::tree::Tree;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::readahead::sync::{self, Request, prev_index};
+use largefolio_mm::units::ByteRange;
 use largefolio_sim::kernel::Kernel;
 
 use crate::world::World;
@@ -270,7 +271,7 @@ fn a_stream_behind_another_ones_marker_starts_a_page_late() {
 fn random_advice_on_a_file_reads_exactly_the_request_in_base_pages() {
     // A.1.4, A.3.2 step 2.
     let mut world = World::x86("6.18", "xfs", 1 << 12);
-    world.memory.fadvise(world.open, (0, 0), Fadvice::Random);
+    world.memory.fadvise(world.open, ByteRange { pos: 0, len_bytes: 0 }, Fadvice::Random);
     world.read_pages(0, 3);
     assert_eq!((world.folios().as_str(), world.window()), ("3xo0@0", (0, 0, 0)));
     assert!(world.markers().is_empty());
@@ -281,9 +282,9 @@ fn sequential_advice_doubles_the_window_and_normal_restores_it() {
     // A.1.4.
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     let pages = |world: &World| world.memory.open_file(world.open).state.ra_pages;
-    world.memory.fadvise(world.open, (0, 0), Fadvice::Sequential);
+    world.memory.fadvise(world.open, ByteRange { pos: 0, len_bytes: 0 }, Fadvice::Sequential);
     assert_eq!(pages(&world), 64);
-    world.memory.fadvise(world.open, (0, 0), Fadvice::Normal);
+    world.memory.fadvise(world.open, ByteRange { pos: 0, len_bytes: 0 }, Fadvice::Normal);
     assert_eq!(pages(&world), 32);
 }
 

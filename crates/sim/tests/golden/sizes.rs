@@ -1,9 +1,9 @@
 //! Per-size control of file folios, and sizes that areas ask for (K.1.4).
 
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::map::Madvice::{Hugepage, Random, Sequential};
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::Config;
-use largefolio_mm::observed::Observed;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::Prot;
@@ -266,7 +266,7 @@ proptest! {
         let (control, min) = (rules.sizes.orders("xfs", rules.page, mapping.orders.max), mapping.orders.min);
         let asked = preferred.map(|shift| Order::new(u8::try_from(shift - 12).unwrap()));
         let of_text = asked.or(control.exec.filter(|_| is_text));
-        for event in world.memory.cache_mut().take_observed() {
+        for event in world.memory.take_observed() {
             let Observed::Insertion { index, order, .. } = event else { continue };
             let is_allowed = control.always.contains(order) || Some(order) == of_text || order == min;
             prop_assert!(is_allowed, "{kernel}: {order}@{index}, asked {asked:?}");

@@ -1,14 +1,13 @@
 //! One file mapped by one process under a named kernel, and short ways to ask what happened.
 
+use largefolio_mm::core::NewFolio;
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::fault::{Access, Touched};
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::observed::Observed;
 use largefolio_mm::pgtable::PageTable;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::space::MmId;
-use largefolio_mm::units::{Order, PageIndex, Vaddr, Vpn};
+use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr, Vpn};
 use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
 
@@ -43,13 +42,14 @@ impl World {
         let file = memory.add_file(nr_pages * page.bytes(), fs);
         let open = memory.open(file);
         let mm = memory.new_space();
-        memory.cache_mut().watch();
+        memory.watch();
         Self { memory, file, open, mm, base: BASE }
     }
 
     /// Maps the whole file privately.
     pub(crate) fn mapped(mut self, prot: Prot) -> Self {
-        let nr_pages = self.memory.cache().mapping(self.file).nr_file_pages(self.memory.rules.page);
+        let nr_pages =
+            self.memory.cache().mapping(self.file).nr_file_pages(self.memory.rules().page);
         self.map_part(prot, (0, nr_pages));
         self
     }
@@ -78,14 +78,14 @@ impl World {
     pub(crate) fn advise(&mut self, advice: Madvice) {
         let areas: Vec<_> = self.memory.space(self.mm).vmas.iter().copied().collect();
         for area in areas {
-            let addr = area.start.vaddr(self.memory.rules.page);
+            let addr = area.start.vaddr(self.memory.rules().page);
             let len_bytes = area.nr_pages() * self.page_bytes();
             self.memory.madvise(self.mm, addr, len_bytes, advice).unwrap();
         }
     }
 
     pub(crate) fn page_bytes(&self) -> u64 {
-        self.memory.rules.page.bytes()
+        self.memory.rules().page.bytes()
     }
 
     pub(crate) fn addr(&self, index: u64) -> Vaddr {
@@ -93,7 +93,7 @@ impl World {
     }
 
     pub(crate) fn vpn(&self, index: u64) -> Vpn {
-        self.addr(index).vpn(self.memory.rules.page)
+        self.addr(index).vpn(self.memory.rules().page)
     }
 
     /// Loads from file page `index`.
@@ -110,9 +110,7 @@ impl World {
 
     /// Counts `nr` misses without a fault.
     pub(crate) fn count_misses(&mut self, nr: u32) {
-        for _ in 0..nr {
-            self.memory.open_file_mut(self.open).state.count_miss();
-        }
+        self.memory.count_misses(self.open, nr);
     }
 
     /// Stores to file page `index`.
@@ -133,9 +131,9 @@ impl World {
 
     /// Caches a folio without readahead, and without telling [`World::new_folios`].
     pub(crate) fn cache(&mut self, index: u64, order: u8) {
-        let order = Order::new(order);
-        self.memory.cache_mut().insert(self.file, PageIndex(index), order, false).unwrap();
-        self.memory.cache_mut().take_observed();
+        let folio = NewFolio::new(self.file, PageIndex(index), Order::new(order));
+        self.memory.cache_folio(folio).unwrap();
+        self.memory.take_observed();
     }
 
     /// Sizes of all folios in the cache: `4xo0@0 o2@4`.
@@ -145,7 +143,7 @@ impl World {
 
     /// Folios that entered the cache since the last question, in order of insertion.
     pub(crate) fn new_folios(&mut self) -> String {
-        let observed = self.memory.cache_mut().take_observed();
+        let observed = self.memory.take_observed();
         printed(observed.into_iter().filter_map(|event| match event {
             Observed::Insertion { index, order, .. } => Some((index.0, order.get())),
             _ => None,
@@ -154,7 +152,7 @@ impl World {
 
     /// Pages that entered the cache since the last question.
     pub(crate) fn nr_new_pages(&mut self) -> u64 {
-        let observed = self.memory.cache_mut().take_observed();
+        let observed = self.memory.take_observed();
         let pages = observed.into_iter().map(|event| match event {
             Observed::Insertion { order, .. } => order.nr_pages(),
             _ => 0,
@@ -191,7 +189,7 @@ impl World {
 
     /// Ranges of file pages that are mapped, first and last page.
     pub(crate) fn present(&self) -> Vec<(u64, u64)> {
-        let base = self.base.vpn(self.memory.rules.page);
+        let base = self.base.vpn(self.memory.rules().page);
         let leaves = self.memory.space(self.mm).table.leaves(base, PageTable::VPN_END.0 - base.0);
         let pages = leaves.flat_map(|leaf| leaf.first_vpn.0 - base.0..leaf.end_vpn().0 - base.0);
         self.validate();

@@ -1,6 +1,6 @@
 //! Worked examples of docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of starting fragmentation.
 
-use super::super::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, Refusal};
+use super::super::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, WatermarkRefusal};
 use super::{list, small};
 use crate::units::{Order, PageSize, Pfn};
 
@@ -194,10 +194,10 @@ fn a_watermark_needs_free_pages_and_a_block() {
     let order = Order::new(2);
     // free - 2^order + 1 > watermark: 16 - 4 + 1 = 13.
     assert_eq!(buddy.check_watermark(order, 12), Ok(()));
-    assert_eq!(buddy.check_watermark(order, 13), Err(Refusal::BelowWatermark));
+    assert_eq!(buddy.check_watermark(order, 13), Err(WatermarkRefusal::BelowWatermark));
     assert_eq!(buddy.try_alloc(Order::new(4), Movable, 0), Ok(Pfn(0)));
     (0..16).step_by(2).for_each(|pfn| free(&mut buddy, pfn, 0));
-    assert_eq!(buddy.try_alloc(order, Movable, 0), Err(Refusal::NoSuitableBlock));
+    assert_eq!(buddy.try_alloc(order, Movable, 0), Err(WatermarkRefusal::NoSuitableBlock));
 }
 
 #[test]

@@ -52,11 +52,11 @@ impl Pair {
         let mut left: Vec<NodeId> = self.tree.root.into_iter().collect();
         while let Some(id) = left.pop() {
             let node = self.tree.node(id);
-            let nr_used = node.slots.iter().filter(|&&slot| slot != Slot::Empty).count();
+            let nr_used = node.slots.iter().filter(|&&slot| slot != TreeSlot::Empty).count();
             assert!(nr_used > 0 && nr_used == node.nr_used as usize, "node {id}: {nr_used} slots");
             left.extend(node.slots.iter().filter_map(|slot| match slot {
-                Slot::Node(child) => Some(*child),
-                Slot::Empty | Slot::Folio(..) | Slot::Sibling(_) => None,
+                TreeSlot::Node(child) => Some(*child),
+                TreeSlot::Empty | TreeSlot::Folio(..) | TreeSlot::Sibling(_) => None,
             }));
         }
     }

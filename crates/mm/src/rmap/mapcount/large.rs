@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::page_counts::PageCounts;
-use super::rules::{Kind, Shape};
+use super::rules::{MapcountKind, Shape};
 use super::{Change, Violation};
 use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
 
@@ -30,7 +30,7 @@ impl<L: Layout> Large<L> {
         Self { owners, entire_mapcount: 0, nr_pages_mapped: 0, pages: PageCounts::ZERO }
     }
 
-    /// F.3.1, F.5.2.
+    /// PTEs of `mm` came to map pages (F.3.1, F.5.2).
     pub(super) fn add_ptes(
         &mut self,
         of: &Shape,
@@ -52,7 +52,7 @@ impl<L: Layout> Large<L> {
         if self.nr_pages_mapped < ENTIRELY_MAPPED { nr_first } else { 0 }
     }
 
-    /// F.3.4, F.5.3.
+    /// PTEs of `mm` went (F.3.4, F.5.3).
     pub(super) fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
         let left = self.owners.remove_mut(mm, pages.end - pages.start);
         if !of.has_page_counts() {
@@ -70,7 +70,7 @@ impl<L: Layout> Large<L> {
         Change::unmapped(nr_last, nr_last > 0 && self.nr_pages_mapped > 0)
     }
 
-    /// F.3.2, F.5.2.
+    /// A PMD entry of `mm` came (F.3.2, F.5.2).
     pub(super) fn add_pmd(
         &mut self,
         of: &Shape,
@@ -83,7 +83,7 @@ impl<L: Layout> Large<L> {
     fn count_pmd(&mut self, of: &Shape, is_first: bool) -> Change {
         self.entire_mapcount += 1;
         let is_first_pmd = self.entire_mapcount == 1;
-        if of.kind == Kind::Hugetlb {
+        if of.kind == MapcountKind::Hugetlb {
             return Change::NONE;
         }
         let nr_pages = of.nr_pages();
@@ -100,7 +100,7 @@ impl<L: Layout> Large<L> {
         Change { pmd_mapped_pages, ..Change::mapped(nr_new) }
     }
 
-    /// F.3.5, F.5.3.
+    /// A PMD entry of `mm` went (F.3.5, F.5.3).
     pub(super) fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
         let left = self.owners.remove_mut(mm, of.pmd_refs());
         self.uncount_pmd(of, left)
@@ -109,7 +109,7 @@ impl<L: Layout> Large<L> {
     fn uncount_pmd(&mut self, of: &Shape, left: u32) -> Change {
         assert!(self.entire_mapcount > 0, "a PMD mapping is removed, and none is there");
         self.entire_mapcount -= 1;
-        if of.kind == Kind::Hugetlb {
+        if of.kind == MapcountKind::Hugetlb {
             return Change::NONE;
         }
         let nr_pages = of.nr_pages();
@@ -151,8 +151,8 @@ impl<L: Layout> Large<L> {
         let pmd = u64::from(self.entire_mapcount) * u64::from(of.pmd_refs());
         if !of.has_page_counts() {
             let is_clean = self.nr_pages_mapped == 0 && self.pages == PageCounts::ZERO;
-            let fits =
-                pmd <= mapcount.into() && (of.kind == Kind::Normal || pmd == mapcount.into());
+            let fits = pmd <= mapcount.into()
+                && (of.kind == MapcountKind::Normal || pmd == mapcount.into());
             return if !is_clean {
                 Err(Violation::I4)
             } else if fits {

@@ -75,7 +75,7 @@ impl MapcountRules {
 
 /// What kind of large folio is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MapcountKind {
     /// Page cache, shmem or anonymous memory.
     Normal,
     /// hugetlb: mapped as a whole only, absent from the mapped statistics (F.1.4).
@@ -88,7 +88,7 @@ pub struct Shape {
     /// Size of the folio; does not change while it is mapped.
     pub order: Order,
     /// What kind of folio it is.
-    pub kind: Kind,
+    pub kind: MapcountKind,
     /// The kernel's rules; the same for the life of the folio.
     pub rules: MapcountRules,
 }
@@ -97,13 +97,13 @@ impl Shape {
     /// A folio of `order` that is not hugetlb.
     #[must_use]
     pub const fn new(order: Order, rules: MapcountRules) -> Self {
-        Self { order, kind: Kind::Normal, rules }
+        Self { order, kind: MapcountKind::Normal, rules }
     }
 
     /// A hugetlb folio.
     #[must_use]
     pub const fn hugetlb(order: Order, rules: MapcountRules) -> Self {
-        Self { order, kind: Kind::Hugetlb, rules }
+        Self { order, kind: MapcountKind::Hugetlb, rules }
     }
 
     /// Pages of the folio.
@@ -122,7 +122,7 @@ impl Shape {
             (
                 PmdCount::AllPages,
                 MapcountRule::PerPageTracked | MapcountRule::NoPageMapcount,
-                Kind::Normal,
+                MapcountKind::Normal,
             ) => self.nr_pages(),
             _ => 1,
         }
@@ -131,7 +131,7 @@ impl Shape {
     /// Whether a count per page and `nr_pages_mapped` are kept.
     pub(super) const fn has_page_counts(&self) -> bool {
         let by_rule = !matches!(self.rules.counts, MapcountRule::NoPageMapcount);
-        by_rule && matches!(self.kind, Kind::Normal)
+        by_rule && matches!(self.kind, MapcountKind::Normal)
     }
 
     /// Whether owners are tracked.
@@ -139,8 +139,8 @@ impl Shape {
     pub const fn is_tracked(&self) -> bool {
         match self.kind {
             _ if matches!(self.rules.counts, MapcountRule::PerPageLikely) => false,
-            Kind::Normal => self.order.get() > 0,
-            Kind::Hugetlb => matches!(self.rules.hugetlb, HugetlbOwners::Tracked),
+            MapcountKind::Normal => self.order.get() > 0,
+            MapcountKind::Hugetlb => matches!(self.rules.hugetlb, HugetlbOwners::Tracked),
         }
     }
 }

@@ -23,7 +23,7 @@ pub trait WordCell {
     }
 }
 
-/// The large mapcount; and each count of a [`Gate`](crate::collapse::gate::Gate).
+/// The large mapcount; and each count of a [`Gate`](crate::mapping::gate::Gate).
 pub trait CountCell {
     /// A cell that holds `value`.
     fn new(value: i32) -> Self;

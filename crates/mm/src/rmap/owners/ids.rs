@@ -1,31 +1,11 @@
 //! Owner ids: the small numbers by which an owner word names an mm (docs/behaviour F.1.2).
+//!
+//! Answers to: `mm_alloc_id`, `mm_free_id`.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 
 use super::layout::Layout;
-
-/// Number of an mm in owner words: `1 ..= 2^31 - 1` (`2^15 - 1` in the narrow layout), unique among
-/// live mms only. 0, the dummy, is `None` wherever it may occur.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MmOwnerId(NonZeroU32);
-
-impl MmOwnerId {
-    /// The id `id`; `None` for the dummy 0.
-    #[must_use]
-    pub const fn new(id: u32) -> Option<Self> {
-        match NonZeroU32::new(id) {
-            Some(id) => Some(Self(id)),
-            None => None,
-        }
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0.get()
-    }
-}
+use super::state::MmOwnerId;
 
 /// Every id of the layout belongs to a live mm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! The two layouts of the owner word and of the word of slot counts (docs/behaviour F.1.1).
 
 use super::atomics::{Atomics, WordCell};
-use super::ids::MmOwnerId;
-use super::state::{Slot, State};
+use super::state::{MmOwnerId, Slot, State};
 
 mod sealed {
     pub trait Sealed {}

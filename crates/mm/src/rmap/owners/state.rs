@@ -3,8 +3,31 @@
 //! Owns the rules. Does not own memory or locks: [`super::Owners`] loads a [`State`], applies one
 //! transition and stores it back.
 
+use std::num::NonZeroU32;
+
 use super::MapcountOverflow;
-use super::ids::MmOwnerId;
+
+/// Number of an mm in owner words: `1 ..= 2^31 - 1` (`2^15 - 1` in the narrow layout), unique among
+/// live mms only. 0, the dummy, is `None` wherever it may occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MmOwnerId(NonZeroU32);
+
+impl MmOwnerId {
+    /// The id `id`; `None` for the dummy 0.
+    #[must_use]
+    pub const fn new(id: u32) -> Option<Self> {
+        match NonZeroU32::new(id) {
+            Some(id) => Some(Self(id)),
+            None => None,
+        }
+    }
+
+    /// The id as the owner word holds it.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
 
 /// One of the two owners a folio remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::folio::MappingId;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::Madvice;
-use largefolio_mm::units::{PageIndex, Vaddr};
+use largefolio_mm::units::ByteRange;
+use largefolio_mm::units::{MappingId, PageIndex, Vaddr};
 use largefolio_mm::vma::Backing;
 
 use super::super::recording::FileIo;
@@ -18,7 +18,7 @@ impl Replay {
     pub(super) fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
         let area = self.area(area)?;
         let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
-        let range = (area.first * self.page_bytes(), len);
+        let range = ByteRange { pos: area.first * self.page_bytes(), len_bytes: len };
         if advice == "willneed" {
             let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
             self.memory.fadvise(open, range, Fadvice::Willneed);
@@ -58,12 +58,13 @@ impl Replay {
 
     /// `MADV_WILLNEED`: the file pages behind the range, area by area.
     pub(super) fn will_need(&mut self, addr: Vaddr, len: u64) {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let start = addr.vpn(page);
         let end = start.plus(page.pages_in(len));
         for part in self.memory.space(self.mm).vmas.overlapping(start, end) {
             let Backing::File { open, pgoff } = part.backing else { continue };
-            let range = (pgoff * page.bytes(), part.nr_pages() * page.bytes());
+            let range =
+                ByteRange { pos: pgoff * page.bytes(), len_bytes: part.nr_pages() * page.bytes() };
             self.memory.fadvise(open, range, Fadvice::Willneed);
         }
     }
@@ -86,14 +87,14 @@ impl Replay {
         };
         let file = self.memory.open_file(open).mapping;
         if advice != Fadvice::Dontneed {
-            self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
+            self.memory.fadvise(open, ByteRange { pos: io.pos, len_bytes: io.len_bytes }, advice);
             return Ok(Vec::new());
         }
         if self.takes_io_in_flight {
             return Ok(self.drop_read(file, io, kernel));
         }
         let before = self.folios(file);
-        self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
+        self.memory.fadvise(open, ByteRange { pos: io.pos, len_bytes: io.len_bytes }, advice);
         let (after, number) = (self.folios(file), self.number_of(file));
         Ok(before.difference(&after).map(|&(index, order)| (number, index, order)).collect())
     }
@@ -102,7 +103,8 @@ impl Replay {
     /// read stays, and which are is taken from the recording.
     fn drop_read(&mut self, file: MappingId, io: FileIo, kernel: &[(u32, u64, u8)]) -> Removals {
         let number = self.number_of(file);
-        let range = self.memory.dropped_pages(file, (io.pos, io.len_bytes));
+        let range =
+            self.memory.dropped_pages(file, ByteRange { pos: io.pos, len_bytes: io.len_bytes });
         let mut dropped = Vec::new();
         for &(of, index, order) in kernel {
             let entry = self.memory.cache().find(file, PageIndex(index));
@@ -111,8 +113,7 @@ impl Replay {
             });
             let may_drop =
                 entry.is_some_and(|entry| range.start <= index && entry.end() <= range.end);
-            let removed = may_drop
-                && self.memory.cache_mut().remove_unmapped(file, PageIndex(index)).is_some();
+            let removed = may_drop && self.memory.drop_folio(file, PageIndex(index)).is_some();
             if removed {
                 dropped.push((of, index, order));
             }

@@ -1,6 +1,6 @@
 //! Reads in flight: what the recording told of them, and what would explain a difference by them.
 
-use largefolio_mm::in_flight::Completion;
+use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
 use super::super::recording::{Action, Recording};
@@ -23,7 +23,7 @@ impl Replay {
             (is_slow && step.insertions.is_empty() && has_waited).then_some(index)
         });
         for index in locked {
-            self.memory.cache_mut().delay_read(file, PageIndex(index));
+            self.memory.delay_read(file, PageIndex(index));
         }
     }
 
@@ -64,8 +64,7 @@ impl Replay {
     /// Puts the read of a cached page back in flight.
     pub(super) fn lock_cached(&mut self, area: u32, index: PageIndex) {
         if let Some(id) = self.cached(area, index) {
-            let folio = self.memory.cache_mut().folios.get_mut(id);
-            folio.is_locked |= !folio.is_marked;
+            self.memory.read_again(id);
         }
     }
 }

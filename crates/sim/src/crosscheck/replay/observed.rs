@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_mm::observed::{EntryKind, Observed};
+use largefolio_mm::core::observed::{EntryKind, Observed};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::units::{Order, Pfn, Vaddr, Vpn};
@@ -15,7 +15,7 @@ impl Replay {
     /// What the model did since the last call, in the words of a recording.
     pub(super) fn observed(&mut self, nr: usize) -> Step {
         let mut step = Step::default();
-        for event in self.memory.cache_mut().take_observed() {
+        for event in self.memory.take_observed() {
             match event {
                 Observed::Insertion { mapping, index, order } => {
                     step.insertions.push((self.number_of(mapping), index.0, order.get()));
@@ -122,7 +122,7 @@ impl Replay {
 
     /// What page-table leaves map of a mapping, in file pages.
     fn parts(&self, area: u32) -> impl Iterator<Item = Part> {
-        let page = self.memory.rules.page;
+        let page = self.memory.rules().page;
         let area = self.areas.get(&area);
         let of = area.map(|area| (Vaddr(area.addr).vpn(page), area.nr_pages, area.first));
         let (start, nr_pages, base) = of.unwrap_or((Vpn(0), 0, 0));

@@ -1,10 +1,28 @@
-//! Why a range was not collapsed: the names of the kernel's `scan_result`.
+//! Collapses: how many, and why a range was not collapsed, by the names of the kernel's
+//! `scan_result`.
+
+/// What happened to collapses, with the names of vmstat where it has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollapseCounters {
+    /// Folios of the PMD size allocated for a collapse.
+    pub thp_collapse_alloc: u64,
+    /// Folios of that size that could not be allocated.
+    pub thp_collapse_alloc_failed: u64,
+    /// `khugepaged/pages_collapsed`: folios that khugepaged made.
+    pub pages_collapsed: u64,
+    /// `khugepaged/full_scans`: times it has been through all processes.
+    pub full_scans: u64,
+    /// Folios that advice made.
+    pub nr_advised: u64,
+    /// Ranges that were not collapsed, by [`CollapseRefusal`].
+    pub refused: [u64; CollapseRefusal::ALL.len()],
+}
 
 /// Why a range was not collapsed. Not here, because nothing here can lead to them:
 /// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-pub enum Refusal {
-    /// No better name.
+pub enum CollapseRefusal {
+    /// The kernel has no better name for it (`SCAN_FAIL`).
     #[error("the range could not be collapsed")]
     Fail,
     /// The PMD slot is empty: nothing was touched.
@@ -84,8 +102,8 @@ pub enum Refusal {
     PteMappedHugepage,
 }
 
-impl Refusal {
-    /// Every refusal, in the order of [`super::CollapseCounters::refused`].
+impl CollapseRefusal {
+    /// Every refusal, in the order of [`CollapseCounters::refused`].
     pub const ALL: [Self; 26] = [
         Self::Fail,
         Self::NoPteTable,
@@ -115,7 +133,7 @@ impl Refusal {
         Self::PteMappedHugepage,
     ];
 
-    /// Name in exports.
+    /// Name as JSON and tables write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -155,9 +173,9 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_place_and_a_name_of_its_own() {
-        for (place, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (place, refusal) in CollapseRefusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, place);
-            let same = Refusal::ALL.iter().filter(|other| other.name() == refusal.name());
+            let same = CollapseRefusal::ALL.iter().filter(|other| other.name() == refusal.name());
             assert_eq!(same.count(), 1, "{}", refusal.name());
         }
     }

@@ -1,5 +1,7 @@
 //! `MADV_FREE`: pages whose content may be thrown away (docs/behaviour G.2.5).
 //!
+//! Answers to: `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
+//!
 //! Owns which folios become lazy-free and which are split for it. Reclaim does not take them here:
 //! they keep their content until they are stored to, unmapped or advised otherwise.
 
@@ -7,8 +9,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Order, Vpn};
+use crate::units::{MmId, Order, Vpn};
 
 impl<R: Ram> Memory<R> {
     /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio
@@ -47,12 +48,12 @@ impl<R: Ram> Memory<R> {
         }
         let nr_entries = if is_pmd { self.cache.pmd_refs(id) } else { nr };
         if folio.maps() == nr_entries {
-            self.mark_lazyfree(mm, (vpn, nr), id);
+            self.mark_lazyfree(mm, vpn, nr, id);
         }
         vpn.plus(nr)
     }
 
-    fn mark_lazyfree(&mut self, mm: MmId, (vpn, nr): (Vpn, u64), id: FolioId) {
+    fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
         self.cache.folios.get_mut(id).is_lazyfree = true;
         self.cache.give_up(id);
         self.flush(mm, vpn, nr);

@@ -1,5 +1,7 @@
 //! Swap space: a number of slots of one page each.
 //!
+//! Answers to: `folio_alloc_swap`.
+//!
 //! Owns which slots are used, by how many page-table entries, and what is remembered of the page
 //! in one. Free slots are kept as free memory is, in naturally aligned blocks, so that a folio finds
 //! its slots side by side or not at all (docs/behaviour G.5.1). The bytes are in [`crate::ram`].
@@ -13,23 +15,13 @@
 
 use std::collections::BTreeMap;
 
-pub use super::swapin::Swapped;
-use super::workingset::Shadow;
+use super::Core;
 use crate::buddy::{Buddy, BuddyConfig, BuddyError, MigrateType};
-use crate::folio::{FolioId, MappingId};
-use crate::page_cache::PageCache;
+use crate::folio::FolioId;
+use crate::mapping::shadows::Shadow;
 use crate::ram::Ram;
-use crate::units::{Order, PageIndex, PageSize, Pfn};
-
-/// One page of swap space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub u64);
-
-impl Slot {
-    pub(crate) const fn plus(self, by: u64) -> Self {
-        Self(self.0 + by)
-    }
-}
+use crate::units::PageRange;
+use crate::units::{MappingId, Order, PageIndex, PageSize, Pfn, SwapSlot};
 
 /// The page in a slot.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +32,11 @@ pub(crate) struct Stored {
     pub(crate) shadow: Shadow,
 }
 
-/// All slots.
+/// Swap space: free slots, and what the others hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Swap {
     free: Buddy,
-    used: BTreeMap<Slot, Stored>,
+    used: BTreeMap<SwapSlot, Stored>,
 }
 
 impl Swap {
@@ -66,32 +58,32 @@ impl Swap {
         self.free.nr_free_pages() > 0
     }
 
-    /// Slots in use.
+    /// Slots that hold a page.
     pub(crate) fn nr_used(&self) -> u64 {
         self.free.nr_allocated_pages()
     }
 
     /// Slots side by side for a folio, not used by anybody yet.
-    pub(crate) fn alloc(&mut self, order: Order) -> Option<Slot> {
+    pub(crate) fn alloc(&mut self, order: Order) -> Option<SwapSlot> {
         if order > self.free.max_order() {
             return None;
         }
-        Some(Slot(self.free.alloc(order, MigrateType::Movable)?.0))
+        Some(SwapSlot(self.free.alloc(order, MigrateType::Movable)?.0))
     }
 
     /// Puts a page into a slot that was allocated.
-    pub(crate) fn store(&mut self, slot: Slot, is_written: bool, shadow: Shadow) {
+    pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Shadow) {
         self.used.insert(slot, Stored { nr_users: 0, is_written, shadow });
     }
 
-    pub(crate) fn get(&mut self, slot: Slot) {
+    pub(crate) fn get(&mut self, slot: SwapSlot) {
         if let Some(stored) = self.used.get_mut(&slot) {
             stored.nr_users += 1;
         }
     }
 
     /// One user less; the page, and whether it was the last.
-    fn put(&mut self, slot: Slot) -> Option<(Stored, bool)> {
+    fn put(&mut self, slot: SwapSlot) -> Option<(Stored, bool)> {
         let stored = self.used.get_mut(&slot)?;
         stored.nr_users = stored.nr_users.saturating_sub(1);
         let stored = *stored;
@@ -103,17 +95,17 @@ impl Swap {
     }
 
     /// Whether each slot has the users that `count` says.
-    pub(crate) fn validate(&self, count: &BTreeMap<Slot, u64>) -> bool {
+    pub(crate) fn validate(&self, count: &BTreeMap<SwapSlot, u64>) -> bool {
         self.used.iter().map(|(&slot, stored)| (slot, stored.nr_users)).eq(count.clone())
             && self.nr_used() == self.used.len() as u64
             && self.free.validate().is_ok()
     }
 }
 
-impl<R: Ram> PageCache<R> {
+impl<R: Ram> Core<R> {
     /// One user of a slot less; what is known of the page.
-    pub(crate) fn put_slot(&mut self, slot: Slot) -> Option<Stored> {
-        let (stored, is_last) = self.reclaim.swap.as_mut()?.put(slot)?;
+    pub(crate) fn put_slot(&mut self, slot: SwapSlot) -> Option<Stored> {
+        let (stored, is_last) = self.pressure.swap.as_mut()?.put(slot)?;
         if is_last {
             self.ram.swap_free(slot.0);
         }
@@ -121,9 +113,9 @@ impl<R: Ram> PageCache<R> {
     }
 
     /// Frees those of the `nr` slots from `first` on that nobody uses: pages that nobody mapped.
-    pub(crate) fn drop_unused_slots(&mut self, first: Slot, nr: u64) {
+    pub(crate) fn drop_unused_slots(&mut self, first: SwapSlot, nr: u64) {
         for slot in (0..nr).map(|by| first.plus(by)) {
-            let Some(swap) = &mut self.reclaim.swap else { return };
+            let Some(swap) = &mut self.pressure.swap else { return };
             if swap.used.get(&slot).is_some_and(|stored| stored.nr_users == 0) {
                 let _ = self.put_slot(slot);
             }
@@ -131,15 +123,15 @@ impl<R: Ram> PageCache<R> {
     }
 
     /// Pages `[first, end)` of a file are gone: so is what was remembered of them.
-    pub(crate) fn forget_evicted(&mut self, file: MappingId, (first, end): (u64, u64)) {
+    pub(crate) fn forget_evicted(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if first >= end {
             return;
         }
-        let _ = self.with_shadows(file, |shadows| shadows.take((first, end)));
+        let _ = self.with_shadows(file, |shadows| shadows.take(PageRange { first, end }));
         self.work.add_cheap(self.mapping(file).swapped.len() as u64);
         let mapping = self.mapping_mut(file);
         let range = PageIndex(first)..PageIndex(end);
-        let slots: Vec<Slot> =
+        let slots: Vec<SwapSlot> =
             mapping.swapped.range(range.clone()).map(|(_, &slot)| slot).collect();
         mapping.swapped.retain(|index, _| !range.contains(index));
         for slot in slots {
@@ -150,11 +142,12 @@ impl<R: Ram> PageCache<R> {
     /// Pages of a new folio of a file: what swap space and shadows held of them.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
-        let mut shadow = self.with_shadows(file, |shadows| shadows.take((index.0, end.0)));
+        let mut shadow = self
+            .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
         let mapping = self.mapping_mut(file);
         let nr_swapped = mapping.swapped.len() as u64;
         if nr_swapped > 0 {
-            let slots: Vec<Slot> =
+            let slots: Vec<SwapSlot> =
                 mapping.swapped.range(index..end).map(|(_, &slot)| slot).collect();
             mapping.swapped.retain(|at, _| *at < index || *at >= end);
             self.work.add_cheap(nr_swapped);

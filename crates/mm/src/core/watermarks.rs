@@ -1,5 +1,8 @@
 //! How much memory is kept free (docs/behaviour I.6).
 //!
+//! Answers to: `calculate_min_free_kbytes`, `__setup_per_zone_wmarks`,
+//! `set_recommended_min_free_kbytes`.
+//!
 //! Owns the three marks. Who compares free memory with them: background reclaim starts below `low`
 //! and ends at `high`; a large folio is not taken below `min`, an allocation below it reclaims.
 
@@ -35,7 +38,7 @@ impl Watermarks {
     /// 128 KiB a kernel insists on.
     ///
     /// ```
-    /// use largefolio_mm::reclaim::Watermarks;
+    /// use largefolio_mm::core::watermarks::Watermarks;
     /// use largefolio_mm::units::PageSize;
     /// // 16 GiB: sqrt(16 * 16777216 KiB) = 16384 KiB = 4096 pages.
     /// let marks = Watermarks::new(PageSize::K4, 4 << 20, false);

@@ -1,6 +1,9 @@
 //! Huge folios of a file against its writers: `nr_thps` and `i_writecount` (docs/behaviour H.3,
 //! Linux 5.4 .. 7.0).
 //!
+//! Answers to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
+//! `inode_is_open_for_write`.
+//!
 //! A file of a filesystem without large folios cannot be written while a huge folio holds its
 //! pages. Libraries are written by their package manager, so writers are not turned away as those
 //! of a running program are (H.2.1): who opens a file for write throws its huge folios away, and
@@ -46,7 +49,7 @@
 //! # Example
 //!
 //! ```
-//! use largefolio_mm::collapse::gate::{Gate, MustDrop, OpenForWrite};
+//! use largefolio_mm::mapping::gate::{Gate, MustDrop, OpenForWrite};
 //! let library: Gate = Gate::new();
 //! library.try_add_thp()?;
 //! assert_eq!(library.open_for_write(), Ok(MustDrop::Yes));
@@ -74,9 +77,9 @@ pub trait FullFence {
 /// Who passes a full fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// O2.
+    /// The opener, between its count and its look at the folios (O2).
     Open,
-    /// C2.
+    /// The collapser, between its count and its look at the writers (C2).
     Collapse,
 }
 
@@ -199,7 +202,7 @@ impl<A: Atomics> Gate<A> {
         self.writecount.load(Relaxed)
     }
 
-    /// Huge folios counted.
+    /// Huge folios that the file has, or is about to have.
     #[must_use]
     pub fn nr_thps(&self) -> u32 {
         self.nr_thps.load(Relaxed).unsigned_abs()

@@ -52,14 +52,14 @@ pub(crate) struct Frames {
 }
 
 /// Positions of a range of frames in one leaf.
-struct Part {
+struct FramesPart {
     leaf: usize,
     first: usize,
     end: usize,
 }
 
 /// Splits `nr` frames from `pfn` at the borders of leaves.
-fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = Part> {
+fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = FramesPart> {
     let (mut at, end) = (pfn.0, pfn.0 + nr);
     std::iter::from_fn(move || {
         if at >= end {
@@ -69,12 +69,12 @@ fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = Part> {
         let first = at as usize & (LEAF - 1);
         let nr = (LEAF - first).min((end - at) as usize);
         at += nr as u64;
-        Some(Part { leaf, first, end: first + nr })
+        Some(FramesPart { leaf, first, end: first + nr })
     })
 }
 
 /// The words of `part` and the bits in each that belong to it.
-fn words(part: &Part) -> impl Iterator<Item = (usize, u64)> + use<> {
+fn words(part: &FramesPart) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (first, end) = (part.first, part.end);
     (first / 64..end.div_ceil(64)).map(move |word| {
         let low = first.saturating_sub(word * 64).min(64);
@@ -141,7 +141,7 @@ impl Frames {
     }
 
     /// Moves a flag of `nr` frames to other frames.
-    pub(crate) fn move_flag(&mut self, flag: Flag, (from, to): (Pfn, Pfn), nr: u64) {
+    pub(crate) fn move_flag(&mut self, flag: Flag, from: Pfn, to: Pfn, nr: u64) {
         for by in 0..nr {
             let is_set = self.get(flag, from.plus(by));
             self.clear(flag, to.plus(by), 1);
@@ -160,7 +160,7 @@ impl Frames {
 
     /// Frames of the range with `flag`.
     pub(crate) fn count(&self, flag: Flag, pfn: Pfn, nr: u64) -> u64 {
-        let count = |part: Part| -> u64 {
+        let count = |part: FramesPart| -> u64 {
             let Some(Some(leaf)) = self.leaves.get(part.leaf) else { return 0 };
             let bits = &leaf.flags[flag as usize];
             words(&part).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum()

@@ -4,7 +4,7 @@
 //! as it costs about as much as any other; loops whose turns are much cheaper count several turns as
 //! one. Steps depend on nothing but what was asked, so the same calls take the same steps on every
 //! machine. *State* is the bytes that a process or a file adds to the model, in fixed sizes a piece
-//! (see [`Memory::state_bytes`]); the frames of physical memory, whose size the caller chooses, are
+//! (see `Memory::state_bytes`); the frames of physical memory, whose size the caller chooses, are
 //! not counted.
 //!
 //! Owns the count and its limit. Does not end anything by itself: a call is bounded by the state
@@ -13,10 +13,8 @@
 
 use std::cell::Cell;
 
-use crate::memory::Memory;
-use crate::ram::Ram;
-use crate::space::{MmId, Space};
-use crate::units::{Order, Vpn};
+use super::space::Space;
+use crate::units::Order;
 
 /// Steps so far, and how many there may be.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub struct Work {
 }
 
 impl Default for Work {
-    /// No limit.
+    /// Nothing counted, no limit.
     fn default() -> Self {
         Self { nr_steps: Cell::new(0), limit: u64::MAX }
     }
@@ -80,51 +78,10 @@ pub(crate) const THING_BYTES: u64 = 512;
 
 impl Space {
     /// Bytes of its areas, tables and pages in swap space.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let (nr_regions, nr_ptes) = self.table.nr_held();
         let nr_entries = (self.vmas.len() + self.swapped.len()) as u64;
         nr_regions * REGION_BYTES + nr_ptes * PTE_BYTES + nr_entries * ENTRY_BYTES
-    }
-}
-
-impl<R: Ram> Memory<R> {
-    /// Steps so far and their limit.
-    #[must_use]
-    pub fn work(&self) -> &Work {
-        &self.cache.work
-    }
-
-    /// The limit, to set it.
-    pub fn work_mut(&mut self) -> &mut Work {
-        &mut self.cache.work
-    }
-
-    /// Bytes of state: folios, trees of files, evicted pages, processes, open files. Of processes,
-    /// what [`Memory::measure`] saw last.
-    #[must_use]
-    pub fn state_bytes(&self) -> u64 {
-        self.cache.state_bytes() + self.nr_things() * THING_BYTES + self.measured_bytes
-    }
-
-    /// Looks at the state of a process again. Only what a process does itself makes it larger, but
-    /// for pages that go to swap space, whose size the caller chose.
-    pub fn measure(&mut self, mm: MmId) {
-        let bytes = self.space(mm).bytes();
-        let before = std::mem::replace(&mut self.space_mut(mm).measured_bytes, bytes);
-        self.measured_bytes = self.measured_bytes - before + bytes;
-    }
-
-    /// Counts a walk over pages `[start, end)` of a process with the areas there: no more PMD slots
-    /// are visited than there are in the range or in use.
-    pub(crate) fn count_walk(&self, mm: MmId, (start, end): (Vpn, Vpn), nr_areas: usize) {
-        let table = &self.space(mm).table;
-        let nr_slots = (end.0.saturating_sub(start.0) >> table.pmd_order().get()) + 1;
-        self.cache.work.add(nr_areas as u64 + nr_slots.min(table.nr_slots()));
-    }
-
-    /// Counts a look at every area of every process.
-    pub(crate) fn count_areas(&self, nr_areas: usize, nr_spaces: usize) {
-        self.cache.work.add_cheap((nr_areas + nr_spaces) as u64);
     }
 }
 
@@ -136,10 +93,10 @@ pub(crate) const fn steps_of_block(order: Order) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::open_file::OpenFile;
     use crate::folio::Folio;
     use crate::mapping::Mapping;
     use crate::mapping::tree::Node;
-    use crate::memory::OpenFile;
     use crate::vma::Vma;
 
     #[test]

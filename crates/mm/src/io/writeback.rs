@@ -1,24 +1,27 @@
 //! Writing dirty folios of a file back to its storage.
 //!
+//! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`.
+//!
 //! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
 //! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
 //! completes before anybody looks again, as reads do.
 
-use crate::folio::MappingId;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::ram::{FilePages, Ram};
+use crate::units::MappingId;
+use crate::units::PageRange;
 
 impl<R: Ram> Memory<R> {
     /// Writes every dirty folio of a file back (`fsync`).
     pub fn sync_file(&mut self, file: MappingId) {
-        self.write_back(file, (0, u64::MAX));
+        self.write_back(file, PageRange { first: 0, end: u64::MAX });
     }
 
     /// Writes the dirty folios that hold pages `[first, end)` of a file back, and waits for those
     /// under way. Shared memory has no storage: nothing happens.
-    pub(crate) fn write_back(&mut self, file: MappingId, (first, end): (u64, u64)) {
+    pub(crate) fn write_back(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if self.cache.mapping(file).is_shmem {
             return;
         }

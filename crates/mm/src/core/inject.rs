@@ -3,7 +3,7 @@
 //! Owns the count of steps. Every place at which a kernel can give up is a step, also those that
 //! never fail here by themselves: a cgroup limit, a memory error, a race with a fault.
 
-use super::Refusal;
+use crate::counters::collapse::CollapseRefusal;
 
 /// Makes the step after so many others fail, once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,11 +23,11 @@ impl FailAfter {
         Self { nr_left: Some(nr_steps), nr_steps: 0 }
     }
 
-    pub(super) const fn nr_steps(&self) -> u64 {
+    pub(crate) const fn nr_steps(&self) -> u64 {
         self.nr_steps
     }
 
-    pub(super) fn step(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+    pub(crate) fn step(&mut self, refusal: CollapseRefusal) -> Result<(), CollapseRefusal> {
         self.nr_steps += 1;
         match self.nr_left {
             None => Ok(()),

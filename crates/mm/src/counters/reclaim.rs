@@ -49,7 +49,7 @@ pub struct ReclaimCounters {
     pub swpout_large: u64,
     /// Smaller large folios split for want of contiguous slots.
     pub swpout_large_fallback: u64,
-    /// Allocations that compacted.
+    /// Allocations that waited for a compaction.
     pub compact_stall: u64,
     /// Compactions after which the block was there.
     pub compact_success: u64,
@@ -61,7 +61,7 @@ pub struct ReclaimCounters {
     pub compact_migrate_scanned: u64,
     /// Pages the free scanner looked at.
     pub compact_free_scanned: u64,
-    /// Pages moved.
+    /// Pages that compaction moved to other frames.
     pub pgmigrate_success: u64,
     /// Folios that could not be moved: pinned, or no free block was large enough.
     pub nr_migrate_refused: u64,

@@ -1,5 +1,7 @@
 //! The four lists that reclaim looks at: anonymous and file memory, each active and inactive.
 //!
+//! Answers to: `folio_add_lru`, `folio_isolate_lru`, `folio_putback_lru`.
+//!
 //! ```text
 //!   new ------> head [ inactive ] tail ---> reclaim: freed, or kept for another round (head)
 //!                 ^                 |
@@ -23,7 +25,7 @@ use crate::units::Order;
 
 /// What a list holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LruKind {
     /// Memory that only swap space can take: anonymous and shared memory.
     Anon,
     /// Memory that a file can give again, and what `MADV_FREE` gave up.
@@ -33,17 +35,17 @@ pub enum Kind {
 /// Which of the two lists of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Candidates for reclaim.
+    /// Looked at by reclaim, oldest first.
     Inactive,
-    /// In use.
+    /// Not evicted before it was inactive once more.
     Active,
 }
 
 /// One of the four lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
-    /// What it holds.
-    pub kind: Kind,
+    /// Which memory it holds.
+    pub kind: LruKind,
     /// Which of the two.
     pub age: Age,
 }
@@ -51,15 +53,15 @@ pub struct ListId {
 impl ListId {
     /// All lists, in the order reclaim looks at them.
     pub const ALL: [Self; 4] = [
-        Self::new(Kind::Anon, Age::Inactive),
-        Self::new(Kind::Anon, Age::Active),
-        Self::new(Kind::File, Age::Inactive),
-        Self::new(Kind::File, Age::Active),
+        Self::new(LruKind::Anon, Age::Inactive),
+        Self::new(LruKind::Anon, Age::Active),
+        Self::new(LruKind::File, Age::Inactive),
+        Self::new(LruKind::File, Age::Active),
     ];
 
     /// The list of `kind` and `age`.
     #[must_use]
-    pub const fn new(kind: Kind, age: Age) -> Self {
+    pub const fn new(kind: LruKind, age: Age) -> Self {
         Self { kind, age }
     }
 
@@ -117,7 +119,7 @@ pub(crate) struct Spot {
     is_referenced: bool,
 }
 
-/// The lists.
+/// The four lists, linked through one table of folios.
 #[derive(Clone, Debug)]
 pub struct Lru {
     links: Vec<Link>,
@@ -148,7 +150,7 @@ impl Lru {
     }
 
     /// Takes a folio off its list, so that nobody else does; `false` when somebody has.
-    pub fn isolate(&mut self, id: FolioId) -> bool {
+    pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
         let Place::On(list) = self.links[id.nr()].place else { return false };
         self.unlink(id);
         self.links[id.nr()].place = Place::Isolated(list);
@@ -156,7 +158,7 @@ impl Lru {
     }
 
     /// Puts an isolated folio back, at the head of the list it was on.
-    pub fn putback(&mut self, id: FolioId) {
+    pub(crate) fn putback(&mut self, id: FolioId) {
         if let Place::Isolated(list) = self.links[id.nr()].place {
             self.link(id, list, self.lists[list.nr()].head);
         }
@@ -326,8 +328,8 @@ fn as_id(nr: u32) -> Option<FolioId> {
 mod tests {
     use super::*;
 
-    const INACTIVE: ListId = ListId::new(Kind::File, Age::Inactive);
-    const ACTIVE: ListId = ListId::new(Kind::File, Age::Active);
+    const INACTIVE: ListId = ListId::new(LruKind::File, Age::Inactive);
+    const ACTIVE: ListId = ListId::new(LruKind::File, Age::Active);
 
     fn id(nr: u32) -> FolioId {
         FolioId::of_nr(nr)

@@ -1,5 +1,7 @@
 //! The queue of folios that may be worth splitting (docs/behaviour G.2).
 //!
+//! Answers to: `deferred_split_folio`.
+//!
 //! Owns the order in which the shrinker sees folios. Does not own why a folio is queued.
 //!
 //! Invariants:
@@ -41,7 +43,7 @@ impl Deferred {
         self.queue.iter().map(|(&number, &id)| (number, id))
     }
 
-    /// Folios queued.
+    /// Folios that wait for the shrinker.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()

@@ -1,34 +1,33 @@
 //! What the kernel's tracepoints would show, for the comparison with a recorded kernel.
 //!
 //! Owns the list of events. They are collected while somebody watches
-//! ([`crate::page_cache::PageCache::watch`]) and decide nothing.
+//! (`Memory::watch`) and decide nothing.
 
-use crate::folio::MappingId;
-use crate::readahead::RaState;
-use crate::units::{Order, PageIndex};
+use crate::core::open_file::RaState;
+use crate::units::{MappingId, Order, PageIndex};
 
-/// One event.
+/// One event; sizes are in base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// A folio entered the page cache (`mm_filemap_add_to_page_cache`).
     Insertion {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
-        /// First page.
+        /// Index of the first page.
         index: PageIndex,
-        /// Order.
+        /// log2 of its pages.
         order: Order,
     },
     /// A pass of the fault handler began (`mm_filemap_fault`).
     Handler {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
-        /// Faulting page.
+        /// Index of the faulting page.
         index: PageIndex,
     },
     /// Fault-around found a folio to map by PTEs (`mm_filemap_map_pages`).
     Around {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
         /// First page looked at.
         first: PageIndex,
@@ -37,18 +36,18 @@ pub enum Observed {
     },
     /// Fault-around left a folio out because this fault had begun to read it.
     InFlight {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
         /// First page of the folio.
         index: PageIndex,
-        /// Order.
+        /// log2 of its pages.
         order: Order,
         /// It would have been mapped if so many more requests had been complete.
         nr_requests: u32,
     },
     /// A fault waited for the request that reads its page.
     Waited {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
         /// First page of the folio it waited for.
         index: PageIndex,
@@ -57,14 +56,14 @@ pub enum Observed {
     },
     /// A fault found its page absent; the state before any decision.
     ColdFault {
-        /// Faulting page.
+        /// Index of the faulting page.
         index: PageIndex,
         /// Readahead state of the open file.
         state: RaState,
     },
     /// A fault found its page cached; the state before the async step.
     HandlerHit {
-        /// Faulting page.
+        /// Index of the faulting page.
         index: PageIndex,
         /// Whether the folio carries the marker.
         is_marked: bool,
@@ -76,31 +75,31 @@ pub enum Observed {
     Entry {
         /// Which of the two.
         kind: EntryKind,
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
         /// First absent index, or the index that met the marker.
         index: u64,
-        /// Pages wanted.
+        /// Pages that the reader asked for.
         nr_pages: u64,
         /// Readahead state of the open file.
         state: RaState,
     },
     /// A window is to be filled with large folios (`page_cache_ra_order`).
     Window {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
-        /// First index.
+        /// Index of the first page to read.
         start: u64,
         /// The state that describes it.
         state: RaState,
     },
     /// Pages are to be read in the smallest folios (`page_cache_ra_unbounded`).
     Base {
-        /// File.
+        /// File whose page cache it is about.
         mapping: MappingId,
-        /// First index.
+        /// Index of the first page to read.
         start: u64,
-        /// Pages.
+        /// Pages to read, before the end of the file cuts them.
         nr_pages: u64,
         /// Pages behind the marker; 0 = no marker.
         lookahead: u64,

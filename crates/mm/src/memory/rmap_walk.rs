@@ -1,14 +1,17 @@
 //! Who maps a folio: the reverse map, found through areas (docs/behaviour G.4.2).
 //!
+//! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
+//!
 //! An area knows which index each of its pages has, a folio knows its own: so the pages that can
 //! map it follow, and the page table says whether they do.
 
-use crate::folio::{FolioId, MappingId, Owner};
-use crate::memory::Memory;
+use super::Memory;
+use crate::folio::{FolioId, Owner};
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
-use crate::space::MmId;
-use crate::units::{Pfn, Vpn};
+use crate::units::PageRange;
+use crate::units::VpnRange;
+use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
 /// Consecutive pages of a folio that a process maps one after the other.
@@ -40,7 +43,7 @@ impl<R: Ram> Memory<R> {
                     return sites;
                 }
                 let Some((from, to)) = overlap(vma, first, folio.nr_pages()) else { continue };
-                nr_left -= self.add_sites(id, mm, (from, to), &mut sites);
+                nr_left -= self.add_sites(id, mm, VpnRange { start: from, end: to }, &mut sites);
             }
         }
         sites
@@ -60,7 +63,7 @@ impl<R: Ram> Memory<R> {
         &self,
         id: FolioId,
         mm: MmId,
-        (from, to): (Vpn, Vpn),
+        VpnRange { start: from, end: to }: VpnRange,
         sites: &mut Vec<Site>,
     ) -> u64 {
         let folio = self.cache.folios.get(id);
@@ -88,6 +91,29 @@ impl<R: Ram> Memory<R> {
             }
         }
         nr_entries
+    }
+
+    /// Where pages `[first, end)` of a file would be mapped, in every process.
+    pub(crate) fn mapped_ranges(
+        &self,
+        file: MappingId,
+        PageRange { first, end }: PageRange,
+    ) -> Vec<(MmId, Vpn, Vpn)> {
+        let mut ranges = Vec::new();
+        self.count_areas(0, self.nr_spaces());
+        for (mm, space) in self.spaces() {
+            self.count_areas(space.vmas.len(), 0);
+            for vma in space.vmas.iter() {
+                let Backing::File { open, .. } = vma.backing else { continue };
+                let (area_first, area_end) = vma.file_range();
+                let (from, to) = (area_first.max(first), area_end.min(end));
+                if self.open_file(open).mapping == file && from < to {
+                    let start = vma.start.plus(from - area_first);
+                    ranges.push((mm, start, start.plus(to - from)));
+                }
+            }
+        }
+        ranges
     }
 }
 

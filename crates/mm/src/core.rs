@@ -1,28 +1,49 @@
-//! The page cache of all files, above the allocator and below readahead and faults.
+//! What is kept, all of it together: free memory, folios, files, swap space, counts.
+//!
+//! Answers to: `filemap_add_folio`, `filemap_remove_folio`.
 //!
 //! Owns which folios exist and where they are cached: insertion allocates, removal frees. Does not
-//! decide what to read.
+//! know processes' areas, and decides neither what to read nor what to map or evict.
+//!
+//! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
+//! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
+//! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
+//! keeps), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
+//! [`observed`], [`work`].
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub mod in_flight;
+pub mod inject;
+pub(crate) mod khugepaged;
+pub(crate) mod mapped;
+pub mod observed;
+pub mod open_file;
+pub(crate) mod pressure;
+pub mod space;
+pub(crate) mod swap;
+pub mod watermarks;
+pub mod work;
+pub(crate) mod workingset;
+
 use std::collections::BTreeSet;
 
 use crate::buddy::{Buddy, MigrateType};
+use crate::core::in_flight::InFlight;
+use crate::core::observed::Observed;
+use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 use crate::counters::Counters;
-use crate::folio::{Folio, FolioId, FolioTable, MappingId, Owner};
-use crate::frames::Flag;
-use crate::in_flight::{Completion, InFlight};
+use crate::folio::deferred::Deferred;
+use crate::folio::frames::Flag;
+use crate::folio::{Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
-use crate::observed::Observed;
 use crate::ram::{FilePages, Ram};
-use crate::reclaim::Reclaim;
 use crate::rmap::mapcount::{MapcountRules, Shape};
-use crate::split::deferred::Deferred;
-use crate::units::{Order, PageIndex, Pfn};
-use crate::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
+use crate::units::{MappingId, Order, PageIndex, Pfn};
+use pressure::Pressure;
 
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,45 +54,67 @@ pub enum InsertRefusal {
     NoMemory,
 }
 
-/// All files and all folios.
+/// A folio to read into the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFolio {
+    /// File whose page cache it enters.
+    pub file: MappingId,
+    /// First page, a multiple of the folio's number of pages.
+    pub index: PageIndex,
+    /// log2 of its pages, among those that the file allows.
+    pub order: Order,
+    /// Whether it bears the readahead marker.
+    pub is_marked: bool,
+}
+
+impl NewFolio {
+    /// A folio that does not bear the readahead marker.
+    #[must_use]
+    pub const fn new(file: MappingId, index: PageIndex, order: Order) -> Self {
+        Self { file, index, order, is_marked: false }
+    }
+}
+
+/// Everything that is kept but processes and open files, which [`crate::memory::Memory`] adds.
 #[derive(Debug)]
-pub struct PageCache<R> {
-    /// Free memory.
+pub struct Core<R> {
+    /// Frames that nobody has.
     pub buddy: Buddy,
-    /// Live folios.
+    /// Folios of files and processes that exist.
     pub folios: FolioTable,
     /// Bytes, or the count of them.
     pub ram: R,
-    /// What happened.
+    /// Exact counts of what happened.
     pub counters: Counters,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
     /// What memory pressure keeps.
-    pub(crate) reclaim: Reclaim,
-    /// Steps taken.
+    pub(crate) pressure: Pressure,
+    /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
     /// How mappings are counted.
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
     /// Nodes of the trees of all files.
     nr_nodes: usize,
-    watched: Option<Vec<Observed>>,
+    /// What happened, while somebody watches.
+    pub(crate) watched: Option<Vec<Observed>>,
     /// What the present fault reads.
-    in_flight: InFlight,
-    /// Pages whose read is slow; see [`PageCache::delay_read`].
-    slow: BTreeSet<(MappingId, PageIndex)>,
+    pub(crate) in_flight: InFlight,
+    /// Pages whose read is slow.
+    pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
-impl<R: Ram> PageCache<R> {
+impl<R: Ram> Core<R> {
     /// No files, all memory free.
-    pub fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
             ram,
             counters: Counters::default(),
             deferred: Deferred::default(),
-            reclaim: Reclaim::default(),
+            pressure: Pressure::default(),
             work: Work::default(),
             mapcount,
             mappings: Vec::new(),
@@ -86,7 +129,7 @@ impl<R: Ram> PageCache<R> {
     ///
     /// # Panics
     /// At the 2^32nd file.
-    pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
+    pub(crate) fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
         let stored_bytes = if mapping.is_zero_filled { 0 } else { mapping.size_bytes };
         self.ram.add_file(MappingId(id), stored_bytes);
@@ -105,18 +148,18 @@ impl<R: Ram> PageCache<R> {
         self.shape(self.folios.get(id).order).pmd_refs().into()
     }
 
-    /// The file `id`.
+    /// The page cache of one file, to look at.
     #[must_use]
     pub fn mapping(&self, id: MappingId) -> &Mapping {
         &self.mappings[id.0 as usize]
     }
 
     /// The file `id`, to change.
-    pub fn mapping_mut(&mut self, id: MappingId) -> &mut Mapping {
+    pub(crate) fn mapping_mut(&mut self, id: MappingId) -> &mut Mapping {
         &mut self.mappings[id.0 as usize]
     }
 
-    /// Every file.
+    /// Every file in the order in which they were added.
     pub fn mappings(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         (0..).map(MappingId).zip(&self.mappings)
     }
@@ -125,30 +168,8 @@ impl<R: Ram> PageCache<R> {
     pub(crate) fn state_bytes(&self) -> u64 {
         self.folios.nr_places() as u64 * FOLIO_BYTES
             + self.nr_nodes as u64 * NODE_BYTES
-            + self.reclaim.nr_shadows as u64 * ENTRY_BYTES
+            + self.pressure.nr_shadows as u64 * ENTRY_BYTES
             + self.mappings.len() as u64 * THING_BYTES
-    }
-
-    /// Starts to remember what happens, for [`PageCache::take_observed`].
-    pub fn watch(&mut self) {
-        self.watched = Some(Vec::new());
-    }
-
-    /// What happened since the last call, in order; empty when nobody watches.
-    pub fn take_observed(&mut self) -> Vec<Observed> {
-        self.watched.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
-    /// until a fault has waited for it, also after the fault or call that read it. I/O in flight is
-    /// the one thing a recording shows that does not follow from the touches.
-    pub fn delay_read(&mut self, file: MappingId, index: PageIndex) {
-        self.slow.insert((file, index));
-    }
-
-    /// When the reads of faults complete from now on.
-    pub fn set_completion(&mut self, completion: Completion) {
-        self.in_flight.set_completion(completion);
     }
 
     /// A fault begins: what it reads is in flight until it waits for it, or ends.
@@ -210,13 +231,8 @@ impl<R: Ram> PageCache<R> {
     ///
     /// # Errors
     /// Nothing is changed on a refusal.
-    pub fn insert(
-        &mut self,
-        file: MappingId,
-        index: PageIndex,
-        order: Order,
-        is_marked: bool,
-    ) -> Result<FolioId, InsertRefusal> {
+    pub(crate) fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+        let NewFolio { file, index, order, is_marked } = new;
         self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
@@ -257,7 +273,7 @@ impl<R: Ram> PageCache<R> {
     /// Free frames for a folio; one of an order above `min` leaves the lowest mark alone (I.6).
     pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
-            let mark = self.reclaim.watermarks.min;
+            let mark = self.pressure.watermarks.min;
             self.buddy.try_alloc(order, MigrateType::Movable, mark).ok()?
         } else {
             self.buddy.alloc(order, MigrateType::Movable)?
@@ -277,7 +293,7 @@ impl<R: Ram> PageCache<R> {
 
     /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or
     /// somebody maps or pins it.
-    pub fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
+    pub(crate) fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
         let folio = self.folios.get(entry.folio);
         if folio.refs > folio.cache_refs() {

@@ -5,26 +5,13 @@
 //! the forward window of B.4.7, whatever its protection and whatever the machine's control. Like
 //! that control it is soft: a size the file's filesystem has not is as if it were not asked for.
 //!
-//! Owns the call and what an area's faults read into. Does not own controls
-//! ([`crate::rules::sizes`]) nor windows (`fault/sync.rs`).
+//! Owns the call. Does not own controls ([`crate::rules::sizes`]), what an area's faults read into
+//! (`fault/reading.rs`) nor windows (`fault/sync.rs`).
 
-use crate::fault::Fault;
-use crate::map::MapError;
+use super::MapError;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::Target;
-use crate::space::MmId;
-use crate::units::{Order, Vaddr};
-use crate::vma::Vma;
-
-/// What the faults of an area read.
-#[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    /// File and orders.
-    pub(crate) target: Target,
-    /// Order of the window of B.4.7 that a size asked for gives; `None` = as the kernel does.
-    pub(crate) order: Option<Order>,
-}
+use crate::units::{MmId, Order, Vaddr};
 
 impl<R: Ram> Memory<R> {
     /// Asks for folios of `bytes` in a range, or for none in particular.
@@ -74,19 +61,5 @@ impl<R: Ram> Memory<R> {
         }
         let max_bytes = page.bytes() << max.get();
         Err(MapError::NoSuchFolio { bytes, page_bytes: page.bytes(), max_bytes })
-    }
-
-    /// What `fault` reads into and in which order: the area's wish, else the file's control.
-    pub(crate) fn reading(&self, fault: &Fault) -> Reading {
-        let file = self.open_file(fault.open()).mapping;
-        let mapping = self.cache.mapping(file);
-        let own = |vma: &Vma| {
-            let preferred = vma.advice.preferred.filter(|&order| order <= mapping.orders.max);
-            preferred.or(mapping.control.exec.filter(|_| vma.prot.can_exec))
-        };
-        let order = own(&fault.vma);
-        let always = mapping.control.always;
-        let allowed = order.map_or(always, |order| always.with(order));
-        Reading { target: Target { file, allowed }, order }
     }
 }

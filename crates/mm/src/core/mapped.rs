@@ -1,6 +1,8 @@
 //! Mapping counts of folios: what a page-table entry that comes or goes changes in its folio
 //! (docs/behaviour F.3, E.3.7, G.2.1).
 //!
+//! Answers to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`, `folio_put`.
+//!
 //! Owns references and counts of mappings, `AnonExclusive` of new and remapped pages, and the
 //! moment at which a folio becomes partially mapped. Does not own the entries themselves.
 //!
@@ -11,16 +13,15 @@
 
 use std::ops::Range;
 
+use crate::core::Core;
+use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
-use crate::frames::Flag;
-use crate::page_cache::PageCache;
 use crate::ram::Ram;
 use crate::rmap::mapcount::Change;
 use crate::rmap::owners::MapcountOverflow;
 use crate::rmap::{Mapcount, MmOwnerId};
 use crate::rules::anon::MIN_LARGE_ORDER;
-use crate::space::MmId;
-use crate::units::{Order, Pfn};
+use crate::units::{MmId, Order, Pfn};
 
 pub(crate) use crate::rmap::mapcount::Level;
 
@@ -43,7 +44,7 @@ fn counted(change: Result<Change, MapcountOverflow>) -> Change {
     change
 }
 
-impl<R: Ram> PageCache<R> {
+impl<R: Ram> Core<R> {
     /// First mapping of a new anonymous folio, exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);

@@ -1,5 +1,7 @@
 //! Reads in flight: what a fault has begun to read, and when it can be mapped.
 //!
+//! Answers to: `folio_end_read`, `lock_folio_maybe_drop_mmap`.
+//!
 //! ```text
 //!   cold fault:  window -> request 1, request 2 .. | wait for the page: its request and all before
 //!                                                  | it are complete | fault-around | fault ends
@@ -47,7 +49,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// A fault begins.
+    /// A fault begins: nothing is in flight, and what it reads will be.
     pub(crate) fn begin(&mut self) {
         (self.is_fault, self.nr_requests) = (true, 0);
     }

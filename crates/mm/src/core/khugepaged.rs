@@ -1,0 +1,26 @@
+//! What khugepaged keeps: its clock, and where its scan stands (docs/behaviour H.6.5).
+//!
+//! Owns nothing that a scan decides ([`crate::collapse`]).
+
+use crate::units::{MmId, Vpn};
+
+/// Where the scan stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Khugepaged {
+    /// Its clock in nanoseconds, from 0.
+    pub(crate) now_ns: u64,
+    /// When it wakes next.
+    pub(crate) wake_ns: u64,
+    /// Processes to look at, in the order they came.
+    pub(crate) mms: Vec<MmId>,
+    /// The one being looked at; `None` between two passes over all of them.
+    pub(crate) at: Option<usize>,
+    /// First page of that process that was not looked at yet.
+    pub(crate) next: Vpn,
+    /// Pages looked at since it woke.
+    pub(crate) nr_scanned: u64,
+    /// Passes begun since it woke.
+    pub(crate) nr_passes: u32,
+    /// Whether it has slept for want of memory since it woke.
+    pub(crate) has_slept: bool,
+}

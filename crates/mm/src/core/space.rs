@@ -1,0 +1,125 @@
+//! One process's address space: its areas, its page table, its pages in swap space.
+//!
+//! Swapped pages are kept beside the page table, which is asked far more often: a page that has an
+//! entry in [`Swapped`] has none in the table.
+
+use std::collections::BTreeMap;
+
+use crate::pgtable::PageTable;
+use crate::units::{MappingId, MmId, SwapSlot, Vpn};
+use crate::vma::VmaTree;
+
+/// The address space of a process.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about a process: independent of each other"
+)]
+pub struct Space {
+    /// What is mapped where.
+    pub vmas: VmaTree,
+    /// What its present pages are mapped by.
+    pub table: PageTable,
+    /// Pages in swap space.
+    pub swapped: Swapped,
+    /// Whether the process has ended; its id is not used again.
+    pub is_dead: bool,
+    /// Whether a page of it was ever pinned (E.1.2).
+    pub has_pinned: bool,
+    /// Whether it holds a reference to the huge zero folio (D.3.1).
+    pub uses_huge_zero: bool,
+    /// The program it runs: nobody opens that for write (H.2.1).
+    pub exe: Option<MappingId>,
+    /// Whether khugepaged looks at it (D.2.9).
+    pub is_scanned: bool,
+    /// Bytes of it when it was last measured ([`crate::core::work`]).
+    pub(crate) measured_bytes: u64,
+}
+
+impl Space {
+    /// Whether none of the `nr` pages from `vpn` is mapped or swapped.
+    pub(crate) fn is_none(&self, vpn: Vpn, nr: u64) -> bool {
+        self.first_set_in(vpn, nr).is_none()
+    }
+
+    /// The first mapped or swapped page among the `nr` from `vpn`.
+    pub(crate) fn first_set_in(&self, vpn: Vpn, nr: u64) -> Option<Vpn> {
+        let mapped = self.table.first_set_in(vpn, nr);
+        if self.swapped.is_empty() {
+            return mapped;
+        }
+        let swapped = self.swapped.first_in(vpn, nr).map(|(vpn, _)| vpn);
+        mapped.into_iter().chain(swapped).min()
+    }
+}
+
+/// Translations of one address space that must leave the TLBs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// Process whose translations they are.
+    pub mm: MmId,
+    /// First page that leaves.
+    pub first: Vpn,
+    /// Pages that leave.
+    pub nr_pages: u64,
+}
+
+/// Pages of a process that are in swap space: their slots by page.
+#[derive(Clone, Debug, Default)]
+pub struct Swapped {
+    slots: BTreeMap<Vpn, SwapSlot>,
+}
+
+impl Swapped {
+    /// The slot that holds a page.
+    #[must_use]
+    pub fn get(&self, vpn: Vpn) -> Option<SwapSlot> {
+        self.slots.get(&vpn).copied()
+    }
+
+    /// The first swapped page among the `nr` from `vpn`, and its slot.
+    #[must_use]
+    pub fn first_in(&self, vpn: Vpn, nr: u64) -> Option<(Vpn, SwapSlot)> {
+        self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, &slot)| (vpn, slot))
+    }
+
+    /// Pages of the process that are in swap space.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// All pages with their slots, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (Vpn, SwapSlot)> + '_ {
+        self.slots.iter().map(|(&vpn, &slot)| (vpn, slot))
+    }
+
+    /// Pages of `[start, end)` with their slots, in ascending order.
+    pub(crate) fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
+        self.slots.range(start..end).map(|(&vpn, &slot)| (vpn, slot))
+    }
+
+    pub(crate) fn remove(&mut self, vpn: Vpn) {
+        self.slots.remove(&vpn);
+    }
+
+    pub(crate) fn insert(&mut self, vpn: Vpn, slot: SwapSlot) {
+        self.slots.insert(vpn, slot);
+    }
+
+    /// Takes the entries of `nr` pages out.
+    pub(crate) fn take(&mut self, vpn: Vpn, nr: u64) -> BTreeMap<Vpn, SwapSlot> {
+        if self.slots.is_empty() {
+            return BTreeMap::new();
+        }
+        let mut taken = self.slots.split_off(&vpn);
+        self.slots.append(&mut taken.split_off(&vpn.plus(nr)));
+        taken
+    }
+}

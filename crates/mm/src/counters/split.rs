@@ -1,0 +1,49 @@
+//! Why a folio was not split.
+
+/// Why a folio was not split (G.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitRefusal {
+    /// It has that order already, or a smaller one.
+    #[error("the folio is not larger than the order asked for")]
+    NotLarger,
+    /// An anonymous folio cannot have order 1: no room for the deferred-split list.
+    #[error("an anonymous folio cannot have order 1")]
+    AnonOrderOne,
+    /// The file's smallest order is larger.
+    #[error("the file has no folios of an order as small as that")]
+    BelowMinimum,
+    /// The file's filesystem has no large folios.
+    #[error("the file has no large folios")]
+    NoLargeFolios,
+    /// Somebody besides mappings and page cache holds a reference: a pin.
+    #[error("the folio is pinned")]
+    ExtraReference,
+    /// It has left the page cache.
+    #[error("the folio belongs to no file any more")]
+    Truncated,
+}
+
+impl SplitRefusal {
+    /// Every refusal, in the order of [`super::Counters::split_refused`].
+    pub const ALL: [Self; 6] = [
+        Self::NotLarger,
+        Self::AnonOrderOne,
+        Self::BelowMinimum,
+        Self::NoLargeFolios,
+        Self::ExtraReference,
+        Self::Truncated,
+    ];
+
+    /// Name as JSON and tables write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotLarger => "not_larger",
+            Self::AnonOrderOne => "anon_order_one",
+            Self::BelowMinimum => "below_minimum",
+            Self::NoLargeFolios => "no_large_folios",
+            Self::ExtraReference => "extra_reference",
+            Self::Truncated => "truncated",
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! fadvise, and dropped caches: what leaves a page cache because somebody says so.
+//!
+//! Answers to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
+//!
+//! Owns which folios go: clean, unmapped, wholly inside the range.
+
+use std::ops::Range;
+
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::readahead::issue::{self, Run};
+use crate::units::ByteRange;
+use crate::units::MappingId;
+use crate::vma::OpenId;
+
+/// `posix_fadvise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fadvice {
+    /// `POSIX_FADV_NORMAL`.
+    Normal,
+    /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
+    Random,
+    /// `POSIX_FADV_SEQUENTIAL`: twice the window.
+    Sequential,
+    /// `POSIX_FADV_WILLNEED`: the range is read in base pages.
+    Willneed,
+    /// `POSIX_FADV_DONTNEED`: clean unmapped folios wholly inside the range are dropped.
+    Dontneed,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Gives advice on a file (A.1.4).
+    pub fn fadvise(
+        &mut self,
+        open: OpenId,
+        ByteRange { pos, len_bytes }: ByteRange,
+        advice: Fadvice,
+    ) {
+        let page = self.rules.page;
+        let ra_pages = self.rules.ra_pages();
+        let opened = self.open_file_mut(open);
+        let file = opened.mapping;
+        match advice {
+            Fadvice::Normal => (opened.is_random, opened.state.ra_pages) = (false, ra_pages),
+            Fadvice::Random => opened.is_random = true,
+            Fadvice::Sequential => {
+                (opened.is_random, opened.state.ra_pages) = (false, ra_pages * 2);
+            }
+            Fadvice::Willneed => {
+                let size = self.cache.mapping(file).size_bytes;
+                let end = if len_bytes == 0 { size } else { pos.saturating_add(len_bytes) };
+                let first = pos >> page.shift();
+                let nr = page.pages_in(end.min(size)).saturating_sub(first);
+                let window = self.open_file(open).state.ra_pages;
+                let nr = nr.min(self.rules.io_pages().max(window));
+                issue::forced(
+                    &mut self.cache,
+                    &self.rules,
+                    file,
+                    Run { start: first, nr_pages: nr },
+                );
+            }
+            Fadvice::Dontneed => {
+                let pages = self.dropped_pages(file, ByteRange { pos, len_bytes });
+                self.drop_range(file, pages.start, pages.end);
+            }
+        }
+    }
+
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in
+    /// where the range ends with the file (docs/differences.md, "the last page").
+    #[must_use]
+    pub fn dropped_pages(
+        &self,
+        file: MappingId,
+        ByteRange { pos, len_bytes }: ByteRange,
+    ) -> Range<u64> {
+        let page = self.rules.page;
+        let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
+        let is_whole = end == self.cache.mapping(file).size_bytes;
+        let end = if is_whole { page.pages_in(end) } else { end >> page.shift() };
+        page.pages_in(pos)..end
+    }
+
+    /// Drops the clean unmapped folios of one file.
+    pub fn drop_cache(&mut self, file: MappingId) {
+        self.drop_range(file, 0, u64::MAX);
+    }
+
+    /// Drops clean unmapped folios wholly inside pages `[first, end)`.
+    fn drop_range(&mut self, file: MappingId, first: u64, end: u64) {
+        let inside = |entry: &Entry| entry.index.0 >= first && entry.end() <= end;
+        let from_first = self.cache.mapping(file).tree.iter_from(first);
+        let before_end = from_first.take_while(|entry| entry.index.0 < end);
+        let entries: Vec<_> = before_end.filter(inside).collect();
+        self.cache.work.add(entries.len() as u64);
+        for entry in entries {
+            if !self.cache.folios.get(entry.folio).is_dirty {
+                self.cache.remove_unmapped(file, entry.index);
+            }
+        }
+    }
+}

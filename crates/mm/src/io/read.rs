@@ -1,0 +1,194 @@
+//! Reads through the page cache (docs/behaviour A.3.1), and both entries to readahead that they
+//! take (A.3, A.4).
+//!
+//! Answers to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
+//!
+//! Owns how far a call comes and what it tells readahead. Does not own windows
+//! ([`crate::readahead`]).
+
+use std::ops::Range;
+
+use super::{CALL_BYTES_MAX, OutOfMemory};
+use crate::core::NewFolio;
+use crate::core::observed::{EntryKind, Observed};
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::readahead::issue::{self, Run};
+use crate::readahead::marker::{self, MarkerHit};
+use crate::readahead::sync::{self, Request, prev_index};
+use crate::units::ByteRange;
+use crate::units::{PageIndex, Pfn};
+use crate::vma::OpenId;
+
+/// Pages the kernel's own pipe of a `sendfile` holds (`PIPE_DEF_BUFFERS`).
+const PIPE_SLOTS: u64 = 16;
+
+impl<R: Ram> Memory<R> {
+    /// Reads `len_bytes` at `pos` through the page cache (docs/behaviour A.3.1); the bytes read.
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
+        self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
+    }
+
+    /// Reads, and shows each piece of the file, with the frame it begins in, while it is cached:
+    /// memory that runs out may take it back before the call ends.
+    pub(crate) fn read_with(
+        &mut self,
+        open: OpenId,
+        ByteRange { pos, len_bytes }: ByteRange,
+        mut show: impl FnMut(&R, Pfn, Range<u64>),
+    ) -> Result<u64, OutOfMemory> {
+        let file = self.open_file(open).mapping;
+        let size = self.cache.mapping(file).size_bytes;
+        // The request is what the call asks for, also past the end of the file.
+        let asked = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let end = asked.min(size);
+        let shift = self.rules.page.shift();
+        let last = self.cache.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
+        let mut at = pos;
+        while at < end {
+            let index = at >> shift;
+            self.cache.work.add(1);
+            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
+            let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
+            show(&self.cache.ram, pfn, at..self.end_of(entry, end));
+            let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
+                pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
+            });
+            if at > pos || is_new {
+                self.mark_accessed(entry.folio);
+            }
+            if self.cache.folios.get(entry.folio).is_marked {
+                self.marker_hit(open, entry, last - entry.index.0);
+            }
+            at = self.end_of(entry, end);
+        }
+        if end > pos {
+            self.open_file_mut(open).state.prev_pos = Some(end);
+        }
+        Ok(end.saturating_sub(pos))
+    }
+
+    /// `sendfile` to a file or device: reads through a pipe of the kernel's own, a pipe at a time
+    /// (docs/differences.md, "sendfile").
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        let size = self.cache.mapping(self.open_file(open).mapping).size_bytes;
+        let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let mut at = pos;
+        while at < end.min(size) {
+            let asked = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
+            at = self.fill_pipe(open, at, asked)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for `asked` bytes and takes what the pipe has room for; the position after that. What
+    /// was asked for is looked up also where it is not taken.
+    fn fill_pipe(&mut self, open: OpenId, pos: u64, asked: u64) -> Result<u64, OutOfMemory> {
+        let page = self.rules.page;
+        let file = self.open_file(open).mapping;
+        let (size, orders) = (self.cache.mapping(file).size_bytes, self.cache.mapping(file).orders);
+        let last = orders.min.round_up(page.pages_in(pos + asked));
+        let end = (pos + asked).min(size);
+        // A part of a page takes a slot as a whole page does.
+        let slots_end = ((pos >> page.shift()) + PIPE_SLOTS).saturating_mul(page.bytes());
+        let taken = slots_end.min(end);
+        let (mut at, mut is_batch_new) = (pos, true);
+        while at < end && !(is_batch_new && at >= taken) {
+            let index = at >> page.shift();
+            if self.cache.find(file, PageIndex(index)).is_none() {
+                if at >= taken {
+                    break;
+                }
+                self.consumed(open, pos, at);
+            }
+            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
+            is_batch_new = self.cache.folios.get(entry.folio).is_marked;
+            if is_batch_new {
+                self.marker_hit(open, entry, last - entry.index.0);
+            }
+            at = self.end_of(entry, end);
+            if is_batch_new {
+                self.consumed(open, pos, at.min(taken));
+            }
+        }
+        self.consumed(open, pos, taken);
+        Ok(taken)
+    }
+
+    /// Notes how far a read has come that began at `pos`.
+    fn consumed(&mut self, open: OpenId, pos: u64, at: u64) {
+        if at > pos {
+            self.open_file_mut(open).state.prev_pos = Some(at);
+        }
+    }
+
+    /// The folio at `index`, read ahead or alone where it is absent.
+    fn find_for_read(&mut self, open: OpenId, index: u64, last: u64) -> Option<Entry> {
+        let file = self.open_file(open).mapping;
+        let index = PageIndex(index);
+        if let Some(entry) = self.cache.find(file, index) {
+            self.cache.folios.get_mut(entry.folio).is_uptodate = true;
+            return Some(entry);
+        }
+        self.keep_balance();
+        self.read_absent(open, Run { start: index.0, nr_pages: last - index.0 });
+        if let Some(entry) = self.cache.find(file, index) {
+            return Some(entry);
+        }
+        let order = self.cache.mapping(file).orders.min;
+        let first = PageIndex(order.round_down(index.0));
+        self.cache.insert(NewFolio::new(file, first, order)).ok()?;
+        self.cache.find(file, index)
+    }
+
+    /// The sync entry for a read call (A.3.2).
+    pub(crate) fn read_absent(&mut self, open: OpenId, Run { start: index, nr_pages }: Run) {
+        let file = self.open_file(open).mapping;
+        let state = self.open_file(open).state;
+        let io_pages = self.rules.io_pages();
+        let kind = EntryKind::Sync;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        if self.open_file(open).is_random || state.ra_pages == 0 {
+            let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
+            let nr = nr.min(io_pages.max(state.ra_pages));
+            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages: nr });
+            return;
+        }
+        let prev_index = prev_index(&state, self.rules.page.shift());
+        let request = Request { index, nr_pages, prev_index, io_pages };
+        let ra = self.readahead(open);
+        let issue = sync::choose(ra.state, ra.tree, request, ra.rules);
+        self.read(open, self.target(file), issue);
+    }
+
+    /// The async entry for a read call: the marked folio's head is the index (A.4.6).
+    fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
+        let file = self.open_file(open).mapping;
+        let state = self.open_file(open).state;
+        if state.ra_pages == 0 {
+            return;
+        }
+        self.cache.folios.get_mut(entry.folio).is_marked = false;
+        self.cache.counters.nr_async += 1;
+        let hit = MarkerHit {
+            index: entry.index.0,
+            order: entry.order,
+            nr_pages,
+            io_pages: self.rules.io_pages(),
+        };
+        let index = hit.index;
+        let kind = EntryKind::Async;
+        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        let ra = self.readahead(open);
+        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            self.read(open, self.target(file), issue);
+        }
+    }
+}

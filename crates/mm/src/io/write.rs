@@ -1,0 +1,158 @@
+//! Writes through the page cache (docs/behaviour A.7), and the page in which a file ends.
+//!
+//! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`,
+//! `fgf_set_order`.
+//!
+//! Owns the order of new folios and what a write makes dirty. Does not own the space a filesystem
+//! reserves for it ([`crate::mapping::reserve`]).
+
+use std::ops::Range;
+
+use super::{CALL_BYTES_MAX, OutOfMemory};
+use crate::core::{InsertRefusal, NewFolio};
+use crate::mapping::disk::OldEnd;
+use crate::mapping::reserve::{BLOCK_BYTES, Write};
+use crate::mapping::tree::Entry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::WriteFolios;
+use crate::units::ByteRange;
+use crate::units::{MappingId, Order, PageIndex, Pfn};
+use crate::vma::OpenId;
+
+impl<R: Ram> Memory<R> {
+    /// Writes `len_bytes` at `pos` through the page cache, growing the file; new folios take their
+    /// order from the length of the write (A.7.1) or of the part of it that space is reserved for.
+    ///
+    /// # Errors
+    /// When no page is free.
+    pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
+        self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
+    }
+
+    /// Writes, and lets `put` store the bytes of each piece of the file into the frames from the
+    /// given one on, while they are cached.
+    pub(crate) fn write_with(
+        &mut self,
+        open: OpenId,
+        ByteRange { pos, len_bytes }: ByteRange,
+        mut put: impl FnMut(&mut R, Pfn, Range<u64>),
+    ) -> Result<(), OutOfMemory> {
+        let file = self.open_file(open).mapping;
+        let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let (mut at, mut part_end) = (pos, pos);
+        let mapping = self.cache.mapping(file);
+        // Where a file ended that this write jumps over.
+        let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
+        if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
+            && let Some(old_end) = old_end.take()
+        {
+            self.zero_behind(file, old_end);
+            if let Some(reserved) = self.cache.mapping_mut(file).reservations.as_mut() {
+                reserved.jump(old_end);
+            }
+        }
+        while at < end {
+            if at == part_end {
+                part_end = self.part_of_write(file, at, end);
+            }
+            self.cache.work.add(1);
+            let entry = self.find_for_write(file, at, part_end - at);
+            let entry = entry.ok_or(OutOfMemory { pos: at })?;
+            let next = self.end_of(entry, part_end);
+            let shift = self.rules.page.shift();
+            let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
+            let is_unmarked = self.cache.mapping(file).disk.write_unmarks;
+            let folio = self.cache.folios.get_mut(entry.folio);
+            let nr_before = (at >> shift) - entry.index.0;
+            folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
+            (folio.is_dirty, folio.is_uptodate) = (true, true);
+            folio.is_written_whole &= is_whole;
+            folio.is_marked &= !is_unmarked;
+            let pfn = folio.pfn_at(PageIndex(at >> shift));
+            put(&mut self.cache.ram, pfn, at..next);
+            at = next;
+            let mapping = self.cache.mapping_mut(file);
+            mapping.size_bytes = mapping.size_bytes.max(at);
+            if let Some(old_end) = old_end.take() {
+                self.zero_behind(file, old_end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so that
+    /// what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the filesystem would fail the
+    /// call; the model goes on.
+    pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
+        let mapping = self.cache.mapping(file);
+        let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
+        let at = PageIndex(pos >> self.rules.page.shift());
+        let cached = self.cache.find(file, at).map(|entry| self.cache.folios.get(entry.folio));
+        let is_needed = mapping.disk.old_end != OldEnd::Untouched
+            && (has_data || cached.is_some_and(|folio| folio.is_dirty));
+        if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
+            return;
+        }
+        let order = mapping.orders.min;
+        let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
+        let one_block = mapping.disk.zeroes_one_block;
+        if self.cache.find(file, index).is_none() {
+            self.keep_balance();
+            if let Ok(id) = self.cache.insert(NewFolio::new(file, index, order)) {
+                self.cache.folios.get_mut(id).is_uptodate = !one_block;
+            }
+        }
+        if let Some(entry) = self.cache.find(file, index) {
+            let folio = self.cache.folios.get_mut(entry.folio);
+            (folio.is_dirty, folio.nr_clean, folio.is_written_whole) = (true, 0, false);
+        }
+    }
+
+    /// Byte at which the part of a write that begins at `pos` ends: `end`, or where the space that
+    /// the filesystem has reserved ends (docs/differences.md, "writes on XFS").
+    fn part_of_write(&mut self, file: MappingId, pos: u64, end: u64) -> u64 {
+        let page = self.rules.page;
+        let mapping = self.cache.mapping_mut(file);
+        let write = Write { pos, end, file_bytes: mapping.size_bytes };
+        let Some(reserved) = &mut mapping.reservations else { return end };
+        let part_end = reserved.part_end(write, page);
+        let nr_moved = reserved.nr_extents() as u64 / 64;
+        self.cache.work.add_cheap(nr_moved);
+        part_end
+    }
+
+    fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
+        let index = PageIndex(pos >> self.rules.page.shift());
+        if let Some(entry) = self.cache.find(file, index) {
+            return Some(entry);
+        }
+        self.keep_balance();
+        let (orders, allowed) = (self.cache.mapping(file).orders, self.target(file).allowed);
+        let wanted = match self.rules.readahead.writes {
+            WriteFolios::Smallest => orders.min,
+            WriteFolios::Large => {
+                // The largest folio of the file is also the most that is copied at a time.
+                let piece = self.rules.page.bytes() << orders.max.get();
+                let len_bytes = len_bytes.min(piece - pos % piece);
+                self.rules.page.order_of_bytes(len_bytes).min(orders.max)
+            }
+        };
+        let order = wanted.min(Order::alignment_of(index.0));
+        let mut order = allowed.up_to(order).max(orders.min);
+        loop {
+            let first = PageIndex(order.round_down(index.0));
+            match self.cache.insert(NewFolio::new(file, first, order)) {
+                Ok(_) => {
+                    let entry = self.cache.find(file, index)?;
+                    self.cache.folios.get_mut(entry.folio).is_written_whole = true;
+                    return Some(entry);
+                }
+                Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
+                    let lower = allowed.up_to(order.lower()?);
+                    order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! madvise, and userfaultfd: what a program says about its areas.
+//!
+//! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
+//!
+//! Owns which area takes which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
+
+use super::MapError;
+use crate::fault::{Access, FaultError};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::Arch;
+use crate::rules::anon::DropTables;
+use crate::units::VpnRange;
+use crate::units::{MmId, Vaddr, Vpn};
+use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
+
+/// madvise, as far as it concerns files and folio sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Madvice {
+    /// `MADV_NORMAL`.
+    Normal,
+    /// `MADV_RANDOM`.
+    Random,
+    /// `MADV_SEQUENTIAL`.
+    Sequential,
+    /// `MADV_HUGEPAGE`.
+    Hugepage,
+    /// `MADV_NOHUGEPAGE`.
+    Nohugepage,
+    /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
+    Dontneed,
+    /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
+    Free,
+    /// `MADV_POPULATE_READ`: every page is touched.
+    PopulateRead,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Gives advice for a range.
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` also
+    /// when a page cannot be touched.
+    pub fn madvise(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+        advice: Madvice,
+    ) -> Result<(), MapError> {
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
+        self.count_walk(mm, VpnRange { start, end }, self.space(mm).vmas.nr_in(start, end));
+        let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
+        let access = |access| move |vma: &mut Vma| vma.advice.access = access;
+        let range = VpnRange { start, end };
+        match advice {
+            Madvice::Hugepage => {
+                self.change_areas(mm, range, huge(HugeAdvice::Huge));
+                self.khugepaged_enter_areas(mm, range);
+            }
+            Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
+            Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
+            Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
+            Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
+            Madvice::Dontneed => self.drop_pages(mm, start, end),
+            Madvice::Free => self.free_range(mm, start, end)?,
+            Madvice::PopulateRead => self.populate(mm, start, end)?,
+        }
+        Ok(())
+    }
+
+    /// `MADV_DONTNEED`, area by area.
+    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        let frees_tables = match self.rules.anon.drop_tables {
+            DropTables::Kept => false,
+            DropTables::FreedOnX86 => self.arch == Arch::X86_64,
+            DropTables::Freed => true,
+        };
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            self.zap(mm, vma.start, vma.end);
+            if frees_tables {
+                self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
+            }
+        }
+    }
+
+    /// Marks the pages of a range lazy-free.
+    fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
+        let areas = self.space(mm).vmas.overlapping(start, end);
+        for vma in areas {
+            if vma.backing != Backing::Anon {
+                return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
+            }
+            self.free_lazily(mm, vma.start, vma.end);
+        }
+        Ok(())
+    }
+
+    fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
+        let nr_pages = (end.0 - start.0).min(self.cache.buddy.nr_pages());
+        for vpn in start.0..start.0 + nr_pages {
+            self.cache.work.add(1);
+            if self.cache.work.is_spent() {
+                return Ok(());
+            }
+            let addr = Vpn(vpn).vaddr(self.rules.page);
+            match self.touch(mm, addr, Access::Read) {
+                Ok(_) => {}
+                Err(FaultError::NotMapped(addr) | FaultError::Protected(addr)) => {
+                    return Err(MapError::NotMapped(addr));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers a range with `userfaultfd` for missing pages: they come one by one (D.2.3).
+    ///
+    /// # Errors
+    /// When the range is empty, unaligned or outside the address space.
+    pub fn arm_userfaultfd(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+    ) -> Result<(), MapError> {
+        let range = self.checked_range(addr, len_bytes)?;
+        self.change_areas(mm, range, |vma| vma.is_armed = true);
+        Ok(())
+    }
+}

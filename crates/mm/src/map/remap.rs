@@ -1,0 +1,107 @@
+//! mremap: areas that move or change their length.
+//!
+//! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
+//!
+//! Owns what a moved area and its pages keep. The new address is the caller's.
+
+use super::MapError;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::anon::Remap;
+use crate::units::AddrRange;
+use crate::units::VpnRange;
+use crate::units::{MmId, Vpn};
+use crate::vma::{Backing, Vma};
+
+impl<R: Ram> Memory<R> {
+    /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
+    /// or what the kernel returned).
+    ///
+    /// # Errors
+    /// When a range is bad or nothing is mapped at `from`.
+    pub fn mremap(&mut self, mm: MmId, from: AddrRange, to: AddrRange) -> Result<(), MapError> {
+        let VpnRange { start: old_start, end: old_end } =
+            self.checked_range(from.addr, from.len_bytes)?;
+        let VpnRange { start: new_start, end: new_end } =
+            self.checked_range(to.addr, to.len_bytes)?;
+        let not_mapped = MapError::NotMapped(from.addr.0);
+        let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
+        if old_start != new_start && old_start < new_end && new_start < old_end {
+            return Err(MapError::Overlap { from: from.addr.0, to: to.addr.0 });
+        }
+        if old_end > vma.end {
+            if self.rules.anon.remap == Remap::OneArea
+                || from.len_bytes != to.len_bytes
+                || from.addr == to.addr
+            {
+                return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
+            }
+            return self.move_areas(mm, VpnRange { start: old_start, end: old_end }, new_start);
+        }
+        let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
+        let mut moved = Vma { start: new_start, end: new_end, ..vma };
+        if vma.backing == Backing::Anon {
+            // Pages keep the index they were made at; an area without any starts anew.
+            let by = old_start.0.wrapping_sub(new_start.0);
+            moved.moved_by = if vma.has_anon() { vma.moved_by.wrapping_add(by) } else { 0 };
+        }
+        if let Backing::File { open, .. } = vma.backing {
+            moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
+        }
+        self.check_offset(moved.backing, moved.nr_pages())?;
+        self.unmap_pages(mm, old_start.plus(keep), old_end);
+        if old_start == new_start {
+            self.unmap_pages(mm, old_start.plus(keep), new_end);
+        } else {
+            self.unmap_pages(mm, new_start, new_end);
+            self.move_pages(mm, old_start, new_start, keep);
+        }
+        self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
+        self.space_mut(mm).vmas.insert(moved);
+        if old_start != new_start {
+            self.free_tables(mm, old_start, old_start.plus(keep));
+        }
+        Ok(())
+    }
+
+    /// Moves every area of a range, and with it the gaps between them.
+    fn move_areas(
+        &mut self,
+        mm: MmId,
+        VpnRange { start, end }: VpnRange,
+        to: Vpn,
+    ) -> Result<(), MapError> {
+        let page = self.rules.page;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            let len_bytes = vma.nr_pages() << page.shift();
+            let to = to.plus(vma.start.0 - start.0).vaddr(page);
+            self.mremap(
+                mm,
+                AddrRange { addr: vma.start.vaddr(page), len_bytes },
+                AddrRange { addr: to, len_bytes },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn move_pages(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
+        self.cut_pmds(mm, from, from.plus(nr_pages));
+        let pmd = self.rules.page.pmd_order();
+        if !pmd.is_aligned(from.0 ^ to.0) {
+            self.split_pmds(mm, from, nr_pages);
+        }
+        self.count_walk(mm, VpnRange { start: from, end: from.plus(nr_pages) }, 1);
+        self.flush(mm, from, nr_pages);
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
+        self.move_swapped(mm, from, to, nr_pages);
+    }
+
+    /// Swapped pages of a range move with it.
+    fn move_swapped(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
+        let swapped = &mut self.space_mut(mm).swapped;
+        for (vpn, slot) in swapped.take(from, nr_pages) {
+            swapped.insert(to.plus(vpn.0 - from.0), slot);
+        }
+    }
+}
