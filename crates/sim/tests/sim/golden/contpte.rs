@@ -5,7 +5,7 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::units::Order;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// Kinds of the leaves that map pages `[first, end)`.
 fn nr_folded(world: &World) -> u64 {

@@ -86,7 +86,7 @@ fn table(summary: &Summary) -> String {
 /// The table of `docs/design/fidelity.md` is this test's output. `LARGEFOLIO_UPDATE_DOCS=1` writes
 /// it.
 fn document(table: &str) {
-    const BEGIN: &str = "<!-- table: written by crates/sim/tests/crosscheck.rs -->\n";
+    const BEGIN: &str = "<!-- table: written by crates/sim/tests/sim/recordings/files.rs -->\n";
     const END: &str = "\n<!-- end of table -->";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/fidelity.md");
     let text = std::fs::read_to_string(&path).unwrap();

@@ -3,7 +3,7 @@
 use largefolio_mm::map::Madvice::{Hugepage, Random, Sequential};
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 fn huge(kernel: &str, fs: &str, nr_pages: u64) -> World {
     World::arm(kernel, fs, nr_pages).mapped(Prot::READ).advised(&[Hugepage])

@@ -1,6 +1,14 @@
-//! Traces that tests write: a program of one page, and what it does.
-#![allow(dead_code, reason = "each test uses a part")]
+//! Traces replayed in cells; what is here writes traces: a program of one page, and what it does.
+
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
+mod advice;
+mod budget;
+mod cells;
+mod detail;
+mod hostile;
+mod waits;
+mod writers;
 
 use std::path::PathBuf;
 
@@ -10,12 +18,12 @@ use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Write
 use tempfile::TempDir;
 
 /// Where [`two_huge_pages`] are.
-pub(crate) const ADDR: u64 = 0x7000_0000_0000;
-pub(crate) const HUGE: u64 = 2 << 20;
+pub(super) const ADDR: u64 = 0x7000_0000_0000;
+pub(super) const HUGE: u64 = 2 << 20;
 
 /// The trace of a program of one page, which is that of the first of `files`, and of `events`. It
 /// goes with the directory.
-pub(crate) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathBuf) {
+pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program.folio");
     let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
@@ -28,7 +36,7 @@ pub(crate) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathB
 
 /// One that maps two huge pages of private memory, stores to every page of it, and goes on with
 /// `events`.
-pub(crate) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
+pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
     let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     let mut all = vec![Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }];
     all.extend((0..2 * HUGE / 4096).map(|page| store(0, page)));
@@ -38,6 +46,6 @@ pub(crate) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
 }
 
 /// A store to a page of [`two_huge_pages`].
-pub(crate) fn store(thread: u32, page: u64) -> Event {
+pub(super) fn store(thread: u32, page: u64) -> Event {
     Event::references(thread, Op::Write, ADDR + page * 4096, 1)
 }

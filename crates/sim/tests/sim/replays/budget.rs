@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-mod support;
-
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{Budget, CellError, CellSpec, Excess, ReplayError, replay};
@@ -100,7 +98,7 @@ fn opens() -> Vec<Event> {
 }
 
 fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
-    let (_dir, path) = support::program(vec![file(u64::MAX >> 1)], events);
+    let (_dir, path) = super::program(vec![file(u64::MAX >> 1)], events);
     let Err(error) = replay(&path, std::slice::from_ref(spec), &mut |_| {}) else { return None };
     let text = error.to_string();
     let ReplayError::Cell { source: CellError::OverBudget(over), .. } = error else {
@@ -161,7 +159,7 @@ fn a_collapse_of_nothing_costs_nothing() {
 #[test]
 fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
     let events = collapses()[..3].to_vec();
-    let (_dir, path) = support::program(vec![file(4096)], &events);
+    let (_dir, path) = super::program(vec![file(4096)], &events);
     let spec = spec("7.2", Budget::default());
     let (_, outcomes) = replay(&path, std::slice::from_ref(&spec), &mut |_| {}).unwrap();
     let collapse = &outcomes[0].collapse;
@@ -173,14 +171,14 @@ fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
 #[test]
 fn an_unannounced_thread_is_an_error() {
     let row = Event::references(7, Op::Read, 0x40_0000, 1);
-    let (_dir, path) = support::program(vec![file(4096)], &[row]);
+    let (_dir, path) = super::program(vec![file(4096)], &[row]);
     let error = replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("thread 7 is not the first and no fork"), "{error}");
     let close = Event { pos: 3, ..Event::new(7, Op::Close) };
-    let (_dir, path) = support::program(vec![file(4096)], &[close]);
+    let (_dir, path) = super::program(vec![file(4096)], &[close]);
     assert!(replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).is_err());
     let fork = Event { aux: 7, flags: 1, ..Event::new(0, Op::Fork) };
-    let (_dir, path) = support::program(vec![file(4096)], &[fork, row, close]);
+    let (_dir, path) = super::program(vec![file(4096)], &[fork, row, close]);
     assert!(replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).is_ok());
 }
 

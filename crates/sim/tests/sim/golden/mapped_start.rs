@@ -4,7 +4,7 @@
 use largefolio_mm::vma::Prot;
 use largefolio_sim::kernel::Kernel;
 
-use crate::world::World;
+use super::world::World;
 
 fn first_touch(kernel: &str) -> (String, Vec<u64>) {
     let mut world = World::x86(kernel, "xfs", 4096).mapped(Prot::READ);

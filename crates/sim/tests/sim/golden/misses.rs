@@ -4,7 +4,7 @@ use largefolio_mm::map::Madvice::{self, Hugepage, Random, Sequential};
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// The columns of the table.
 const KERNELS: [&str; 6] =

@@ -6,8 +6,8 @@ use largefolio_mm::memory::Config;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::vma::Prot;
 
-use crate::random::may_fail;
-use crate::world::World;
+use super::random::may_fail;
+use super::world::World;
 
 const ALL: Prot = Prot { can_read: true, can_write: true, can_exec: true };
 

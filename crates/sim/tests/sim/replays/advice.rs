@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use largefolio_sim::kernel::Kernel;
@@ -12,7 +10,7 @@ use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::PROT_READ;
 use largefolio_trace::{Event, Op};
 
-use support::{ADDR, HUGE, two_huge_pages};
+use super::{ADDR, HUGE, two_huge_pages};
 
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;

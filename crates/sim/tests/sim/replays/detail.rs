@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +14,7 @@ use largefolio_sim::tlb::curve::Point;
 use largefolio_trace::generate::{Workload, ZipfMix};
 use largefolio_trace::{Event, Op};
 
-use support::{ADDR, HUGE, store, two_huge_pages};
+use super::{ADDR, HUGE, store, two_huge_pages};
 
 fn spec(kernel: &str, machine: &str, detail_runs_max: u32) -> CellSpec {
     CellSpec {

@@ -3,7 +3,7 @@
 use largefolio_mm::map::Madvice::Random;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// What a first touch of `fault` reads in a mapping of pages `[10, 74)` with e = 4, M = 32.
 fn first_touch(kernel: &str, fault: u64) -> String {

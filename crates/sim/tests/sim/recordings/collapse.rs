@@ -3,12 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-mod archives;
-
-use archives::{recordings, verdicts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{Options, Program, Recording, Topic, Verdict, generate, kernel_of};
 use largefolio_sim::kernel::{Kernel, version};
+
+use super::{recordings, verdicts};
 
 /// Far fewer mean that archives were not found.
 const NR_PROGRAMS_MIN: usize = 1_448;

@@ -7,7 +7,7 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 const PAGE: u64 = 4096;
 

@@ -9,7 +9,7 @@ use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, Vaddr};
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// 64 MiB of 4K pages without one free block of `order`.
 fn fragmented(order: u8) -> Config {

@@ -10,8 +10,8 @@ use largefolio_mm::vma::Prot;
 use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;
 
-use crate::random::may_fail;
-use crate::world::World;
+use super::random::may_fail;
+use super::world::World;
 
 /// What a first touch of `fault` reads in an executable mapping of pages `[10, 74)` on arm64.
 fn text(kernel: &str, fault: u64) -> String {

@@ -6,7 +6,7 @@ use largefolio_mm::readahead::RaState;
 use largefolio_mm::readahead::sync::{self, Request, prev_index};
 use largefolio_sim::kernel::Kernel;
 
-use crate::world::World;
+use super::world::World;
 
 /// One row of A.9: the window and what it put into the cache.
 type Row = ((u64, u64, u64), &'static str);

@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
-mod support;
-
 use std::path::PathBuf;
 
 use largefolio_sim::kernel::Kernel;
@@ -135,7 +133,7 @@ fn program(events: &[Event]) -> (tempfile::TempDir, PathBuf) {
         filesystem: "ext4".into(),
         ..FileInfo::default()
     };
-    support::program(vec![file("/bin/p"), file("/data")], events)
+    super::program(vec![file("/bin/p"), file("/data")], events)
 }
 
 fn writers_of(events: &[Event]) -> (u64, u64, u64) {

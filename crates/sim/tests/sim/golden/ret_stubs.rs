@@ -5,7 +5,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice::Hugepage;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// 512 MiB in 64K pages.
 const NR_PAGES: u64 = 8192;

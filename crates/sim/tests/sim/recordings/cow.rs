@@ -3,14 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-mod archives;
-
-use archives::{recordings, verdicts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::cowcheck::{
     Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::{Kernel, version};
+
+use super::{recordings, verdicts};
 
 /// Far fewer mean that archives were not found.
 const NR_PROGRAMS_MIN: usize = 2_060;

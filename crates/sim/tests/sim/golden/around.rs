@@ -4,7 +4,7 @@ use largefolio_mm::pgtable::PteFlags;
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 /// A file cached in base pages without markers.
 fn cached(kernel: &str, nr_pages: u64) -> World {

@@ -2,7 +2,7 @@
 
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 const KERNELS: [&str; 6] = ["6.1", "6.12", "6.17", "6.18", "7.0", "7.2"];
 

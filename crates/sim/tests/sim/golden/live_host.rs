@@ -4,7 +4,7 @@ use largefolio_mm::map::Madvice::{Hugepage, Sequential};
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 fn world(prot: Prot) -> World {
     World::x86("6.18", "ext4", 1 << 16).mapped(prot)

@@ -5,7 +5,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::vma::Prot;
 
-use crate::world::World;
+use super::world::World;
 
 #[test]
 fn without_fault_around_one_pte_until_6_17_and_the_folio_from_6_18() {
