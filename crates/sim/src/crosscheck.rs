@@ -21,23 +21,15 @@
 //!   [`Recording::takes_io_in_flight`]), and what XFS has reserved before a write, since it may
 //!   have written back.
 
-mod aside;
-mod compare;
+pub mod files;
 mod library;
-mod parse;
-mod recording;
-mod replay;
+pub mod processes;
 mod summary;
-mod timing;
 
-pub use aside::NotCompared;
-pub use compare::{Aspect, Difference, Verdict, check};
+pub use files::{
+    Action, AreaEnd, AreaSpec, Aspect, Difference, EntryLine, FolioRun, Header, Hit, NotCompared,
+    ParseError, Recording, ReplayError, Run, State, Step, Verdict, WindowLine, check, kernel_of,
+};
 pub(crate) use library::read_texts;
 pub use library::{LibraryError, read_all};
-pub use parse::ParseError;
-pub use recording::{
-    Action, AreaEnd, AreaSpec, EntryLine, FolioRun, Header, Hit, Recording, Run, State, Step,
-    WindowLine,
-};
-pub use replay::{ReplayError, kernel_of};
 pub use summary::{KernelRow, Summary};

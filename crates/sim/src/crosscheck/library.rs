@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use super::parse::ParseError;
-use super::recording::Recording;
+use super::files::{ParseError, Recording};
 
 /// Largest text of one recording: those of the project stay below 1 MiB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
@@ -32,7 +31,7 @@ pub enum LibraryError {
     Parse(#[from] ParseError),
     /// The same for programs of a few processes.
     #[error(transparent)]
-    ParseCow(#[from] crate::cowcheck::ParseError),
+    ParseCow(#[from] super::processes::ParseError),
     /// A recording too large to be one.
     #[error("{}: more than {max} MiB is no recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
@@ -53,7 +52,7 @@ pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), Libr
     })
 }
 
-/// Folders of recordings of another kind ([`crate::cowcheck`]), passed over in a folder.
+/// Folders of recordings of another kind ([`super::processes`]), passed over in a folder.
 const OTHER_KINDS: [&str; 2] = ["cow", "collapse"];
 
 /// What is done with a name and a text.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::compare::{Aspect, Verdict};
+use super::files::{Aspect, Verdict};
 
 /// What was found for the recordings of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

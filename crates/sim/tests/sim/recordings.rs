@@ -9,7 +9,7 @@ mod files;
 
 use std::path::Path;
 
-use largefolio_sim::cowcheck::{Recording, Verdict, check, read_all};
+use largefolio_sim::crosscheck::processes::{Recording, Verdict, check, read_all};
 use largefolio_sim::kernel::Kernel;
 use rayon::prelude::*;
 

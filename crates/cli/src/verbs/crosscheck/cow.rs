@@ -11,7 +11,7 @@ use largefolio_linux::crosscheck::cow::{CowRecorder, CowRun};
 use largefolio_linux::crosscheck::{Change, Facts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_report::json;
-use largefolio_sim::cowcheck::{
+use largefolio_sim::crosscheck::processes::{
     Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
 };
 use largefolio_sim::kernel::Kernel;

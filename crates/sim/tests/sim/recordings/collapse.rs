@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
 use largefolio_mm::units::{Order, PageSize};
-use largefolio_sim::cowcheck::{Options, Program, Recording, Topic, Verdict, generate, kernel_of};
+use largefolio_sim::crosscheck::processes::{Options, Program, Recording, Topic, Verdict, generate, kernel_of};
 use largefolio_sim::kernel::{Kernel, version};
 
 use super::{recordings, verdicts};

@@ -41,7 +41,7 @@ const SMALL_WINDOW_PAGES: u64 = 128;
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
-/// use largefolio_sim::cowcheck::{Options, Topic, generate};
+/// use largefolio_sim::crosscheck::processes::{Options, Topic, generate};
 /// let orders = vec![Order::new(4)];
 /// let options = Options { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
 /// let program = generate(7, &options);
