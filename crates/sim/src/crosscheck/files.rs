@@ -1,17 +1,18 @@
-//! Recordings of files.
+//! Recordings of files: what touches, reads, writes and advice do to the page cache.
+//!
+//! A probe or a real program acts step by step; after each step stands what the kernel told through
+//! tracepoints, and at the end what page maps show.
 
 mod aside;
 mod compare;
 mod parse;
-mod recording;
 mod replay;
+mod step;
 mod timing;
+mod workload;
 
-pub use aside::NotCompared;
-pub use compare::{Aspect, Difference, Verdict, check};
-pub use parse::ParseError;
-pub use recording::{
-    Action, AreaEnd, AreaSpec, EntryLine, FolioRun, Header, Hit, Recording, Run, State, Step,
-    WindowLine,
+pub use step::{
+    Action, AreaSpec, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PrintedState, Run,
+    Span, Touch, WindowLine,
 };
-pub use replay::{ReplayError, kernel_of};
+pub use workload::{AreaEnd, FolioRun, Setup, Workload};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use super::files::{ParseError, Recording};
+use super::recording::{Body, Recording};
+use super::text::ParseError;
 
 /// Largest text of one recording: those of the project stay below 1 MiB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
@@ -29,9 +30,6 @@ pub enum LibraryError {
     /// A recording that is not of the format.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The same for programs of a few processes.
-    #[error(transparent)]
-    ParseCow(#[from] super::processes::ParseError),
     /// A recording too large to be one.
     #[error("{}: more than {max} MiB is no recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
@@ -40,27 +38,26 @@ pub enum LibraryError {
     Empty(PathBuf),
 }
 
-/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
-/// of folders of texts; by name.
-///
-/// # Errors
-/// What cannot be read or is not of the format; nothing is skipped silently.
-pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), LibraryError> {
-    read_texts(path, &mut |name, text| {
-        each(Recording::parse(name, text)?);
-        Ok(())
-    })
-}
-
-/// Folders of recordings of another kind ([`super::processes`]), passed over in a folder.
+/// Folders of recordings of processes, passed over in a folder.
 const OTHER_KINDS: [&str; 2] = ["cow", "collapse"];
 
 /// What is done with a name and a text.
 type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
 
-/// Calls `each` with the name and the text of every recording of `path`.
-pub(crate) fn read_texts(path: &Path, each: &mut Each<'_>) -> Result<(), LibraryError> {
-    if read_path(path, each)? == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
+/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
+/// of folders of texts; by name.
+///
+/// # Errors
+/// What cannot be read or is not of the format; nothing is skipped silently.
+pub fn read_all<B: Body>(
+    path: &Path,
+    each: &mut dyn FnMut(Recording<B>),
+) -> Result<(), LibraryError> {
+    let nr = read_path(path, &mut |name, text| {
+        each(Recording::parse(name, text)?);
+        Ok(())
+    })?;
+    if nr == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {

@@ -1,18 +1,12 @@
-//! Copy-on-write held against a real kernel: random programs of a few processes.
+//! Recordings of processes: what a few of them have mapped after each step of a random program.
 //!
 //! ```text
-//!   seed --generate--> Program --probe/cow.c--> Recording (what the kernel has after each step)
+//!   seed --generate--> Program --probe/cow.c--> ProgramRun (what the kernel has after each step)
 //!                         |                         |
-//!                         +------Replay (rules)-----+--check--> Verdict
+//!                         +----- ProgramReplay -----+--check--> Verdict
 //! ```
 //!
-//! Owns the programs, their text, the reading of what a kernel answered, the replay and the
-//! comparison. Runs nothing on a kernel: that is the running kernel's floor.
-//!
-//! Invariants:
-//! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
-//!   never indexes by a number it did not check.
-//! - I2: nothing of what the kernel decided flows into the replay.
+//! Programs are about fork and copy-on-write, or about `MADV_COLLAPSE`. Runs nothing on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -23,16 +17,15 @@ mod compare;
 mod generate;
 mod parse;
 mod program;
-mod recording;
 mod replay;
+mod row;
+mod run;
 mod world;
 
-pub use compare::{Aspect, CheckError, Difference, Verdict, check, kernel_of};
-pub use generate::{Options, Topic, generate};
-pub use parse::ParseError;
+pub use generate::{ProgramOptions, Topic, generate};
 pub use program::{
-    Access, Advice, FileKind, How, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
-    Sharing, Source, Step,
+    AreaSource, FileKind, How, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Pages, ProcessStep, Program,
 };
-pub use recording::{Answer, Change, Header, Recording, Run, read_all};
-pub use world::{Page, PageState, World};
+pub use row::ProgramRow;
+pub use run::{Answer, PageChange, ProgramRun, Programs};
+pub use world::{MappedPage, PageState, World};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::files::{Aspect, Verdict};
+use super::difference::Aspect;
+use super::verdict::Verdict;
 
 /// What was found for the recordings of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -11,8 +11,9 @@ use largefolio_linux::crosscheck::cow::{CowRecorder, CowRun};
 use largefolio_linux::crosscheck::{Change, Facts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_report::json;
+use largefolio_sim::crosscheck::Recording;
 use largefolio_sim::crosscheck::processes::{
-    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
+    Program, ProgramOptions, ProgramRow, Programs, Topic, generate,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk::read_text;
@@ -134,7 +135,7 @@ struct Report {
     nr_equal: usize,
     /// Programs that differed, were repeated and agree, as they differed: with the events the kernel
     /// counted meanwhile.
-    repeated_equal: Vec<Verdict>,
+    repeated_equal: Vec<ProgramRow>,
     /// Programs that were run while somebody else changed a setting, each time.
     nr_not_judged: usize,
     /// Those changes.
@@ -144,7 +145,7 @@ struct Report {
     nr_pages: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
-    different: Vec<Verdict>,
+    different: Vec<ProgramRow>,
 }
 
 /// A setting that somebody else changed.
@@ -215,7 +216,7 @@ impl ProgramsArgs {
         if let Some(path) = &self.from {
             let text = read_text(path, FROM_BYTES_MAX)
                 .with_context(|| format!("cannot read {}", shown(path)))?;
-            return Ok(Program::all_of(&text)?);
+            return Ok(Program::all_of(&path.to_string_lossy(), &text)?);
         }
         let page = match facts.page_bytes >> 10 {
             4 => PageSize::K4,
@@ -226,7 +227,10 @@ impl ProgramsArgs {
         let one = |seed: u64| {
             let set = seed / GROUP as u64 % sets.len() as u64;
             let orders = usize::try_from(set).map_or_else(|_| Vec::new(), |set| sets[set].clone());
-            generate(seed, &Options { topic, page, orders, nr_steps: usize::from(self.steps) })
+            generate(
+                seed,
+                &ProgramOptions { topic, page, orders, nr_steps: usize::from(self.steps) },
+            )
         };
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
@@ -321,7 +325,7 @@ impl Check<'_> {
         &self,
         programs: &[Program],
         report: &mut Report,
-    ) -> Result<Option<(Vec<Verdict>, String)>> {
+    ) -> Result<Option<(Vec<ProgramRow>, String)>> {
         for nr in 1..=NR_TRIES {
             let (found, text, changes) = self.once(programs, report)?;
             if changes.is_empty() {
@@ -344,24 +348,22 @@ impl Check<'_> {
         let text: String = programs.iter().map(Program::to_string).collect();
         let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
         let CowRun { text, changes } = (self.record)(&text, sizes)?;
-        let recording = Recording::parse("live", &text)?;
-        let kernel = match &self.kernel {
-            Some(kernel) => kernel.clone(),
-            None => kernel_of(&recording)?,
-        };
-        report.rules.clone_from(&kernel.name);
-        report.rules_note.clone_from(&kernel.note);
-        let one = |run: &Run| check(run, &kernel, &recording.header);
-        let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
-        Ok((verdicts, text, changes))
+        let recording = Recording::<Programs>::parse("live", &text)?;
+        let verdicts = recording.check(self.kernel.as_ref())?;
+        if let Some(verdict) = verdicts.first() {
+            report.rules.clone_from(&verdict.rules);
+            report.rules_note.clone_from(&verdict.rules_note);
+        }
+        let runs = recording.body.runs.iter().zip(verdicts);
+        Ok((runs.map(|(run, verdict)| ProgramRow::new(run, verdict)).collect(), text, changes))
     }
 }
 
 /// Verdicts, the recording, and settings that somebody else changed meanwhile.
-type Ran = (Vec<Verdict>, String, Vec<Change>);
+type Ran = (Vec<ProgramRow>, String, Vec<Change>);
 
 impl Report {
-    fn take(&mut self, verdict: Verdict, earlier: Option<Verdict>) {
+    fn take(&mut self, verdict: ProgramRow, earlier: Option<ProgramRow>) {
         self.nr_steps += verdict.nr_steps;
         self.nr_pages += verdict.nr_pages;
         self.nr_new_frames += verdict.nr_new_frames;

@@ -7,21 +7,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
-use super::recording::{Action, Step};
+use super::step::{Action, FileStep};
+use crate::crosscheck::verdict::NotCompared;
 
 /// Why a file is left out where threads were at work on it at once and kernel and model differ.
 const MET: &str = "threads at work on one file at once";
-
-/// What was not compared for one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NotCompared {
-    /// Calls of the program.
-    pub nr_calls: u64,
-    /// Files, each from the first such call on.
-    pub files: BTreeSet<u32>,
-}
 
 /// The files left out so far.
 #[derive(Debug, Default)]
@@ -56,7 +46,8 @@ impl Asides {
     /// any.
     pub(super) fn excuse(
         &mut self,
-        (kernel, model): (&Step, &Step),
+        kernel: &FileStep,
+        model: &FileStep,
         file: Option<u32>,
         found: &mut BTreeMap<String, NotCompared>,
     ) -> bool {
@@ -74,14 +65,14 @@ impl Asides {
     }
 
     /// What is compared of a step, whose action is on `file`.
-    pub(super) fn rest<'a>(&self, step: &'a Step, file: Option<u32>) -> Cow<'a, Step> {
+    pub(super) fn rest<'a>(&self, step: &'a FileStep, file: Option<u32>) -> Cow<'a, FileStep> {
         if self.files.is_empty() {
             return Cow::Borrowed(step);
         }
         let is_in = |file: u32| !self.files.contains(&file);
         let mut rest = step.clone();
-        rest.insertions.retain(|(file, ..)| is_in(*file));
-        rest.removals.retain(|(file, ..)| is_in(*file));
+        rest.insertions.retain(|folio| is_in(folio.file));
+        rest.removals.retain(|folio| is_in(folio.file));
         rest.around.retain(|(file, ..)| is_in(*file));
         rest.handler.retain(|(file, _)| is_in(*file));
         rest.windows.retain(|line| is_in(line.file));
@@ -92,11 +83,11 @@ impl Asides {
     }
 }
 
-impl Step {
+impl FileStep {
     /// Files that the kernel or the model did something to.
     fn files(&self) -> impl Iterator<Item = u32> {
-        let insertions = self.insertions.iter().map(|(file, ..)| *file);
-        let removals = self.removals.iter().map(|(file, ..)| *file);
+        let insertions = self.insertions.iter().map(|folio| folio.file);
+        let removals = self.removals.iter().map(|folio| folio.file);
         let handler = self.handler.iter().map(|(file, _)| *file);
         let windows = self.windows.iter().map(|line| line.file);
         let entries = self.entries.iter().map(|line| line.file);

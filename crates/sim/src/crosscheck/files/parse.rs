@@ -1,157 +1,99 @@
-//! Reader of the recording format (`recordings/README.md`).
-
-use std::collections::BTreeMap;
+//! Reader of the recordings of files (`recordings/README.md`).
 
 use largefolio_mm::mapping::reserve::{Extent, Kind};
 use largefolio_mm::observed::EntryKind;
-use largefolio_trace::shown;
 
-use super::recording::{
-    Action, AreaEnd, AreaSpec, EntryLine, FileIo, FolioRun, Hit, Recording, Run, State, Step,
-    Touch, WindowLine,
+use super::step::{
+    Action, AreaSpec, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PrintedState, Run,
+    Span, Touch, WindowLine,
 };
+use super::workload::{AreaEnd, FolioRun, Workload};
+use crate::crosscheck::recording::{Body, Header, PAGE_BYTES_MAX};
+use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
 /// Folios one `A` line may stand for: those of a file of 64 GiB in base pages.
 const NR_TIMES_MAX: u64 = 1 << 24;
 /// Largest page number: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
-/// Largest base page (docs/behaviour 0.1).
-const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Descriptors, mappings and files one recording may have.
 const NR_IDS_MAX: u64 = 1 << 16;
 /// Where the one mapping of a recording without `N` lines begins.
 const DEFAULT_ADDR: u64 = 0x4000_0000_0000;
 
-/// A line that is not of the format.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
-pub struct ParseError {
-    /// Recording.
-    pub name: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What is wrong.
-    pub what: String,
-}
-
-type Parsed<T> = Result<T, String>;
-
-impl Recording {
-    /// Parses one recording.
-    ///
-    /// # Errors
-    /// The first line that is not of the format.
-    pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
-        let mut reader = Reader::default();
-        for (nr, line) in text.lines().enumerate() {
-            reader.line(line).map_err(|what| {
-                let name = name.to_owned();
-                ParseError { name, line: nr + 1, what }
-            })?;
-        }
-        let mut recording = reader.recording;
-        if recording.header.page_bytes == 0 {
-            let what = "no header (# kernel=.. page=..)".to_owned();
-            return Err(ParseError { name: name.to_owned(), line: 1, what });
-        }
-        name.clone_into(&mut recording.name);
-        Ok(recording)
-    }
-}
-
-/// Position in a recording.
-#[derive(Default)]
-struct Reader {
-    recording: Recording,
+impl Body for Workload {
     /// Mapping whose final state is being read, once the steps have ended.
-    end: Option<u32>,
-}
+    type Position = Option<u32>;
 
-impl Reader {
-    fn line(&mut self, line: &str) -> Parsed<()> {
-        let mut words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let Some(&first) = words.first() else { return Ok(()) };
-        if first == "#" {
-            return self.header(&words[1..]);
-        }
-        if self.recording.header.page_bytes == 0 {
-            return Err("the first line must be the header".to_owned());
-        }
-        let mut file = 0;
-        if let Some(id) = first.strip_prefix('@') {
-            file = id_of(id)?;
-            words.remove(0);
-        }
-        let done = match self.end {
-            Some(area) => self.final_line(area, &words)?,
-            None => self.action(&words)? || self.kernel_line(file, &words)?,
-        };
-        if done { Ok(()) } else { Err(format!("unknown line {line:?}")) }
-    }
-
-    fn header(&mut self, pairs: &[&str]) -> Parsed<()> {
-        let of: BTreeMap<&str, &str> =
-            pairs.iter().filter_map(|pair| pair.split_once('=')).collect();
-        let text = |key: &str| (*of.get(key).unwrap_or(&"")).to_owned();
-        let value = |key: &str| of.get(key).map(|text| number(text)).transpose();
-        let header = &mut self.recording.header;
-        let page = value("page")?.ok_or("no page= in the header")?;
-        if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {
-            return Err(format!("page={page} is no base page size"));
-        }
-        header.page_bytes = page;
-        header.release = text("kernel");
-        header.variant = text("variant");
-        header.arch = if of.contains_key("arch") { text("arch") } else { "arm64".to_owned() };
-        header.filesystem = text("fs");
-        header.pattern = text("pattern");
-        header.program = of.get("program").map(|&program| program.to_owned());
-        header.ra_pages = value("ra_pages")?.unwrap_or(32).min(INDEX_MAX);
-        header.io_bytes = value("max_sectors_kb")?.unwrap_or(512).min(1 << 30) << 10;
-        header.fault_around_bytes = value("fault_around_bytes")?;
-        let pages = value("file_pages")?.unwrap_or(0);
-        let bytes = value("file_bytes")?.unwrap_or(index_in(pages)? * page);
-        header.file_bytes = bytes.min(INDEX_MAX * 4096);
-        header.nr_opens = value("opens")?.unwrap_or(1).clamp(1, NR_IDS_MAX);
-        header.read_bytes =
-            header.pattern.strip_prefix("read").and_then(|n| n.parse().ok()).unwrap_or(0);
-        header.events = value("events")?;
-        header.nr_lost = value("lost")?.unwrap_or(0);
-        header.settle_us = value("settle")?.unwrap_or(1500);
-        header.reads_within_call = text("io") == "within";
-        header.nr_major = value("majflt")?;
+    fn begin(&mut self, header: &Header, pairs: &Pairs<'_>) -> Parsed<()> {
+        let page = header.page_bytes;
+        let pages = pairs.number("file_pages")?.unwrap_or(0);
+        let file_bytes = pairs.number("file_bytes")?.unwrap_or(index_in(pages)? * page);
+        let read_bytes = pairs.get("pattern").and_then(|pattern| pattern.strip_prefix("read"));
+        let setup = &mut self.setup;
+        setup.program = pairs.get("program").map(str::to_owned);
+        setup.ra_pages = pairs.number("ra_pages")?.unwrap_or(32).min(INDEX_MAX);
+        setup.io_bytes = pairs.number("max_sectors_kb")?.unwrap_or(512).min(1 << 30) << 10;
+        setup.fault_around_bytes = pairs.number("fault_around_bytes")?;
+        setup.file_bytes = file_bytes.min(INDEX_MAX * 4096);
+        setup.nr_opens = pairs.number("opens")?.unwrap_or(1).clamp(1, NR_IDS_MAX);
+        setup.read_bytes = read_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        setup.events = pairs.number("events")?;
+        setup.settle_us = pairs.number("settle")?.unwrap_or(1500);
+        setup.reads_within_call = pairs.get("io") == Some("within");
+        setup.is_slowed = header.filesystem.ends_with("-slow");
+        setup.nr_major = pairs.number("majflt")?;
         // A recording of a self-built kernel describes its one mapping here.
-        if header.events.is_none() && text("map") != "none" && header.program.is_none() {
+        let has_mapping = pairs.get("map") != Some("none");
+        if setup.events.is_none() && has_mapping && setup.program.is_none() {
             let area = AreaSpec {
                 id: 0,
                 open: 0,
                 first: 0,
                 nr_pages: pages,
-                prot: text("prot"),
-                is_shared: text("map") == "shared",
-                advice: text("advice"),
+                prot: pairs.text("prot"),
+                is_shared: pairs.get("map") == Some("shared"),
+                advice: pairs.text("advice"),
                 addr: DEFAULT_ADDR,
             };
             self.start(Action::Map(area));
-            self.recording.ends.insert(0, AreaEnd::default());
+            self.ends.insert(0, AreaEnd::default());
         }
         Ok(())
     }
 
+    fn line(&mut self, end: &mut Option<u32>, header: &Header, words: &[&str]) -> Parsed<()> {
+        let (file, words) = match words[0].strip_prefix('@') {
+            Some(id) => (id_of(id)?, &words[1..]),
+            None => (0, words),
+        };
+        let page = header.page_bytes;
+        let is_known = match (*end, words) {
+            (Some(_), ["N", area]) => {
+                *end = Some(id_of(area)?);
+                true
+            }
+            (Some(area), _) => self.final_line(area, words)?,
+            (None, ["E", ..]) => {
+                *end = Some(0);
+                true
+            }
+            (None, _) => self.action(page, words)? || self.kernel_line(page, file, words)?,
+        };
+        if is_known { Ok(()) } else { unknown(words) }
+    }
+}
+
+impl Workload {
     fn start(&mut self, action: Action) {
-        self.recording.steps.push(Step { action, ..Step::default() });
+        self.steps.push(FileStep { action, ..FileStep::default() });
     }
 
     /// A line that says what the program did; whether it is one.
-    fn action(&mut self, words: &[&str]) -> Parsed<bool> {
+    fn action(&mut self, page: u64, words: &[&str]) -> Parsed<bool> {
         let action = match *words {
-            ["E", ..] => {
-                self.end = Some(0);
-                return Ok(true);
-            }
             ["I", file, bytes, ref path @ ..] => {
                 let bytes = number(bytes)?.min(INDEX_MAX * 4096);
-                self.recording.files.insert(id_of(file)?, (bytes, path.join(" ")));
+                self.files.insert(id_of(file)?, (bytes, path.join(" ")));
                 return Ok(true);
             }
             ["O", open, file] => Action::Open(id_of(open)?, id_of(file)?),
@@ -170,9 +112,9 @@ impl Reader {
                 };
                 Action::Touch { index: index_of(index)?, area, access }
             }
-            ["B", ref at @ ..] => Action::Read(self.file_io(at)?),
-            ["X", ref at @ ..] => Action::Write(self.file_io(at)?),
-            ["c", index, offset] => Action::Truncate(self.pos(index, offset)?),
+            ["B", ref at @ ..] => Action::Read(self.file_io(page, at)?),
+            ["X", ref at @ ..] => Action::Write(self.file_io(page, at)?),
+            ["c", index, offset] => Action::Truncate(pos(page, index, offset)?),
             ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
             ["V", advice, addr, len] => {
                 Action::AdviseBytes(advice.to_owned(), hex(addr)?, number(len)?)
@@ -183,10 +125,10 @@ impl Reader {
             }
             ["J", area, from, len, to, to_len] => Action::Remap {
                 area: id_of(area)?,
-                from: (hex(from)?, number(len)?),
-                to: (hex(to)?, number(to_len)?),
+                from: Span { addr: hex(from)?, len_bytes: number(len)? },
+                to: Span { addr: hex(to)?, len_bytes: number(to_len)? },
             },
-            ["s", ref at @ ..] => Action::Send(self.file_io(at)?),
+            ["s", ref at @ ..] => Action::Send(self.file_io(page, at)?),
             ["~", file] => Action::Met(id_of(file)?),
             ["~", file, ref why @ ..] => Action::Aside(id_of(file)?, reason(why)?),
             ["a", addr] => Action::Table(hex(addr)?),
@@ -196,7 +138,7 @@ impl Reader {
             ["Z", nr] => Action::Restored(number(nr)?),
             ["p", area] => Action::Point(id_of(area)?),
             ["p", _, run] => {
-                let step = self.recording.steps.last_mut().ok_or("a point before any action")?;
+                let step = self.steps.last_mut().ok_or("a point before any action")?;
                 step.present.push(run_of(run)?);
                 return Ok(true);
             }
@@ -206,37 +148,31 @@ impl Reader {
         Ok(true)
     }
 
-    /// Byte `offset` of page `index`.
-    fn pos(&self, index: &str, offset: &str) -> Parsed<u64> {
-        let page = self.recording.header.page_bytes;
-        Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
-    }
-
     /// `idx off` or `idx off len open`.
-    fn file_io(&self, words: &[&str]) -> Parsed<FileIo> {
+    fn file_io(&self, page: u64, words: &[&str]) -> Parsed<FileIo> {
         match *words {
             [index, offset] => {
-                let len_bytes = self.recording.header.read_bytes;
-                Ok(FileIo { pos: self.pos(index, offset)?, len_bytes, open: 0 })
+                let len_bytes = self.setup.read_bytes;
+                Ok(FileIo { pos: pos(page, index, offset)?, len_bytes, open: 0 })
             }
             [index, offset, len, open] => {
                 let len_bytes = number(len)?.min(INDEX_MAX);
-                Ok(FileIo { pos: self.pos(index, offset)?, len_bytes, open: id_of(open)? })
+                Ok(FileIo { pos: pos(page, index, offset)?, len_bytes, open: id_of(open)? })
             }
             _ => Err("a read or write needs `idx off` or `idx off len open`".to_owned()),
         }
     }
 
     /// A line that says what the kernel did; whether it is one.
-    fn kernel_line(&mut self, file: u32, words: &[&str]) -> Parsed<bool> {
+    fn kernel_line(&mut self, page: u64, file: u32, words: &[&str]) -> Parsed<bool> {
         // Before the first action: the mapping of the file itself.
-        if self.recording.steps.is_empty() {
+        if self.steps.is_empty() {
             self.start(Action::Start);
         }
-        let Some(step) = self.recording.steps.last_mut() else { unreachable!("one was started") };
+        let Some(step) = self.steps.last_mut() else { unreachable!("one was started") };
         let here = match step.action {
             Action::Touch { index, .. } => index,
-            Action::Read(io) => io.pos / self.recording.header.page_bytes,
+            Action::Read(io) => io.pos / page,
             _ => 0,
         };
         let at = |word: &str| if word == "." { Ok(here) } else { index_of(word) };
@@ -285,7 +221,7 @@ impl Reader {
                 let bits = number(bits)?;
                 let state = state(at(start)?, [size, async_size, miss])?;
                 let (is_marked, is_locked) = (bits & 1 != 0, bits & 2 != 0);
-                step.hits.push(Hit { index: at(index)?, is_marked, is_locked, state });
+                step.hits.push(HandlerHit { index: at(index)?, is_marked, is_locked, state });
             }
             _ => return Ok(false),
         }
@@ -294,11 +230,7 @@ impl Reader {
 
     /// A line behind the last action; whether it is one.
     fn final_line(&mut self, area: u32, words: &[&str]) -> Parsed<bool> {
-        if let ["N", area] = *words {
-            self.end = Some(id_of(area)?);
-            return Ok(true);
-        }
-        let end = self.recording.ends.entry(area).or_default();
+        let end = self.ends.entry(area).or_default();
         match *words {
             ["P", "=", "T"] => end.present = None,
             ["P", run] => end.present.get_or_insert_default().push(run_of(run)?),
@@ -320,19 +252,24 @@ impl Reader {
     }
 }
 
-/// `idx order [xN]`: file, index and order of each folio.
+/// `idx order [xN]`: each folio.
 fn folios(
     file: u32,
     index: u64,
     order: &str,
     rest: &[&str],
-) -> Parsed<impl Iterator<Item = (u32, u64, u8)>> {
+) -> Parsed<impl Iterator<Item = CachedFolio>> {
     let order = order_of(order)?;
     let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
     if times > NR_TIMES_MAX || times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
         return Err(format!("{times} folios of order {order}: no file is so large"));
     }
-    Ok((0..times).map(move |nr| (file, index + (nr << order), order)))
+    Ok((0..times).map(move |nr| CachedFolio { file, index: index + (nr << order), order }))
+}
+
+/// Byte `offset` of page `index`.
+fn pos(page: u64, index: &str, offset: &str) -> Parsed<u64> {
+    Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
 }
 
 /// `FIRST+NR`, then `d` or `u`, then `<`.
@@ -375,8 +312,8 @@ fn entry(kind: &str, file: u32, words: &[&str]) -> Parsed<EntryLine> {
 }
 
 fn area_of(id: u32, pairs: &[&str]) -> Parsed<AreaSpec> {
-    let of: BTreeMap<&str, &str> = pairs.iter().filter_map(|pair| pair.split_once('=')).collect();
-    let word = |key: &str| of.get(key).copied().ok_or_else(|| format!("a mapping needs {key}="));
+    let of = Pairs::of(pairs);
+    let word = |key: &str| of.get(key).ok_or_else(|| format!("a mapping needs {key}="));
     Ok(AreaSpec {
         id,
         open: id_of(word("open")?)?,
@@ -387,28 +324,6 @@ fn area_of(id: u32, pairs: &[&str]) -> Parsed<AreaSpec> {
         advice: word("advice")?.to_owned(),
         addr: hex(word("addr")?)?,
     })
-}
-
-/// Words that are shown to people as they are.
-fn reason(words: &[&str]) -> Parsed<String> {
-    let text = words.join(" ");
-    if text.chars().any(char::is_control) {
-        return Err(format!("{text:?} is no reason: it has control characters"));
-    }
-    Ok(text)
-}
-
-fn not_a_number(word: &str) -> String {
-    format!("{word:?} is not a number")
-}
-
-fn number(word: &str) -> Parsed<u64> {
-    word.parse().map_err(|_| not_a_number(word))
-}
-
-fn hex(word: &str) -> Parsed<u64> {
-    let digits = word.strip_prefix("0x").unwrap_or(word);
-    u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
 }
 
 fn index_in(value: u64) -> Parsed<u64> {
@@ -439,9 +354,9 @@ fn run_of(word: &str) -> Parsed<Run> {
     if first <= last { Ok((first, last)) } else { Err(format!("{word} runs backwards")) }
 }
 
-fn state(start: u64, [size, async_size, miss]: [&str; 3]) -> Parsed<State> {
+fn state(start: u64, [size, async_size, miss]: [&str; 3]) -> Parsed<PrintedState> {
     let mmap_miss = miss.parse().map_err(|_| not_a_number(miss))?;
-    Ok(State { start, size: number(size)?, async_size: number(async_size)?, mmap_miss })
+    Ok(PrintedState { start, size: number(size)?, async_size: number(async_size)?, mmap_miss })
 }
 
 #[cfg(test)]

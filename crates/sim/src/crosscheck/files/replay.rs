@@ -6,70 +6,25 @@ use largefolio_mm::fault::{Access, Outcome};
 use largefolio_mm::folio::{FolioId, MappingId};
 use largefolio_mm::map::Map;
 use largefolio_mm::mapping::reserve::Reservations;
-use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::readahead::RaState;
-use largefolio_mm::rules::Arch;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
-use super::recording::{Action, AreaSpec, FileIo, Recording, Step, Touch};
+use super::step::{Action, AreaSpec, CachedFolio, FileIo, FileStep, Span, Touch};
 use super::timing::{Reads, Timing};
-use crate::kernel::{Kernel, KernelError};
+use super::workload::Workload;
+use crate::crosscheck::error::CheckError;
+use crate::crosscheck::recording::Recording;
+use crate::kernel::Kernel;
 
 mod advice;
 mod in_flight;
 mod observed;
 
-/// Why a recording cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// No rules for a kernel so old, or a release that is no version.
-    #[error(
-        "no rules for kernel {0:?}: the oldest known is 6.1; name the rules to use with --kernel"
-    )]
-    UnknownKernel(String),
-    /// The rules could not be loaded.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// The model could not be set up.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// The recording has steps that must read and nothing that was read.
-    #[error(
-        "{0}: nothing was traced, so there is nothing to compare; record it again with the probe of \
-         this version"
-    )]
-    NothingTraced(String),
-    /// The recording was made with another base page than the rules have.
-    #[error("recorded with base pages of {recorded} bytes, the rules have {rules}")]
-    Page {
-        /// In the recording.
-        recorded: u64,
-        /// In the rules.
-        rules: u64,
-    },
-}
-
-/// The rules for the kernel that made `recording`: those of a self-built kernel by its variant,
-/// else those of the newest known version that is not newer.
-///
-/// # Errors
-/// When there are none.
-pub fn kernel_of(recording: &Recording) -> Result<Kernel, ReplayError> {
-    let own = format!("recorded/{}", recording.header.variant);
-    if Kernel::names().any(|name| name == own) {
-        return Ok(Kernel::parse(&own)?);
-    }
-    let header = &recording.header;
-    match Kernel::of_release(&header.release, header.page_bytes) {
-        Some(kernel) => Ok(kernel?),
-        None => Err(ReplayError::UnknownKernel(header.release.clone())),
-    }
-}
-
 /// The model in the middle of a recording.
-pub(super) struct Replay {
+pub(super) struct FileReplay {
     memory: Memory,
     /// Address space that acts, and all by their numbers.
     mm: MmId,
@@ -90,40 +45,37 @@ pub(super) struct Replay {
     reads: Reads,
 }
 
-impl Replay {
+impl FileReplay {
     pub(super) fn new(
-        recording: &Recording,
+        recording: &Recording<Workload>,
         kernel: &Kernel,
         timing: Timing,
-    ) -> Result<Self, ReplayError> {
-        let header = &recording.header;
+    ) -> Result<Self, CheckError> {
+        let (header, workload) = (&recording.header, &recording.body);
+        let setup = &workload.setup;
         let mut rules = kernel.rules.clone();
         let page = rules.page.bytes();
-        if page != header.page_bytes {
-            return Err(ReplayError::Page { recorded: header.page_bytes, rules: page });
-        }
-        rules.readahead_bytes = header.ra_pages * page;
-        rules.io_bytes = header.io_bytes;
-        if let Some(bytes) = header.fault_around_bytes {
+        rules.readahead_bytes = setup.ra_pages * page;
+        rules.io_bytes = setup.io_bytes;
+        if let Some(bytes) = setup.fault_around_bytes {
             rules.fault_around_bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
         }
-        let arch = if header.arch == "x86-64" { Arch::X86_64 } else { Arch::Arm64 };
-        let mut memory = Memory::new(rules, &Config::new(arch))?;
+        let mut memory = Memory::new(rules, &Config::new(header.arch))?;
         let mut files = BTreeMap::new();
         let mut opens = BTreeMap::new();
-        if recording.files.is_empty() {
-            let file = memory.add_file(header.file_bytes, &header.filesystem);
+        if workload.files.is_empty() {
+            let file = memory.add_file(setup.file_bytes, &header.filesystem);
             files.insert(0, file);
-            let nr = u32::try_from(header.nr_opens).unwrap_or(1);
+            let nr = u32::try_from(setup.nr_opens).unwrap_or(1);
             opens.extend((0..nr).map(|nr| (nr, memory.open(file))));
         }
-        for (id, (bytes, _)) in &recording.files {
+        for (id, (bytes, _)) in &workload.files {
             files.insert(*id, memory.add_file(*bytes, &header.filesystem));
         }
         // Recorded before the probe told what the file has: its files that are written were holes.
         let is_untold =
-            |step: &Step| matches!(step.action, Action::Write(_)) && step.extents.is_none();
-        if header.program.is_none() && recording.steps.iter().any(is_untold) {
+            |step: &FileStep| matches!(step.action, Action::Write(_)) && step.extents.is_none();
+        if setup.program.is_none() && workload.steps.iter().any(is_untold) {
             for &file in files.values() {
                 let space = &mut memory.cache_mut().mapping_mut(file).reservations;
                 *space = space.take().map(|_| Reservations::default());
@@ -138,15 +90,14 @@ impl Replay {
             files,
             opens,
             areas: BTreeMap::new(),
-            takes_io_in_flight: recording.header.program.is_some()
-                && recording.takes_io_in_flight(),
-            reads_within_call: header.reads_within_call,
-            restores: recording.restores_working_set(),
+            takes_io_in_flight: setup.program.is_some() && workload.takes_io_in_flight(),
+            reads_within_call: setup.reads_within_call,
+            restores: workload.restores_working_set(),
             reclaimed: BTreeSet::new(),
             timing,
             reads: Reads::default(),
         };
-        replay.delay_reads(recording);
+        replay.delay_reads(workload);
         Ok(replay)
     }
 
@@ -157,14 +108,14 @@ impl Replay {
 
     /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
     /// working set: reclaim itself is not compared.
-    pub(super) fn follow_reclaim(&mut self, kernel: &Step) -> Result<(), String> {
-        for &(number, index, _) in &kernel.removals {
+    pub(super) fn follow_reclaim(&mut self, kernel: &FileStep) -> Result<(), String> {
+        for &CachedFolio { file: number, index, .. } in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
             let removed = self.memory.cache_mut().remove_unmapped(file, PageIndex(index));
             removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
             self.reclaimed.insert((number, index));
         }
-        for &(number, index, _) in &kernel.insertions {
+        for &CachedFolio { file: number, index, .. } in &kernel.insertions {
             if self.restores && self.reclaimed.contains(&(number, index)) {
                 let Some(&file) = self.files.get(&number) else { continue };
                 let found = self.memory.cache().find(file, PageIndex(index));
@@ -212,7 +163,7 @@ impl Replay {
     }
 
     /// Does the action of `step` and says what the model did.
-    pub(super) fn run(&mut self, nr: usize, step: &Step) -> Result<Step, String> {
+    pub(super) fn run(&mut self, nr: usize, step: &FileStep) -> Result<FileStep, String> {
         let mut was_mapped = false;
         let mut removals = Vec::new();
         match &step.action {
@@ -242,7 +193,7 @@ impl Replay {
                 }
                 let completion = self.completion(nr);
                 self.memory.cache_mut().set_completion(completion);
-                was_mapped = self.touch((*index, *area), *access)?;
+                was_mapped = self.touch(*index, *area, *access)?;
             }
             Action::Read(io) => {
                 let open = self.open_of(*io)?;
@@ -263,7 +214,7 @@ impl Replay {
             }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
             Action::AdviseBytes(advice, addr, len) => {
-                self.advise_bytes(advice, Vaddr(*addr), *len)?;
+                self.advise_bytes(advice, Span { addr: *addr, len_bytes: *len })?;
             }
             Action::AdviseFile(advice, io) => {
                 removals = self.advise_file(advice, *io, &step.removals)?;
@@ -278,7 +229,7 @@ impl Replay {
             }
         }
         let action = step.action.clone();
-        Ok(Step { action, removals, was_mapped, ..self.observed(nr) })
+        Ok(FileStep { action, removals, was_mapped, ..self.observed(nr) })
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
@@ -287,7 +238,7 @@ impl Replay {
 
     /// The filesystem may have written back at any time, so what a file has is told before each
     /// write.
-    fn tell_extents(&mut self, open: OpenId, step: &Step) {
+    fn tell_extents(&mut self, open: OpenId, step: &FileStep) {
         let file = self.memory.open_file(open).mapping;
         let space = self.memory.cache_mut().mapping_mut(file).reservations.as_mut();
         if let (Some(space), Some(extents)) = (space, &step.extents) {
@@ -316,7 +267,7 @@ impl Replay {
     }
 
     /// Whether the page was mapped already.
-    fn touch(&mut self, (index, area): (u64, u32), how: Touch) -> Result<bool, String> {
+    fn touch(&mut self, index: u64, area: u32, how: Touch) -> Result<bool, String> {
         let area = self.area(area)?;
         let (first, end) = (area.first, area.first + area.nr_pages);
         if !(first..end).contains(&index) {
@@ -341,18 +292,18 @@ impl Replay {
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.
-    fn remap(&mut self, id: u32, from: (u64, u64), to: (u64, u64)) -> Result<(), String> {
-        let of = |(addr, len): (u64, u64)| (Vaddr(addr), len);
+    fn remap(&mut self, id: u32, from: Span, to: Span) -> Result<(), String> {
+        let of = |span: Span| (Vaddr(span.addr), span.len_bytes);
         self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
         let page = self.memory.rules.page;
-        let vpn = Vaddr(to.0).vpn(page);
+        let vpn = Vaddr(to.addr).vpn(page);
         let vma = self.memory.space(self.mm).vmas.find(vpn).copied();
         let Some(Backing::File { open, .. }) = vma.map(|vma| vma.backing) else {
-            return Err(format!("no file is mapped at {:#x}", to.0));
+            return Err(format!("no file is mapped at {:#x}", to.addr));
         };
         let number = self.opens.iter().find(|(_, known)| **known == open);
         let (Some(vma), Some((&open, _))) = (vma, number) else {
-            return Err(format!("no descriptor of the mapping at {:#x}", to.0));
+            return Err(format!("no descriptor of the mapping at {:#x}", to.addr));
         };
         let prot = match (vma.prot.can_exec, vma.prot.can_write) {
             (true, _) => "rx",
@@ -363,11 +314,11 @@ impl Replay {
             id,
             open,
             first: vma.index_of(vpn),
-            nr_pages: page.pages_in(to.1),
+            nr_pages: page.pages_in(to.len_bytes),
             prot: prot.to_owned(),
             is_shared: false,
             advice: "plain".to_owned(),
-            addr: to.0,
+            addr: to.addr,
         };
         self.areas.insert(id, area);
         Ok(())

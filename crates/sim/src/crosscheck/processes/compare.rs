@@ -6,234 +6,156 @@
 //! - which pages of which processes are the same page.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use largefolio_mm::memory::MemoryError;
-use serde::Serialize;
+use rayon::prelude::*;
 
-use super::program::{NR_SLOTS, Op, Program, Step};
-use super::recording::{Answer, Header, Recording, Run};
-use super::replay::Replay;
-use super::world::{Page, PageState, World};
-use crate::kernel::{Kernel, KernelError};
+use super::program::{NR_SLOTS, Op, ProcessStep};
+use super::replay::ProgramReplay;
+use super::run::{Answer, ProgramRun, Programs};
+use super::world::{MappedPage, PageState, World};
+use crate::crosscheck::difference::{Aspect, Place};
+use crate::crosscheck::error::CheckError;
+use crate::crosscheck::recording::Recording;
+use crate::crosscheck::verdict::Verdict;
+use crate::kernel::Kernel;
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Aspect {
-    /// Whether the step was allowed.
-    Answer,
-    /// Whether a page is mapped, and to what: zero page, folio, page of the file.
-    Presence,
-    /// Order of the folio, and which page of it.
-    Folio,
-    /// The exclusive bit.
-    Exclusive,
-    /// Whether a PMD entry maps it.
-    Pmd,
-    /// Same or new frame.
-    Frame,
-    /// What the page holds.
-    Content,
-    /// How much of the program's own file is cached.
-    Cached,
-    /// Which pages are one page.
-    Sharing,
-    /// The model broke its own invariants.
-    Invariant,
-}
-
-/// Pages of one process in which kernel and model differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// In what.
-    pub aspect: Aspect,
-    /// Process.
-    pub slot: usize,
-    /// Page of the window.
-    pub page: u64,
-    /// What the kernel shows.
-    pub kernel: String,
-    /// What the model shows.
-    pub model: String,
-    /// The model's folio behind the page before the step.
-    pub before: String,
-}
-
-/// The outcome for one program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
-    /// Its seed.
-    pub seed: u64,
-    /// Sizes enabled, in KiB.
-    pub sizes_kib: Vec<u64>,
-    /// Steps compared.
-    pub nr_steps: usize,
-    /// Pages compared over all steps.
-    pub nr_pages: u64,
-    /// Pages that got a new frame.
-    pub nr_new_frames: u64,
-    /// Events of the machine that disturbed the program.
-    pub disturbances: Vec<String>,
-    /// Text of the step that differs.
-    pub step: Option<String>,
-    /// What differs after that step; nothing after it is compared.
-    pub differences: Vec<Difference>,
-}
-
-impl Verdict {
-    /// Whether nothing differs.
-    #[must_use]
-    pub fn is_equal(&self) -> bool {
-        self.differences.is_empty()
+impl Recording<Programs> {
+    /// Replays each program under `kernel`, or under the rules of the kernel that made the
+    /// recording, and compares after each step, up to the first that differs.
+    ///
+    /// # Errors
+    /// When there are no rules for it or the model cannot be set up. A difference is not an error.
+    pub fn check(&self, kernel: Option<&Kernel>) -> Result<Vec<Verdict>, CheckError> {
+        let kernel = self.rules(kernel)?;
+        let one = |run| Check::new(self, &kernel, run)?.run();
+        self.body.runs.par_iter().map(one).collect()
     }
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = self.step.as_deref().unwrap_or("-");
-        write!(
-            f,
-            "program {} ({:?} KiB) step {}: {step}",
-            self.seed, self.sizes_kib, self.nr_steps
-        )?;
-        for event in &self.disturbances {
-            write!(f, " [{event}]")?;
-        }
-        for d in self.differences.iter().take(6) {
-            let Difference { aspect, slot, page, kernel, model, before } = d;
-            write!(f, "\n  {aspect:?} of {slot}:{page}: kernel {kernel}, model {model}")?;
-            if !before.is_empty() {
-                write!(f, "\n    before: {before}")?;
+/// A comparison under way.
+struct Check<'a> {
+    run: &'a ProgramRun,
+    replay: ProgramReplay,
+    verdict: Verdict,
+    /// After the last step.
+    pair: Pair,
+    /// Pages of the program's own file that the kernel has cached.
+    nr_cached: u64,
+    hides_pmds: bool,
+}
+
+impl<'a> Check<'a> {
+    fn new(
+        recording: &Recording<Programs>,
+        kernel: &Kernel,
+        run: &'a ProgramRun,
+    ) -> Result<Self, CheckError> {
+        let program = &run.program;
+        let world = World::new(program.nr_pages);
+        let name = format!("{} program {}", recording.name, program.seed);
+        Ok(Self {
+            run,
+            replay: ProgramReplay::new(program, kernel, &recording.header)?,
+            verdict: Verdict::new(name, kernel),
+            pair: Pair { kernel: world.clone(), model: world },
+            nr_cached: 0,
+            hides_pmds: recording.body.hides_pmds,
+        })
+    }
+
+    fn run(mut self) -> Result<Verdict, CheckError> {
+        let steps = &self.run.program.steps;
+        for (step, answer) in steps.iter().zip(&self.run.answers) {
+            let before = self.folios_before(answer);
+            self.step(step, answer);
+            self.verdict.nr_steps += 1;
+            // The model's own invariants cost more than the step: they are held at the end.
+            if self.verdict.nr_steps == steps.len() {
+                self.invariants(step);
+            }
+            if !self.verdict.is_equal() {
+                self.tell(&before);
+                break;
             }
         }
-        if self.differences.len() > 6 {
-            write!(f, "\n  and {} more", self.differences.len() - 6)?;
+        Ok(self.verdict)
+    }
+
+    fn step(&mut self, step: &ProcessStep, answer: &Answer) {
+        let mut kernel = self.pair.kernel.clone();
+        answer.apply(&mut kernel);
+        let answered = self.replay.step(step).err();
+        let model = self.replay.world();
+        let before = std::mem::replace(&mut self.pair, Pair { kernel, model });
+        self.answers(step, answer, answered);
+        self.cached(step, answer);
+        self.pair.compare(self.hides_pmds, &mut self.verdict);
+        self.pair.compare_frames(&before, &mut self.verdict);
+    }
+
+    /// Whether the step was allowed; of a collapse also the error number, which says why not.
+    fn answers(&mut self, step: &ProcessStep, answer: &Answer, model: Option<u32>) {
+        let kernel = answer.error;
+        let is_equal = match step.op {
+            Op::Collapse(_) => kernel == model,
+            _ => kernel.is_some() == model.is_some(),
+        };
+        if !is_equal {
+            let text = |error: Option<u32>| match error {
+                Some(nr) => format!("error {nr}"),
+                None => "done".to_owned(),
+            };
+            let at = Place::page(step.slot, 0);
+            self.verdict.differ(Aspect::Answer, at, text(kernel), text(model));
         }
-        Ok(())
     }
-}
 
-/// Why a recording cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// No rules for a kernel so old, or a release that is no version.
-    #[error("no rules for kernel {0:?}: the oldest known is 6.1; name the rules with --kernel")]
-    UnknownKernel(String),
-    /// The rules could not be loaded.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// The model could not be set up.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-}
-
-/// The rules for the kernel that made `recording`: the newest known version that is not newer.
-///
-/// # Errors
-/// When there are none.
-pub fn kernel_of(recording: &Recording) -> Result<Kernel, CheckError> {
-    let header = &recording.header;
-    match Kernel::of_release(&header.release, header.page_bytes) {
-        Some(kernel) => Ok(kernel?),
-        None => Err(CheckError::UnknownKernel(header.release.clone())),
-    }
-}
-
-/// Replays one program of a recording with this header and compares after each step, up to the
-/// first difference.
-///
-/// # Errors
-/// When the model cannot be set up.
-pub fn check(run: &Run, kernel: &Kernel, header: &Header) -> Result<Verdict, CheckError> {
-    let Program { seed, nr_pages, sizes_kib, .. } = &run.program;
-    let mut verdict = Verdict {
-        seed: *seed,
-        sizes_kib: sizes_kib.clone(),
-        nr_steps: 0,
-        nr_pages: 0,
-        nr_new_frames: 0,
-        disturbances: run.disturbances.clone(),
-        step: None,
-        differences: Vec::new(),
-    };
-    let mut replay = Replay::new(&run.program, kernel, header)?;
-    let mut nr_cached = 0;
-    let mut kernel_world = World::new(*nr_pages);
-    let mut model_world = World::new(*nr_pages);
-    for (step, answer) in run.program.steps.iter().zip(&run.answers) {
-        let (kernel, model) = (kernel_world.clone(), World::new(0));
-        let mut pair = Pair { kernel, model, hides_pmds: header.hides_pmds };
-        answer.apply(&mut pair.kernel);
-        nr_cached = answer.nr_cached.unwrap_or(nr_cached);
-        let before: Vec<_> = folios_before(&replay, answer);
-        let answered = replay.step(step).err();
-        pair.model = replay.world();
-        let mut found = Vec::new();
-        compare_answers(answer, answered, step, &mut found);
-        let model = replay.nr_cached();
-        if model.is_some_and(|model| model != nr_cached) {
+    fn cached(&mut self, step: &ProcessStep, answer: &Answer) {
+        self.nr_cached = answer.nr_cached.unwrap_or(self.nr_cached);
+        let Some(model) = self.replay.nr_cached() else { return };
+        if model != self.nr_cached {
             let text = |nr: u64| format!("{nr} pages");
-            let model = text(model.unwrap_or(0));
-            found.push(difference(Aspect::Cached, (step.slot, 0), text(nr_cached), model));
+            let at = Place::page(step.slot, 0);
+            self.verdict.differ(Aspect::Cached, at, text(self.nr_cached), text(model));
         }
-        verdict.nr_pages += pair.compare(&mut found);
-        verdict.nr_new_frames += pair.compare_frames((&kernel_world, &model_world), &mut found);
-        // The model's own invariants cost more than the step: they are held at the end.
-        let is_last = verdict.nr_steps + 1 == run.program.steps.len();
-        if let Some(violation) = is_last.then(|| replay.validate().err()).flatten() {
-            let model = format!("{violation:?}");
-            found.push(difference(Aspect::Invariant, (step.slot, 0), String::new(), model));
+    }
+
+    fn invariants(&mut self, step: &ProcessStep) {
+        if let Err(violation) = self.replay.validate() {
+            let (at, model) = (Place::page(step.slot, 0), format!("{violation:?}"));
+            self.verdict.differ(Aspect::Invariant, at, String::new(), model);
         }
-        verdict.nr_steps += 1;
-        if !found.is_empty() {
-            for d in &mut found {
-                let known = before.iter().find(|(at, _)| *at == (d.slot, d.page));
-                d.before = known.map_or_else(String::new, |(_, text)| text.clone());
+    }
+
+    /// The model's folios behind the first pages that the step changes.
+    fn folios_before(&self, answer: &Answer) -> Vec<Place> {
+        let changed = answer.changes.iter().take(NR_TOLD);
+        let place = |slot, page| {
+            let folio_before = self.replay.folio_of(slot, page)?;
+            Some(Place::Page { slot, page, folio_before })
+        };
+        changed.filter_map(|change| place(change.slot, change.pages.first)).collect()
+    }
+
+    /// Says of each difference which folio was there before, where that is known.
+    fn tell(&mut self, before: &[Place]) {
+        for difference in &mut self.verdict.differences {
+            let Place::Page { slot, page, .. } = difference.place else { continue };
+            let is_here = |known: &&Place| matches!(known, Place::Page { slot: s, page: p, .. } if (*s, *p) == (slot, page));
+            if let Some(known) = before.iter().find(is_here) {
+                difference.place = known.clone();
             }
-            verdict.step = Some(step.to_string());
-            verdict.differences = found;
-            break;
         }
-        kernel_world = pair.kernel;
-        model_world = pair.model;
-    }
-    Ok(verdict)
-}
-
-/// The model's folios behind the first pages that the step changes.
-fn folios_before(replay: &Replay, answer: &Answer) -> Vec<((usize, u64), String)> {
-    let changed = answer.changes.iter().take(8);
-    let folio = |(slot, page)| Some(((slot, page), replay.folio_of(slot, page)?));
-    changed.filter_map(|change| folio((change.slot, change.range.first))).collect()
-}
-
-fn difference(
-    aspect: Aspect,
-    (slot, page): (usize, u64),
-    kernel: String,
-    model: String,
-) -> Difference {
-    Difference { aspect, slot, page, kernel, model, before: String::new() }
-}
-
-/// Whether the step was allowed; of a collapse also the error number, which says why not.
-fn compare_answers(answer: &Answer, model: Option<u32>, step: &Step, found: &mut Vec<Difference>) {
-    let is_equal = match step.op {
-        Op::Collapse(_) => answer.error == model,
-        _ => answer.error.is_some() == model.is_some(),
-    };
-    if !is_equal {
-        let text = |error: Option<u32>| error.map_or("done".to_owned(), |nr| format!("error {nr}"));
-        found.push(difference(Aspect::Answer, (step.slot, 0), text(answer.error), text(model)));
     }
 }
+
+/// Changes of a step whose folios before it are told.
+const NR_TOLD: usize = 8;
 
 /// Kernel and model after the same step.
 struct Pair {
     kernel: World,
     model: World,
-    hides_pmds: bool,
 }
 
 impl Pair {
@@ -245,16 +167,15 @@ impl Pair {
         })
     }
 
-    /// Compares what is mapped; how many pages are.
-    fn compare(&self, found: &mut Vec<Difference>) -> u64 {
-        let mut nr_present = 0;
+    /// Compares what is mapped.
+    fn compare(&self, hides_pmds: bool, verdict: &mut Verdict) {
         // Names of one folio on either side.
         let mut to_model = BTreeMap::new();
         let mut to_kernel = BTreeMap::new();
         for (at, kernel, model) in self.pages() {
-            nr_present += u64::from(kernel.page != Page::Absent);
+            verdict.count(Aspect::Presence, u64::from(kernel.page != MappedPage::Absent));
             let mut differ = |aspect, kernel: String, model: String| {
-                found.push(difference(aspect, at, kernel, model));
+                verdict.differ(aspect, Place::page(at.0, at.1), kernel, model);
             };
             if kind(kernel) != kind(model) {
                 differ(Aspect::Presence, kind(kernel).to_owned(), kind(model).to_owned());
@@ -268,7 +189,7 @@ impl Pair {
                 let text = |is| if is { "exclusive" } else { "not exclusive" }.to_owned();
                 differ(Aspect::Exclusive, text(kernel.is_exclusive), text(model.is_exclusive));
             }
-            if kernel.is_pmd != model.is_pmd && !self.hides_pmds {
+            if kernel.is_pmd != model.is_pmd && !hides_pmds {
                 let text = |is| if is { "PMD" } else { "PTE" }.to_owned();
                 differ(Aspect::Pmd, text(kernel.is_pmd), text(model.is_pmd));
             }
@@ -287,34 +208,32 @@ impl Pair {
                 differ(Aspect::Sharing, text(theirs, back), text(ours, known));
             }
         }
-        nr_present
     }
 
-    /// Compares which pages kept their frame; how many did not.
-    fn compare_frames(&self, before: (&World, &World), found: &mut Vec<Difference>) -> u64 {
-        let mut nr_new = 0;
-        for ((slot, page), kernel, model) in self.pages() {
-            let was = |world: &World| world.slots[slot][page as usize].page;
-            let (Some(kernel), Some(model)) =
-                (is_same(was(before.0), kernel.page), is_same(was(before.1), model.page))
+    /// Compares which pages kept their frame.
+    fn compare_frames(&self, before: &Self, verdict: &mut Verdict) {
+        for (((slot, page), kernel, model), (_, kernel_was, model_was)) in
+            self.pages().zip(before.pages())
+        {
+            let same = |was: PageState, now: PageState| is_same(was.page, now.page);
+            let (Some(kernel), Some(model)) = (same(kernel_was, kernel), same(model_was, model))
             else {
                 continue;
             };
-            nr_new += u64::from(!kernel);
+            verdict.count(Aspect::Frame, u64::from(!kernel));
             if kernel != model {
                 let text = |is| if is { "same frame" } else { "new frame" }.to_owned();
-                found.push(difference(Aspect::Frame, (slot, page), text(kernel), text(model)));
+                verdict.differ(Aspect::Frame, Place::page(slot, page), text(kernel), text(model));
             }
         }
-        nr_new
     }
 }
 
 /// Whether a page kept its frame; `None` where it was or is none of a folio.
-fn is_same(before: Page, after: Page) -> Option<bool> {
+fn is_same(before: MappedPage, after: MappedPage) -> Option<bool> {
     label(before).zip(label(after))?;
     let frame = |page| match page {
-        Page::Folio { label, index, .. } => (label, index),
+        MappedPage::Folio { label, index, .. } => (label, index),
         _ => (0, 0),
     };
     Some(frame(before) == frame(after))
@@ -322,26 +241,26 @@ fn is_same(before: Page, after: Page) -> Option<bool> {
 
 fn kind(state: PageState) -> &'static str {
     match state.page {
-        Page::Absent => "absent",
-        Page::Zero => "zero page",
-        Page::HugeZero { .. } => "huge zero folio",
-        Page::Folio { .. } if state.is_file => "page of the file",
-        Page::Folio { .. } => "anonymous page",
+        MappedPage::Absent => "absent",
+        MappedPage::Zero => "zero page",
+        MappedPage::HugeZero { .. } => "huge zero folio",
+        MappedPage::Folio { .. } if state.is_file => "page of the file",
+        MappedPage::Folio { .. } => "anonymous page",
     }
 }
 
 /// Order of the folio, and which page of it.
-fn place(page: Page) -> (u8, u32) {
+fn place(page: MappedPage) -> (u8, u32) {
     match page {
-        Page::Folio { order, index, .. } => (order, index),
-        Page::HugeZero { index } => (0, index),
-        Page::Absent | Page::Zero => (0, 0),
+        MappedPage::Folio { order, index, .. } => (order, index),
+        MappedPage::HugeZero { index } => (0, index),
+        MappedPage::Absent | MappedPage::Zero => (0, 0),
     }
 }
 
-fn label(page: Page) -> Option<u64> {
+fn label(page: MappedPage) -> Option<u64> {
     match page {
-        Page::Folio { label, .. } => Some(label),
+        MappedPage::Folio { label, .. } => Some(label),
         _ => None,
     }
 }

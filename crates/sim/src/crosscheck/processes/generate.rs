@@ -6,11 +6,13 @@
 mod areas;
 mod collapse;
 
+use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::vma::Prot;
 use largefolio_trace::generate::Rng;
 
-use super::program::{Access, Advice, NR_SLOTS, Op, Program, Range, Source, Step};
-use areas::{Area, Areas};
+use super::program::{AreaSource, NR_SLOTS, Op, Pages, ProcessStep, Program};
+use areas::Areas;
 
 /// What programs are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub enum Topic {
 
 /// What programs to make.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProgramOptions {
     /// What they are about.
     pub topic: Topic,
     /// Base page.
@@ -41,16 +43,16 @@ const SMALL_WINDOW_PAGES: u64 = 128;
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
-/// use largefolio_sim::crosscheck::processes::{Options, Topic, generate};
+/// use largefolio_sim::crosscheck::processes::{ProgramOptions, Topic, generate};
 /// let orders = vec![Order::new(4)];
-/// let options = Options { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
+/// let options = ProgramOptions { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
 /// let program = generate(7, &options);
 /// assert_eq!(program, generate(7, &options));
 /// assert_eq!(program.sizes_kib, [64]);
 /// assert_eq!(program.to_string().lines().count(), 41);
 /// ```
 #[must_use]
-pub fn generate(seed: u64, options: &Options) -> Program {
+pub fn generate(seed: u64, options: &ProgramOptions) -> Program {
     let mut generator = Generator::new(seed, options);
     generator.map_first_areas();
     while generator.program.steps.len() < options.nr_steps {
@@ -73,8 +75,8 @@ struct Generator {
 }
 
 impl Generator {
-    fn new(seed: u64, options: &Options) -> Self {
-        let Options { topic, page, orders, .. } = options;
+    fn new(seed: u64, options: &ProgramOptions) -> Self {
+        let ProgramOptions { topic, page, orders, .. } = options;
         let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
         let pmd = page.pmd_order();
         let nr_pages = if highest == pmd || *topic == Topic::Collapse {
@@ -103,7 +105,7 @@ impl Generator {
     }
 
     fn emit(&mut self, slot: usize, op: Op) {
-        self.program.steps.push(Step { slot, op });
+        self.program.steps.push(ProcessStep { slot, op });
         self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
     }
 
@@ -116,8 +118,8 @@ impl Generator {
             }
         }
         if self.program.steps.is_empty() {
-            let range = Range { first: 0, nr: self.program.nr_pages };
-            self.emit(0, Op::Map(range, Source::Anon, Advice::Huge));
+            let range = Pages { first: 0, nr: self.program.nr_pages };
+            self.emit(0, Op::Map(range, AreaSource::Anon, Some(Madvice::Hugepage)));
         }
     }
 
@@ -131,11 +133,11 @@ impl Generator {
             57..67 => self.on_range(slot, |_, range| Op::Unmap(range)),
             67..77 => self.on_range(slot, |_, range| Op::Drop(range)),
             77..84 => self.on_range(slot, |rng, range| {
-                let access = [Access::Read, Access::ReadWrite, Access::ReadWrite, Access::None];
-                Op::Protect(range, access[rng.below(4) as usize])
+                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
+                Op::Protect(range, prots[rng.below(4) as usize])
             }),
             84..87 => self.on_range(slot, |rng, range| {
-                Op::Advise(range, [Advice::Huge, Advice::Nohuge][rng.below(2) as usize])
+                Op::Advise(range, [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize])
             }),
             87..94 => self.remap(slot),
             _ => self.map(slot),
@@ -151,24 +153,24 @@ impl Generator {
         }
         let hole = free[self.rng.below(free.len() as u64) as usize];
         let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
-        let source = if self.chance(12) { Source::File } else { Source::Anon };
-        if source == Source::File {
+        let source = if self.chance(12) { AreaSource::File } else { AreaSource::Anon };
+        if source == AreaSource::File {
             range.nr = range.nr.min(super::program::FILE_PAGES / 2);
         }
         let advice = match self.rng.below(10) {
-            0 => Advice::None,
-            1 => Advice::Nohuge,
-            _ => Advice::Huge,
+            0 => None,
+            1 => Some(Madvice::Nohugepage),
+            _ => Some(Madvice::Hugepage),
         };
         self.emit(slot, Op::Map(range, source, advice));
     }
 
     fn touch(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
-        let first = self.page_of(area.range);
-        let longest = (area.range.end() - first).min(16);
+        let first = self.page_of(area);
+        let longest = (area.end() - first).min(16);
         let nr = if self.chance(20) { 1 + self.rng.below(longest) } else { 1 };
-        let range = Range { first, nr };
+        let range = Pages { first, nr };
         let op = if self.chance(15) { Op::Read(range) } else { Op::Write(range) };
         self.emit(slot, op);
     }
@@ -180,16 +182,16 @@ impl Generator {
         }
     }
 
-    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, Range) -> Op) {
+    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, Pages) -> Op) {
         let Some(area) = self.some_area(slot) else { return };
-        let range = self.part_of(area.range);
+        let range = self.part_of(area);
         let op = op(&mut self.rng, range);
         self.emit(slot, op);
     }
 
     fn remap(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
-        let range = self.part_of(area.range);
+        let range = self.part_of(area);
         let mut to = self.rng.below(self.program.nr_pages - range.nr + 1);
         if self.chance(60) {
             // To the same place in another block: folios and PMD entries can move whole.
@@ -202,13 +204,13 @@ impl Generator {
         }
     }
 
-    fn some_area(&mut self, slot: usize) -> Option<Area> {
+    fn some_area(&mut self, slot: usize) -> Option<Pages> {
         let areas = self.living[slot].as_ref()?.runs();
-        let nr_pages = areas.iter().map(|area| area.range.nr).sum();
+        let nr_pages = areas.iter().map(|area| area.nr).sum();
         let mut at = self.rng.below(nr_pages);
         areas.into_iter().find(|area| {
-            let is_here = at < area.range.nr;
-            at = at.saturating_sub(area.range.nr);
+            let is_here = at < area.nr;
+            at = at.saturating_sub(area.nr);
             is_here
         })
     }
@@ -218,15 +220,15 @@ impl Generator {
     }
 
     /// A block around a random page of `range`, as far as it lies in it.
-    fn block_of(&mut self, range: Range) -> Range {
+    fn block_of(&mut self, range: Pages) -> Pages {
         let order = self.some_order();
         let page = range.first + self.rng.below(range.nr);
         let first = order.round_down(page).max(range.first);
         let end = (order.round_down(page) + order.nr_pages()).min(range.end());
-        Range { first, nr: end - first }
+        Pages { first, nr: end - first }
     }
 
-    fn page_of(&mut self, range: Range) -> u64 {
+    fn page_of(&mut self, range: Pages) -> u64 {
         let block = self.block_of(range);
         match self.rng.below(4) {
             0 => block.first,
@@ -235,17 +237,17 @@ impl Generator {
         }
     }
 
-    fn part_of(&mut self, range: Range) -> Range {
+    fn part_of(&mut self, range: Pages) -> Pages {
         let block = self.block_of(range);
         let whole = if self.chance(40) { range } else { block };
-        let Range { first, nr } = whole;
+        let Pages { first, nr } = whole;
         match self.rng.below(6) {
-            0 if nr > 1 => Range { first, nr: nr - 1 },
-            1 if nr > 1 => Range { first: first + 1, nr: nr - 1 },
-            2 => Range { first: self.page_of(whole), nr: 1 },
+            0 if nr > 1 => Pages { first, nr: nr - 1 },
+            1 if nr > 1 => Pages { first: first + 1, nr: nr - 1 },
+            2 => Pages { first: self.page_of(whole), nr: 1 },
             3 => {
                 let from = self.rng.below(nr);
-                Range { first: first + from, nr: 1 + self.rng.below(nr - from) }
+                Pages { first: first + from, nr: 1 + self.rng.below(nr - from) }
             }
             _ => whole,
         }

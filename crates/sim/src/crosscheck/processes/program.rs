@@ -15,9 +15,11 @@
 //! memory manager.
 
 use std::fmt;
-use std::str::FromStr;
 
-use super::parse::{ParseError, Words};
+use largefolio_mm::map::Madvice;
+use largefolio_mm::vma::{Prot, Sharing};
+
+use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
 pub const NR_SLOTS: usize = 4;
@@ -39,7 +41,7 @@ pub struct Program {
     /// The file its processes share.
     pub own_file: Option<OwnFile>,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProcessStep>,
 }
 
 /// A file that belongs to the program.
@@ -62,19 +64,9 @@ pub enum FileKind {
     Disk,
 }
 
-impl FileKind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Memfd => "memfd",
-            Self::Tmpfs => "tmpfs",
-            Self::Disk => "disk",
-        }
-    }
-}
-
 /// One step of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ProcessStep {
     /// Which process, below [`NR_SLOTS`].
     pub slot: usize,
     /// What it does.
@@ -83,46 +75,16 @@ pub struct Step {
 
 /// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct Pages {
     /// First page.
     pub first: u64,
     /// Number of pages, at least 1.
     pub nr: u64,
 }
 
-impl Range {
-    /// The page after the last.
-    #[must_use]
-    pub const fn end(&self) -> u64 {
-        self.first + self.nr
-    }
-}
-
-/// Folio advice of an area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// None.
-    None,
-    /// `MADV_HUGEPAGE`.
-    Huge,
-    /// `MADV_NOHUGEPAGE`.
-    Nohuge,
-}
-
-/// Protection of an area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// `PROT_NONE`.
-    None,
-    /// Loads.
-    Read,
-    /// Loads and stores.
-    ReadWrite,
-}
-
 /// What an area maps, privately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum AreaSource {
     /// Zeroes.
     Anon,
     /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
@@ -132,7 +94,90 @@ pub enum Source {
 /// Pages of the file.
 pub(super) const FILE_PAGES: u64 = 256;
 
-impl Source {
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Maps an area that may be stored to, where nothing is mapped, and gives folio advice.
+    Map(Pages, AreaSource, Option<Madvice>),
+    /// Maps the program's own file from a page of it, where nothing is mapped.
+    Share(Pages, u64, How),
+    /// Loads from each page, in ascending order, until one fails.
+    Read(Pages),
+    /// Stores to each page, in ascending order, until one fails.
+    Write(Pages),
+    /// `munmap`.
+    Unmap(Pages),
+    /// `MADV_DONTNEED`.
+    Drop(Pages),
+    /// `MADV_FREE`.
+    Free(Pages),
+    /// `MADV_COLLAPSE`.
+    Collapse(Pages),
+    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
+    Punch(Pages),
+    /// A pipe refers to a page (`vmsplice`).
+    Pin(u64),
+    /// The pipe gives back the page it has referred to for longest.
+    Unpin,
+    /// `pread` of pages of the program's own file, one call each.
+    Load(Pages),
+    /// Opens the program's own file for write.
+    Open,
+    /// Closes it again.
+    Close,
+    /// `pwrite` to pages of the program's own file, one call each.
+    Put(Pages),
+    /// `fsync` of the program's own file.
+    Sync,
+    /// `mprotect`.
+    Protect(Pages, Prot),
+    /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
+    Advise(Pages, Madvice),
+    /// `mremap` to a page of the window; what was mapped there goes.
+    Remap(Pages, u64),
+    /// `fork`; the child gets this slot.
+    Fork(usize),
+    /// The process ends.
+    Exit,
+}
+
+/// How the program's own file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Whether stores reach the file.
+    pub sharing: Sharing,
+    /// What is allowed.
+    pub prot: Prot,
+}
+
+impl FileKind {
+    const ALL: [Self; 3] = [Self::Memfd, Self::Tmpfs, Self::Disk];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memfd => "memfd",
+            Self::Tmpfs => "tmpfs",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+impl Pages {
+    /// The page after the last.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.first + self.nr
+    }
+
+    /// The `nr` pages from `first` on.
+    pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
+        let first = number_to(NR_PAGES_MAX - 1, first)?;
+        let nr = number_to(NR_PAGES_MAX - first, nr)?;
+        if nr == 0 { Err("no page at all".to_owned()) } else { Ok(Self { first, nr }) }
+    }
+}
+
+impl AreaSource {
     /// Page of the file behind the first page of an area that is mapped at `first`.
     #[must_use]
     pub const fn file_page(first: u64) -> u64 {
@@ -140,169 +185,96 @@ impl Source {
     }
 }
 
-/// An operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Maps an area that may be stored to, where nothing is mapped.
-    Map(Range, Source, Advice),
-    /// Maps the program's own file from a page of it, where nothing is mapped.
-    Share(Range, u64, How),
-    /// Loads from each page, in ascending order, until one fails.
-    Read(Range),
-    /// Stores to each page, in ascending order, until one fails.
-    Write(Range),
-    /// `munmap`.
-    Unmap(Range),
-    /// `MADV_DONTNEED`.
-    Drop(Range),
-    /// `MADV_FREE`.
-    Free(Range),
-    /// `MADV_COLLAPSE`.
-    Collapse(Range),
-    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
-    Punch(Range),
-    /// A pipe refers to a page (`vmsplice`).
-    Pin(u64),
-    /// The pipe gives back the page it has referred to for longest.
-    Unpin,
-    /// `pread` of pages of the program's own file, one call each.
-    Load(Range),
-    /// Opens the program's own file for write.
-    Open,
-    /// Closes it again.
-    Close,
-    /// `pwrite` to pages of the program's own file, one call each.
-    Put(Range),
-    /// `fsync` of the program's own file.
-    Sync,
-    /// `mprotect`.
-    Protect(Range, Access),
-    /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
-    Advise(Range, Advice),
-    /// `mremap` to a page of the window; what was mapped there goes.
-    Remap(Range, u64),
-    /// `fork`; the child gets this slot.
-    Fork(usize),
-    /// The process ends.
-    Exit,
-}
-
-/// Whether stores to a mapping of the program's own file reach the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// They do.
-    Shared,
-    /// They make copies.
-    Private,
-}
-
-/// How the program's own file is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
-    /// Where stores go.
-    pub sharing: Sharing,
-    /// What is allowed.
-    pub rights: Rights,
-}
-
-/// What a mapping of the program's own file allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// Loads and stores.
-    ReadWrite,
-    /// Loads.
-    Read,
-    /// Loads and jumps.
-    ReadExec,
-}
-
 impl How {
-    fn word(self) -> String {
-        let sharing = if self.sharing == Sharing::Shared { "s" } else { "p" };
-        let rights = match self.rights {
-            Rights::ReadWrite => "",
-            Rights::Read => "r",
-            Rights::ReadExec => "x",
-        };
-        format!("{sharing}{rights}")
-    }
-
-    fn of_word(word: &str) -> Self {
+    fn of(word: &str) -> Self {
         let sharing = if word.contains('p') { Sharing::Private } else { Sharing::Shared };
-        let rights = match (word.contains('x'), word.contains('r')) {
-            (true, _) => Rights::ReadExec,
-            (false, true) => Rights::Read,
-            (false, false) => Rights::ReadWrite,
+        let prot = match (word.contains('x'), word.contains('r')) {
+            (true, _) => Prot::READ_EXEC,
+            (false, true) => Prot::READ,
+            (false, false) => Prot::READ_WRITE,
         };
-        Self { sharing, rights }
+        Self { sharing, prot }
     }
 }
 
-impl Advice {
-    const fn letter(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Huge => "h",
-            Self::Nohuge => "n",
-        }
-    }
-
-    fn of_word(word: &str) -> Self {
-        match (word.contains('h'), word.contains('n')) {
-            (true, _) => Self::Huge,
-            (false, true) => Self::Nohuge,
-            (false, false) => Self::None,
-        }
-    }
-}
-
-impl fmt::Display for Range {
+impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.nr == 1 {
-            return write!(f, "{}", self.first);
-        }
-        write!(f, "{} {}", self.first, self.nr)
+        f.write_str(if self.sharing == Sharing::Shared { "s" } else { "p" })?;
+        f.write_str(match (self.prot.can_exec, self.prot.can_write) {
+            (true, _) => "x",
+            (false, true) => "",
+            (false, false) => "r",
+        })
     }
 }
 
-impl fmt::Display for Step {
+/// Folio advice that a word of flags has.
+fn advice_of(word: &str) -> Option<Madvice> {
+    match (word.contains('h'), word.contains('n')) {
+        (true, _) => Some(Madvice::Hugepage),
+        (false, true) => Some(Madvice::Nohugepage),
+        (false, false) => None,
+    }
+}
+
+const fn letter(advice: Option<Madvice>) -> &'static str {
+    match advice {
+        Some(Madvice::Hugepage) => "h",
+        Some(Madvice::Nohugepage) => "n",
+        _ => "",
+    }
+}
+
+impl fmt::Display for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slot = self.slot;
+        match self.nr {
+            1 => write!(f, "{}", self.first),
+            nr => write!(f, "{} {nr}", self.first),
+        }
+    }
+}
+
+impl fmt::Display for ProcessStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.slot)?;
         match self.op {
-            Op::Map(Range { first, nr }, source, advice) => {
-                let file = if source == Source::File { "f" } else { "" };
-                let dash = if file.is_empty() && advice == Advice::None { "-" } else { "" };
-                write!(f, "{slot} map {first} {nr} {file}{}{dash}", advice.letter())
-            }
-            Op::Share(Range { first, nr }, from, how) => {
-                write!(f, "{slot} share {first} {nr} {from} {}", how.word())
-            }
-            Op::Load(range) => write!(f, "{slot} load {range}"),
-            Op::Open => write!(f, "{slot} open"),
-            Op::Close => write!(f, "{slot} close"),
-            Op::Put(range) => write!(f, "{slot} put {range}"),
-            Op::Sync => write!(f, "{slot} sync"),
-            Op::Free(range) => write!(f, "{slot} free {range}"),
-            Op::Collapse(range) => write!(f, "{slot} collapse {range}"),
-            Op::Punch(range) => write!(f, "{slot} punch {range}"),
-            Op::Pin(page) => write!(f, "{slot} pin {page}"),
-            Op::Unpin => write!(f, "{slot} unpin"),
-            Op::Read(range) => write!(f, "{slot} read {range}"),
-            Op::Write(range) => write!(f, "{slot} write {range}"),
-            Op::Unmap(range) => write!(f, "{slot} unmap {range}"),
-            Op::Drop(range) => write!(f, "{slot} drop {range}"),
-            Op::Protect(range, access) => {
-                let word = match access {
-                    Access::None => "-",
-                    Access::Read => "r",
-                    Access::ReadWrite => "rw",
+            Op::Map(Pages { first, nr }, source, advice) => {
+                let flags = match (source, advice) {
+                    (AreaSource::Anon, None) => "-",
+                    (AreaSource::Anon, _) => "",
+                    (AreaSource::File, _) => "f",
                 };
-                write!(f, "{slot} protect {range} {word}")
+                write!(f, "map {first} {nr} {flags}{}", letter(advice))
             }
-            Op::Advise(range, advice) => write!(f, "{slot} advise {range} {}", advice.letter()),
-            Op::Remap(Range { first, nr }, to) => write!(f, "{slot} remap {first} {nr} {to}"),
-            Op::Fork(child) => write!(f, "{slot} fork {child}"),
-            Op::Exit => write!(f, "{slot} exit"),
+            Op::Share(Pages { first, nr }, from, how) => {
+                write!(f, "share {first} {nr} {from} {how}")
+            }
+            Op::Load(pages) => write!(f, "load {pages}"),
+            Op::Open => write!(f, "open"),
+            Op::Close => write!(f, "close"),
+            Op::Put(pages) => write!(f, "put {pages}"),
+            Op::Sync => write!(f, "sync"),
+            Op::Free(pages) => write!(f, "free {pages}"),
+            Op::Collapse(pages) => write!(f, "collapse {pages}"),
+            Op::Punch(pages) => write!(f, "punch {pages}"),
+            Op::Pin(page) => write!(f, "pin {page}"),
+            Op::Unpin => write!(f, "unpin"),
+            Op::Read(pages) => write!(f, "read {pages}"),
+            Op::Write(pages) => write!(f, "write {pages}"),
+            Op::Unmap(pages) => write!(f, "unmap {pages}"),
+            Op::Drop(pages) => write!(f, "drop {pages}"),
+            Op::Protect(pages, prot) => {
+                let word = match (prot.can_write, prot.can_read) {
+                    (true, _) => "rw",
+                    (false, true) => "r",
+                    (false, false) => "-",
+                };
+                write!(f, "protect {pages} {word}")
+            }
+            Op::Advise(pages, advice) => write!(f, "advise {pages} {}", letter(Some(advice))),
+            Op::Remap(Pages { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
+            Op::Fork(child) => write!(f, "fork {child}"),
+            Op::Exit => write!(f, "exit"),
         }
     }
 }
@@ -320,114 +292,115 @@ impl fmt::Display for Program {
     }
 }
 
-impl FromStr for Step {
-    type Err = ParseError;
+/// The number of a process.
+pub(super) fn slot_of(word: &str) -> Parsed<usize> {
+    Ok(number_to(NR_SLOTS as u64 - 1, word)? as usize)
+}
 
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let mut words = Words::new(text);
-        let slot = words.slot()?;
-        let name = words.word()?;
-        let op = match name {
-            "fork" => Op::Fork(words.slot()?),
-            "exit" => Op::Exit,
-            "unpin" => Op::Unpin,
-            "open" => Op::Open,
-            "close" => Op::Close,
-            "sync" => Op::Sync,
-            "pin" => Op::Pin(words.number(NR_PAGES_MAX - 1)?),
-            "share" => {
-                let range = words.range()?;
-                let from = words.number(NR_PAGES_MAX - range.nr)?;
-                Op::Share(range, from, How::of_word(words.rest()))
+impl ProcessStep {
+    /// Reads `SLOT OPERATION ..`.
+    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
+        let [slot, name, rest @ ..] = words else { return unknown(words) };
+        let op = match (*name, rest) {
+            ("fork", [child, ..]) => Op::Fork(slot_of(child)?),
+            ("exit", _) => Op::Exit,
+            ("unpin", _) => Op::Unpin,
+            ("open", _) => Op::Open,
+            ("close", _) => Op::Close,
+            ("sync", _) => Op::Sync,
+            ("pin", [page, ..]) => Op::Pin(number_to(NR_PAGES_MAX - 1, page)?),
+            (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
+                Op::of(name, Pages::of(first, nr)?, rest)?
             }
-            "remap" => {
-                let range = words.range()?;
-                Op::Remap(range, words.number(NR_PAGES_MAX - range.nr)?)
-            }
-            _ => {
-                let range = words.range()?;
-                ranged(name, range, words.rest()).ok_or_else(|| ParseError::new(text))?
-            }
+            (_, [first, rest @ ..]) => Op::of(name, Pages::of(first, "1")?, rest)?,
+            _ => return unknown(words),
         };
-        Ok(Self { slot, op })
+        Ok(Self { slot: slot_of(slot)?, op })
     }
 }
 
-/// The operation `name` on a range, with the word that follows.
-fn ranged(name: &str, range: Range, how: &str) -> Option<Op> {
-    let advice = Advice::of_word(how);
-    Some(match name {
-        "map" if how.contains('f') => Op::Map(range, Source::File, advice),
-        "map" => Op::Map(range, Source::Anon, advice),
-        "read" => Op::Read(range),
-        "write" => Op::Write(range),
-        "unmap" => Op::Unmap(range),
-        "drop" => Op::Drop(range),
-        "free" => Op::Free(range),
-        "collapse" => Op::Collapse(range),
-        "punch" => Op::Punch(range),
-        "load" => Op::Load(range),
-        "put" => Op::Put(range),
-        "protect" if how.contains('w') => Op::Protect(range, Access::ReadWrite),
-        "protect" if how.contains('r') => Op::Protect(range, Access::Read),
-        "protect" => Op::Protect(range, Access::None),
-        "advise" if advice != Advice::None => Op::Advise(range, advice),
-        _ => return None,
-    })
-}
-
-/// The file that `memfd=NR` or `tmpfs=NR` announces.
-fn own_file(word: &str) -> Result<Option<OwnFile>, ()> {
-    if word.is_empty() {
-        return Ok(None);
+impl Op {
+    /// The operation `name` on pages, with the words that follow.
+    fn of(name: &str, pages: Pages, rest: &[&str]) -> Parsed<Self> {
+        let how = rest.last().copied().unwrap_or_default();
+        let advice = advice_of(how);
+        let page = || {
+            let word = rest.first().copied().unwrap_or_default();
+            number_to(NR_PAGES_MAX - pages.nr, word)
+        };
+        Ok(match name {
+            "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
+            "map" => Self::Map(pages, AreaSource::Anon, advice),
+            "share" => Self::Share(pages, page()?, How::of(how)),
+            "read" => Self::Read(pages),
+            "write" => Self::Write(pages),
+            "unmap" => Self::Unmap(pages),
+            "drop" => Self::Drop(pages),
+            "free" => Self::Free(pages),
+            "collapse" => Self::Collapse(pages),
+            "punch" => Self::Punch(pages),
+            "load" => Self::Load(pages),
+            "put" => Self::Put(pages),
+            "protect" if how.contains('w') => Self::Protect(pages, Prot::READ_WRITE),
+            "protect" if how.contains('r') => Self::Protect(pages, Prot::READ),
+            "protect" => Self::Protect(pages, Prot::NONE),
+            "advise" => Self::Advise(pages, advice.ok_or("advise needs h or n")?),
+            "remap" => Self::Remap(pages, page()?),
+            _ => return Err(format!("{name:?} is no operation")),
+        })
     }
-    let (name, nr) = word.split_once('=').ok_or(())?;
-    let kinds = [FileKind::Memfd, FileKind::Tmpfs, FileKind::Disk];
-    let kind = kinds.into_iter().find(|kind| kind.name() == name);
-    let nr_pages = nr.parse().ok().filter(|nr| (1..=NR_PAGES_MAX).contains(nr));
-    let (kind, nr_pages) = kind.zip(nr_pages).ok_or(())?;
-    Ok(Some(OwnFile { kind, nr_pages }))
 }
 
 impl Program {
-    /// The program a `program` line announces, without its steps.
-    ///
-    /// # Errors
-    /// When the line is not of that form.
-    pub fn of_line(line: &str) -> Result<Self, ParseError> {
-        let mut words = Words::new(line);
-        let wrong = || ParseError::new(line);
-        if words.word()? != "program" {
-            return Err(wrong());
-        }
-        let seed = words.number(u64::MAX)?;
-        let pages = words.word()?.strip_prefix("pages=").and_then(|nr| nr.parse().ok());
-        let nr_pages = pages.filter(|nr| (1..=NR_PAGES_MAX).contains(nr)).ok_or_else(wrong)?;
-        let sizes = words.word()?.strip_prefix("sizes=").ok_or_else(wrong)?;
-        let kib = sizes.split(',').filter(|word| *word != "-").map(str::parse);
-        let sizes_kib: Vec<u64> = kib.collect::<Result<_, _>>().map_err(|_| wrong())?;
-        if sizes_kib.iter().any(|&kib| kib > SIZE_KIB_MAX) {
-            return Err(wrong());
-        }
-        let own_file = own_file(words.rest()).map_err(|()| wrong())?;
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() })
+    /// Reads a `program` line: a program without steps.
+    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
+        let ["program", seed, pages, sizes, own @ ..] = words else { return unknown(words) };
+        let pairs = Pairs::of(&[*pages, *sizes]);
+        let nr_pages = window_of(pairs.get("pages").ok_or("a program needs pages=")?)?;
+        let sizes = pairs.get("sizes").ok_or("a program needs sizes=")?;
+        let sizes = sizes.split(',').filter(|word| *word != "-");
+        let sizes_kib = sizes.map(|kib| number_to(SIZE_KIB_MAX, kib)).collect::<Parsed<_>>()?;
+        let own_file = match own {
+            [] => None,
+            [own] => Some(OwnFile::of(own)?),
+            _ => return unknown(words),
+        };
+        Ok(Self { seed: number(seed)?, nr_pages, sizes_kib, own_file, steps: Vec::new() })
     }
 
-    /// The programs of a text; lines that begin with `#` are passed over.
+    /// The programs of a text that is called `name`; lines that begin with `#` are passed over.
     ///
     /// # Errors
     /// The first line that is no step, or a step before the first program.
-    pub fn all_of(text: &str) -> Result<Vec<Self>, ParseError> {
+    pub fn all_of(name: &str, text: &str) -> Result<Vec<Self>, ParseError> {
         let mut all: Vec<Self> = Vec::new();
-        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for line in lines {
-            if line.starts_with("program") {
-                all.push(Self::of_line(line)?);
-            } else {
-                let step = line.parse()?;
-                all.last_mut().ok_or_else(|| ParseError::new(line))?.steps.push(step);
+        each_line(name, text, &mut |words| {
+            if words[0] == "program" {
+                all.push(Self::of(words)?);
+            } else if !words[0].starts_with('#') {
+                let program = all.last_mut().ok_or("a step before the first program")?;
+                program.steps.push(ProcessStep::of(words)?);
             }
-        }
+            Ok(())
+        })?;
         Ok(all)
     }
+}
+
+impl OwnFile {
+    /// The file that `memfd=NR`, `tmpfs=NR` or `disk=NR` announces.
+    fn of(word: &str) -> Parsed<Self> {
+        let pair = word.split_once('=');
+        let found = pair.and_then(|(name, nr)| {
+            let kind = FileKind::ALL.into_iter().find(|kind| kind.name() == name)?;
+            Some((kind, nr))
+        });
+        let (kind, nr) = found.ok_or_else(|| format!("{word:?} is no file of a program"))?;
+        Ok(Self { kind, nr_pages: window_of(nr)? })
+    }
+}
+
+/// A number of pages, at least one.
+fn window_of(word: &str) -> Parsed<u64> {
+    Ok(Pages::of("0", word)?.nr)
 }

@@ -14,14 +14,13 @@ use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::space::MmId;
 use largefolio_mm::units::{Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
-use largefolio_mm::vma::{OpenId, Prot};
+use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::program::{
-    Access, Advice, FILE_PAGES, FileKind, How, NR_SLOTS, Op, OwnFile, Program, Range, Rights,
-    Sharing, Source, Step,
+    AreaSource, FILE_PAGES, FileKind, How, NR_SLOTS, Op, OwnFile, Pages, ProcessStep, Program,
 };
-use super::recording::Header;
-use super::world::{Page, PageState, World};
+use super::world::{MappedPage, PageState, World};
+use crate::crosscheck::recording::Header;
 use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
@@ -44,7 +43,7 @@ const VALUES_PER_STEP: u32 = 8192;
 const EINVAL: u32 = 22;
 
 /// The model in the middle of a program.
-pub(super) struct Replay {
+pub(super) struct ProgramReplay {
     memory: Memory<Bytes>,
     file: OpenId,
     /// The program's own file.
@@ -71,7 +70,7 @@ impl Own {
         let bytes = own.nr_pages * memory.rules.page.bytes();
         let is_on_disk = own.kind == FileKind::Disk;
         let file = if is_on_disk {
-            let file = memory.add_file(bytes, &header.disk);
+            let file = memory.add_file(bytes, &header.filesystem);
             // Storage holds zeroes.
             memory.cache_mut().ram.punch(file, 0, bytes);
             file
@@ -82,7 +81,7 @@ impl Own {
     }
 }
 
-impl Replay {
+impl ProgramReplay {
     pub(super) fn new(
         program: &Program,
         kernel: &Kernel,
@@ -100,7 +99,7 @@ impl Replay {
         rules.io_bytes = DISK_IO_BYTES;
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let ram = Bytes::new(rules.page, RAM_BYTES);
-        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch()) };
+        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -118,19 +117,19 @@ impl Replay {
     }
 
     /// The address of a range, and its length in bytes.
-    fn bytes(&self, range: Range) -> (Vaddr, u64) {
+    fn bytes(&self, range: Pages) -> (Vaddr, u64) {
         let page = self.memory.rules.page.bytes();
         (Vaddr(BASE + range.first * page), range.nr * page)
     }
 
     /// Does a step; an error as the kernel's error number.
-    pub(super) fn step(&mut self, step: &Step) -> Result<(), u32> {
+    pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         match step.op {
             Op::Read(range) => self.read(mm, range),
             Op::Write(range) => self.write(mm, range),
-            Op::Share(range, from, how) => self.share(mm, range, (from, how)),
+            Op::Share(range, from, how) => self.share(mm, range, from, how),
             Op::Load(_) | Op::Open | Op::Close | Op::Put(_) | Op::Sync => self.call(step.op),
             Op::Collapse(range) => {
                 let (at, len) = self.bytes(range);
@@ -143,7 +142,7 @@ impl Replay {
                 Ok(())
             }
             Op::Pin(page) => {
-                let at = self.bytes(Range { first: page, nr: 1 }).0;
+                let at = self.bytes(Pages { first: page, nr: 1 }).0;
                 let pin = self.memory.hold(mm, at).map_err(|_| EFAULT)?;
                 self.pins.push_back(pin);
                 Ok(())
@@ -163,39 +162,34 @@ impl Replay {
                 Ok(())
             }
             Op::Remap(range, to) => {
-                let to = self.bytes(Range { first: to, nr: range.nr });
+                let to = self.bytes(Pages { first: to, nr: range.nr });
                 self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
             }
             op => self.change(mm, op),
         }
     }
 
-    fn read(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
+    fn read(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
         for page in range.first..range.end() {
-            let at = self.bytes(Range { first: page, nr: 1 }).0;
+            let at = self.bytes(Pages { first: page, nr: 1 }).0;
             self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
         }
         Ok(())
     }
 
     /// Stores consecutive numbers, the first of which names the step.
-    fn write(&mut self, mm: MmId, range: Range) -> Result<(), u32> {
+    fn write(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
         for (value, page) in self.values().zip(range.first..range.end()) {
-            let at = self.bytes(Range { first: page, nr: 1 }).0;
+            let at = self.bytes(Pages { first: page, nr: 1 }).0;
             self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
         }
         Ok(())
     }
 
-    fn share(&mut self, mm: MmId, range: Range, (from, how): (u64, How)) -> Result<(), u32> {
+    fn share(&mut self, mm: MmId, range: Pages, from: u64, how: How) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
         let (at, len) = self.bytes(range);
-        let prot = match how.rights {
-            Rights::ReadWrite => Prot::READ_WRITE,
-            Rights::Read => Prot::READ,
-            Rights::ReadExec => Prot::READ_EXEC,
-        };
-        let map = Map::file(own.open, from, len, prot).at(at);
+        let map = Map::file(own.open, from, len, how.prot).at(at);
         let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
         self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
         Ok(())
@@ -248,19 +242,19 @@ impl Replay {
     fn change(&mut self, mm: MmId, op: Op) -> Result<(), u32> {
         let memory = &mut self.memory;
         let page = memory.rules.page.bytes();
-        let bytes = |range: Range| (Vaddr(BASE + range.first * page), range.nr * page);
+        let bytes = |range: Pages| (Vaddr(BASE + range.first * page), range.nr * page);
         let done = match op {
             Op::Map(range, source, advice) => {
                 let (at, len) = bytes(range);
                 let map = match source {
-                    Source::Anon => Map::anon(len, Prot::READ_WRITE),
-                    Source::File => {
-                        let pgoff = Source::file_page(range.first);
+                    AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
+                    AreaSource::File => {
+                        let pgoff = AreaSource::file_page(range.first);
                         Map::file(self.file, pgoff, len, Prot::READ_WRITE)
                     }
                 };
                 memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
-                match madvice(advice) {
+                match advice {
                     Some(advice) => memory.madvise(mm, at, len, advice),
                     None => Ok(()),
                 }
@@ -270,13 +264,8 @@ impl Replay {
                 memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Dontneed)
             }
             Op::Free(range) => memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Free),
-            Op::Advise(range, advice) => {
-                let advice = madvice(advice).ok_or(EINVAL)?;
-                memory.madvise(mm, bytes(range).0, bytes(range).1, advice)
-            }
-            Op::Protect(range, access) => {
-                memory.mprotect(mm, bytes(range).0, bytes(range).1, prot(access))
-            }
+            Op::Advise(range, advice) => memory.madvise(mm, bytes(range).0, bytes(range).1, advice),
+            Op::Protect(range, prot) => memory.mprotect(mm, bytes(range).0, bytes(range).1, prot),
             _ => unreachable!("handled by step"),
         };
         done.map_err(|_| EINVAL)
@@ -308,11 +297,11 @@ impl Replay {
         let folios = &self.memory.cache().folios;
         let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
-            let page = if is_pmd { Page::HugeZero { index } } else { Page::Zero };
+            let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
             return PageState { page, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
-        let page = Page::Folio {
+        let page = MappedPage::Folio {
             label: folio.pfn.0,
             order: folio.order.get(),
             index: (pfn.0 - folio.pfn.0) as u32,
@@ -352,22 +341,6 @@ impl Replay {
     /// The model's own invariants.
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.memory.validate()
-    }
-}
-
-fn madvice(advice: Advice) -> Option<Madvice> {
-    match advice {
-        Advice::None => None,
-        Advice::Huge => Some(Madvice::Hugepage),
-        Advice::Nohuge => Some(Madvice::Nohugepage),
-    }
-}
-
-fn prot(access: Access) -> Prot {
-    match access {
-        Access::None => Prot::default(),
-        Access::Read => Prot::READ,
-        Access::ReadWrite => Prot::READ_WRITE,
     }
 }
 

@@ -1,10 +1,10 @@
 //! What all processes of a program have mapped at one moment.
 
-use super::program::{NR_SLOTS, Range};
+use super::program::{NR_SLOTS, Pages};
 
 /// What one page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Page {
+pub enum MappedPage {
     /// Nothing.
     #[default]
     Absent,
@@ -30,7 +30,7 @@ pub enum Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PageState {
     /// What is mapped.
-    pub page: Page,
+    pub page: MappedPage,
     /// Nothing else maps the page (bit 56 of its pagemap entry).
     pub is_exclusive: bool,
     /// By a PMD entry.
@@ -48,8 +48,10 @@ impl PageState {
     pub fn advanced(self, by: u64) -> Self {
         let by = by as u32;
         let page = match self.page {
-            Page::Folio { label, order, index } => Page::Folio { label, order, index: index + by },
-            Page::HugeZero { index } => Page::HugeZero { index: index + by },
+            MappedPage::Folio { label, order, index } => {
+                MappedPage::Folio { label, order, index: index + by }
+            }
+            MappedPage::HugeZero { index } => MappedPage::HugeZero { index: index + by },
             page => page,
         };
         let sum = self.sum.map(|sum| if sum == 0 { 0 } else { sum.wrapping_add(by) });
@@ -73,9 +75,9 @@ impl World {
     }
 
     /// Sets a run of pages to consecutive pages of one folio, or to the same state.
-    pub fn set(&mut self, slot: usize, range: Range, state: PageState) {
-        for by in 0..range.nr {
-            self.slots[slot][(range.first + by) as usize] = state.advanced(by);
+    pub fn set(&mut self, slot: usize, pages: Pages, state: PageState) {
+        for by in 0..pages.nr {
+            self.slots[slot][(pages.first + by) as usize] = state.advanced(by);
         }
     }
 }

@@ -4,10 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
 use largefolio_mm::units::{Order, PageSize};
-use largefolio_sim::crosscheck::processes::{Options, Program, Recording, Topic, Verdict, generate, kernel_of};
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::processes::{
+    Program, ProgramOptions, ProgramRow, Programs, Topic, generate,
+};
 use largefolio_sim::kernel::{Kernel, version};
 
-use super::{recordings, verdicts};
+use super::{recordings, rows};
 
 /// Far fewer mean that archives were not found.
 const NR_PROGRAMS_MIN: usize = 1_448;
@@ -18,7 +21,7 @@ const NR_KERNELS_MIN: usize = 10;
 const WITHOUT_TABLE: [(u64, &[(u32, u32)]); 2] =
     [(1011, &[(6, 12), (6, 16), (6, 17)]), (3013, &[(6, 12), (6, 16), (6, 17)])];
 
-fn is_known(recording: &Recording, verdict: &Verdict) -> bool {
+fn is_known(recording: &Recording<Programs>, verdict: &ProgramRow) -> bool {
     let version = version(&recording.header.release);
     let of_kernel = |(seed, kernels): &(u64, &[(u32, u32)])| {
         *seed == verdict.seed && kernels.iter().any(|kernel| Some(*kernel) == version)
@@ -31,15 +34,15 @@ fn model_equals_the_recorded_kernels() {
     let all = recordings("collapse");
     let (mut nr_programs, mut different, mut kernels) = (0, Vec::new(), Vec::new());
     for recording in &all {
-        let found = verdicts(recording, &kernel_of(recording).unwrap());
+        let found = rows(recording, None);
         nr_programs += found.len();
         kernels.push(version(&recording.header.release));
-        assert!(recording.runs.iter().all(|run| run.is_complete), "{}", recording.name);
-        let first = |verdict: &Verdict| {
+        assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
+        let first = |verdict: &ProgramRow| {
             let text = verdict.to_string();
             text.lines().take(2).collect::<Vec<_>>().join("")
         };
-        let text = |verdict: &Verdict| format!("{}: {}", recording.name, first(verdict));
+        let text = |verdict: &ProgramRow| format!("{}: {}", recording.name, first(verdict));
         for verdict in &found {
             // What is known to differ must still do so.
             if verdict.is_equal() == is_known(recording, verdict) {
@@ -63,7 +66,7 @@ fn rules_of_another_kernel_are_told_apart() {
         let nr_different: usize = recordings("collapse")
             .iter()
             .filter(|recording| version(&recording.header.release) == Some(recorded))
-            .map(|r| verdicts(r, &kernel).iter().filter(|verdict| !verdict.is_equal()).count())
+            .map(|r| rows(r, Some(&kernel)).iter().filter(|verdict| !verdict.is_equal()).count())
             .sum();
         assert!(nr_different > 5, "{recorded:?} under {rules}: {nr_different}");
     }
@@ -74,7 +77,8 @@ fn programs_are_read_back_as_written() {
     for seed in 0..50 {
         let orders = vec![Order::new(4), Order::new(9)];
         let topic = Topic::Collapse;
-        let program = generate(seed, &Options { topic, page: PageSize::K4, orders, nr_steps: 60 });
-        assert_eq!(Program::all_of(&program.to_string()).unwrap(), [program]);
+        let program =
+            generate(seed, &ProgramOptions { topic, page: PageSize::K4, orders, nr_steps: 60 });
+        assert_eq!(Program::all_of("test", &program.to_string()).unwrap(), [program]);
     }
 }

@@ -6,7 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use largefolio_sim::crosscheck::{Aspect, Recording, Summary, check, read_all};
+use largefolio_sim::crosscheck::files::Workload;
+use largefolio_sim::crosscheck::{Aspect, Recording, Summary, read_all};
 use rayon::prelude::*;
 
 /// The project has 1,583 of ten self-built kernels, 9,675 of 29 packaged ones, and 372 workloads and
@@ -17,7 +18,7 @@ const NR_KERNELS_MIN: usize = 40;
 /// of holes, which are read within the call. Many more mean that a rule is excused by it.
 const NR_IN_FLIGHT_MAX: u64 = 120;
 
-fn recordings(dir: &Path) -> Vec<Recording> {
+fn recordings(dir: &Path) -> Vec<Recording<Workload>> {
     let mut all = Vec::new();
     read_all(dir, &mut |recording| all.push(recording)).unwrap();
     all
@@ -29,7 +30,7 @@ fn model_equals_the_recorded_kernels() {
     let given = std::env::var_os("LARGEFOLIO_RECORDINGS").map(PathBuf::from);
     let is_own = given.is_none();
     let all = recordings(&given.unwrap_or(own));
-    let check = |one: &Recording| (one.header.variant.clone(), check(one, None).unwrap());
+    let check = |one: &Recording<Workload>| (one.header.variant.clone(), one.check(None).unwrap());
     let verdicts: Vec<_> = all.par_iter().map(check).collect();
     let mut summary = Summary::default();
     for (kernel, verdict) in verdicts {

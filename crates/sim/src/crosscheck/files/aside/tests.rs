@@ -1,5 +1,6 @@
-use super::super::{Aspect, Recording, Verdict, check};
+use super::super::Workload;
 use super::*;
+use crate::crosscheck::{Aspect, Recording, Verdict};
 
 const HEADER: &str = "# kernel=6.18.44 variant=live_6.18_amd64 arch=x86-64 fs=ext4 page=4096 \
      ra_pages=32 max_sectors_kb=124 events=511 lost=0 settle=0 io=within program=true\n";
@@ -12,8 +13,9 @@ const READ_B: &str = "B 0 0 8192 2\n@1 S sync 0 2 0 0 0 32 0 -1\n@1 S order 0 0 
 const NOT_READ_A: &str = "B 0 0 8192 1\n";
 
 fn checked(lines: &str) -> Verdict {
-    let recording = Recording::parse("test", &format!("{HEADER}{FILES}{lines}")).unwrap();
-    check(&recording, None).unwrap()
+    let text = format!("{HEADER}{FILES}{lines}");
+    let recording = Recording::<Workload>::parse("test", &text).unwrap();
+    recording.check(None).unwrap()
 }
 
 #[test]

@@ -8,31 +8,25 @@ use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{PageIndex, Vaddr};
 use largefolio_mm::vma::Backing;
 
-use super::super::recording::FileIo;
-use super::Replay;
+use super::super::step::{CachedFolio, FileIo, Span};
+use super::FileReplay;
 
-/// Folios that left the page cache: file, first index, order.
-pub(super) type Removals = Vec<(u32, u64, u8)>;
-
-impl Replay {
+impl FileReplay {
     pub(super) fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
         let area = self.area(area)?;
-        let (addr, len) = (Vaddr(area.addr), area.nr_pages * self.page_bytes());
-        let range = (area.first * self.page_bytes(), len);
+        let len_bytes = area.nr_pages * self.page_bytes();
+        let span = Span { addr: area.addr, len_bytes };
+        let range = (area.first * self.page_bytes(), len_bytes);
         if advice == "willneed" {
             let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
             self.memory.fadvise(open, range, Fadvice::Willneed);
             return Ok(());
         }
-        self.advise_bytes(advice, addr, len)
+        self.advise_bytes(advice, span)
     }
 
-    pub(super) fn advise_bytes(
-        &mut self,
-        advice: &str,
-        addr: Vaddr,
-        len: u64,
-    ) -> Result<(), String> {
+    pub(super) fn advise_bytes(&mut self, advice: &str, span: Span) -> Result<(), String> {
+        let (addr, len) = (Vaddr(span.addr), span.len_bytes);
         let advices: &[Madvice] = match advice {
             "plain" | "-" => &[],
             "normal" => &[Madvice::Normal],
@@ -73,8 +67,8 @@ impl Replay {
         &mut self,
         advice: &str,
         io: FileIo,
-        kernel: &[(u32, u64, u8)],
-    ) -> Result<Removals, String> {
+        kernel: &[CachedFolio],
+    ) -> Result<Vec<CachedFolio>, String> {
         let open = self.open_of(io)?;
         let advice = match advice {
             "normal" => Fadvice::Normal,
@@ -95,16 +89,23 @@ impl Replay {
         let before = self.folios(file);
         self.memory.fadvise(open, (io.pos, io.len_bytes), advice);
         let (after, number) = (self.folios(file), self.number_of(file));
-        Ok(before.difference(&after).map(|&(index, order)| (number, index, order)).collect())
+        let dropped = before.difference(&after);
+        Ok(dropped.map(|&(index, order)| CachedFolio { file: number, index, order }).collect())
     }
 
     /// Drops those of the folios the kernel dropped that the advice may drop: a folio that is being
     /// read stays, and which are is taken from the recording.
-    fn drop_read(&mut self, file: MappingId, io: FileIo, kernel: &[(u32, u64, u8)]) -> Removals {
+    fn drop_read(
+        &mut self,
+        file: MappingId,
+        io: FileIo,
+        kernel: &[CachedFolio],
+    ) -> Vec<CachedFolio> {
         let number = self.number_of(file);
         let range = self.memory.dropped_pages(file, (io.pos, io.len_bytes));
         let mut dropped = Vec::new();
-        for &(of, index, order) in kernel {
+        for &folio in kernel {
+            let CachedFolio { file: of, index, order } = folio;
             let entry = self.memory.cache().find(file, PageIndex(index));
             let entry = entry.filter(|entry| {
                 of == number && entry.index.0 == index && entry.order.get() == order
@@ -114,7 +115,7 @@ impl Replay {
             let removed = may_drop
                 && self.memory.cache_mut().remove_unmapped(file, PageIndex(index)).is_some();
             if removed {
-                dropped.push((of, index, order));
+                dropped.push(folio);
             }
         }
         dropped

@@ -3,18 +3,19 @@
 use largefolio_mm::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
-use super::super::recording::{Action, Recording};
-use super::Replay;
+use super::super::step::Action;
+use super::super::workload::Workload;
+use super::FileReplay;
 
-impl Replay {
+impl FileReplay {
     /// Self-built kernels print which folios were still locked when a fault found them. On a slow
     /// disk a touch that passes the handler twice had to wait; where the handler is not traced,
     /// every hit is taken for one, which gives back no miss.
-    pub(super) fn delay_reads(&mut self, recording: &Recording) {
+    pub(super) fn delay_reads(&mut self, workload: &Workload) {
         let Some(&file) = self.files.get(&0) else { return };
-        let is_slow = recording.is_slow();
-        let shows_handler = recording.shows_handler();
-        let locked = recording.steps.iter().filter_map(|step| {
+        let is_slow = workload.is_slow();
+        let shows_handler = workload.shows_handler();
+        let locked = workload.steps.iter().filter_map(|step| {
             if let Some(hit) = step.hits.first() {
                 return hit.is_locked.then_some(hit.index);
             }

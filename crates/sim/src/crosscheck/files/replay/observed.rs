@@ -7,18 +7,22 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::units::{Order, Pfn, Vaddr, Vpn};
 
-use super::super::recording::{EntryLine, FolioRun, Hit, Run, State, Step, WindowLine};
+use super::super::step::{
+    CachedFolio, EntryLine, FileStep, HandlerHit, PrintedState, Run, WindowLine,
+};
 use super::super::timing::{LeftOut, Waited};
-use super::Replay;
+use super::super::workload::FolioRun;
+use super::FileReplay;
 
-impl Replay {
+impl FileReplay {
     /// What the model did since the last call, in the words of a recording.
-    pub(super) fn observed(&mut self, nr: usize) -> Step {
-        let mut step = Step::default();
+    pub(super) fn observed(&mut self, nr: usize) -> FileStep {
+        let mut step = FileStep::default();
         for event in self.memory.cache_mut().take_observed() {
             match event {
                 Observed::Insertion { mapping, index, order } => {
-                    step.insertions.push((self.number_of(mapping), index.0, order.get()));
+                    let (file, order) = (self.number_of(mapping), order.get());
+                    step.insertions.push(CachedFolio { file, index: index.0, order });
                 }
                 Observed::Handler { mapping, index } => {
                     step.handler.push((self.number_of(mapping), index.0));
@@ -38,11 +42,16 @@ impl Replay {
                 Observed::ColdFault { state, .. } => step.cold.push(printed(&state)),
                 Observed::HandlerHit { index, is_marked, state } => {
                     let state = printed(&state);
-                    step.hits.push(Hit { index: index.0, is_marked, is_locked: false, state });
+                    step.hits.push(HandlerHit {
+                        index: index.0,
+                        is_marked,
+                        is_locked: false,
+                        state,
+                    });
                 }
                 Observed::Entry { kind, mapping, index, nr_pages, state } => {
                     let file = self.number_of(mapping);
-                    step.entries.push(entry_line(kind, file, (index, nr_pages), &state));
+                    step.entries.push(entry_line(kind, file, index, nr_pages, &state));
                 }
                 Observed::Window { mapping, start, state } => step.windows.push(WindowLine {
                     file: self.number_of(mapping),
@@ -145,17 +154,12 @@ struct Part {
     is_pmd: bool,
 }
 
-fn printed(state: &RaState) -> State {
+fn printed(state: &RaState) -> PrintedState {
     let mmap_miss = state.mmap_miss();
-    State { start: state.start, size: state.size, async_size: state.async_size, mmap_miss }
+    PrintedState { start: state.start, size: state.size, async_size: state.async_size, mmap_miss }
 }
 
-fn entry_line(
-    kind: EntryKind,
-    file: u32,
-    (index, nr_pages): (u64, u64),
-    state: &RaState,
-) -> EntryLine {
+fn entry_line(kind: EntryKind, file: u32, index: u64, nr_pages: u64, state: &RaState) -> EntryLine {
     EntryLine {
         kind,
         file,

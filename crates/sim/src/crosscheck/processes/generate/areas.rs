@@ -3,36 +3,33 @@
 //! Enough to make operations that mostly succeed; the kernel's own areas may be merged or split
 //! where this has one kind of page.
 
-use super::super::program::{Access, Advice, NR_SLOTS, Op, Range, Sharing, Source};
+use largefolio_mm::map::Madvice;
+use largefolio_mm::vma::{Prot, Sharing};
 
-/// Pages that are alike.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Area {
-    pub(super) range: Range,
-}
+use super::super::program::{AreaSource, NR_SLOTS, Op, Pages};
 
 /// What a page maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backing {
-    Source(Source),
+enum PageBacking {
+    Source(AreaSource),
     /// The program's own file.
     Own(Sharing),
 }
 
 /// What is known of one page; equal neighbours are one area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct PageKind {
     /// Which mapping or move it came from.
     origin: u32,
-    backing: Backing,
-    advice: Advice,
-    access: Access,
+    backing: PageBacking,
+    advice: Option<Madvice>,
+    prot: Prot,
 }
 
 /// The areas of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
-    pages: Vec<Option<Kind>>,
+    pages: Vec<Option<PageKind>>,
     nr_origins: u32,
 }
 
@@ -65,23 +62,23 @@ impl Areas {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Map(range, source, advice) => {
-                self.map(range, Backing::Source(source), advice);
+                self.map(range, PageBacking::Source(source), advice);
             }
             Op::Share(range, _, how) => {
-                self.map(range, Backing::Own(how.sharing), Advice::None);
+                self.map(range, PageBacking::Own(how.sharing), None);
             }
             Op::Unmap(range) => self.part(range).fill(None),
-            Op::Protect(range, access) => {
-                self.part(range).iter_mut().flatten().for_each(|kind| kind.access = access);
+            Op::Protect(range, prot) => {
+                self.part(range).iter_mut().flatten().for_each(|kind| kind.prot = prot);
             }
             Op::Advise(range, advice) => {
-                self.part(range).iter_mut().flatten().for_each(|kind| kind.advice = advice);
+                self.part(range).iter_mut().flatten().for_each(|kind| kind.advice = Some(advice));
             }
             Op::Remap(range, to) => {
                 let origin = self.next_origin();
                 let moved: Vec<_> = self.part(range).to_vec();
                 self.part(range).fill(None);
-                let target = self.part(Range { first: to, nr: range.nr });
+                let target = self.part(Pages { first: to, nr: range.nr });
                 target.copy_from_slice(&moved);
                 target.iter_mut().flatten().for_each(|kind| kind.origin = origin);
             }
@@ -103,9 +100,9 @@ impl Areas {
         }
     }
 
-    fn map(&mut self, range: Range, backing: Backing, advice: Advice) {
+    fn map(&mut self, range: Pages, backing: PageBacking, advice: Option<Madvice>) {
         let origin = self.next_origin();
-        let kind = Kind { origin, backing, advice, access: Access::ReadWrite };
+        let kind = PageKind { origin, backing, advice, prot: Prot::READ_WRITE };
         self.part(range).fill(Some(kind));
     }
 
@@ -114,24 +111,24 @@ impl Areas {
         self.nr_origins
     }
 
-    fn part(&mut self, range: Range) -> &mut [Option<Kind>] {
+    fn part(&mut self, range: Pages) -> &mut [Option<PageKind>] {
         &mut self.pages[range.first as usize..range.end() as usize]
     }
 
     /// Runs of mapped pages that are alike.
-    pub(super) fn runs(&self) -> Vec<Area> {
-        self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| Area { range }).collect()
+    pub(super) fn runs(&self) -> Vec<Pages> {
+        self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| range).collect()
     }
 
     /// Runs of pages that are not mapped.
-    pub(super) fn free_runs(&self) -> Vec<Range> {
+    pub(super) fn free_runs(&self) -> Vec<Pages> {
         self.chunks().filter(|(_, kind)| kind.is_none()).map(|(range, _)| range).collect()
     }
 
-    fn chunks(&self) -> impl Iterator<Item = (Range, Option<Kind>)> {
+    fn chunks(&self) -> impl Iterator<Item = (Pages, Option<PageKind>)> {
         let mut first = 0;
         self.pages.chunk_by(|a, b| a == b).map(move |chunk| {
-            let range = Range { first, nr: chunk.len() as u64 };
+            let range = Pages { first, nr: chunk.len() as u64 };
             first = range.end();
             (range, chunk[0])
         })

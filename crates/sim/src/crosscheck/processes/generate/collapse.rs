@@ -3,12 +3,12 @@
 //! One to two blocks of PMD size are worked on over and over: pages that differ in kind, protection
 //! and owner come and go in them, and then a request for a whole block, for less, or for more.
 
+use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;
+use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
-use super::super::program::{
-    Access, Advice, FileKind, How, NR_SLOTS, Op, OwnFile, Range, Rights, Sharing, Source,
-};
+use super::super::program::{AreaSource, FileKind, How, NR_SLOTS, Op, OwnFile, Pages};
 use super::Generator;
 
 /// Two blocks and some of a third, so that requests end behind the file.
@@ -29,11 +29,11 @@ impl Generator {
             58..61 => self.on_range(slot, |_, range| Op::Free(range)),
             61..65 => self.on_range(slot, |_, range| Op::Drop(range)),
             65..71 => self.on_range(slot, |rng, range| {
-                let access = [Access::Read, Access::ReadWrite, Access::ReadWrite, Access::None];
-                Op::Protect(range, access[rng.below(4) as usize])
+                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
+                Op::Protect(range, prots[rng.below(4) as usize])
             }),
             71..74 => self.on_range(slot, |rng, range| {
-                Op::Advise(range, [Advice::Huge, Advice::Nohuge][rng.below(2) as usize])
+                Op::Advise(range, [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize])
             }),
             74..78 => self.pin(slot),
             78..82 => self.emit(slot, Op::Unpin),
@@ -47,43 +47,43 @@ impl Generator {
 
     fn touch_run(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
-        let first = self.page_of(area.range);
-        let longest = (area.range.end() - first).min(if self.chance(10) { 300 } else { 16 });
+        let first = self.page_of(area);
+        let longest = (area.end() - first).min(if self.chance(10) { 300 } else { 16 });
         let nr = if self.chance(60) { 1 + self.rng.below(longest) } else { 1 };
-        let range = Range { first, nr };
+        let range = Pages { first, nr };
         let op = if self.chance(30) { Op::Read(range) } else { Op::Write(range) };
         self.emit(slot, op);
     }
 
     fn collapse(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
-        let page = area.range.first + self.rng.below(area.range.nr);
+        let page = area.first + self.rng.below(area.nr);
         let (first, nr) = (self.pmd.round_down(page), self.pmd.nr_pages());
         let window = self.program.nr_pages;
         let (first, end) = match self.rng.below(20) {
             0..9 => (first, first + nr),
             9..11 => (first + self.rng.below(3), first + nr),
             11..13 => (first.saturating_sub(self.rng.below(2)), first + nr + self.rng.below(3)),
-            13..16 => (area.range.first, area.range.end()),
+            13..16 => (area.first, area.end()),
             16..18 => {
-                let part = self.part_of(area.range);
+                let part = self.part_of(area);
                 (part.first, part.end())
             }
             _ => (0, window),
         };
         let end = end.min(window);
-        self.emit(slot, Op::Collapse(Range { first, nr: end - first }));
+        self.emit(slot, Op::Collapse(Pages { first, nr: end - first }));
     }
 
     fn punch(&mut self, slot: usize) {
         let Some(file) = self.program.own_file else { return };
-        let range = self.part_of(Range { first: 0, nr: file.nr_pages });
+        let range = self.part_of(Pages { first: 0, nr: file.nr_pages });
         self.emit(slot, Op::Punch(range));
     }
 
     fn pin(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
-        let page = self.page_of(area.range);
+        let page = self.page_of(area);
         self.emit(slot, Op::Pin(page));
     }
 
@@ -98,11 +98,11 @@ impl Generator {
         let range = if self.chance(60) { hole } else { self.part_of(hole) };
         if self.chance(45) {
             let advice = match self.rng.below(8) {
-                0 => Advice::Nohuge,
-                1..4 => Advice::Huge,
-                _ => Advice::None,
+                0 => Some(Madvice::Nohugepage),
+                1..4 => Some(Madvice::Hugepage),
+                _ => None,
             };
-            self.emit(slot, Op::Map(range, Source::Anon, advice));
+            self.emit(slot, Op::Map(range, AreaSource::Anon, advice));
             return;
         }
         let block = self.rng.below(2) << self.pmd.get();
@@ -112,6 +112,6 @@ impl Generator {
             self.rng.below(file.nr_pages)
         };
         let sharing = if self.chance(70) { Sharing::Shared } else { Sharing::Private };
-        self.emit(slot, Op::Share(range, from, How { sharing, rights: Rights::ReadWrite }));
+        self.emit(slot, Op::Share(range, from, How { sharing, prot: Prot::READ_WRITE }));
     }
 }

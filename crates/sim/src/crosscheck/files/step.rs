@@ -1,73 +1,9 @@
-//! A recording as data: what a program did, and what the kernel did after each step.
+//! A step of a recording of files: what the program did, and what the kernel did after it.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use largefolio_mm::mapping::reserve::Extent;
 use largefolio_mm::observed::EntryKind;
-
-/// Bits of [`Header::events`], in the order of `probe/trace.h`.
-pub(super) const EVENT_HANDLER: u64 = 1 << 2;
-pub(super) const EVENT_AROUND: u64 = 1 << 3;
-pub(super) const EVENT_WINDOW: u64 = 1 << 5;
-pub(super) const EVENT_BASE: u64 = 1 << 6;
-pub(super) const EVENT_SYNC: u64 = 1 << 7;
-pub(super) const EVENT_ASYNC: u64 = 1 << 8;
-
-/// One recorded workload.
-#[derive(Clone, Debug, Default)]
-pub struct Recording {
-    /// `FOLDER/FILE`, or the path of a single file.
-    pub name: String,
-    /// First line.
-    pub header: Header,
-    /// Files beyond those of the header, by number: size in bytes and path.
-    pub files: BTreeMap<u32, (u64, String)>,
-    /// What was done, in order.
-    pub steps: Vec<Step>,
-    /// Final state of each mapping; `None` = exactly the touched pages are present.
-    pub ends: BTreeMap<u32, AreaEnd>,
-}
-
-/// The first line: kernel, device and workload.
-#[derive(Clone, Debug, Default)]
-pub struct Header {
-    /// `uname -r`.
-    pub release: String,
-    /// `arm64` or `x86-64`.
-    pub arch: String,
-    /// Name of the kernel's recordings; self-built kernels have rules of that name.
-    pub variant: String,
-    /// Filesystem.
-    pub filesystem: String,
-    /// Base page in bytes.
-    pub page_bytes: u64,
-    /// Readahead window in pages.
-    pub ra_pages: u64,
-    /// Largest I/O in bytes.
-    pub io_bytes: u64,
-    /// Fault-around window in bytes; `None` = the rules' own.
-    pub fault_around_bytes: Option<u64>,
-    /// Exact size of the file.
-    pub file_bytes: u64,
-    /// Descriptors of the file.
-    pub nr_opens: u64,
-    /// Bytes of a read whose line does not say.
-    pub read_bytes: u64,
-    /// Touch pattern.
-    pub pattern: String,
-    /// Program, for a recording of a real program.
-    pub program: Option<String>,
-    /// Bit n: the kernel has event n of `probe/trace.h`; `None` = a self-built kernel.
-    pub events: Option<u64>,
-    /// Events that were lost.
-    pub nr_lost: u64,
-    /// Microseconds between steps; 0 = I/O may be in flight.
-    pub settle_us: u64,
-    /// The device reads within the call that asks: nothing is ever in flight.
-    pub reads_within_call: bool,
-    /// Major faults of the steps; `None` where the recording does not say.
-    pub nr_major: Option<u64>,
-}
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,13 +28,13 @@ pub struct AreaSpec {
 
 /// One action and the kernel's answer.
 #[derive(Clone, Debug, Default)]
-pub struct Step {
+pub struct FileStep {
     /// What the program did.
     pub action: Action,
-    /// Folios that entered the page cache: file, index, order.
-    pub insertions: Vec<(u32, u64, u8)>,
-    /// Folios that left it: file, index, order.
-    pub removals: Vec<(u32, u64, u8)>,
+    /// Folios that entered the page cache.
+    pub insertions: Vec<CachedFolio>,
+    /// Folios that left it.
+    pub removals: Vec<CachedFolio>,
     /// What the file has and what is reserved for it before a write, where the filesystem cuts
     /// writes by it.
     pub extents: Option<Vec<Extent>>,
@@ -111,22 +47,55 @@ pub struct Step {
     /// Calls of the sync and async entry.
     pub entries: Vec<EntryLine>,
     /// State at each cold fault (self-built kernels).
-    pub cold: Vec<State>,
+    pub cold: Vec<PrintedState>,
     /// Handler hits (self-built kernels).
-    pub hits: Vec<Hit>,
+    pub hits: Vec<HandlerHit>,
     /// Pages of a mapping present now, for [`Action::Point`].
     pub present: Vec<Run>,
     /// Model: the touched page was mapped already.
     pub was_mapped: bool,
 }
 
-impl Step {
+impl FileStep {
     /// Pages that faulted: none, or the one that was touched.
     pub(super) fn faults(&self) -> Vec<u64> {
         match self.action {
             Action::Touch { index, .. } if !self.was_mapped => vec![index],
             _ => Vec::new(),
         }
+    }
+}
+
+/// A folio in the page cache of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CachedFolio {
+    /// File.
+    pub file: u32,
+    /// First page.
+    pub index: u64,
+    /// Order.
+    pub order: u8,
+}
+
+/// Bytes of an address space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len_bytes: u64,
+}
+
+// Lists of them are shown to people: the numbers alone.
+impl fmt::Debug for CachedFolio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.file, self.index, self.order).fmt(f)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.addr, self.len_bytes).fmt(f)
     }
 }
 
@@ -171,10 +140,10 @@ pub enum Action {
     Remap {
         /// Number it has from here on.
         area: u32,
-        /// First byte and length before.
-        from: (u64, u64),
-        /// First byte and length after.
-        to: (u64, u64),
+        /// Where it was.
+        from: Span,
+        /// Where it is.
+        to: Span,
     },
     /// Touched memory of no file at this address: there is a page table from here on.
     Table(u64),
@@ -225,7 +194,7 @@ pub struct FileIo {
 
 /// Readahead state the kernel printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct PrintedState {
     /// First index of the last window.
     pub start: u64,
     /// Pages in it.
@@ -238,7 +207,7 @@ pub struct State {
 
 /// A hit in the fault handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct HandlerHit {
     /// Page.
     pub index: u64,
     /// The folio carried the marker.
@@ -246,7 +215,7 @@ pub struct Hit {
     /// Its I/O was in flight.
     pub is_locked: bool,
     /// State before the decrement.
-    pub state: State,
+    pub state: PrintedState,
 }
 
 /// A read that was started; of a base-order read `async_size` is the lookahead.
@@ -294,80 +263,14 @@ pub struct EntryLine {
 /// First and last of a run of file pages.
 pub type Run = (u64, u64);
 
-/// A run of mapped pages that belong to one large folio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FolioRun {
-    /// First page.
-    pub first: u64,
-    /// Pages.
-    pub nr_pages: u64,
-    /// The run begins at the folio's head.
-    pub is_head: bool,
-}
-
-/// Final state of one mapping.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AreaEnd {
-    /// Pages present; `None` = exactly the touched ones.
-    pub present: Option<Vec<Run>>,
-    /// Large folios behind them; `None` where the kernel has no `/proc/kpageflags`.
-    pub folios: Vec<FolioRun>,
-    /// KiB under PMD entries; `None` when not recorded.
-    pub pmd_kib: Option<u64>,
-}
-
-impl Recording {
-    /// Whether I/O may have been in flight between steps, so that "was this folio still being
-    /// read" is taken from the recording: real programs, and disks slowed down on purpose; not on
-    /// a device that reads within the call that asks.
-    #[must_use]
-    pub fn takes_io_in_flight(&self) -> bool {
-        let has_no_pause = self.header.program.is_some() || self.is_slow();
-        has_no_pause && !self.header.reads_within_call
+/// Ascending runs, those that touch as one.
+pub(super) fn joined(of: impl IntoIterator<Item = Run>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (first, last) in of {
+        match runs.last_mut() {
+            Some(run) if run.1 + 1 == first => run.1 = last,
+            _ => runs.push((first, last)),
+        }
     }
-
-    /// Whether the disk was slowed down, so that reads are in flight when their pages are touched.
-    #[must_use]
-    pub fn is_slow(&self) -> bool {
-        let is_paused = self.header.settle_us > 0 || self.header.reads_within_call;
-        self.header.filesystem.ends_with("-slow") || !is_paused
-    }
-
-    /// Whether a cold file of the probe's was read or touched and no folio came in: the filter let
-    /// nothing through.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let mut file_bytes = self.header.file_bytes;
-        let mut must_read = |step: &Step| {
-            if let Action::Truncate(size_bytes) = step.action {
-                file_bytes = size_bytes;
-            }
-            match step.action {
-                Action::Touch { .. } => true,
-                Action::Read(io) => io.len_bytes > 0 && io.pos < file_bytes,
-                _ => false,
-            }
-        };
-        let has_probe = self.header.events.is_some() && self.header.program.is_none();
-        has_probe
-            && self.steps.iter().any(&mut must_read)
-            && self.steps.iter().all(|step| step.insertions.is_empty())
-    }
-
-    /// Whether the kernel shows the passes of its fault handler.
-    #[must_use]
-    pub fn shows_handler(&self) -> bool {
-        self.header.events.is_none_or(|events| events & EVENT_HANDLER != 0)
-    }
-
-    /// Whether pages that were reclaimed came back as part of the working set.
-    #[must_use]
-    pub fn restores_working_set(&self) -> bool {
-        let mut counts = self.steps.iter().filter_map(|step| match step.action {
-            Action::Restored(nr) => Some(nr),
-            _ => None,
-        });
-        let first = counts.next();
-        first.is_some() && counts.next_back() > first
-    }
+    runs
 }

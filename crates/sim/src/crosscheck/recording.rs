@@ -1,0 +1,144 @@
+//! A recording of any kind: the header, which every kind has, and the front of the reader.
+
+use std::borrow::Cow;
+
+use largefolio_mm::rules::Arch;
+
+use super::error::CheckError;
+use super::text::{Pairs, ParseError, Parsed, each_line};
+use crate::kernel::Kernel;
+
+/// Largest base page (docs/behaviour 0.1).
+pub(super) const PAGE_BYTES_MAX: u64 = 64 << 10;
+
+/// What was done on a kernel, and what the kernel showed.
+#[derive(Clone, Debug)]
+pub struct Recording<B> {
+    /// `FOLDER/FILE`, or the path of a single file.
+    pub name: String,
+    /// First line.
+    pub header: Header,
+    /// All other lines.
+    pub body: B,
+}
+
+/// The kernel and its machine.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// `uname -r`.
+    pub release: String,
+    /// Name of the kernel's recordings, where they have one; self-built kernels have rules of that
+    /// name.
+    pub variant: String,
+    /// Architecture; `arm64` where the recording does not say.
+    pub arch: Arch,
+    /// Base page in bytes, 4 KiB to 64 KiB.
+    pub page_bytes: u64,
+    /// Filesystem of the files; empty where none lies on a disk.
+    pub filesystem: String,
+}
+
+/// What a kind of recording has below its header.
+pub trait Body: Default {
+    /// What a reader remembers from one line to the next.
+    type Position: Default;
+
+    /// Takes from the header what only this kind has.
+    ///
+    /// # Errors
+    /// A value that is not of the format.
+    fn begin(&mut self, header: &Header, pairs: &Pairs<'_>) -> Parsed<()>;
+
+    /// Takes one line, of at least one word.
+    ///
+    /// # Errors
+    /// A line that is not of the format.
+    fn line(&mut self, at: &mut Self::Position, header: &Header, words: &[&str]) -> Parsed<()>;
+}
+
+impl<B: Body> Recording<B> {
+    /// Reads one recording.
+    ///
+    /// # Errors
+    /// The first line that is not of the format.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
+        let (mut header, mut body, mut at) = (None, B::default(), B::Position::default());
+        each_line(name, text, &mut |words| {
+            if let ["#", words @ ..] = words {
+                let pairs = Pairs::of(words);
+                let header = header.insert(Header::of(&pairs)?);
+                return body.begin(header, &pairs);
+            }
+            let header = header.as_ref().ok_or("the first line must be the header")?;
+            body.line(&mut at, header, words)
+        })?;
+        let name = name.to_owned();
+        match header {
+            Some(header) => Ok(Self { name, header, body }),
+            None => {
+                let what = "no header (# kernel=.. page=..)".to_owned();
+                Err(ParseError { name, line: 1, what })
+            }
+        }
+    }
+}
+
+impl<B> Recording<B> {
+    /// The rules to replay under: those given, or those of the kernel that made the recording.
+    pub(super) fn rules<'a>(
+        &self,
+        given: Option<&'a Kernel>,
+    ) -> Result<Cow<'a, Kernel>, CheckError> {
+        let kernel = match given {
+            Some(kernel) => Cow::Borrowed(kernel),
+            None => Cow::Owned(self.header.kernel()?),
+        };
+        let (recorded, rules) = (self.header.page_bytes, kernel.rules.page.bytes());
+        if recorded == rules { Ok(kernel) } else { Err(CheckError::Page { recorded, rules }) }
+    }
+}
+
+impl Header {
+    fn of(pairs: &Pairs<'_>) -> Parsed<Self> {
+        let page = pairs.number("page")?.ok_or("no page= in the header")?;
+        if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {
+            return Err(format!("page={page} is no base page size"));
+        }
+        // Recordings of processes say `release` and `disk`.
+        let either = |key: &str, other: &str| {
+            pairs.get(key).or_else(|| pairs.get(other)).unwrap_or_default().to_owned()
+        };
+        Ok(Self {
+            release: either("kernel", "release"),
+            variant: pairs.text("variant"),
+            arch: if pairs.get("arch") == Some("x86-64") { Arch::X86_64 } else { Arch::Arm64 },
+            page_bytes: page,
+            filesystem: either("fs", "disk"),
+        })
+    }
+
+    /// The rules of the kernel that made the recording: those of a self-built kernel by its
+    /// variant, else [`rules_of_release`].
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn kernel(&self) -> Result<Kernel, CheckError> {
+        let own = format!("recorded/{}", self.variant);
+        if Kernel::names().any(|name| name == own) {
+            return Ok(Kernel::parse(&own)?);
+        }
+        rules_of_release(&self.release, self.page_bytes)
+    }
+}
+
+/// The rules of the kernel that calls itself `release` (`uname -r`): those of the newest known
+/// version that is not newer.
+///
+/// # Errors
+/// When there are none.
+pub fn rules_of_release(release: &str, page_bytes: u64) -> Result<Kernel, CheckError> {
+    match Kernel::of_release(release, page_bytes) {
+        Some(kernel) => Ok(kernel?),
+        None => Err(CheckError::UnknownKernel(release.to_owned())),
+    }
+}
