@@ -1,8 +1,8 @@
 //! Recordings of real kernels, replayed and compared.
 //!
 //! ```text
-//!   text --parse--> Recording --replay under its kernel's rules--> Verdict --> Summary
-//!                 header, body                                      (one)      (many)
+//!   text --parse--> Recording --replay under its kernel's rules--> Verdict
+//!                 header, body
 //! ```
 //!
 //! A recording says what was done, step by step, and what the kernel did after each step
@@ -30,7 +30,6 @@ pub mod files;
 mod library;
 pub mod processes;
 mod recording;
-mod summary;
 mod text;
 mod verdict;
 
@@ -38,6 +37,5 @@ pub use difference::{Aspect, Difference, Place};
 pub use error::CheckError;
 pub use library::{LibraryError, read_all};
 pub use recording::{Body, Header, Recording, rules_of_release};
-pub use summary::{KernelRow, Summary};
 pub use text::{Pairs, ParseError, Parsed};
 pub use verdict::{NotCompared, Verdict};

@@ -11,8 +11,4 @@ mod step;
 mod timing;
 mod workload;
 
-pub use step::{
-    Action, AreaSpec, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PrintedState, Run,
-    Span, Touch, WindowLine,
-};
-pub use workload::{AreaEnd, FolioRun, Setup, Workload};
+pub use workload::Workload;

@@ -83,7 +83,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
         return read_archive(path, file, each);
     }
     let name = short_name(path);
-    let text = text_of(&name, file).map_err(|e| e.at(path))?;
+    let text = text_of(path, &name, file)?;
     each(&name, &text)?;
     Ok(1)
 }
@@ -99,35 +99,21 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
             continue;
         }
         let name = short_name(&inner);
-        let text = text_of(&name, entry).map_err(|e| e.at(path))?;
+        let text = text_of(path, &name, entry)?;
         each(&name, &text)?;
         nr += 1;
     }
     Ok(nr)
 }
 
-/// The whole text of one recording.
-fn text_of(name: &str, from: impl Read) -> Result<String, TextError> {
+/// The whole text of one recording, which lies in `path`.
+fn text_of(path: &Path, name: &str, from: impl Read) -> Result<String, LibraryError> {
     let mut text = String::new();
-    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(TextError::Read)?;
+    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed(path))?;
     if text.len() as u64 > TEXT_BYTES_MAX {
-        return Err(TextError::TooLarge(name.to_owned()));
+        return Err(LibraryError::TooLarge(name.to_owned()));
     }
     Ok(text)
-}
-
-enum TextError {
-    Read(io::Error),
-    TooLarge(String),
-}
-
-impl TextError {
-    fn at(self, path: &Path) -> LibraryError {
-        match self {
-            Self::Read(source) => LibraryError::Read { path: path.to_owned(), source },
-            Self::TooLarge(name) => LibraryError::TooLarge(name),
-        }
-    }
 }
 
 fn is_text(path: &Path) -> bool {

@@ -23,9 +23,6 @@ mod run;
 mod world;
 
 pub use generate::{ProgramOptions, Topic, generate};
-pub use program::{
-    AreaSource, FileKind, How, NR_PAGES_MAX, NR_SLOTS, Op, OwnFile, Pages, ProcessStep, Program,
-};
+pub use program::Program;
 pub use row::ProgramRow;
-pub use run::{Answer, PageChange, ProgramRun, Programs};
-pub use world::{MappedPage, PageState, World};
+pub use run::{ProgramRun, Programs};

@@ -116,7 +116,7 @@ fn row_of(recording: &Recording<Workload>, verdict: Verdict) -> Row {
         name: recording.name.clone(),
         variant: if is_named { header.variant.clone() } else { header.release.clone() },
         filesystem: header.filesystem.clone(),
-        window_kb: recording.body.setup.ra_pages.saturating_mul(header.page_bytes) >> 10,
+        window_kb: recording.window_kb(),
         ..Row::default()
     };
     row.take(verdict);

@@ -91,9 +91,9 @@ impl Workload {
     /// A line that says what the program did; whether it is one.
     fn action(&mut self, page: u64, words: &[&str]) -> Parsed<bool> {
         let action = match *words {
-            ["I", file, bytes, ref path @ ..] => {
+            ["I", file, bytes, ..] => {
                 let bytes = number(bytes)?.min(INDEX_MAX * 4096);
-                self.files.insert(id_of(file)?, (bytes, path.join(" ")));
+                self.files.insert(id_of(file)?, bytes);
                 return Ok(true);
             }
             ["O", open, file] => Action::Open(id_of(open)?, id_of(file)?),
@@ -192,28 +192,20 @@ impl Workload {
             ["F", index] => step.handler.push((file, at(index)?)),
             ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
             ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
-            ["S", "order", index, order, size, async_size, _] => step.windows.push(WindowLine {
-                file,
-                is_base: false,
-                start: at(index)?,
-                order: Some(order_of(order)?),
-                size: number(size)?,
-                async_size: number(async_size)?,
-            }),
+            ["S", "order", index, order, size, async_size, _] => {
+                let order = Some(order_of(order)?);
+                step.windows.push(window(file, at(index)?, order, [size, async_size])?);
+            }
+            ["R", "order", index, _, _, _, size, async_size, ..] => {
+                step.windows.push(window(file, at(index)?, None, [size, async_size])?);
+            }
             ["S" | "R", "unbounded", index, nr, lookahead, ..] => {
-                step.windows.push(base_line(file, at(index)?, nr, lookahead)?);
+                let line = window(file, at(index)?, None, [nr, lookahead])?;
+                step.windows.push(WindowLine { is_base: true, ..line });
             }
             ["S", kind @ ("sync" | "async"), ref rest @ ..] => {
                 step.entries.push(entry(kind, file, rest)?);
             }
-            ["R", "order", index, _, _, _, size, async_size, ..] => step.windows.push(WindowLine {
-                file,
-                is_base: false,
-                start: at(index)?,
-                order: None,
-                size: number(size)?,
-                async_size: number(async_size)?,
-            }),
             ["R", "msync", _, _, _, start, size, async_size, miss, ..] => {
                 step.cold.push(state(at(start)?, [size, async_size, miss])?);
             }
@@ -287,9 +279,15 @@ fn extent_of(word: &str) -> Parsed<Extent> {
     Ok(Extent { first, end: first + nr, kind, is_next })
 }
 
-fn base_line(file: u32, start: u64, nr: &str, lookahead: &str) -> Parsed<WindowLine> {
-    let (size, async_size) = (number(nr)?, number(lookahead)?);
-    Ok(WindowLine { file, is_base: true, start, order: None, size, async_size })
+/// A window of large folios.
+fn window(
+    file: u32,
+    start: u64,
+    order: Option<u8>,
+    [size, async_size]: [&str; 2],
+) -> Parsed<WindowLine> {
+    let (size, async_size) = (number(size)?, number(async_size)?);
+    Ok(WindowLine { file, is_base: false, start, order, size, async_size })
 }
 
 /// `idx req order size async_size ra_pages miss prev_pos`.

@@ -69,7 +69,7 @@ impl FileReplay {
             let nr = u32::try_from(setup.nr_opens).unwrap_or(1);
             opens.extend((0..nr).map(|nr| (nr, memory.open(file))));
         }
-        for (id, (bytes, _)) in &workload.files {
+        for (id, bytes) in &workload.files {
             files.insert(*id, memory.add_file(*bytes, &header.filesystem));
         }
         // Recorded before the probe told what the file has: its files that are written were holes.
@@ -132,25 +132,30 @@ impl FileReplay {
 
     /// The readahead state that `action` meets, for a report of what differs.
     pub(super) fn state_before(&self, action: &Action) -> Option<RaState> {
-        let open = match action {
-            Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
-            Action::Read(io) | Action::Write(io) | Action::Send(io) => io.open,
-            _ => return None,
-        };
-        Some(self.memory.open_file(*self.opens.get(&open)?).state)
+        if matches!(action, Action::AdviseFile(..) | Action::Map(_)) {
+            return None;
+        }
+        let open = self.opens.get(&self.descriptor(action)?)?;
+        Some(self.memory.open_file(*open).state)
     }
 
     /// The file that an action is on.
     pub(super) fn file_of(&self, action: &Action) -> Option<u32> {
-        let open = match action {
-            Action::Touch { area, .. } | Action::Advise(_, area) => self.areas.get(area)?.open,
-            Action::Read(io) | Action::Write(io) | Action::Send(io) | Action::AdviseFile(_, io) => {
-                io.open
+        self.file_of_open(self.descriptor(action)?)
+    }
+
+    /// The descriptor that an action uses.
+    fn descriptor(&self, action: &Action) -> Option<u32> {
+        match action {
+            Action::Touch { area, .. } | Action::Advise(_, area) => {
+                self.areas.get(area).map(|area| area.open)
             }
-            Action::Map(area) => area.open,
-            _ => return None,
-        };
-        self.file_of_open(open)
+            Action::Read(io) | Action::Write(io) | Action::Send(io) | Action::AdviseFile(_, io) => {
+                Some(io.open)
+            }
+            Action::Map(area) => Some(area.open),
+            _ => None,
+        }
     }
 
     fn file_of_area(&self, area: u32) -> Option<u32> {

@@ -7,53 +7,50 @@ use largefolio_mm::observed::EntryKind;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AreaSpec {
+pub(super) struct AreaSpec {
     /// Its number in the recording.
-    pub id: u32,
-    /// Descriptor.
-    pub open: u32,
+    pub(super) id: u32,
+    pub(super) open: u32,
     /// First file page.
-    pub first: u64,
-    /// Pages.
-    pub nr_pages: u64,
+    pub(super) first: u64,
+    pub(super) nr_pages: u64,
     /// `r`, `rx`, `rxc` (called), `rw`.
-    pub prot: String,
+    pub(super) prot: String,
     /// `shared`, else private.
-    pub is_shared: bool,
+    pub(super) is_shared: bool,
     /// Advice given right after the mapping was made.
-    pub advice: String,
-    /// First byte.
-    pub addr: u64,
+    pub(super) advice: String,
+    pub(super) addr: u64,
 }
 
 /// One action and the kernel's answer.
 #[derive(Clone, Debug, Default)]
-pub struct FileStep {
+pub(super) struct FileStep {
     /// What the program did.
-    pub action: Action,
+    pub(super) action: Action,
     /// Folios that entered the page cache.
-    pub insertions: Vec<CachedFolio>,
+    pub(super) insertions: Vec<CachedFolio>,
     /// Folios that left it.
-    pub removals: Vec<CachedFolio>,
+    pub(super) removals: Vec<CachedFolio>,
     /// What the file has and what is reserved for it before a write, where the filesystem cuts
     /// writes by it.
-    pub extents: Option<Vec<Extent>>,
+    pub(super) extents: Option<Vec<Extent>>,
     /// Passes of the fault handler: file, index.
-    pub handler: Vec<(u32, u64)>,
+    pub(super) handler: Vec<(u32, u64)>,
     /// Runs of fault-around that found a folio to map: file, first and last page looked at.
-    pub around: Vec<(u32, u64, u64)>,
+    pub(super) around: Vec<(u32, u64, u64)>,
     /// Windows filled with large folios, and base-order reads.
-    pub windows: Vec<WindowLine>,
+    pub(super) windows: Vec<WindowLine>,
     /// Calls of the sync and async entry.
-    pub entries: Vec<EntryLine>,
+    pub(super) entries: Vec<EntryLine>,
     /// State at each cold fault (self-built kernels).
-    pub cold: Vec<PrintedState>,
+    pub(super) cold: Vec<PrintedState>,
     /// Handler hits (self-built kernels).
-    pub hits: Vec<HandlerHit>,
+    pub(super) hits: Vec<HandlerHit>,
     /// Pages of a mapping present now, for [`Action::Point`].
-    pub present: Vec<Run>,
+    pub(super) present: Vec<Run>,
     /// Model: the touched page was mapped already.
-    pub was_mapped: bool,
+    pub(super) was_mapped: bool,
 }
 
 impl FileStep {
@@ -68,22 +65,17 @@ impl FileStep {
 
 /// A folio in the page cache of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CachedFolio {
-    /// File.
-    pub file: u32,
-    /// First page.
-    pub index: u64,
-    /// Order.
-    pub order: u8,
+pub(super) struct CachedFolio {
+    pub(super) file: u32,
+    pub(super) index: u64,
+    pub(super) order: u8,
 }
 
 /// Bytes of an address space.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// First byte.
-    pub addr: u64,
-    /// Bytes.
-    pub len_bytes: u64,
+pub(super) struct Span {
+    pub(super) addr: u64,
+    pub(super) len_bytes: u64,
 }
 
 // Lists of them are shown to people: the numbers alone.
@@ -101,7 +93,7 @@ impl fmt::Debug for Span {
 
 /// What the program did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Nothing yet.
     #[default]
     Start,
@@ -115,9 +107,7 @@ pub enum Action {
     Protect(u64, u64, String),
     /// Touched a page of a mapping.
     Touch {
-        /// File page.
         index: u64,
-        /// Mapping.
         area: u32,
         /// By a store or an instruction fetch.
         access: Touch,
@@ -172,96 +162,81 @@ impl Action {
 
 /// How a page was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub(super) enum Touch {
     /// As the mapping's protection says: a load, or a call where it is `rxc`.
     AsMapped,
-    /// A store.
     Write,
-    /// An instruction fetch.
     Exec,
 }
 
 /// A read or write call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIo {
-    /// First byte.
-    pub pos: u64,
-    /// Bytes.
-    pub len_bytes: u64,
-    /// Descriptor.
-    pub open: u32,
+pub(super) struct FileIo {
+    pub(super) pos: u64,
+    pub(super) len_bytes: u64,
+    pub(super) open: u32,
 }
 
 /// Readahead state the kernel printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrintedState {
+pub(super) struct PrintedState {
     /// First index of the last window.
-    pub start: u64,
+    pub(super) start: u64,
     /// Pages in it.
-    pub size: u64,
+    pub(super) size: u64,
     /// Pages in its tail.
-    pub async_size: u64,
-    /// Miss counter.
-    pub mmap_miss: u32,
+    pub(super) async_size: u64,
+    pub(super) mmap_miss: u32,
 }
 
 /// A hit in the fault handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandlerHit {
-    /// Page.
-    pub index: u64,
+pub(super) struct HandlerHit {
+    pub(super) index: u64,
     /// The folio carried the marker.
-    pub is_marked: bool,
+    pub(super) is_marked: bool,
     /// Its I/O was in flight.
-    pub is_locked: bool,
+    pub(super) is_locked: bool,
     /// State before the decrement.
-    pub state: PrintedState,
+    pub(super) state: PrintedState,
 }
 
 /// A read that was started; of a base-order read `async_size` is the lookahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowLine {
-    /// File.
-    pub file: u32,
+pub(super) struct WindowLine {
+    pub(super) file: u32,
     /// Base-order read.
-    pub is_base: bool,
-    /// First index.
-    pub start: u64,
+    pub(super) is_base: bool,
+    pub(super) start: u64,
     /// Order kept in the state, where the event shows it.
-    pub order: Option<u8>,
-    /// Pages.
-    pub size: u64,
+    pub(super) order: Option<u8>,
+    pub(super) size: u64,
     /// Pages behind the marker.
-    pub async_size: u64,
+    pub(super) async_size: u64,
 }
 
 /// A call of the sync or async entry, with the state before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryLine {
-    /// Which entry.
-    pub kind: EntryKind,
-    /// File.
-    pub file: u32,
-    /// Index.
-    pub index: u64,
-    /// Pages wanted.
-    pub nr_pages: u64,
+pub(super) struct EntryLine {
+    pub(super) kind: EntryKind,
+    pub(super) file: u32,
+    pub(super) index: u64,
+    pub(super) nr_pages: u64,
     /// Order kept in the state.
-    pub order: u8,
+    pub(super) order: u8,
     /// Pages of the last window.
-    pub size: u64,
+    pub(super) size: u64,
     /// Its tail.
-    pub async_size: u64,
-    /// Largest window.
-    pub ra_pages: u64,
+    pub(super) async_size: u64,
+    pub(super) ra_pages: u64,
     /// Miss counter, after the decrement.
-    pub mmap_miss: u32,
+    pub(super) mmap_miss: u32,
     /// Byte after the last read, -1 before the first.
-    pub prev_pos: i64,
+    pub(super) prev_pos: i64,
 }
 
 /// First and last of a run of file pages.
-pub type Run = (u64, u64);
+pub(super) type Run = (u64, u64);
 
 /// Ascending runs, those that touch as one.
 pub(super) fn joined(of: impl IntoIterator<Item = Run>) -> Vec<Run> {

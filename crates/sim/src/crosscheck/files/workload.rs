@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::step::{Action, FileStep, Run};
+use crate::crosscheck::recording::Recording;
 
 /// Bits of [`Setup::events`], in the order of `probe/trace.h`.
 pub(super) const EVENT_HANDLER: u64 = 1 << 2;
@@ -16,87 +17,91 @@ pub(super) const EVENT_ASYNC: u64 = 1 << 8;
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Device, file and probe.
-    pub setup: Setup,
-    /// Files beyond that of the setup, by number: size in bytes and path.
-    pub files: BTreeMap<u32, (u64, String)>,
+    pub(super) setup: Setup,
+    /// Sizes in bytes of the files beyond that of the setup, by number.
+    pub(super) files: BTreeMap<u32, u64>,
     /// What was done, in order.
-    pub steps: Vec<FileStep>,
+    pub(super) steps: Vec<FileStep>,
     /// Final state of each mapping; `None` = exactly the touched pages are present.
-    pub ends: BTreeMap<u32, AreaEnd>,
+    pub(super) ends: BTreeMap<u32, AreaEnd>,
 }
 
 /// What the first line says of the device, the file and the probe.
 #[derive(Clone, Debug, Default)]
-pub struct Setup {
+pub(super) struct Setup {
     /// Readahead window in pages.
-    pub ra_pages: u64,
+    pub(super) ra_pages: u64,
     /// Largest I/O in bytes.
-    pub io_bytes: u64,
+    pub(super) io_bytes: u64,
     /// Fault-around window in bytes; `None` = the rules' own.
-    pub fault_around_bytes: Option<u64>,
+    pub(super) fault_around_bytes: Option<u64>,
     /// Exact size of the file.
-    pub file_bytes: u64,
+    pub(super) file_bytes: u64,
     /// Descriptors of the file.
-    pub nr_opens: u64,
+    pub(super) nr_opens: u64,
     /// Bytes of a read whose line does not say.
-    pub read_bytes: u64,
+    pub(super) read_bytes: u64,
     /// Program, for a recording of a real program.
-    pub program: Option<String>,
+    pub(super) program: Option<String>,
     /// Bit n: the kernel has event n of `probe/trace.h`; `None` = a self-built kernel.
-    pub events: Option<u64>,
+    pub(super) events: Option<u64>,
     /// Microseconds between steps; 0 = I/O may be in flight.
-    pub settle_us: u64,
+    pub(super) settle_us: u64,
     /// The device reads within the call that asks: nothing is ever in flight.
-    pub reads_within_call: bool,
+    pub(super) reads_within_call: bool,
     /// The disk was slowed down on purpose.
-    pub is_slowed: bool,
+    pub(super) is_slowed: bool,
     /// Major faults of the steps; `None` where the recording does not say.
-    pub nr_major: Option<u64>,
+    pub(super) nr_major: Option<u64>,
 }
 
 /// Final state of one mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AreaEnd {
+pub(super) struct AreaEnd {
     /// Pages present; `None` = exactly the touched ones.
-    pub present: Option<Vec<Run>>,
+    pub(super) present: Option<Vec<Run>>,
     /// Large folios behind them; `None` where the kernel has no `/proc/kpageflags`.
-    pub folios: Vec<FolioRun>,
+    pub(super) folios: Vec<FolioRun>,
     /// KiB under PMD entries; `None` when not recorded.
-    pub pmd_kib: Option<u64>,
+    pub(super) pmd_kib: Option<u64>,
 }
 
 /// A run of mapped pages that belong to one large folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FolioRun {
+pub(super) struct FolioRun {
     /// First page.
-    pub first: u64,
-    /// Pages.
-    pub nr_pages: u64,
+    pub(super) first: u64,
+    pub(super) nr_pages: u64,
     /// The run begins at the folio's head.
-    pub is_head: bool,
+    pub(super) is_head: bool,
+}
+
+impl Recording<Workload> {
+    /// Readahead window in KiB.
+    #[must_use]
+    pub fn window_kb(&self) -> u64 {
+        self.body.setup.ra_pages.saturating_mul(self.header.page_bytes) >> 10
+    }
 }
 
 impl Workload {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
     /// read" is taken from the recording: real programs, and disks slowed down on purpose; not on
     /// a device that reads within the call that asks.
-    #[must_use]
-    pub fn takes_io_in_flight(&self) -> bool {
+    pub(super) fn takes_io_in_flight(&self) -> bool {
         let has_no_pause = self.setup.program.is_some() || self.is_slow();
         has_no_pause && !self.setup.reads_within_call
     }
 
     /// Whether the disk was slowed down, so that reads are in flight when their pages are touched.
-    #[must_use]
-    pub fn is_slow(&self) -> bool {
+    pub(super) fn is_slow(&self) -> bool {
         let is_paused = self.setup.settle_us > 0 || self.setup.reads_within_call;
         self.setup.is_slowed || !is_paused
     }
 
     /// Whether a cold file of the probe's was read or touched and no folio came in: the filter let
     /// nothing through.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let mut file_bytes = self.setup.file_bytes;
         let mut must_read = |step: &FileStep| {
             if let Action::Truncate(size_bytes) = step.action {
@@ -115,14 +120,12 @@ impl Workload {
     }
 
     /// Whether the kernel shows the passes of its fault handler.
-    #[must_use]
-    pub fn shows_handler(&self) -> bool {
+    pub(super) fn shows_handler(&self) -> bool {
         self.setup.events.is_none_or(|events| events & EVENT_HANDLER != 0)
     }
 
     /// Whether pages that were reclaimed came back as part of the working set.
-    #[must_use]
-    pub fn restores_working_set(&self) -> bool {
+    pub(super) fn restores_working_set(&self) -> bool {
         let mut counts = self.steps.iter().filter_map(|step| match step.action {
             Action::Restored(nr) => Some(nr),
             _ => None,

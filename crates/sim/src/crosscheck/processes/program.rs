@@ -22,9 +22,9 @@ use largefolio_mm::vma::{Prot, Sharing};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
-pub const NR_SLOTS: usize = 4;
+pub(super) const NR_SLOTS: usize = 4;
 /// Pages a program's window can have.
-pub const NR_PAGES_MAX: u64 = 8192;
+pub(super) const NR_PAGES_MAX: u64 = 8192;
 
 /// Largest folio size: a PMD entry with 64K pages.
 const SIZE_KIB_MAX: u64 = 512 << 10;
@@ -35,27 +35,26 @@ pub struct Program {
     /// Seed it was made from; its name.
     pub seed: u64,
     /// Pages of the window that all areas lie in.
-    pub nr_pages: u64,
+    pub(super) nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
     /// The file its processes share.
-    pub own_file: Option<OwnFile>,
+    pub(super) own_file: Option<OwnFile>,
     /// The steps, in order.
-    pub steps: Vec<ProcessStep>,
+    pub(super) steps: Vec<ProcessStep>,
 }
 
 /// A file that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnFile {
+pub(super) struct OwnFile {
     /// Where it lies.
-    pub kind: FileKind,
-    /// Its size.
-    pub nr_pages: u64,
+    pub(super) kind: FileKind,
+    pub(super) nr_pages: u64,
 }
 
 /// Where a program's file lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
+pub(super) enum FileKind {
     /// `memfd_create`.
     Memfd,
     /// A mounted tmpfs.
@@ -66,25 +65,23 @@ pub enum FileKind {
 
 /// One step of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessStep {
+pub(super) struct ProcessStep {
     /// Which process, below [`NR_SLOTS`].
-    pub slot: usize,
-    /// What it does.
-    pub op: Op,
+    pub(super) slot: usize,
+    pub(super) op: Op,
 }
 
 /// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
-    /// First page.
-    pub first: u64,
+pub(super) struct Pages {
+    pub(super) first: u64,
     /// Number of pages, at least 1.
-    pub nr: u64,
+    pub(super) nr: u64,
 }
 
 /// What an area maps, privately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AreaSource {
+pub(super) enum AreaSource {
     /// Zeroes.
     Anon,
     /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
@@ -96,7 +93,7 @@ pub(super) const FILE_PAGES: u64 = 256;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub(super) enum Op {
     /// Maps an area that may be stored to, where nothing is mapped, and gives folio advice.
     Map(Pages, AreaSource, Option<Madvice>),
     /// Maps the program's own file from a page of it, where nothing is mapped.
@@ -143,11 +140,11 @@ pub enum Op {
 
 /// How the program's own file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
+pub(super) struct How {
     /// Whether stores reach the file.
-    pub sharing: Sharing,
+    pub(super) sharing: Sharing,
     /// What is allowed.
-    pub prot: Prot,
+    pub(super) prot: Prot,
 }
 
 impl FileKind {
@@ -164,8 +161,7 @@ impl FileKind {
 
 impl Pages {
     /// The page after the last.
-    #[must_use]
-    pub const fn end(&self) -> u64 {
+    pub(super) const fn end(&self) -> u64 {
         self.first + self.nr
     }
 
@@ -179,8 +175,7 @@ impl Pages {
 
 impl AreaSource {
     /// Page of the file behind the first page of an area that is mapped at `first`.
-    #[must_use]
-    pub const fn file_page(first: u64) -> u64 {
+    pub(super) const fn file_page(first: u64) -> u64 {
         first % (FILE_PAGES / 2)
     }
 }

@@ -116,10 +116,14 @@ impl ProgramReplay {
         Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
     }
 
+    /// The address of a page.
+    fn addr(&self, page: u64) -> Vaddr {
+        Vaddr(BASE + page * self.memory.rules.page.bytes())
+    }
+
     /// The address of a range, and its length in bytes.
     fn bytes(&self, range: Pages) -> (Vaddr, u64) {
-        let page = self.memory.rules.page.bytes();
-        (Vaddr(BASE + range.first * page), range.nr * page)
+        (self.addr(range.first), range.nr * self.memory.rules.page.bytes())
     }
 
     /// Does a step; an error as the kernel's error number.
@@ -142,8 +146,7 @@ impl ProgramReplay {
                 Ok(())
             }
             Op::Pin(page) => {
-                let at = self.bytes(Pages { first: page, nr: 1 }).0;
-                let pin = self.memory.hold(mm, at).map_err(|_| EFAULT)?;
+                let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
                 self.pins.push_back(pin);
                 Ok(())
             }
@@ -165,13 +168,46 @@ impl ProgramReplay {
                 let to = self.bytes(Pages { first: to, nr: range.nr });
                 self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
             }
-            op => self.change(mm, op),
+            Op::Map(range, source, advice) => self.map(mm, range, source, advice),
+            Op::Unmap(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.munmap(mm, at, len).map_err(|_| EINVAL)
+            }
+            Op::Protect(range, prot) => {
+                let (at, len) = self.bytes(range);
+                self.memory.mprotect(mm, at, len, prot).map_err(|_| EINVAL)
+            }
+            Op::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
+            Op::Free(range) => self.advise(mm, range, Madvice::Free),
+            Op::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    fn map(
+        &mut self,
+        mm: MmId,
+        range: Pages,
+        source: AreaSource,
+        advice: Option<Madvice>,
+    ) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let pgoff = AreaSource::file_page(range.first);
+        let map = match source {
+            AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
+            AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
+        };
+        self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+        advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
+    }
+
+    fn advise(&mut self, mm: MmId, range: Pages, advice: Madvice) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)
     }
 
     fn read(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
         for page in range.first..range.end() {
-            let at = self.bytes(Pages { first: page, nr: 1 }).0;
+            let at = self.addr(page);
             self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
         }
         Ok(())
@@ -180,7 +216,7 @@ impl ProgramReplay {
     /// Stores consecutive numbers, the first of which names the step.
     fn write(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
         for (value, page) in self.values().zip(range.first..range.end()) {
-            let at = self.bytes(Pages { first: page, nr: 1 }).0;
+            let at = self.addr(page);
             self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
         }
         Ok(())
@@ -236,39 +272,6 @@ impl ProgramReplay {
     pub(super) fn nr_cached(&self) -> Option<u64> {
         let own = self.own.filter(|own| own.is_on_disk)?;
         Some(self.memory.folios(own.file).map(|entry| entry.order.nr_pages()).sum())
-    }
-
-    /// An operation on the areas of a range.
-    fn change(&mut self, mm: MmId, op: Op) -> Result<(), u32> {
-        let memory = &mut self.memory;
-        let page = memory.rules.page.bytes();
-        let bytes = |range: Pages| (Vaddr(BASE + range.first * page), range.nr * page);
-        let done = match op {
-            Op::Map(range, source, advice) => {
-                let (at, len) = bytes(range);
-                let map = match source {
-                    AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
-                    AreaSource::File => {
-                        let pgoff = AreaSource::file_page(range.first);
-                        Map::file(self.file, pgoff, len, Prot::READ_WRITE)
-                    }
-                };
-                memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
-                match advice {
-                    Some(advice) => memory.madvise(mm, at, len, advice),
-                    None => Ok(()),
-                }
-            }
-            Op::Unmap(range) => memory.munmap(mm, bytes(range).0, bytes(range).1),
-            Op::Drop(range) => {
-                memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Dontneed)
-            }
-            Op::Free(range) => memory.madvise(mm, bytes(range).0, bytes(range).1, Madvice::Free),
-            Op::Advise(range, advice) => memory.madvise(mm, bytes(range).0, bytes(range).1, advice),
-            Op::Protect(range, prot) => memory.mprotect(mm, bytes(range).0, bytes(range).1, prot),
-            _ => unreachable!("handled by step"),
-        };
-        done.map_err(|_| EINVAL)
     }
 
     /// What every process has mapped.

@@ -7,44 +7,42 @@ use super::world::{PageState, World};
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     /// The kernel does not tell what a PMD entry maps (before 6.7).
-    pub hides_pmds: bool,
-    /// The programs, in order.
+    pub(super) hides_pmds: bool,
+    /// In the order they ran.
     pub runs: Vec<ProgramRun>,
 }
 
 /// One program and its answers.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRun {
-    /// The program.
+    /// What was done.
     pub program: Program,
     /// One for each step.
-    pub answers: Vec<Answer>,
+    pub(super) answers: Vec<Answer>,
     /// Events of the machine that move or split pages behind a program's back, with their number.
-    pub disturbances: Vec<String>,
+    pub(super) disturbances: Vec<String>,
     /// Whether the last step was reached.
     pub is_complete: bool,
 }
 
 /// What a step did.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub(super) struct Answer {
     /// Error number, 14 for an access that may not be.
-    pub error: Option<u32>,
+    pub(super) error: Option<u32>,
     /// Pages whose state changed.
-    pub changes: Vec<PageChange>,
+    pub(super) changes: Vec<PageChange>,
     /// Pages of the program's own file that are cached, where their number changed.
-    pub nr_cached: Option<u64>,
+    pub(super) nr_cached: Option<u64>,
 }
 
 /// Pages that changed in the same way.
 #[derive(Clone, Copy, Debug)]
-pub struct PageChange {
-    /// Process.
-    pub slot: usize,
-    /// Pages.
-    pub pages: Pages,
+pub(super) struct PageChange {
+    pub(super) slot: usize,
+    pub(super) pages: Pages,
     /// State of the first page; the following ones are the next pages of its folio.
-    pub state: PageState,
+    pub(super) state: PageState,
 }
 
 impl Answer {

@@ -4,22 +4,18 @@ use super::program::{NR_SLOTS, Pages};
 
 /// What one page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum MappedPage {
+pub(super) enum MappedPage {
     /// Nothing.
     #[default]
     Absent,
     /// The shared zero page.
     Zero,
     /// A page of the huge zero folio.
-    HugeZero {
-        /// Which.
-        index: u32,
-    },
+    HugeZero { index: u32 },
     /// A page of a folio.
     Folio {
         /// Names the folio as long as it is mapped.
         label: u64,
-        /// Its order.
         order: u8,
         /// Which page of it.
         index: u32,
@@ -28,24 +24,22 @@ pub enum MappedPage {
 
 /// One page of a process, and how it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct PageState {
+pub(super) struct PageState {
     /// What is mapped.
-    pub page: MappedPage,
+    pub(super) page: MappedPage,
     /// Nothing else maps the page (bit 56 of its pagemap entry).
-    pub is_exclusive: bool,
-    /// By a PMD entry.
-    pub is_pmd: bool,
+    pub(super) is_exclusive: bool,
+    pub(super) is_pmd: bool,
     /// A page of the file's cache.
-    pub is_file: bool,
+    pub(super) is_file: bool,
     /// Sum of its 32-bit words, where known.
-    pub sum: Option<u32>,
+    pub(super) sum: Option<u32>,
 }
 
 impl PageState {
     /// The same state `by` pages further in the same folio: pages that one step stored to hold
     /// consecutive numbers.
-    #[must_use]
-    pub fn advanced(self, by: u64) -> Self {
+    pub(super) fn advanced(self, by: u64) -> Self {
         let by = by as u32;
         let page = match self.page {
             MappedPage::Folio { label, order, index } => {
@@ -61,21 +55,20 @@ impl PageState {
 
 /// The windows of all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct World {
+pub(super) struct World {
     /// Pages by slot; all absent where no process lives.
-    pub slots: [Vec<PageState>; NR_SLOTS],
+    pub(super) slots: [Vec<PageState>; NR_SLOTS],
 }
 
 impl World {
     /// Nothing mapped.
-    #[must_use]
-    pub fn new(nr_pages: u64) -> Self {
+    pub(super) fn new(nr_pages: u64) -> Self {
         let empty = vec![PageState::default(); nr_pages as usize];
         Self { slots: std::array::from_fn(|_| empty.clone()) }
     }
 
     /// Sets a run of pages to consecutive pages of one folio, or to the same state.
-    pub fn set(&mut self, slot: usize, pages: Pages, state: PageState) {
+    pub(super) fn set(&mut self, slot: usize, pages: Pages, state: PageState) {
         for by in 0..pages.nr {
             self.slots[slot][(pages.first + by) as usize] = state.advanced(by);
         }

@@ -82,21 +82,7 @@ impl Areas {
                 target.copy_from_slice(&moved);
                 target.iter_mut().flatten().for_each(|kind| kind.origin = origin);
             }
-            Op::Read(_)
-            | Op::Write(_)
-            | Op::Drop(_)
-            | Op::Free(_)
-            | Op::Collapse(_)
-            | Op::Punch(_)
-            | Op::Pin(_)
-            | Op::Unpin
-            | Op::Load(_)
-            | Op::Open
-            | Op::Close
-            | Op::Put(_)
-            | Op::Sync
-            | Op::Fork(_)
-            | Op::Exit => {}
+            _ => {}
         }
     }
 
