@@ -21,7 +21,7 @@
 //!   never indexes by a number it did not check.
 //! - I2: nothing of what the kernel *decided* flows into the replay. Of recordings of files, two
 //!   things that no rule determines are taken: which reads were complete (`files/timing`,
-//!   [`files::Workload::takes_io_in_flight`]), and what XFS has reserved before a write, since it
+//!   [`files::FileSteps::takes_io_in_flight`]), and what XFS has reserved before a write, since it
 //!   may have written back.
 
 mod difference;
@@ -33,9 +33,9 @@ mod recording;
 mod text;
 mod verdict;
 
-pub use difference::{Aspect, Difference, Place};
+pub use difference::{Aspect, Difference, Location};
 pub use error::CheckError;
 pub use library::{LibraryError, read_all};
-pub use recording::{Body, Header, Recording, rules_of_release};
+pub use recording::{Recording, RecordingBody, RecordingHeader, rules_of_release};
 pub use text::{Pairs, ParseError, Parsed};
 pub use verdict::{NotCompared, Verdict};

@@ -74,7 +74,7 @@ pub struct Difference {
     pub aspect: Aspect,
     /// Where.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Location,
     /// What the kernel did or has.
     pub kernel: String,
     /// What the model did or has.
@@ -84,7 +84,7 @@ pub struct Difference {
 /// Where kernel and model differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Place {
+pub enum Location {
     /// A step of a recording of files.
     Step {
         /// From 0; the number of steps = at the end.
@@ -106,7 +106,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Location {
     /// A page of a process.
     pub(super) fn page(slot: usize, page: u64) -> Self {
         Self::Page { slot, page, folio_before: String::new() }
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-impl Display for Place {
+impl Display for Location {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
         match self {
             Self::Step { step, action, .. } => write!(f, "{step} ({action})"),
@@ -136,12 +136,12 @@ impl Display for Difference {
         let Self { aspect, place, kernel, model } = self;
         let before = place.before();
         match place {
-            Place::Step { .. } => {
+            Location::Step { .. } => {
                 writeln!(f, "step {place}: {aspect:?} differ")?;
                 before.map_or(Ok(()), |state| writeln!(f, "    state   {state}"))?;
                 write!(f, "    kernel  {kernel}\n    model   {model}")
             }
-            Place::Page { .. } => {
+            Location::Page { .. } => {
                 write!(f, "{aspect:?} of {place}: kernel {kernel}, model {model}")?;
                 before.map_or(Ok(()), |folio| write!(f, "\n    before: {folio}"))
             }

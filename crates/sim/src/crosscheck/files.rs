@@ -4,11 +4,11 @@
 //! tracepoints, and at the end what page maps show.
 
 mod aside;
+mod body;
 mod compare;
 mod parse;
 mod replay;
 mod step;
 mod timing;
-mod workload;
 
-pub use workload::Workload;
+pub use body::FileSteps;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use super::recording::{Body, Recording};
+use super::recording::{Recording, RecordingBody};
 use super::text::ParseError;
 
 /// Largest text of one recording: those of the project stay below 1 MiB.
@@ -49,7 +49,7 @@ type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
 ///
 /// # Errors
 /// What cannot be read or is not of the format; nothing is skipped silently.
-pub fn read_all<B: Body>(
+pub fn read_all<B: RecordingBody>(
     path: &Path,
     each: &mut dyn FnMut(Recording<B>),
 ) -> Result<(), LibraryError> {

@@ -1,9 +1,9 @@
 //! Recordings of processes: what a few of them have mapped after each step of a random program.
 //!
 //! ```text
-//!   seed --generate--> Program --probe/cow.c--> ProgramRun (what the kernel has after each step)
-//!                         |                         |
-//!                         +----- ProgramReplay -----+--check--> Verdict
+//!   seed --generate--> ProcessProgram --probe/cow.c--> ProgramRun (what the kernel shows)
+//!                            |                          |
+//!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
 //! Programs are about fork and copy-on-write, or about `MADV_COLLAPSE`. Runs nothing on a kernel.
@@ -23,6 +23,6 @@ mod run;
 mod world;
 
 pub use generate::{ProgramOptions, Topic, generate};
-pub use program::Program;
+pub use program::ProcessProgram;
 pub use row::ProgramRow;
 pub use run::{ProgramRun, Programs};

@@ -17,14 +17,14 @@ pub struct Recording<B> {
     /// `FOLDER/FILE`, or the path of a single file.
     pub name: String,
     /// First line.
-    pub header: Header,
+    pub header: RecordingHeader,
     /// All other lines.
     pub body: B,
 }
 
 /// The kernel and its machine.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct RecordingHeader {
     /// `uname -r`.
     pub release: String,
     /// Name of the kernel's recordings, where they have one; self-built kernels have rules of that
@@ -39,7 +39,7 @@ pub struct Header {
 }
 
 /// What a kind of recording has below its header.
-pub trait Body: Default {
+pub trait RecordingBody: Default {
     /// What a reader remembers from one line to the next.
     type Position: Default;
 
@@ -47,16 +47,21 @@ pub trait Body: Default {
     ///
     /// # Errors
     /// A value that is not of the format.
-    fn begin(&mut self, header: &Header, pairs: &Pairs<'_>) -> Parsed<()>;
+    fn begin(&mut self, header: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()>;
 
     /// Takes one line, of at least one word.
     ///
     /// # Errors
     /// A line that is not of the format.
-    fn line(&mut self, at: &mut Self::Position, header: &Header, words: &[&str]) -> Parsed<()>;
+    fn line(
+        &mut self,
+        at: &mut Self::Position,
+        header: &RecordingHeader,
+        words: &[&str],
+    ) -> Parsed<()>;
 }
 
-impl<B: Body> Recording<B> {
+impl<B: RecordingBody> Recording<B> {
     /// Reads one recording.
     ///
     /// # Errors
@@ -66,20 +71,18 @@ impl<B: Body> Recording<B> {
         each_line(name, text, &mut |words| {
             if let ["#", words @ ..] = words {
                 let pairs = Pairs::of(words);
-                let header = header.insert(Header::of(&pairs)?);
+                let header = header.insert(RecordingHeader::of(&pairs)?);
                 return body.begin(header, &pairs);
             }
             let header = header.as_ref().ok_or("the first line must be the header")?;
             body.line(&mut at, header, words)
         })?;
         let name = name.to_owned();
-        match header {
-            Some(header) => Ok(Self { name, header, body }),
-            None => {
-                let what = "no header (# kernel=.. page=..)".to_owned();
-                Err(ParseError { name, line: 1, what })
-            }
+        if let Some(header) = header {
+            return Ok(Self { name, header, body });
         }
+        let what = "no header (# kernel=.. page=..)".to_owned();
+        Err(ParseError { name, line: 1, what })
     }
 }
 
@@ -98,7 +101,7 @@ impl<B> Recording<B> {
     }
 }
 
-impl Header {
+impl RecordingHeader {
     fn of(pairs: &Pairs<'_>) -> Parsed<Self> {
         let page = pairs.number("page")?.ok_or("no page= in the header")?;
         if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 
-use super::difference::{Aspect, Difference, Place, shown};
+use super::difference::{Aspect, Difference, Location, shown};
 use crate::kernel::Kernel;
 
 /// Result of one recording of files, or of one program of processes.
@@ -65,7 +65,13 @@ impl Verdict {
         *self.compared.entry(aspect).or_default() += nr;
     }
 
-    pub(super) fn differ(&mut self, aspect: Aspect, place: Place, kernel: String, model: String) {
+    pub(super) fn differ(
+        &mut self,
+        aspect: Aspect,
+        place: Location,
+        kernel: String,
+        model: String,
+    ) {
         self.differences.push(Difference { aspect, place, kernel, model });
     }
 
@@ -73,7 +79,7 @@ impl Verdict {
     pub(super) fn compare<T: PartialEq + Debug>(
         &mut self,
         aspect: Aspect,
-        place: &Place,
+        place: &Location,
         kernel: &[T],
         model: &[T],
     ) {

@@ -13,7 +13,7 @@ use largefolio_mm::units::{Order, PageSize};
 use largefolio_report::json;
 use largefolio_sim::crosscheck::Recording;
 use largefolio_sim::crosscheck::processes::{
-    Program, ProgramOptions, ProgramRow, Programs, Topic, generate,
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk::read_text;
@@ -177,7 +177,7 @@ impl ProgramsArgs {
         let facts = Facts::of_host();
         let programs = self.all_programs(topic, &facts)?;
         if self.print {
-            let text: String = programs.iter().map(Program::to_string).collect();
+            let text: String = programs.iter().map(ProcessProgram::to_string).collect();
             console.deliver(text.as_bytes(), None)?;
             return Ok(Exit::Done);
         }
@@ -212,11 +212,11 @@ impl ProgramsArgs {
         Ok(report.exit())
     }
 
-    fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<Program>> {
+    fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<ProcessProgram>> {
         if let Some(path) = &self.from {
             let text = read_text(path, FROM_BYTES_MAX)
                 .with_context(|| format!("cannot read {}", shown(path)))?;
-            return Ok(Program::all_of(&path.to_string_lossy(), &text)?);
+            return Ok(ProcessProgram::all_of(&path.to_string_lossy(), &text)?);
         }
         let page = match facts.page_bytes >> 10 {
             4 => PageSize::K4,
@@ -281,7 +281,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Neighbouring programs that want the same sizes, [`GROUP`] at most.
-fn groups(programs: &[Program]) -> impl Iterator<Item = &[Program]> {
+fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
     programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
 }
 
@@ -297,7 +297,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn group(&self, programs: &[Program], report: &mut Report) -> Result<()> {
+    fn group(&self, programs: &[ProcessProgram], report: &mut Report) -> Result<()> {
         let Some((mut found, text)) = self.undisturbed(programs, report)? else {
             report.nr_not_judged += programs.len();
             return Ok(());
@@ -323,7 +323,7 @@ impl Check<'_> {
     /// A run during which nobody else changed a setting; `None` where there was none.
     fn undisturbed(
         &self,
-        programs: &[Program],
+        programs: &[ProcessProgram],
         report: &mut Report,
     ) -> Result<Option<(Vec<ProgramRow>, String)>> {
         for nr in 1..=NR_TRIES {
@@ -344,8 +344,8 @@ impl Check<'_> {
         Ok(None)
     }
 
-    fn once(&self, programs: &[Program], report: &mut Report) -> Result<Ran> {
-        let text: String = programs.iter().map(Program::to_string).collect();
+    fn once(&self, programs: &[ProcessProgram], report: &mut Report) -> Result<Ran> {
+        let text: String = programs.iter().map(ProcessProgram::to_string).collect();
         let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
         let CowRun { text, changes } = (self.record)(&text, sizes)?;
         let recording = Recording::<Programs>::parse("live", &text)?;

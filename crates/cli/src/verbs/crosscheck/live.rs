@@ -8,7 +8,7 @@ use largefolio_linux::crosscheck::{
     CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Thp, Workload,
 };
 use largefolio_mm::rules::collapse::FileCollapse;
-use largefolio_sim::crosscheck::files::Workload as Recorded;
+use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, Verdict};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
@@ -128,7 +128,7 @@ impl LivePlan {
         pause: Pause,
     ) -> Result<(String, Verdict)> {
         let text = place.record(workload, pause)?;
-        let recording = Recording::<Recorded>::parse(&workload.name, &text)?;
+        let recording = Recording::<FileSteps>::parse(&workload.name, &text)?;
         let verdict = recording.check(Some(&self.kernel))?;
         Ok((text, verdict))
     }

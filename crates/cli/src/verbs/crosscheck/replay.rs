@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_sim::crosscheck::files::Workload;
+use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, Verdict, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
@@ -83,13 +83,13 @@ impl ReplayPlan {
         report.deliver(&self.output, console)
     }
 
-    fn check(&self, one: &Recording<Workload>) -> Result<Verdict> {
+    fn check(&self, one: &Recording<FileSteps>) -> Result<Verdict> {
         let kernel = self.kernel.as_ref();
         let kernel = kernel.map(|kernel| with_page(kernel, one.header.page_bytes)).transpose()?;
         Ok(one.check(kernel.as_deref())?)
     }
 
-    fn replay(&self, batch: &mut Vec<Recording<Workload>>, report: &mut Report) -> Result<()> {
+    fn replay(&self, batch: &mut Vec<Recording<FileSteps>>, report: &mut Report) -> Result<()> {
         let verdicts: Vec<Verdict> = batch
             .par_iter()
             .map(|one| self.check(one).with_context(|| one.name.clone()))
@@ -109,7 +109,7 @@ fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>> {
     Ok(Cow::Owned(kernel.edited(&format!("page={}K", page_bytes >> 10))?))
 }
 
-fn row_of(recording: &Recording<Workload>, verdict: Verdict) -> Row {
+fn row_of(recording: &Recording<FileSteps>, verdict: Verdict) -> Row {
     let header = &recording.header;
     let is_named = !header.variant.is_empty() && header.variant != "-";
     let mut row = Row {

@@ -4,16 +4,16 @@ mod check;
 mod ends;
 mod steps;
 
-use super::timing::{NR_WAITS_MAX, Timing};
-use super::workload::Workload;
+use super::body::FileSteps;
+use super::timing::{IoTiming, NR_WAITS_MAX};
 use crate::crosscheck::difference::Aspect;
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
-use check::Check;
+use check::FileComparison;
 
-impl Recording<Workload> {
+impl Recording<FileSteps> {
     /// Replays under `kernel`, or under the rules of the kernel that made the recording.
     ///
     /// # Errors
@@ -23,9 +23,9 @@ impl Recording<Workload> {
         if self.body.is_empty() {
             return Err(CheckError::NothingTraced(self.name.clone()));
         }
-        let mut timing = Timing::default();
+        let mut timing = IoTiming::default();
         loop {
-            let mut check = Check::new(self, &kernel, timing.clone())?;
+            let mut check = FileComparison::new(self, &kernel, timing.clone())?;
             check.run();
             if !timing.learn(&check.found) {
                 return Ok(check.verdict);
@@ -34,7 +34,7 @@ impl Recording<Workload> {
     }
 }
 
-impl Check<'_> {
+impl FileComparison<'_> {
     fn run(&mut self) {
         for (nr, step) in self.workload.steps.iter().enumerate() {
             let was_cached = self.replay.may_be_in_flight(&step.action);

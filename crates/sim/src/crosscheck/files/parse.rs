@@ -3,12 +3,12 @@
 use largefolio_mm::mapping::reserve::{Extent, Kind};
 use largefolio_mm::observed::EntryKind;
 
+use super::body::{AreaEnd, FileSteps, FolioRun};
 use super::step::{
-    Action, AreaSpec, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PrintedState, Run,
-    Span, Touch, WindowLine,
+    Action, AreaSpec, ByteSpan, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PageRun,
+    PrintedState, Touch, WindowLine,
 };
-use super::workload::{AreaEnd, FolioRun, Workload};
-use crate::crosscheck::recording::{Body, Header, PAGE_BYTES_MAX};
+use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
 /// Folios one `A` line may stand for: those of a file of 64 GiB in base pages.
@@ -20,11 +20,11 @@ const NR_IDS_MAX: u64 = 1 << 16;
 /// Where the one mapping of a recording without `N` lines begins.
 const DEFAULT_ADDR: u64 = 0x4000_0000_0000;
 
-impl Body for Workload {
+impl RecordingBody for FileSteps {
     /// Mapping whose final state is being read, once the steps have ended.
     type Position = Option<u32>;
 
-    fn begin(&mut self, header: &Header, pairs: &Pairs<'_>) -> Parsed<()> {
+    fn begin(&mut self, header: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         let page = header.page_bytes;
         let pages = pairs.number("file_pages")?.unwrap_or(0);
         let file_bytes = pairs.number("file_bytes")?.unwrap_or(index_in(pages)? * page);
@@ -61,7 +61,12 @@ impl Body for Workload {
         Ok(())
     }
 
-    fn line(&mut self, end: &mut Option<u32>, header: &Header, words: &[&str]) -> Parsed<()> {
+    fn line(
+        &mut self,
+        end: &mut Option<u32>,
+        header: &RecordingHeader,
+        words: &[&str],
+    ) -> Parsed<()> {
         let (file, words) = match words[0].strip_prefix('@') {
             Some(id) => (id_of(id)?, &words[1..]),
             None => (0, words),
@@ -83,7 +88,7 @@ impl Body for Workload {
     }
 }
 
-impl Workload {
+impl FileSteps {
     fn start(&mut self, action: Action) {
         self.steps.push(FileStep { action, ..FileStep::default() });
     }
@@ -125,8 +130,8 @@ impl Workload {
             }
             ["J", area, from, len, to, to_len] => Action::Remap {
                 area: id_of(area)?,
-                from: Span { addr: hex(from)?, len_bytes: number(len)? },
-                to: Span { addr: hex(to)?, len_bytes: number(to_len)? },
+                from: ByteSpan { addr: hex(from)?, len_bytes: number(len)? },
+                to: ByteSpan { addr: hex(to)?, len_bytes: number(to_len)? },
             },
             ["s", ref at @ ..] => Action::Send(self.file_io(page, at)?),
             ["~", file] => Action::Met(id_of(file)?),
@@ -346,7 +351,7 @@ fn order_of(word: &str) -> Parsed<u8> {
 }
 
 /// `17` or `17..20`.
-fn run_of(word: &str) -> Parsed<Run> {
+fn run_of(word: &str) -> Parsed<PageRun> {
     let (first, last) = word.split_once("..").unwrap_or((word, word));
     let (first, last) = (index_of(first)?, index_of(last)?);
     if first <= last { Ok((first, last)) } else { Err(format!("{word} runs backwards")) }

@@ -12,9 +12,9 @@ use largefolio_mm::space::MmId;
 use largefolio_mm::units::{PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
-use super::step::{Action, AreaSpec, CachedFolio, FileIo, FileStep, Span, Touch};
-use super::timing::{Reads, Timing};
-use super::workload::Workload;
+use super::body::FileSteps;
+use super::step::{Action, AreaSpec, ByteSpan, CachedFolio, FileIo, FileStep, Touch};
+use super::timing::{FaultReads, IoTiming};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use crate::kernel::Kernel;
@@ -40,16 +40,16 @@ pub(super) struct FileReplay {
     /// Folios that were reclaimed: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
     /// What the recording says about reads in flight.
-    timing: Timing,
+    timing: IoTiming,
     /// What faults did with folios that they were reading.
-    reads: Reads,
+    reads: FaultReads,
 }
 
 impl FileReplay {
     pub(super) fn new(
-        recording: &Recording<Workload>,
+        recording: &Recording<FileSteps>,
         kernel: &Kernel,
-        timing: Timing,
+        timing: IoTiming,
     ) -> Result<Self, CheckError> {
         let (header, workload) = (&recording.header, &recording.body);
         let setup = &workload.setup;
@@ -95,7 +95,7 @@ impl FileReplay {
             restores: workload.restores_working_set(),
             reclaimed: BTreeSet::new(),
             timing,
-            reads: Reads::default(),
+            reads: FaultReads::default(),
         };
         replay.delay_reads(workload);
         Ok(replay)
@@ -219,7 +219,7 @@ impl FileReplay {
             }
             Action::Advise(advice, area) => self.advise(*area, advice)?,
             Action::AdviseBytes(advice, addr, len) => {
-                self.advise_bytes(advice, Span { addr: *addr, len_bytes: *len })?;
+                self.advise_bytes(advice, ByteSpan { addr: *addr, len_bytes: *len })?;
             }
             Action::AdviseFile(advice, io) => {
                 removals = self.advise_file(advice, *io, &step.removals)?;
@@ -297,8 +297,8 @@ impl FileReplay {
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.
-    fn remap(&mut self, id: u32, from: Span, to: Span) -> Result<(), String> {
-        let of = |span: Span| (Vaddr(span.addr), span.len_bytes);
+    fn remap(&mut self, id: u32, from: ByteSpan, to: ByteSpan) -> Result<(), String> {
+        let of = |span: ByteSpan| (Vaddr(span.addr), span.len_bytes);
         self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
         let page = self.memory.rules.page;
         let vpn = Vaddr(to.addr).vpn(page);

@@ -48,7 +48,7 @@ pub(super) struct FileStep {
     /// Handler hits (self-built kernels).
     pub(super) hits: Vec<HandlerHit>,
     /// Pages of a mapping present now, for [`Action::Point`].
-    pub(super) present: Vec<Run>,
+    pub(super) present: Vec<PageRun>,
     /// Model: the touched page was mapped already.
     pub(super) was_mapped: bool,
 }
@@ -73,7 +73,7 @@ pub(super) struct CachedFolio {
 
 /// Bytes of an address space.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct ByteSpan {
     pub(super) addr: u64,
     pub(super) len_bytes: u64,
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for CachedFolio {
     }
 }
 
-impl fmt::Debug for Span {
+impl fmt::Debug for ByteSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.addr, self.len_bytes).fmt(f)
     }
@@ -131,9 +131,9 @@ pub(super) enum Action {
         /// Number it has from here on.
         area: u32,
         /// Where it was.
-        from: Span,
+        from: ByteSpan,
         /// Where it is.
-        to: Span,
+        to: ByteSpan,
     },
     /// Touched memory of no file at this address: there is a page table from here on.
     Table(u64),
@@ -236,11 +236,11 @@ pub(super) struct EntryLine {
 }
 
 /// First and last of a run of file pages.
-pub(super) type Run = (u64, u64);
+pub(super) type PageRun = (u64, u64);
 
 /// Ascending runs, those that touch as one.
-pub(super) fn joined(of: impl IntoIterator<Item = Run>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub(super) fn joined(of: impl IntoIterator<Item = PageRun>) -> Vec<PageRun> {
+    let mut runs: Vec<PageRun> = Vec::new();
     for (first, last) in of {
         match runs.last_mut() {
             Some(run) if run.1 + 1 == first => run.1 = last,

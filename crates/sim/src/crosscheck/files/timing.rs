@@ -15,7 +15,7 @@ pub(super) const NR_WAITS_MAX: usize = 16;
 
 /// Facts of one recording.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timing {
+pub(super) struct IoTiming {
     /// Steps at which the touched page was still being read.
     pub(super) waits: BTreeSet<usize>,
     /// Steps whose fault found requests complete that it did not wait for: how many.
@@ -24,7 +24,7 @@ pub(super) struct Timing {
     pub(super) late: BTreeMap<usize, u64>,
 }
 
-impl Timing {
+impl IoTiming {
     /// Takes in what a comparison found; whether it is new. A fact that is known already and did
     /// not help is none.
     pub(super) fn learn(&mut self, found: &Self) -> bool {
@@ -61,12 +61,12 @@ impl Timing {
 
 /// What faults did with folios that they were reading.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
+pub(super) struct FaultReads {
     left_out: Vec<LeftOut>,
     waited: Vec<Waited>,
 }
 
-impl Reads {
+impl FaultReads {
     pub(super) fn leave_out(&mut self, out: LeftOut) {
         self.left_out.push(out);
     }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::program::{NR_SLOTS, Op, ProcessStep};
+use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
 use super::world::{MappedPage, PageState, World};
-use crate::crosscheck::difference::{Aspect, Place};
+use crate::crosscheck::difference::{Aspect, Location};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use crate::crosscheck::verdict::Verdict;
@@ -27,24 +27,24 @@ impl Recording<Programs> {
     /// When there are no rules for it or the model cannot be set up. A difference is not an error.
     pub fn check(&self, kernel: Option<&Kernel>) -> Result<Vec<Verdict>, CheckError> {
         let kernel = self.rules(kernel)?;
-        let one = |run| Check::new(self, &kernel, run)?.run();
+        let one = |run| Ok(ProgramComparison::new(self, &kernel, run)?.run());
         self.body.runs.par_iter().map(one).collect()
     }
 }
 
 /// A comparison under way.
-struct Check<'a> {
+struct ProgramComparison<'a> {
     run: &'a ProgramRun,
     replay: ProgramReplay,
     verdict: Verdict,
     /// After the last step.
-    pair: Pair,
+    pair: Worlds,
     /// Pages of the program's own file that the kernel has cached.
     nr_cached: u64,
     hides_pmds: bool,
 }
 
-impl<'a> Check<'a> {
+impl<'a> ProgramComparison<'a> {
     fn new(
         recording: &Recording<Programs>,
         kernel: &Kernel,
@@ -57,13 +57,13 @@ impl<'a> Check<'a> {
             run,
             replay: ProgramReplay::new(program, kernel, &recording.header)?,
             verdict: Verdict::new(name, kernel),
-            pair: Pair { kernel: world.clone(), model: world },
+            pair: Worlds { kernel: world.clone(), model: world },
             nr_cached: 0,
             hides_pmds: recording.body.hides_pmds,
         })
     }
 
-    fn run(mut self) -> Result<Verdict, CheckError> {
+    fn run(mut self) -> Verdict {
         let steps = &self.run.program.steps;
         for (step, answer) in steps.iter().zip(&self.run.answers) {
             let before = self.folios_before(answer);
@@ -78,7 +78,7 @@ impl<'a> Check<'a> {
                 break;
             }
         }
-        Ok(self.verdict)
+        self.verdict
     }
 
     fn step(&mut self, step: &ProcessStep, answer: &Answer) {
@@ -86,7 +86,7 @@ impl<'a> Check<'a> {
         answer.apply(&mut kernel);
         let answered = self.replay.step(step).err();
         let model = self.replay.world();
-        let before = std::mem::replace(&mut self.pair, Pair { kernel, model });
+        let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
         self.answers(step, answer, answered);
         self.cached(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
@@ -97,7 +97,7 @@ impl<'a> Check<'a> {
     fn answers(&mut self, step: &ProcessStep, answer: &Answer, model: Option<u32>) {
         let kernel = answer.error;
         let is_equal = match step.op {
-            Op::Collapse(_) => kernel == model,
+            ProcessOp::Collapse(_) => kernel == model,
             _ => kernel.is_some() == model.is_some(),
         };
         if !is_equal {
@@ -105,7 +105,7 @@ impl<'a> Check<'a> {
                 Some(nr) => format!("error {nr}"),
                 None => "done".to_owned(),
             };
-            let at = Place::page(step.slot, 0);
+            let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Answer, at, text(kernel), text(model));
         }
     }
@@ -115,33 +115,33 @@ impl<'a> Check<'a> {
         let Some(model) = self.replay.nr_cached() else { return };
         if model != self.nr_cached {
             let text = |nr: u64| format!("{nr} pages");
-            let at = Place::page(step.slot, 0);
+            let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Cached, at, text(self.nr_cached), text(model));
         }
     }
 
     fn invariants(&mut self, step: &ProcessStep) {
         if let Err(violation) = self.replay.validate() {
-            let (at, model) = (Place::page(step.slot, 0), format!("{violation:?}"));
+            let (at, model) = (Location::page(step.slot, 0), format!("{violation:?}"));
             self.verdict.differ(Aspect::Invariant, at, String::new(), model);
         }
     }
 
     /// The model's folios behind the first pages that the step changes.
-    fn folios_before(&self, answer: &Answer) -> Vec<Place> {
+    fn folios_before(&self, answer: &Answer) -> Vec<Location> {
         let changed = answer.changes.iter().take(NR_TOLD);
         let place = |slot, page| {
             let folio_before = self.replay.folio_of(slot, page)?;
-            Some(Place::Page { slot, page, folio_before })
+            Some(Location::Page { slot, page, folio_before })
         };
         changed.filter_map(|change| place(change.slot, change.pages.first)).collect()
     }
 
     /// Says of each difference which folio was there before, where that is known.
-    fn tell(&mut self, before: &[Place]) {
+    fn tell(&mut self, before: &[Location]) {
         for difference in &mut self.verdict.differences {
-            let Place::Page { slot, page, .. } = difference.place else { continue };
-            let is_here = |known: &&Place| matches!(known, Place::Page { slot: s, page: p, .. } if (*s, *p) == (slot, page));
+            let Location::Page { slot, page, .. } = difference.place else { continue };
+            let is_here = |known: &&Location| matches!(known, Location::Page { slot: s, page: p, .. } if (*s, *p) == (slot, page));
             if let Some(known) = before.iter().find(is_here) {
                 difference.place = known.clone();
             }
@@ -153,12 +153,12 @@ impl<'a> Check<'a> {
 const NR_TOLD: usize = 8;
 
 /// Kernel and model after the same step.
-struct Pair {
+struct Worlds {
     kernel: World,
     model: World,
 }
 
-impl Pair {
+impl Worlds {
     /// Every page of every process.
     fn pages(&self) -> impl Iterator<Item = ((usize, u64), PageState, PageState)> {
         (0..NR_SLOTS).flat_map(move |slot| {
@@ -175,7 +175,7 @@ impl Pair {
         for (at, kernel, model) in self.pages() {
             verdict.count(Aspect::Presence, u64::from(kernel.page != MappedPage::Absent));
             let mut differ = |aspect, kernel: String, model: String| {
-                verdict.differ(aspect, Place::page(at.0, at.1), kernel, model);
+                verdict.differ(aspect, Location::page(at.0, at.1), kernel, model);
             };
             if kind(kernel) != kind(model) {
                 differ(Aspect::Presence, kind(kernel).to_owned(), kind(model).to_owned());
@@ -223,7 +223,12 @@ impl Pair {
             verdict.count(Aspect::Frame, u64::from(!kernel));
             if kernel != model {
                 let text = |is| if is { "same frame" } else { "new frame" }.to_owned();
-                verdict.differ(Aspect::Frame, Place::page(slot, page), text(kernel), text(model));
+                verdict.differ(
+                    Aspect::Frame,
+                    Location::page(slot, page),
+                    text(kernel),
+                    text(model),
+                );
             }
         }
     }

@@ -11,7 +11,7 @@ use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::Prot;
 use largefolio_trace::generate::Rng;
 
-use super::program::{AreaSource, NR_SLOTS, Op, Pages, ProcessStep, Program};
+use super::program::{AreaSource, NR_SLOTS, PageRange, ProcessOp, ProcessProgram, ProcessStep};
 use areas::Areas;
 
 /// What programs are about.
@@ -52,7 +52,7 @@ const SMALL_WINDOW_PAGES: u64 = 128;
 /// assert_eq!(program.to_string().lines().count(), 41);
 /// ```
 #[must_use]
-pub fn generate(seed: u64, options: &ProgramOptions) -> Program {
+pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
     generator.map_first_areas();
     while generator.program.steps.len() < options.nr_steps {
@@ -71,7 +71,7 @@ struct Generator {
     nr_processes: usize,
     /// Areas of each living process.
     living: [Option<Areas>; NR_SLOTS],
-    program: Program,
+    program: ProcessProgram,
 }
 
 impl Generator {
@@ -87,7 +87,7 @@ impl Generator {
         let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
         let mut rng = Rng::new(seed);
         let own_file = (*topic == Topic::Collapse).then(|| collapse::own_file(&mut rng, pmd));
-        let program = Program { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
+        let program = ProcessProgram { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
@@ -104,7 +104,7 @@ impl Generator {
         self.rng.below(100) < per_cent
     }
 
-    fn emit(&mut self, slot: usize, op: Op) {
+    fn emit(&mut self, slot: usize, op: ProcessOp) {
         self.program.steps.push(ProcessStep { slot, op });
         self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
     }
@@ -118,8 +118,8 @@ impl Generator {
             }
         }
         if self.program.steps.is_empty() {
-            let range = Pages { first: 0, nr: self.program.nr_pages };
-            self.emit(0, Op::Map(range, AreaSource::Anon, Some(Madvice::Hugepage)));
+            let range = PageRange { first: 0, nr: self.program.nr_pages };
+            self.emit(0, ProcessOp::Map(range, AreaSource::Anon, Some(Madvice::Hugepage)));
         }
     }
 
@@ -129,15 +129,18 @@ impl Generator {
         match self.rng.below(100) {
             0..40 => self.touch(slot),
             40..51 => self.fork(slot, alive.len()),
-            51..57 if alive.len() > 1 => self.emit(slot, Op::Exit),
-            57..67 => self.on_range(slot, |_, range| Op::Unmap(range)),
-            67..77 => self.on_range(slot, |_, range| Op::Drop(range)),
+            51..57 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            57..67 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
+            67..77 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
             77..84 => self.on_range(slot, |rng, range| {
                 let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
-                Op::Protect(range, prots[rng.below(4) as usize])
+                ProcessOp::Protect(range, prots[rng.below(4) as usize])
             }),
             84..87 => self.on_range(slot, |rng, range| {
-                Op::Advise(range, [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize])
+                ProcessOp::Advise(
+                    range,
+                    [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize],
+                )
             }),
             87..94 => self.remap(slot),
             _ => self.map(slot),
@@ -162,7 +165,7 @@ impl Generator {
             1 => Some(Madvice::Nohugepage),
             _ => Some(Madvice::Hugepage),
         };
-        self.emit(slot, Op::Map(range, source, advice));
+        self.emit(slot, ProcessOp::Map(range, source, advice));
     }
 
     fn touch(&mut self, slot: usize) {
@@ -170,19 +173,19 @@ impl Generator {
         let first = self.page_of(area);
         let longest = (area.end() - first).min(16);
         let nr = if self.chance(20) { 1 + self.rng.below(longest) } else { 1 };
-        let range = Pages { first, nr };
-        let op = if self.chance(15) { Op::Read(range) } else { Op::Write(range) };
+        let range = PageRange { first, nr };
+        let op = if self.chance(15) { ProcessOp::Read(range) } else { ProcessOp::Write(range) };
         self.emit(slot, op);
     }
 
     fn fork(&mut self, slot: usize, nr_alive: usize) {
         let free = self.living.iter().position(Option::is_none);
         if let Some(child) = free.filter(|_| nr_alive < self.nr_processes) {
-            self.emit(slot, Op::Fork(child));
+            self.emit(slot, ProcessOp::Fork(child));
         }
     }
 
-    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, Pages) -> Op) {
+    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, PageRange) -> ProcessOp) {
         let Some(area) = self.some_area(slot) else { return };
         let range = self.part_of(area);
         let op = op(&mut self.rng, range);
@@ -200,11 +203,11 @@ impl Generator {
         }
         let overlaps = to < range.end() && range.first < to + range.nr;
         if !overlaps && to + range.nr <= self.program.nr_pages {
-            self.emit(slot, Op::Remap(range, to));
+            self.emit(slot, ProcessOp::Remap(range, to));
         }
     }
 
-    fn some_area(&mut self, slot: usize) -> Option<Pages> {
+    fn some_area(&mut self, slot: usize) -> Option<PageRange> {
         let areas = self.living[slot].as_ref()?.runs();
         let nr_pages = areas.iter().map(|area| area.nr).sum();
         let mut at = self.rng.below(nr_pages);
@@ -220,15 +223,15 @@ impl Generator {
     }
 
     /// A block around a random page of `range`, as far as it lies in it.
-    fn block_of(&mut self, range: Pages) -> Pages {
+    fn block_of(&mut self, range: PageRange) -> PageRange {
         let order = self.some_order();
         let page = range.first + self.rng.below(range.nr);
         let first = order.round_down(page).max(range.first);
         let end = (order.round_down(page) + order.nr_pages()).min(range.end());
-        Pages { first, nr: end - first }
+        PageRange { first, nr: end - first }
     }
 
-    fn page_of(&mut self, range: Pages) -> u64 {
+    fn page_of(&mut self, range: PageRange) -> u64 {
         let block = self.block_of(range);
         match self.rng.below(4) {
             0 => block.first,
@@ -237,17 +240,17 @@ impl Generator {
         }
     }
 
-    fn part_of(&mut self, range: Pages) -> Pages {
+    fn part_of(&mut self, range: PageRange) -> PageRange {
         let block = self.block_of(range);
         let whole = if self.chance(40) { range } else { block };
-        let Pages { first, nr } = whole;
+        let PageRange { first, nr } = whole;
         match self.rng.below(6) {
-            0 if nr > 1 => Pages { first, nr: nr - 1 },
-            1 if nr > 1 => Pages { first: first + 1, nr: nr - 1 },
-            2 => Pages { first: self.page_of(whole), nr: 1 },
+            0 if nr > 1 => PageRange { first, nr: nr - 1 },
+            1 if nr > 1 => PageRange { first: first + 1, nr: nr - 1 },
+            2 => PageRange { first: self.page_of(whole), nr: 1 },
             3 => {
                 let from = self.rng.below(nr);
-                Pages { first: first + from, nr: 1 + self.rng.below(nr - from) }
+                PageRange { first: first + from, nr: 1 + self.rng.below(nr - from) }
             }
             _ => whole,
         }

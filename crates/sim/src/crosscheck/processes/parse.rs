@@ -1,9 +1,9 @@
 //! Reader of the recordings of processes (`recordings/README.md`).
 
-use super::program::{NR_PAGES_MAX, Pages, ProcessStep, Program, slot_of};
+use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
 use super::run::{Answer, PageChange, ProgramRun, Programs};
 use super::world::{MappedPage, PageState};
-use crate::crosscheck::recording::{Body, Header};
+use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
 
 /// Labels of one program are small; this bounds what a text can make us hold.
@@ -11,19 +11,19 @@ const NR_LABELS_MAX: u64 = 1 << 16;
 /// Largest order of a folio: a PMD entry with 64K pages.
 const ORDER_MAX: u64 = 13;
 
-impl Body for Programs {
+impl RecordingBody for Programs {
     /// Orders of the folios of a program by label: each is written once.
     type Position = Vec<u8>;
 
-    fn begin(&mut self, _: &Header, pairs: &Pairs<'_>) -> Parsed<()> {
+    fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
         Ok(())
     }
 
-    fn line(&mut self, orders: &mut Vec<u8>, _: &Header, words: &[&str]) -> Parsed<()> {
+    fn line(&mut self, orders: &mut Vec<u8>, _: &RecordingHeader, words: &[&str]) -> Parsed<()> {
         if words[0] == "program" {
             orders.clear();
-            let program = Program::of(words)?;
+            let program = ProcessProgram::of(words)?;
             self.runs.push(ProgramRun { program, ..ProgramRun::default() });
             return Ok(());
         }
@@ -68,9 +68,9 @@ impl Answer {
 }
 
 /// `FIRST[+NR]`.
-fn run_of(word: &str) -> Parsed<Pages> {
+fn run_of(word: &str) -> Parsed<PageRange> {
     let (first, nr) = word.split_once('+').unwrap_or((word, "1"));
-    Pages::of(first, nr)
+    PageRange::of(first, nr)
 }
 
 /// `STATE [FLAGS] [=SUM]`.

@@ -31,7 +31,7 @@ const SIZE_KIB_MAX: u64 = 512 << 10;
 
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct ProcessProgram {
     /// Seed it was made from; its name.
     pub seed: u64,
     /// Pages of the window that all areas lie in.
@@ -68,12 +68,12 @@ pub(super) enum FileKind {
 pub(super) struct ProcessStep {
     /// Which process, below [`NR_SLOTS`].
     pub(super) slot: usize,
-    pub(super) op: Op,
+    pub(super) op: ProcessOp,
 }
 
 /// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pages {
+pub(super) struct PageRange {
     pub(super) first: u64,
     /// Number of pages, at least 1.
     pub(super) nr: u64,
@@ -93,45 +93,45 @@ pub(super) const FILE_PAGES: u64 = 256;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum ProcessOp {
     /// Maps an area that may be stored to, where nothing is mapped, and gives folio advice.
-    Map(Pages, AreaSource, Option<Madvice>),
+    Map(PageRange, AreaSource, Option<Madvice>),
     /// Maps the program's own file from a page of it, where nothing is mapped.
-    Share(Pages, u64, How),
+    Share(PageRange, u64, OwnMapping),
     /// Loads from each page, in ascending order, until one fails.
-    Read(Pages),
+    Read(PageRange),
     /// Stores to each page, in ascending order, until one fails.
-    Write(Pages),
+    Write(PageRange),
     /// `munmap`.
-    Unmap(Pages),
+    Unmap(PageRange),
     /// `MADV_DONTNEED`.
-    Drop(Pages),
+    Drop(PageRange),
     /// `MADV_FREE`.
-    Free(Pages),
+    Free(PageRange),
     /// `MADV_COLLAPSE`.
-    Collapse(Pages),
+    Collapse(PageRange),
     /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
-    Punch(Pages),
+    Punch(PageRange),
     /// A pipe refers to a page (`vmsplice`).
     Pin(u64),
     /// The pipe gives back the page it has referred to for longest.
     Unpin,
     /// `pread` of pages of the program's own file, one call each.
-    Load(Pages),
+    Load(PageRange),
     /// Opens the program's own file for write.
     Open,
     /// Closes it again.
     Close,
     /// `pwrite` to pages of the program's own file, one call each.
-    Put(Pages),
+    Put(PageRange),
     /// `fsync` of the program's own file.
     Sync,
     /// `mprotect`.
-    Protect(Pages, Prot),
+    Protect(PageRange, Prot),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
-    Advise(Pages, Madvice),
+    Advise(PageRange, Madvice),
     /// `mremap` to a page of the window; what was mapped there goes.
-    Remap(Pages, u64),
+    Remap(PageRange, u64),
     /// `fork`; the child gets this slot.
     Fork(usize),
     /// The process ends.
@@ -140,7 +140,7 @@ pub(super) enum Op {
 
 /// How the program's own file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct How {
+pub(super) struct OwnMapping {
     /// Whether stores reach the file.
     pub(super) sharing: Sharing,
     /// What is allowed.
@@ -159,7 +159,7 @@ impl FileKind {
     }
 }
 
-impl Pages {
+impl PageRange {
     /// The page after the last.
     pub(super) const fn end(&self) -> u64 {
         self.first + self.nr
@@ -180,7 +180,7 @@ impl AreaSource {
     }
 }
 
-impl How {
+impl OwnMapping {
     fn of(word: &str) -> Self {
         let sharing = if word.contains('p') { Sharing::Private } else { Sharing::Shared };
         let prot = match (word.contains('x'), word.contains('r')) {
@@ -192,7 +192,7 @@ impl How {
     }
 }
 
-impl fmt::Display for How {
+impl fmt::Display for OwnMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.sharing == Sharing::Shared { "s" } else { "p" })?;
         f.write_str(match (self.prot.can_exec, self.prot.can_write) {
@@ -220,7 +220,7 @@ const fn letter(advice: Option<Madvice>) -> &'static str {
     }
 }
 
-impl fmt::Display for Pages {
+impl fmt::Display for PageRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nr {
             1 => write!(f, "{}", self.first),
@@ -231,9 +231,14 @@ impl fmt::Display for Pages {
 
 impl fmt::Display for ProcessStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.slot)?;
-        match self.op {
-            Op::Map(Pages { first, nr }, source, advice) => {
+        write!(f, "{} {}", self.slot, self.op)
+    }
+}
+
+impl fmt::Display for ProcessOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Map(PageRange { first, nr }, source, advice) => {
                 let flags = match (source, advice) {
                     (AreaSource::Anon, None) => "-",
                     (AreaSource::Anon, _) => "",
@@ -241,24 +246,24 @@ impl fmt::Display for ProcessStep {
                 };
                 write!(f, "map {first} {nr} {flags}{}", letter(advice))
             }
-            Op::Share(Pages { first, nr }, from, how) => {
+            Self::Share(PageRange { first, nr }, from, how) => {
                 write!(f, "share {first} {nr} {from} {how}")
             }
-            Op::Load(pages) => write!(f, "load {pages}"),
-            Op::Open => write!(f, "open"),
-            Op::Close => write!(f, "close"),
-            Op::Put(pages) => write!(f, "put {pages}"),
-            Op::Sync => write!(f, "sync"),
-            Op::Free(pages) => write!(f, "free {pages}"),
-            Op::Collapse(pages) => write!(f, "collapse {pages}"),
-            Op::Punch(pages) => write!(f, "punch {pages}"),
-            Op::Pin(page) => write!(f, "pin {page}"),
-            Op::Unpin => write!(f, "unpin"),
-            Op::Read(pages) => write!(f, "read {pages}"),
-            Op::Write(pages) => write!(f, "write {pages}"),
-            Op::Unmap(pages) => write!(f, "unmap {pages}"),
-            Op::Drop(pages) => write!(f, "drop {pages}"),
-            Op::Protect(pages, prot) => {
+            Self::Load(pages) => write!(f, "load {pages}"),
+            Self::Open => write!(f, "open"),
+            Self::Close => write!(f, "close"),
+            Self::Put(pages) => write!(f, "put {pages}"),
+            Self::Sync => write!(f, "sync"),
+            Self::Free(pages) => write!(f, "free {pages}"),
+            Self::Collapse(pages) => write!(f, "collapse {pages}"),
+            Self::Punch(pages) => write!(f, "punch {pages}"),
+            Self::Pin(page) => write!(f, "pin {page}"),
+            Self::Unpin => write!(f, "unpin"),
+            Self::Read(pages) => write!(f, "read {pages}"),
+            Self::Write(pages) => write!(f, "write {pages}"),
+            Self::Unmap(pages) => write!(f, "unmap {pages}"),
+            Self::Drop(pages) => write!(f, "drop {pages}"),
+            Self::Protect(pages, prot) => {
                 let word = match (prot.can_write, prot.can_read) {
                     (true, _) => "rw",
                     (false, true) => "r",
@@ -266,15 +271,17 @@ impl fmt::Display for ProcessStep {
                 };
                 write!(f, "protect {pages} {word}")
             }
-            Op::Advise(pages, advice) => write!(f, "advise {pages} {}", letter(Some(advice))),
-            Op::Remap(Pages { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
-            Op::Fork(child) => write!(f, "fork {child}"),
-            Op::Exit => write!(f, "exit"),
+            Self::Advise(pages, advice) => {
+                write!(f, "advise {pages} {}", letter(Some(advice)))
+            }
+            Self::Remap(PageRange { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
+            Self::Fork(child) => write!(f, "fork {child}"),
+            Self::Exit => write!(f, "exit"),
         }
     }
 }
 
-impl fmt::Display for Program {
+impl fmt::Display for ProcessProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sizes: Vec<String> = self.sizes_kib.iter().map(u64::to_string).collect();
         let sizes = if sizes.is_empty() { "-".to_owned() } else { sizes.join(",") };
@@ -297,26 +304,26 @@ impl ProcessStep {
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
         let [slot, name, rest @ ..] = words else { return unknown(words) };
         let op = match (*name, rest) {
-            ("fork", [child, ..]) => Op::Fork(slot_of(child)?),
-            ("exit", _) => Op::Exit,
-            ("unpin", _) => Op::Unpin,
-            ("open", _) => Op::Open,
-            ("close", _) => Op::Close,
-            ("sync", _) => Op::Sync,
-            ("pin", [page, ..]) => Op::Pin(number_to(NR_PAGES_MAX - 1, page)?),
+            ("fork", [child, ..]) => ProcessOp::Fork(slot_of(child)?),
+            ("exit", _) => ProcessOp::Exit,
+            ("unpin", _) => ProcessOp::Unpin,
+            ("open", _) => ProcessOp::Open,
+            ("close", _) => ProcessOp::Close,
+            ("sync", _) => ProcessOp::Sync,
+            ("pin", [page, ..]) => ProcessOp::Pin(number_to(NR_PAGES_MAX - 1, page)?),
             (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
-                Op::of(name, Pages::of(first, nr)?, rest)?
+                ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
             }
-            (_, [first, rest @ ..]) => Op::of(name, Pages::of(first, "1")?, rest)?,
+            (_, [first, rest @ ..]) => ProcessOp::of(name, PageRange::of(first, "1")?, rest)?,
             _ => return unknown(words),
         };
         Ok(Self { slot: slot_of(slot)?, op })
     }
 }
 
-impl Op {
+impl ProcessOp {
     /// The operation `name` on pages, with the words that follow.
-    fn of(name: &str, pages: Pages, rest: &[&str]) -> Parsed<Self> {
+    fn of(name: &str, pages: PageRange, rest: &[&str]) -> Parsed<Self> {
         let how = rest.last().copied().unwrap_or_default();
         let advice = advice_of(how);
         let page = || {
@@ -326,7 +333,7 @@ impl Op {
         Ok(match name {
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
-            "share" => Self::Share(pages, page()?, How::of(how)),
+            "share" => Self::Share(pages, page()?, OwnMapping::of(how)),
             "read" => Self::Read(pages),
             "write" => Self::Write(pages),
             "unmap" => Self::Unmap(pages),
@@ -346,7 +353,7 @@ impl Op {
     }
 }
 
-impl Program {
+impl ProcessProgram {
     /// Reads a `program` line: a program without steps.
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
         let ["program", seed, pages, sizes, own @ ..] = words else { return unknown(words) };
@@ -397,5 +404,5 @@ impl OwnFile {
 
 /// A number of pages, at least one.
 fn window_of(word: &str) -> Parsed<u64> {
-    Ok(Pages::of("0", word)?.nr)
+    Ok(PageRange::of("0", word)?.nr)
 }

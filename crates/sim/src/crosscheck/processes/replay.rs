@@ -17,10 +17,11 @@ use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::program::{
-    AreaSource, FILE_PAGES, FileKind, How, NR_SLOTS, Op, OwnFile, Pages, ProcessStep, Program,
+    AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+    ProcessProgram, ProcessStep,
 };
 use super::world::{MappedPage, PageState, World};
-use crate::crosscheck::recording::Header;
+use crate::crosscheck::recording::RecordingHeader;
 use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
@@ -66,7 +67,7 @@ struct Own {
 }
 
 impl Own {
-    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &Header) -> Self {
+    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &RecordingHeader) -> Self {
         let bytes = own.nr_pages * memory.rules.page.bytes();
         let is_on_disk = own.kind == FileKind::Disk;
         let file = if is_on_disk {
@@ -83,9 +84,9 @@ impl Own {
 
 impl ProgramReplay {
     pub(super) fn new(
-        program: &Program,
+        program: &ProcessProgram,
         kernel: &Kernel,
-        header: &Header,
+        header: &RecordingHeader,
     ) -> Result<Self, MemoryError> {
         let mut rules = kernel.rules.clone();
         for kib in &program.sizes_kib {
@@ -122,7 +123,7 @@ impl ProgramReplay {
     }
 
     /// The address of a range, and its length in bytes.
-    fn bytes(&self, range: Pages) -> (Vaddr, u64) {
+    fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
         (self.addr(range.first), range.nr * self.memory.rules.page.bytes())
     }
 
@@ -131,62 +132,66 @@ impl ProgramReplay {
         self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         match step.op {
-            Op::Read(range) => self.read(mm, range),
-            Op::Write(range) => self.write(mm, range),
-            Op::Share(range, from, how) => self.share(mm, range, from, how),
-            Op::Load(_) | Op::Open | Op::Close | Op::Put(_) | Op::Sync => self.call(step.op),
-            Op::Collapse(range) => {
+            ProcessOp::Read(range) => self.read(mm, range),
+            ProcessOp::Write(range) => self.write(mm, range),
+            ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
+            ProcessOp::Load(_)
+            | ProcessOp::Open
+            | ProcessOp::Close
+            | ProcessOp::Put(_)
+            | ProcessOp::Sync => self.call(step.op),
+            ProcessOp::Collapse(range) => {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
-            Op::Punch(range) => {
+            ProcessOp::Punch(range) => {
                 let own = self.own.ok_or(EINVAL)?;
                 let page = self.memory.rules.page.bytes();
                 self.memory.punch_hole(own.file, range.first * page, range.nr * page);
                 Ok(())
             }
-            Op::Pin(page) => {
+            ProcessOp::Pin(page) => {
                 let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
                 self.pins.push_back(pin);
                 Ok(())
             }
-            Op::Unpin => {
+            ProcessOp::Unpin => {
                 let pin = self.pins.pop_front().ok_or(EAGAIN)?;
                 self.memory.unpin(pin);
                 Ok(())
             }
-            Op::Fork(child) => {
+            ProcessOp::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
                 Ok(())
             }
-            Op::Exit => {
+            ProcessOp::Exit => {
                 self.memory.exit(mm);
                 self.slots[step.slot] = None;
                 Ok(())
             }
-            Op::Remap(range, to) => {
-                let to = self.bytes(Pages { first: to, nr: range.nr });
+            ProcessOp::Remap(range, to) => {
+                let to = self.bytes(PageRange { first: to, nr: range.nr });
                 self.memory.mremap(mm, self.bytes(range), to).map_err(|_| EFAULT)
             }
-            Op::Map(range, source, advice) => self.map(mm, range, source, advice),
-            Op::Unmap(range) => {
+            ProcessOp::Map(range, source, advice) => self.map(mm, range, source, advice),
+            ProcessOp::Unmap(range) => {
                 let (at, len) = self.bytes(range);
                 self.memory.munmap(mm, at, len).map_err(|_| EINVAL)
             }
-            Op::Protect(range, prot) => {
+            ProcessOp::Protect(range, prot) => {
                 let (at, len) = self.bytes(range);
                 self.memory.mprotect(mm, at, len, prot).map_err(|_| EINVAL)
             }
-            Op::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
-            Op::Free(range) => self.advise(mm, range, Madvice::Free),
-            Op::Advise(range, advice) => self.advise(mm, range, advice),
+            ProcessOp::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
+            ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
+            ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
     }
 
     fn map(
         &mut self,
         mm: MmId,
-        range: Pages,
+        range: PageRange,
         source: AreaSource,
         advice: Option<Madvice>,
     ) -> Result<(), u32> {
@@ -200,12 +205,12 @@ impl ProgramReplay {
         advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
     }
 
-    fn advise(&mut self, mm: MmId, range: Pages, advice: Madvice) -> Result<(), u32> {
+    fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
         let (at, len) = self.bytes(range);
         self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)
     }
 
-    fn read(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
+    fn read(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
         for page in range.first..range.end() {
             let at = self.addr(page);
             self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
@@ -214,7 +219,7 @@ impl ProgramReplay {
     }
 
     /// Stores consecutive numbers, the first of which names the step.
-    fn write(&mut self, mm: MmId, range: Pages) -> Result<(), u32> {
+    fn write(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
         for (value, page) in self.values().zip(range.first..range.end()) {
             let at = self.addr(page);
             self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
@@ -222,7 +227,7 @@ impl ProgramReplay {
         Ok(())
     }
 
-    fn share(&mut self, mm: MmId, range: Pages, from: u64, how: How) -> Result<(), u32> {
+    fn share(&mut self, mm: MmId, range: PageRange, from: u64, how: OwnMapping) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
         let (at, len) = self.bytes(range);
         let map = Map::file(own.open, from, len, how.prot).at(at);
@@ -232,16 +237,16 @@ impl ProgramReplay {
     }
 
     /// A call on the program's own file.
-    fn call(&mut self, op: Op) -> Result<(), u32> {
+    fn call(&mut self, op: ProcessOp) -> Result<(), u32> {
         let mut own = self.own.ok_or(EINVAL)?;
         let page = self.memory.rules.page.bytes();
         match op {
-            Op::Load(range) => {
+            ProcessOp::Load(range) => {
                 for index in range.first..range.end() {
                     self.memory.pread(own.open, index * page, page).map_err(|_| EINVAL)?;
                 }
             }
-            Op::Put(range) => {
+            ProcessOp::Put(range) => {
                 let writer = own.writer.ok_or(EINVAL)?;
                 let values = self.values();
                 for (value, index) in values.zip(range.first..range.end()) {
@@ -249,14 +254,14 @@ impl ProgramReplay {
                     self.memory.write_file(writer, index * page, &bytes).map_err(|_| EINVAL)?;
                 }
             }
-            Op::Open => {
+            ProcessOp::Open => {
                 own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
             }
-            Op::Close => {
+            ProcessOp::Close => {
                 let writer = own.writer.take().ok_or(EINVAL)?;
                 self.memory.close(writer);
             }
-            Op::Sync => self.memory.sync_file(own.file),
+            ProcessOp::Sync => self.memory.sync_file(own.file),
             _ => unreachable!("handled by step"),
         }
         self.own = Some(own);

@@ -1,6 +1,6 @@
 //! Programs, and what a kernel answered to them.
 
-use super::program::{Pages, Program};
+use super::program::{PageRange, ProcessProgram};
 use super::world::{PageState, World};
 
 /// The output of one run of `probe/cow.c`: programs, in order.
@@ -16,7 +16,7 @@ pub struct Programs {
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRun {
     /// What was done.
-    pub program: Program,
+    pub program: ProcessProgram,
     /// One for each step.
     pub(super) answers: Vec<Answer>,
     /// Events of the machine that move or split pages behind a program's back, with their number.
@@ -40,7 +40,7 @@ pub(super) struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageChange {
     pub(super) slot: usize,
-    pub(super) pages: Pages,
+    pub(super) pages: PageRange,
     /// State of the first page; the following ones are the next pages of its folio.
     pub(super) state: PageState,
 }

@@ -1,6 +1,6 @@
 //! What all processes of a program have mapped at one moment.
 
-use super::program::{NR_SLOTS, Pages};
+use super::program::{NR_SLOTS, PageRange};
 
 /// What one page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Sets a run of pages to consecutive pages of one folio, or to the same state.
-    pub(super) fn set(&mut self, slot: usize, pages: Pages, state: PageState) {
+    pub(super) fn set(&mut self, slot: usize, pages: PageRange, state: PageState) {
         for by in 0..pages.nr {
             self.slots[slot][(pages.first + by) as usize] = state.advanced(by);
         }

@@ -6,7 +6,7 @@
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::crosscheck::Recording;
 use largefolio_sim::crosscheck::processes::{
-    Program, ProgramOptions, ProgramRow, Programs, Topic, generate,
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
 };
 use largefolio_sim::kernel::{Kernel, version};
 
@@ -79,6 +79,6 @@ fn programs_are_read_back_as_written() {
         let topic = Topic::Collapse;
         let program =
             generate(seed, &ProgramOptions { topic, page: PageSize::K4, orders, nr_steps: 60 });
-        assert_eq!(Program::all_of("test", &program.to_string()).unwrap(), [program]);
+        assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
     }
 }

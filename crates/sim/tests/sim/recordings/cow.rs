@@ -5,7 +5,7 @@
 
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_sim::crosscheck::processes::{
-    Program, ProgramOptions, ProgramRow, ProgramRun, Programs, Topic, generate,
+    ProcessProgram, ProgramOptions, ProgramRow, ProgramRun, Programs, Topic, generate,
 };
 use largefolio_sim::crosscheck::{CheckError, Recording};
 use largefolio_sim::kernel::{Kernel, version};
@@ -63,7 +63,7 @@ fn programs_are_read_back_as_written() {
         let options =
             ProgramOptions { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 60 };
         let program = generate(seed, &options);
-        assert_eq!(Program::all_of("test", &program.to_string()).unwrap(), [program]);
+        assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use largefolio_sim::crosscheck::files::Workload;
+use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_trace::generate::Rng;
 
@@ -115,7 +115,7 @@ fn a_damaged_recording_is_replayed_or_refused() {
             text = damage(&mut rng, &text);
         }
         let started = Instant::now();
-        let result = Recording::<Workload>::parse("damaged", &text)
+        let result = Recording::<FileSteps>::parse("damaged", &text)
             .map_err(|error| error.to_string())
             .and_then(|recording| recording.check(None).map_err(|error| error.to_string()));
         assert!(started.elapsed() < REPLAY_MAX, "seed {seed}: {:?}", started.elapsed());
@@ -148,7 +148,7 @@ fn a_damaged_archive_is_refused() {
             bytes[at] ^= 0x40;
         }
         fs::write(&damaged, bytes).unwrap();
-        assert!(read_all::<Workload>(&damaged, &mut |_| {}).is_err(), "{round} at {at}");
+        assert!(read_all::<FileSteps>(&damaged, &mut |_| {}).is_err(), "{round} at {at}");
     }
 }
 
@@ -160,7 +160,7 @@ fn a_wait_that_repeats_without_progress_is_a_difference() {
         opens=1 skew=0 settle=1500 resid_before=0 minflt=0 majflt=1 ra_pages=32 events=511 lost=0\n\
         N 0 open=0 first=0 pages=1024 prot=rw map=shared advice=plain addr=0x400000000000\n\
         T 200 0 w\nF 200\nS order 184 0 32 8 32\nA 184 0 x32\nF 200\nT 200 0 w\nF 200\nE 0\nP 200..200\n";
-    let recording = Recording::<Workload>::parse("again", text).unwrap();
+    let recording = Recording::<FileSteps>::parse("again", text).unwrap();
     let verdict = recording.check(None).unwrap();
     let difference = verdict.differences[0].to_string();
     assert!(difference.starts_with("step 2 (touch page 200): Handler differ"), "{difference}");

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use largefolio_sim::crosscheck::files::Workload;
+use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Aspect, Recording, Verdict, read_all};
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ const NR_KERNELS_MIN: usize = 40;
 /// of holes, which are read within the call. Many more mean that a rule is excused by it.
 const NR_IN_FLIGHT_MAX: u64 = 120;
 
-fn recordings(dir: &Path) -> Vec<Recording<Workload>> {
+fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
     read_all(dir, &mut |recording| all.push(recording)).unwrap();
     all
@@ -31,7 +31,7 @@ fn model_equals_the_recorded_kernels() {
     let given = std::env::var_os("LARGEFOLIO_RECORDINGS").map(PathBuf::from);
     let is_own = given.is_none();
     let all = recordings(&given.unwrap_or(own));
-    let check = |one: &Recording<Workload>| (one.header.variant.clone(), one.check(None).unwrap());
+    let check = |one: &Recording<FileSteps>| (one.header.variant.clone(), one.check(None).unwrap());
     let verdicts: Vec<_> = all.par_iter().map(check).collect();
     let mut kernels: BTreeMap<String, KernelRow> = BTreeMap::new();
     let mut different = Vec::new();

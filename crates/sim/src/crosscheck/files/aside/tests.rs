@@ -1,4 +1,4 @@
-use super::super::Workload;
+use super::super::FileSteps;
 use super::*;
 use crate::crosscheck::{Aspect, Recording, Verdict};
 
@@ -14,7 +14,7 @@ const NOT_READ_A: &str = "B 0 0 8192 1\n";
 
 fn checked(lines: &str) -> Verdict {
     let text = format!("{HEADER}{FILES}{lines}");
-    let recording = Recording::<Workload>::parse("test", &text).unwrap();
+    let recording = Recording::<FileSteps>::parse("test", &text).unwrap();
     recording.check(None).unwrap()
 }
 

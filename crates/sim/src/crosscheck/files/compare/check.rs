@@ -1,35 +1,35 @@
 //! A comparison under way, and the pages that a mapping has present.
 
 use super::super::aside::Asides;
+use super::super::body::FileSteps;
 use super::super::replay::FileReplay;
-use super::super::step::Run;
-use super::super::timing::Timing;
-use super::super::workload::Workload;
-use crate::crosscheck::difference::{Aspect, Place, shown};
+use super::super::step::PageRun;
+use super::super::timing::IoTiming;
+use crate::crosscheck::difference::{Aspect, Location, shown};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
 
 /// A comparison under way.
-pub(super) struct Check<'a> {
-    pub(super) workload: &'a Workload,
+pub(super) struct FileComparison<'a> {
+    pub(super) workload: &'a FileSteps,
     /// Its filesystem ends reads page by page in a thread of its own.
     pub(super) reads_piecemeal: bool,
     pub(super) replay: FileReplay,
     pub(super) verdict: Verdict,
     pub(super) asides: Asides,
     /// What would explain the differences by time alone.
-    pub(super) found: Timing,
+    pub(super) found: IoTiming,
     /// The kernel lacks pages at the end, for that reason.
     pub(super) lacks: bool,
 }
 
-impl<'a> Check<'a> {
+impl<'a> FileComparison<'a> {
     pub(super) fn new(
-        recording: &'a Recording<Workload>,
+        recording: &'a Recording<FileSteps>,
         kernel: &Kernel,
-        timing: Timing,
+        timing: IoTiming,
     ) -> Result<Self, CheckError> {
         let verdict = Verdict {
             nr_waits: timing.waits.len() as u64,
@@ -37,14 +37,14 @@ impl<'a> Check<'a> {
             ..Verdict::new(recording.name.clone(), kernel)
         };
         let replay = FileReplay::new(recording, kernel, timing)?;
-        let (asides, found) = (Asides::default(), Timing::default());
+        let (asides, found) = (Asides::default(), IoTiming::default());
         let reads_piecemeal = recording.header.filesystem == "btrfs";
         let workload = &recording.body;
         Ok(Self { workload, reads_piecemeal, replay, verdict, asides, found, lacks: false })
     }
 
     /// Notes the faults that left out pages of a mapping which the kernel has mapped.
-    pub(super) fn explain_more(&mut self, area: u32, (first, last): Run) {
+    pub(super) fn explain_more(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some((step, nr_requests)) = self.replay.early(area, index) else { return };
             let known = self.found.early.entry(step).or_default();
@@ -53,7 +53,7 @@ impl<'a> Check<'a> {
     }
 
     /// Notes the faults that mapped pages of a mapping which the kernel has not mapped.
-    pub(super) fn explain_less(&mut self, area: u32, (first, last): Run) {
+    pub(super) fn explain_less(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some(step) = self.replay.late(area, index) else { return };
             let known = self.found.late.entry(step).or_insert(index);
@@ -63,7 +63,7 @@ impl<'a> Check<'a> {
 
     /// Compares present pages. Without pauses, and on btrfs, which completes its reads page by page
     /// in a thread of its own, fault-around may have met some that were still being read.
-    pub(super) fn present(&mut self, aspect: Aspect, at: &Place, area: u32, kernel: &[Run]) {
+    pub(super) fn present(&mut self, aspect: Aspect, at: &Location, area: u32, kernel: &[PageRun]) {
         let model = &self.replay.present(area);
         self.verdict.count(aspect, nr_pages(kernel));
         if kernel == model {
@@ -86,12 +86,12 @@ impl<'a> Check<'a> {
     }
 }
 
-fn nr_pages(runs: &[Run]) -> u64 {
+fn nr_pages(runs: &[PageRun]) -> u64 {
     runs.iter().map(|run| run.1 - run.0 + 1).sum()
 }
 
 /// The parts of `runs` that no run of `of` covers; both ascend.
-fn beyond(runs: &[Run], of: &[Run]) -> Vec<Run> {
+fn beyond(runs: &[PageRun], of: &[PageRun]) -> Vec<PageRun> {
     let mut parts = Vec::new();
     for &(first, last) in runs {
         let mut next = first;

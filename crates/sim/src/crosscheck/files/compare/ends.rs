@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::super::step::{Action, FileStep, Run, joined};
-use super::super::workload::AreaEnd;
-use super::check::Check;
-use crate::crosscheck::difference::{Aspect, Place};
+use super::super::body::AreaEnd;
+use super::super::step::{Action, FileStep, PageRun, joined};
+use super::check::FileComparison;
+use crate::crosscheck::difference::{Aspect, Location};
 
-impl Check<'_> {
+impl FileComparison<'_> {
     pub(super) fn ends(&mut self) {
         for (&area, end) in &self.workload.ends {
             self.end(area, end);
@@ -18,8 +18,8 @@ impl Check<'_> {
         }
     }
 
-    fn at_end(&self, action: String) -> Place {
-        Place::Step { step: self.workload.steps.len(), action, state_before: None }
+    fn at_end(&self, action: String) -> Location {
+        Location::Step { step: self.workload.steps.len(), action, state_before: None }
     }
 
     fn major_faults(&mut self, kernel: u64) {
@@ -59,7 +59,7 @@ impl Check<'_> {
 }
 
 /// Exactly the pages that were touched, as runs.
-fn touched_pages(steps: &[FileStep], of: u32) -> Vec<Run> {
+fn touched_pages(steps: &[FileStep], of: u32) -> Vec<PageRun> {
     let touched: BTreeSet<u64> = steps
         .iter()
         .filter_map(|step| match step.action {

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use largefolio_mm::mapping::reserve::Kind;
 
 use super::super::aside::Asides;
-use super::super::step::{Action, FileStep, Run, WindowLine, joined};
-use super::super::workload::{
+use super::super::body::{
     EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW,
 };
-use super::check::Check;
-use crate::crosscheck::difference::{Aspect, Place};
+use super::super::step::{Action, FileStep, PageRun, WindowLine, joined};
+use super::check::FileComparison;
+use crate::crosscheck::difference::{Aspect, Location};
 
-impl Check<'_> {
+impl FileComparison<'_> {
     /// Compares one step; passes of the model's fault handler.
     pub(super) fn step(&mut self, nr: usize, kernel: &FileStep) -> Vec<(u32, u64)> {
-        let at = Place::Step {
+        let at = Location::Step {
             step: nr,
             action: described(&kernel.action),
             state_before: self.replay.state_before(&kernel.action).map(|state| {
@@ -57,12 +57,18 @@ impl Check<'_> {
     }
 
     /// Compares what the kernel and the model did in one step; `cut` is what the model has cut off.
-    fn compare(&mut self, at: &Place, kernel: &FileStep, model: &FileStep, cut: Option<&[Run]>) {
+    fn compare(
+        &mut self,
+        at: &Location,
+        kernel: &FileStep,
+        model: &FileStep,
+        cut: Option<&[PageRun]>,
+    ) {
         self.verdict.compare(Aspect::Insertions, at, &kernel.insertions, &model.insertions);
         if let Some(cut) = cut {
             let removed = kernel.removals.iter();
             let removed = removed.map(|folio| (folio.index, folio.index + (1 << folio.order) - 1));
-            let mut theirs: Vec<Run> = removed.collect();
+            let mut theirs: Vec<PageRun> = removed.collect();
             theirs.sort_unstable();
             self.verdict.compare(Aspect::Removals, at, &joined(theirs), cut);
         } else if kernel.action.removes() {
@@ -102,7 +108,7 @@ impl Check<'_> {
 
     /// Compares runs of fault-around, and thereby whether the touched page was mapped. Where the
     /// fault had to wait for its page, nothing tells which neighbours were still being read.
-    fn around(&mut self, at: &Place, kernel: &FileStep, model: &FileStep) {
+    fn around(&mut self, at: &Location, kernel: &FileStep, model: &FileStep) {
         let Action::Touch { index, area, .. } = kernel.action else { return };
         if self.replay.is_wait(self.verdict.nr_steps) {
             return;
@@ -122,10 +128,10 @@ impl Check<'_> {
     }
 
     /// Compares what the earlier writes have reserved, where the model can know it.
-    fn reserved(&mut self, at: &Place, kernel: &FileStep) {
+    fn reserved(&mut self, at: &Location, kernel: &FileStep) {
         let Some(told) = &kernel.extents else { return };
         let told = told.iter().filter(|extent| extent.kind == Kind::Reserved);
-        let theirs: Vec<Run> = told.map(|extent| (extent.first, extent.end)).collect();
+        let theirs: Vec<PageRun> = told.map(|extent| (extent.first, extent.end)).collect();
         // What the kernel has written back meanwhile is reserved no more.
         if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {
             self.verdict.compare(Aspect::Reserved, at, &theirs, &ours);
@@ -133,12 +139,12 @@ impl Check<'_> {
     }
 
     /// What the model has cut off since.
-    fn cut(&self, before: &BTreeSet<u64>) -> Vec<Run> {
+    fn cut(&self, before: &BTreeSet<u64>) -> Vec<PageRun> {
         let now = self.replay.cached_pages();
         joined(before.difference(&now).map(|&index| (index, index)))
     }
 
-    fn windows(&mut self, at: &Place, kernel: &FileStep, model: &FileStep, events: u64) {
+    fn windows(&mut self, at: &Location, kernel: &FileStep, model: &FileStep, events: u64) {
         let is_seen =
             |line: &&WindowLine| events & if line.is_base { EVENT_BASE } else { EVENT_WINDOW } != 0;
         let has_order = kernel.windows.iter().all(|line| line.is_base || line.order.is_some());
@@ -149,7 +155,7 @@ impl Check<'_> {
         self.verdict.compare(Aspect::Windows, at, &theirs, &ours);
     }
 
-    fn entries(&mut self, at: &Place, kernel: &FileStep, model: &FileStep, events: u64) {
+    fn entries(&mut self, at: &Location, kernel: &FileStep, model: &FileStep, events: u64) {
         if events & EVENT_SYNC == 0 || events & EVENT_ASYNC == 0 {
             return;
         }

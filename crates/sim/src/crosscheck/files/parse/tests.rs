@@ -4,7 +4,7 @@ use crate::crosscheck::{Aspect, Recording};
 const HEADER: &str = "# kernel=6.18.44 variant=live_6.18_amd64 arch=x86-64 fs=ext4 page=4096 \
      ra_pages=32 max_sectors_kb=124 events=511 lost=0 settle=0 io=within program=true\n";
 
-fn parsed(lines: &str) -> Recording<Workload> {
+fn parsed(lines: &str) -> Recording<FileSteps> {
     Recording::parse("test", &format!("{HEADER}{lines}")).unwrap()
 }
 
@@ -16,7 +16,7 @@ fn actions(lines: &str) -> Vec<Action> {
 #[test]
 fn lines_of_programs_are_read() {
     let io = |pos, len_bytes| FileIo { pos, len_bytes, open: 2 };
-    let span = |addr, len_bytes| Span { addr, len_bytes };
+    let span = |addr, len_bytes| ByteSpan { addr, len_bytes };
     let lines = "H 3\nH 3 4\nU 7f00 4096\nQ 7f00 8192 rw\nV random 7f00 4096\nL willneed 2 5 9\n\
         J 6 1000 4096 9000 8192\nT 4 1 x\nB 1 7 100 2\n";
     let expected = [
@@ -37,7 +37,7 @@ fn lines_of_programs_are_read() {
 fn only_a_device_that_reads_later_has_io_in_flight() {
     assert!(!parsed("").body.takes_io_in_flight());
     let later = HEADER.replace("io=within", "io=later");
-    let later = Recording::<Workload>::parse("test", &later).unwrap();
+    let later = Recording::<FileSteps>::parse("test", &later).unwrap();
     assert!(later.body.takes_io_in_flight());
 }
 
@@ -53,7 +53,8 @@ fn damaged_lines_are_named() {
         "~ x",
         "~ 0 \x1b[31m",
     ] {
-        let error = Recording::<Workload>::parse("test", &format!("{HEADER}{line}\n")).unwrap_err();
+        let error =
+            Recording::<FileSteps>::parse("test", &format!("{HEADER}{line}\n")).unwrap_err();
         assert_eq!(error.line, 2, "{line}: {error}");
     }
 }
@@ -76,7 +77,7 @@ fn a_read_asks_for_what_lies_past_the_end_of_the_file() {
 fn a_recording_is_empty_if_a_file_with_pages_is_read_and_none_comes_in() {
     let probe = HEADER.replace(" program=true", " file_pages=5 file_bytes=19183");
     let of = |lines: &str| {
-        let recording = Recording::<Workload>::parse("test", &format!("{probe}{lines}"));
+        let recording = Recording::<FileSteps>::parse("test", &format!("{probe}{lines}"));
         recording.unwrap().body
     };
     assert!(of("B 0 0 4096 0\n").is_empty());

@@ -8,14 +8,14 @@ use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{PageIndex, Vaddr};
 use largefolio_mm::vma::Backing;
 
-use super::super::step::{CachedFolio, FileIo, Span};
+use super::super::step::{ByteSpan, CachedFolio, FileIo};
 use super::FileReplay;
 
 impl FileReplay {
     pub(super) fn advise(&mut self, area: u32, advice: &str) -> Result<(), String> {
         let area = self.area(area)?;
         let len_bytes = area.nr_pages * self.page_bytes();
-        let span = Span { addr: area.addr, len_bytes };
+        let span = ByteSpan { addr: area.addr, len_bytes };
         let range = (area.first * self.page_bytes(), len_bytes);
         if advice == "willneed" {
             let open = *self.opens.get(&area.open).ok_or("no descriptor")?;
@@ -25,7 +25,7 @@ impl FileReplay {
         self.advise_bytes(advice, span)
     }
 
-    pub(super) fn advise_bytes(&mut self, advice: &str, span: Span) -> Result<(), String> {
+    pub(super) fn advise_bytes(&mut self, advice: &str, span: ByteSpan) -> Result<(), String> {
         let (addr, len) = (Vaddr(span.addr), span.len_bytes);
         let advices: &[Madvice] = match advice {
             "plain" | "-" => &[],

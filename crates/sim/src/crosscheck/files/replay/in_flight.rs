@@ -3,15 +3,15 @@
 use largefolio_mm::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
+use super::super::body::FileSteps;
 use super::super::step::Action;
-use super::super::workload::Workload;
 use super::FileReplay;
 
 impl FileReplay {
     /// Self-built kernels print which folios were still locked when a fault found them. On a slow
     /// disk a touch that passes the handler twice had to wait; where the handler is not traced,
     /// every hit is taken for one, which gives back no miss.
-    pub(super) fn delay_reads(&mut self, workload: &Workload) {
+    pub(super) fn delay_reads(&mut self, workload: &FileSteps) {
         let Some(&file) = self.files.get(&0) else { return };
         let is_slow = workload.is_slow();
         let shows_handler = workload.shows_handler();

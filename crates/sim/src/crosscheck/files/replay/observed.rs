@@ -7,11 +7,11 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::readahead::RaState;
 use largefolio_mm::units::{Order, Pfn, Vaddr, Vpn};
 
+use super::super::body::FolioRun;
 use super::super::step::{
-    CachedFolio, EntryLine, FileStep, HandlerHit, PrintedState, Run, WindowLine,
+    CachedFolio, EntryLine, FileStep, HandlerHit, PageRun, PrintedState, WindowLine,
 };
 use super::super::timing::{LeftOut, Waited};
-use super::super::workload::FolioRun;
 use super::FileReplay;
 
 impl FileReplay {
@@ -84,8 +84,8 @@ impl FileReplay {
     }
 
     /// Runs of file pages that a mapping has present.
-    pub(in super::super) fn present(&self, area: u32) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+    pub(in super::super) fn present(&self, area: u32) -> Vec<PageRun> {
+        let mut runs: Vec<PageRun> = Vec::new();
         for part in self.parts(area) {
             match runs.last_mut() {
                 Some(run) if run.1 + 1 == part.first => run.1 = part.last,

@@ -6,7 +6,7 @@
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
 
-use super::super::program::{AreaSource, NR_SLOTS, Op, Pages};
+use super::super::program::{AreaSource, NR_SLOTS, PageRange, ProcessOp};
 
 /// What a page maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ impl Areas {
     pub(super) fn after(
         mut living: [Option<Self>; NR_SLOTS],
         slot: usize,
-        op: Op,
+        op: ProcessOp,
     ) -> [Option<Self>; NR_SLOTS] {
         match op {
-            Op::Exit => living[slot] = None,
-            Op::Fork(child) => {
+            ProcessOp::Exit => living[slot] = None,
+            ProcessOp::Fork(child) => {
                 let parent = living[slot].clone();
                 living[child] = parent;
             }
@@ -59,26 +59,26 @@ impl Areas {
         living
     }
 
-    fn apply(&mut self, op: Op) {
+    fn apply(&mut self, op: ProcessOp) {
         match op {
-            Op::Map(range, source, advice) => {
+            ProcessOp::Map(range, source, advice) => {
                 self.map(range, PageBacking::Source(source), advice);
             }
-            Op::Share(range, _, how) => {
+            ProcessOp::Share(range, _, how) => {
                 self.map(range, PageBacking::Own(how.sharing), None);
             }
-            Op::Unmap(range) => self.part(range).fill(None),
-            Op::Protect(range, prot) => {
+            ProcessOp::Unmap(range) => self.part(range).fill(None),
+            ProcessOp::Protect(range, prot) => {
                 self.part(range).iter_mut().flatten().for_each(|kind| kind.prot = prot);
             }
-            Op::Advise(range, advice) => {
+            ProcessOp::Advise(range, advice) => {
                 self.part(range).iter_mut().flatten().for_each(|kind| kind.advice = Some(advice));
             }
-            Op::Remap(range, to) => {
+            ProcessOp::Remap(range, to) => {
                 let origin = self.next_origin();
                 let moved: Vec<_> = self.part(range).to_vec();
                 self.part(range).fill(None);
-                let target = self.part(Pages { first: to, nr: range.nr });
+                let target = self.part(PageRange { first: to, nr: range.nr });
                 target.copy_from_slice(&moved);
                 target.iter_mut().flatten().for_each(|kind| kind.origin = origin);
             }
@@ -86,7 +86,7 @@ impl Areas {
         }
     }
 
-    fn map(&mut self, range: Pages, backing: PageBacking, advice: Option<Madvice>) {
+    fn map(&mut self, range: PageRange, backing: PageBacking, advice: Option<Madvice>) {
         let origin = self.next_origin();
         let kind = PageKind { origin, backing, advice, prot: Prot::READ_WRITE };
         self.part(range).fill(Some(kind));
@@ -97,24 +97,24 @@ impl Areas {
         self.nr_origins
     }
 
-    fn part(&mut self, range: Pages) -> &mut [Option<PageKind>] {
+    fn part(&mut self, range: PageRange) -> &mut [Option<PageKind>] {
         &mut self.pages[range.first as usize..range.end() as usize]
     }
 
     /// Runs of mapped pages that are alike.
-    pub(super) fn runs(&self) -> Vec<Pages> {
+    pub(super) fn runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| range).collect()
     }
 
     /// Runs of pages that are not mapped.
-    pub(super) fn free_runs(&self) -> Vec<Pages> {
+    pub(super) fn free_runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_none()).map(|(range, _)| range).collect()
     }
 
-    fn chunks(&self) -> impl Iterator<Item = (Pages, Option<PageKind>)> {
+    fn chunks(&self) -> impl Iterator<Item = (PageRange, Option<PageKind>)> {
         let mut first = 0;
         self.pages.chunk_by(|a, b| a == b).map(move |chunk| {
-            let range = Pages { first, nr: chunk.len() as u64 };
+            let range = PageRange { first, nr: chunk.len() as u64 };
             first = range.end();
             (range, chunk[0])
         })

@@ -8,7 +8,9 @@ use largefolio_mm::units::Order;
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
-use super::super::program::{AreaSource, FileKind, How, NR_SLOTS, Op, OwnFile, Pages};
+use super::super::program::{
+    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+};
 use super::Generator;
 
 /// Two blocks and some of a third, so that requests end behind the file.
@@ -26,20 +28,23 @@ impl Generator {
             0..30 => self.touch_run(slot),
             30..54 => self.collapse(slot),
             54..58 => self.punch(slot),
-            58..61 => self.on_range(slot, |_, range| Op::Free(range)),
-            61..65 => self.on_range(slot, |_, range| Op::Drop(range)),
+            58..61 => self.on_range(slot, |_, range| ProcessOp::Free(range)),
+            61..65 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
             65..71 => self.on_range(slot, |rng, range| {
                 let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
-                Op::Protect(range, prots[rng.below(4) as usize])
+                ProcessOp::Protect(range, prots[rng.below(4) as usize])
             }),
             71..74 => self.on_range(slot, |rng, range| {
-                Op::Advise(range, [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize])
+                ProcessOp::Advise(
+                    range,
+                    [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize],
+                )
             }),
             74..78 => self.pin(slot),
-            78..82 => self.emit(slot, Op::Unpin),
+            78..82 => self.emit(slot, ProcessOp::Unpin),
             82..87 => self.fork(slot, alive.len()),
-            87..89 if alive.len() > 1 => self.emit(slot, Op::Exit),
-            89..91 => self.on_range(slot, |_, range| Op::Unmap(range)),
+            87..89 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            89..91 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             91..93 => self.remap(slot),
             _ => self.map_or_share(slot),
         }
@@ -50,8 +55,8 @@ impl Generator {
         let first = self.page_of(area);
         let longest = (area.end() - first).min(if self.chance(10) { 300 } else { 16 });
         let nr = if self.chance(60) { 1 + self.rng.below(longest) } else { 1 };
-        let range = Pages { first, nr };
-        let op = if self.chance(30) { Op::Read(range) } else { Op::Write(range) };
+        let range = PageRange { first, nr };
+        let op = if self.chance(30) { ProcessOp::Read(range) } else { ProcessOp::Write(range) };
         self.emit(slot, op);
     }
 
@@ -72,19 +77,19 @@ impl Generator {
             _ => (0, window),
         };
         let end = end.min(window);
-        self.emit(slot, Op::Collapse(Pages { first, nr: end - first }));
+        self.emit(slot, ProcessOp::Collapse(PageRange { first, nr: end - first }));
     }
 
     fn punch(&mut self, slot: usize) {
         let Some(file) = self.program.own_file else { return };
-        let range = self.part_of(Pages { first: 0, nr: file.nr_pages });
-        self.emit(slot, Op::Punch(range));
+        let range = self.part_of(PageRange { first: 0, nr: file.nr_pages });
+        self.emit(slot, ProcessOp::Punch(range));
     }
 
     fn pin(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let page = self.page_of(area);
-        self.emit(slot, Op::Pin(page));
+        self.emit(slot, ProcessOp::Pin(page));
     }
 
     /// A free range becomes an area: anonymous, or of the program's own file.
@@ -102,7 +107,7 @@ impl Generator {
                 1..4 => Some(Madvice::Hugepage),
                 _ => None,
             };
-            self.emit(slot, Op::Map(range, AreaSource::Anon, advice));
+            self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, advice));
             return;
         }
         let block = self.rng.below(2) << self.pmd.get();
@@ -112,6 +117,9 @@ impl Generator {
             self.rng.below(file.nr_pages)
         };
         let sharing = if self.chance(70) { Sharing::Shared } else { Sharing::Private };
-        self.emit(slot, Op::Share(range, from, How { sharing, prot: Prot::READ_WRITE }));
+        self.emit(
+            slot,
+            ProcessOp::Share(range, from, OwnMapping { sharing, prot: Prot::READ_WRITE }),
+        );
     }
 }

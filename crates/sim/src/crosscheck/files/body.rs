@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::step::{Action, FileStep, Run};
+use super::step::{Action, FileStep, PageRun};
 use crate::crosscheck::recording::Recording;
 
 /// Bits of [`Setup::events`], in the order of `probe/trace.h`.
@@ -15,7 +15,7 @@ pub(super) const EVENT_ASYNC: u64 = 1 << 8;
 
 /// What a program did to files, and what the kernel did with it.
 #[derive(Clone, Debug, Default)]
-pub struct Workload {
+pub struct FileSteps {
     /// Device, file and probe.
     pub(super) setup: Setup,
     /// Sizes in bytes of the files beyond that of the setup, by number.
@@ -59,7 +59,7 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaEnd {
     /// Pages present; `None` = exactly the touched ones.
-    pub(super) present: Option<Vec<Run>>,
+    pub(super) present: Option<Vec<PageRun>>,
     /// Large folios behind them; `None` where the kernel has no `/proc/kpageflags`.
     pub(super) folios: Vec<FolioRun>,
     /// KiB under PMD entries; `None` when not recorded.
@@ -76,7 +76,7 @@ pub(super) struct FolioRun {
     pub(super) is_head: bool,
 }
 
-impl Recording<Workload> {
+impl Recording<FileSteps> {
     /// Readahead window in KiB.
     #[must_use]
     pub fn window_kb(&self) -> u64 {
@@ -84,7 +84,7 @@ impl Recording<Workload> {
     }
 }
 
-impl Workload {
+impl FileSteps {
     /// Whether I/O may have been in flight between steps, so that "was this folio still being
     /// read" is taken from the recording: real programs, and disks slowed down on purpose; not on
     /// a device that reads within the call that asks.
