@@ -3,68 +3,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-use largefolio_mm::units::{Order, PageSize};
-use largefolio_sim::crosscheck::processes::{
-    ProcessProgram, ProgramOptions, ProgramRow, ProgramRun, Programs, Topic, generate,
-};
+use largefolio_sim::crosscheck::processes::{ProgramRun, Programs, Topic};
 use largefolio_sim::crosscheck::{CheckError, Recording};
-use largefolio_sim::kernel::{Kernel, version};
+use largefolio_sim::kernel::Kernel;
 
-use super::{recordings, rows};
-
-/// Far fewer mean that archives were not found.
-const NR_PROGRAMS_MIN: usize = 2_060;
-const NR_KERNELS_MIN: usize = 9;
+use super::{assert_equal, assert_read_back, assert_told_apart, recordings};
 
 #[test]
 fn model_equals_the_recorded_kernels() {
-    let all = recordings("cow");
-    let (mut nr_programs, mut different) = (0, Vec::new());
-    for recording in &all {
-        let found = rows(recording, None);
-        nr_programs += found.len();
-        assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
-        let differs = |verdict: &ProgramRow| !verdict.is_equal();
-        let text = |verdict: &ProgramRow| format!("{}: {verdict}", recording.name);
-        different.extend(found.iter().filter(|v| differs(v)).map(text));
-    }
-    let shown = &different[..different.len().min(10)];
-    assert!(different.is_empty(), "{} differ\n{}", different.len(), shown.join("\n"));
-    assert!(nr_programs >= NR_PROGRAMS_MIN, "{nr_programs} programs");
-    let mut kernels: Vec<_> =
-        all.iter().map(|r| (version(&r.header.release), r.header.page_bytes)).collect();
-    kernels.sort_unstable();
-    kernels.dedup();
-    assert!(kernels.len() >= NR_KERNELS_MIN, "{kernels:?}");
+    let (nr_programs, nr_kernels) = assert_equal("cow", &|_, _| false);
+    // Far fewer mean that archives were not found.
+    assert!(nr_programs >= 2_060 && nr_kernels >= 9, "{nr_programs} of {nr_kernels} kernels");
 }
 
-/// The comparison can fail: a kernel without owner tracking does not pass for one with it.
+/// A kernel without owner tracking does not pass for one with it.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
-    let all = recordings("cow");
-    let of = |wanted| {
-        all.iter().filter(move |r| {
-            version(&r.header.release) == Some(wanted) && r.header.page_bytes == 4096
-        })
-    };
-    for (recorded, rules) in [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")] {
-        let kernel = Kernel::parse(&format!("{rules}+page=4K")).unwrap();
-        let nr_different: usize = of(recorded)
-            .map(|r| rows(r, Some(&kernel)).iter().filter(|v| !v.is_equal()).count())
-            .sum();
-        assert!(nr_different > 20, "{recorded:?} under {rules}: {nr_different}");
-    }
+    assert_told_apart("cow", [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")], 20);
 }
 
 #[test]
 fn programs_are_read_back_as_written() {
-    for seed in 0..50 {
-        let orders = vec![Order::new(2), Order::new(4)];
-        let options =
-            ProgramOptions { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 60 };
-        let program = generate(seed, &options);
-        assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
-    }
+    assert_read_back(Topic::Cow, &[2, 4]);
 }
 
 /// A recording is outside data: damaged lines are refused, and what still reads does no harm.
