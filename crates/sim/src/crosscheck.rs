@@ -8,7 +8,7 @@
 //! A recording says what was done, step by step, and what the kernel did after each step
 //! (`recordings/README.md` has the formats). The replay does the same steps in the memory manager
 //! under the rules of that kernel. Everything that a kernel shows is compared; [`Aspect`] is the
-//! list. There are two kinds of recordings, and each is a [`Body`] below the same header:
+//! list. There are two kinds of recordings, and each is a [`RecordingBody`] below one header:
 //!
 //! - [`files`]: what touches, reads and writes do to the page cache, by a probe or a real program;
 //! - [`processes`]: what a few processes have mapped after each step of a random program.
@@ -21,7 +21,7 @@
 //!   never indexes by a number it did not check.
 //! - I2: nothing of what the kernel *decided* flows into the replay. Of recordings of files, two
 //!   things that no rule determines are taken: which reads were complete (`files/timing`,
-//!   [`files::FileSteps::takes_io_in_flight`]), and what XFS has reserved before a write, since it
+//!   `FileSteps::takes_io_in_flight`), and what XFS has reserved before a write, since it
 //!   may have written back.
 
 mod difference;

@@ -22,7 +22,8 @@ pub struct Verdict {
     /// Items of the kernel that were compared.
     pub compared: BTreeMap<Aspect, u64>,
     /// Files: faults whose reads were complete sooner or later than the model's rule says, so that
-    /// the kernel mapped more or fewer of the pages just read. Taken from the recording, one by one.
+    /// the kernel mapped more or fewer of the pages just read. Taken from the recording, one by
+    /// one.
     pub nr_in_flight: u64,
     /// Files: touches that had to wait for a read in flight: the kernel entered its handler once
     /// more for a page that was cached. Taken from the recording, one by one.

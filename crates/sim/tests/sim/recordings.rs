@@ -53,8 +53,8 @@ fn assert_equal(
     (nr_programs, kernels.len())
 }
 
-/// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ under
-/// the rules of the other.
+/// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ
+/// under the rules of the other.
 fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) {
     let all = recordings(kind);
     for (recorded, rules) in pairs {

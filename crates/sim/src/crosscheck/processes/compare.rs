@@ -128,22 +128,17 @@ impl<'a> ProgramComparison<'a> {
     }
 
     /// The model's folios behind the first pages that the step changes.
-    fn folios_before(&self, answer: &Answer) -> Vec<Location> {
+    fn folios_before(&self, answer: &Answer) -> BTreeMap<(usize, u64), String> {
         let changed = answer.changes.iter().take(NR_TOLD);
-        let place = |slot, page| {
-            let folio_before = self.replay.folio_of(slot, page)?;
-            Some(Location::Page { slot, page, folio_before })
-        };
-        changed.filter_map(|change| place(change.slot, change.pages.first)).collect()
+        let folio = |slot, page| Some(((slot, page), self.replay.folio_of(slot, page)?));
+        changed.filter_map(|change| folio(change.slot, change.pages.first)).collect()
     }
 
     /// Says of each difference which folio was there before, where that is known.
-    fn tell(&mut self, before: &[Location]) {
+    fn tell(&mut self, before: &BTreeMap<(usize, u64), String>) {
         for difference in &mut self.verdict.differences {
-            let Location::Page { slot, page, .. } = difference.place else { continue };
-            let is_here = |known: &&Location| matches!(known, Location::Page { slot: s, page: p, .. } if (*s, *p) == (slot, page));
-            if let Some(known) = before.iter().find(is_here) {
-                difference.place = known.clone();
+            if let Location::Page { slot, page, folio_before } = &mut difference.place {
+                *folio_before = before.get(&(*slot, *page)).cloned().unwrap_or_default();
             }
         }
     }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
-use largefolio_sim::crosscheck::processes::{ProgramRun, Programs, Topic};
+use largefolio_sim::crosscheck::processes::{ProcessProgram, ProgramRun, Programs, Topic};
 use largefolio_sim::crosscheck::{CheckError, Recording};
 use largefolio_sim::kernel::Kernel;
 
@@ -49,6 +49,39 @@ fn damaged_recordings_do_no_harm() {
         }
     }
     assert!(nr_read > 0 && nr_refused > 0, "{nr_read} read, {nr_refused} refused");
+}
+
+#[test]
+fn a_wrong_line_is_named() {
+    let of = |lines: &str| {
+        let text = format!("# cow page=4096 arch=x86-64 release=6.12.0\n{lines}");
+        Recording::<Programs>::parse("here", &text).unwrap_err().to_string()
+    };
+    let program = "program 1 pages=8 sizes=-\n";
+    for (lines, what) in [
+        (format!("{program}> 0 map 0 8 -\n0 9 z\n"), "here:4: the window ends at page 8;"),
+        (format!("{program}> 0 map 0 8 -\n0 1 z =x\n"), "here:4: \"x\" is not a number;"),
+        (format!("{program}> 4 exit\n"), "here:3: 4 is more than 3;"),
+        (format!("{program}0 1 z\n"), "here:3: an answer before any step;"),
+        ("> 0 exit\n".to_owned(), "here:2: a line before the first program;"),
+    ] {
+        assert!(of(&lines).starts_with(what), "{}", of(&lines));
+    }
+    let error = Recording::<Programs>::parse("here", program).unwrap_err();
+    assert_eq!(error.line, 1, "no header");
+    let error = ProcessProgram::all_of("mine", &format!("{program}0 jump 1\n")).unwrap_err();
+    assert!(error.to_string().starts_with("mine:2: \"jump\" is no operation;"), "{error}");
+}
+
+/// Programs of a kernel with other base pages than the rules have are not judged.
+#[test]
+fn another_base_page_is_refused() {
+    let text = "# cow page=16384 arch=arm64 release=6.12.0\nprogram 1 pages=8 sizes=-\n";
+    let recording = Recording::<Programs>::parse("here", text).unwrap();
+    let kernel = Kernel::parse("6.12+page=4K").unwrap();
+    let refused = recording.check(Some(&kernel));
+    assert!(matches!(refused, Err(CheckError::Page { recorded: 16_384, rules: 4096 })));
+    assert_eq!(recording.check(None).unwrap().len(), 1);
 }
 
 /// A run as the kernel's side writes it, without what changed.
