@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use largefolio_mm::mapping::reserve::Kind;
 
-use super::super::aside::Asides;
 use super::super::body::{
     EVENT_AROUND, EVENT_ASYNC, EVENT_BASE, EVENT_HANDLER, EVENT_SYNC, EVENT_WINDOW,
 };
@@ -42,15 +41,12 @@ impl FileComparison<'_> {
             }
         };
         let cut = before.map(|before| self.cut(&before));
-        let sides = |asides: &Asides| {
-            (asides.rest(kernel, file).into_owned(), asides.rest(&model, file).into_owned())
-        };
-        let (theirs, ours) = sides(&self.asides);
+        let (theirs, ours) = (self.asides.rest(kernel, file), self.asides.rest(&model, file));
         self.compare(&at, &theirs, &ours, cut.as_deref());
         let found = &mut self.verdict.not_compared;
         if !self.verdict.differences.is_empty() && self.asides.excuse(&theirs, &ours, file, found) {
             self.verdict.differences.clear();
-            let (theirs, ours) = sides(&self.asides);
+            let (theirs, ours) = (self.asides.rest(kernel, file), self.asides.rest(&model, file));
             self.compare(&at, &theirs, &ours, cut.as_deref());
         }
         model.handler
