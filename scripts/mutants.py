@@ -19,7 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
-JUDGES = {"recordings": "crosscheck", "golden": "golden"}
+JUDGES = {"recordings": "recordings::files", "golden": "golden::"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -67,15 +67,16 @@ def scratch_tree(into):
             shutil.copy2(ROOT / name, into / name)
 
 
-def notices(tree, target, test):
-    """Whether the test fails. An edit that does not compile is no mutant."""
-    cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", test]
+def notices(tree, target, tests):
+    """Whether one of the tests fails. An edit that does not compile is no mutant."""
+    cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", "sim"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run([*cargo, "--no-run"], cwd=tree, env=environment,
                            capture_output=True, text=True)
     if built.returncode:
         sys.exit(f"does not compile:\n{built.stderr}")
-    run = subprocess.run(cargo, cwd=tree, env=environment, capture_output=True, text=True)
+    run = subprocess.run([*cargo, tests], cwd=tree, env=environment,
+                         capture_output=True, text=True)
     return run.returncode != 0
 
 
@@ -91,9 +92,9 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         tree = pathlib.Path(scratch)
         scratch_tree(tree)
-        for test in JUDGES.values():
-            if notices(tree, args.target, test):
-                sys.exit(f"the {test} test fails without any mutant")
+        for tests in JUDGES.values():
+            if notices(tree, args.target, tests):
+                sys.exit(f"a test of {tests} fails without any mutant")
         for name, file, was, becomes in MUTANTS:
             if args.names and name not in args.names:
                 continue
@@ -102,7 +103,7 @@ def main():
             if text.count(was) != 1:
                 sys.exit(f"{name}: {MM}{file} has {text.count(was)} places {was!r}: update it")
             path.write_text(text.replace(was, becomes))
-            found = [who for who, test in JUDGES.items() if notices(tree, args.target, test)]
+            found = [who for who, tests in JUDGES.items() if notices(tree, args.target, tests)]
             path.write_text(text)
             print(f"{name:22} {'noticed by ' + ' and '.join(found) if found else 'SURVIVED'}",
                   flush=True)

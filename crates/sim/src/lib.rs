@@ -4,7 +4,6 @@
 pub mod alignment;
 pub mod bench;
 pub mod cost;
-pub mod cowcheck;
 pub mod crosscheck;
 pub mod kernel;
 pub mod machine;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::tune::catalog::Catalog;
-use largefolio_sim::crosscheck::{Header, Recording, kernel_of};
+use largefolio_sim::crosscheck::rules_of_release;
 use largefolio_sim::kernel::Kernel;
 
 use crate::console;
@@ -38,14 +38,13 @@ pub(crate) fn nearest_rules() -> Result<Kernel> {
 }
 
 /// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
-pub(crate) fn rules(release: String, page_bytes: u64) -> Result<Kernel> {
-    let header = Header { release, page_bytes, ..Header::default() };
-    Ok(kernel_of(&Recording { header, ..Recording::default() })?)
+pub(crate) fn rules(release: &str, page_bytes: u64) -> Result<Kernel> {
+    Ok(rules_of_release(release, page_bytes)?)
 }
 
 /// The rules of this kernel with its settings of now.
 pub(crate) fn rules_with_settings() -> Result<Kernel> {
-    let kernel = rules(release(), rustix::param::page_size() as u64)?;
+    let kernel = rules(&release(), rustix::param::page_size() as u64)?;
     let catalog = Catalog::below(Path::new("/"));
     let mut name = kernel.name.clone();
     for setting in ["thp.enabled", "thp.defrag", "thp.64K", "thp.2M", "khugepaged.max_ptes_none"] {
@@ -108,9 +107,9 @@ mod tests {
 
     #[test]
     fn a_release_has_the_rules_of_its_version() {
-        let kernel = rules("6.18.44-local".to_owned(), 4096).unwrap();
+        let kernel = rules("6.18.44-local", 4096).unwrap();
         assert_eq!((kernel.name.as_str(), kernel.note), ("6.18+page=4K", None));
-        let newer = rules("8.1.0-1-amd64".to_owned(), 4096).unwrap();
+        let newer = rules("8.1.0-1-amd64", 4096).unwrap();
         assert_eq!(newer.name, "7.3+page=4K");
         assert!(newer.note.unwrap().starts_with("Linux 8.1 is newer than the kernels"));
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use super::parse::ParseError;
-use super::recording::Recording;
+use super::recording::{Recording, RecordingBody};
+use super::text::ParseError;
 
 /// Largest text of one recording: those of the project stay below 1 MiB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
@@ -30,9 +30,6 @@ pub enum LibraryError {
     /// A recording that is not of the format.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The same for programs of a few processes.
-    #[error(transparent)]
-    ParseCow(#[from] crate::cowcheck::ParseError),
     /// A recording too large to be one.
     #[error("{}: more than {max} MiB is no recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
@@ -41,27 +38,26 @@ pub enum LibraryError {
     Empty(PathBuf),
 }
 
-/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
-/// of folders of texts; by name.
-///
-/// # Errors
-/// What cannot be read or is not of the format; nothing is skipped silently.
-pub fn read_all(path: &Path, each: &mut dyn FnMut(Recording)) -> Result<(), LibraryError> {
-    read_texts(path, &mut |name, text| {
-        each(Recording::parse(name, text)?);
-        Ok(())
-    })
-}
-
-/// Folders of recordings of another kind ([`crate::cowcheck`]), passed over in a folder.
+/// Folders of recordings of processes, passed over in a folder.
 const OTHER_KINDS: [&str; 2] = ["cow", "collapse"];
 
 /// What is done with a name and a text.
 type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
 
-/// Calls `each` with the name and the text of every recording of `path`.
-pub(crate) fn read_texts(path: &Path, each: &mut Each<'_>) -> Result<(), LibraryError> {
-    if read_path(path, each)? == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
+/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
+/// of folders of texts; by name.
+///
+/// # Errors
+/// What cannot be read or is not of the format; nothing is skipped silently.
+pub fn read_all<B: RecordingBody>(
+    path: &Path,
+    each: &mut dyn FnMut(Recording<B>),
+) -> Result<(), LibraryError> {
+    let nr = read_path(path, &mut |name, text| {
+        each(Recording::parse(name, text)?);
+        Ok(())
+    })?;
+    if nr == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
@@ -87,7 +83,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
         return read_archive(path, file, each);
     }
     let name = short_name(path);
-    let text = text_of(&name, file).map_err(|e| e.at(path))?;
+    let text = text_of(path, &name, file)?;
     each(&name, &text)?;
     Ok(1)
 }
@@ -103,35 +99,21 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
             continue;
         }
         let name = short_name(&inner);
-        let text = text_of(&name, entry).map_err(|e| e.at(path))?;
+        let text = text_of(path, &name, entry)?;
         each(&name, &text)?;
         nr += 1;
     }
     Ok(nr)
 }
 
-/// The whole text of one recording.
-fn text_of(name: &str, from: impl Read) -> Result<String, TextError> {
+/// The whole text of one recording, which lies in `path`.
+fn text_of(path: &Path, name: &str, from: impl Read) -> Result<String, LibraryError> {
     let mut text = String::new();
-    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(TextError::Read)?;
+    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed(path))?;
     if text.len() as u64 > TEXT_BYTES_MAX {
-        return Err(TextError::TooLarge(name.to_owned()));
+        return Err(LibraryError::TooLarge(name.to_owned()));
     }
     Ok(text)
-}
-
-enum TextError {
-    Read(io::Error),
-    TooLarge(String),
-}
-
-impl TextError {
-    fn at(self, path: &Path) -> LibraryError {
-        match self {
-            Self::Read(source) => LibraryError::Read { path: path.to_owned(), source },
-            Self::TooLarge(name) => LibraryError::TooLarge(name),
-        }
-    }
 }
 
 fn is_text(path: &Path) -> bool {

@@ -11,8 +11,9 @@ use largefolio_linux::crosscheck::cow::{CowRecorder, CowRun};
 use largefolio_linux::crosscheck::{Change, Facts};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_report::json;
-use largefolio_sim::cowcheck::{
-    Options, Program, Recording, Run, Topic, Verdict, check, generate, kernel_of,
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::processes::{
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk::read_text;
@@ -134,7 +135,7 @@ struct Report {
     nr_equal: usize,
     /// Programs that differed, were repeated and agree, as they differed: with the events the kernel
     /// counted meanwhile.
-    repeated_equal: Vec<Verdict>,
+    repeated_equal: Vec<ProgramRow>,
     /// Programs that were run while somebody else changed a setting, each time.
     nr_not_judged: usize,
     /// Those changes.
@@ -144,7 +145,7 @@ struct Report {
     nr_pages: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
-    different: Vec<Verdict>,
+    different: Vec<ProgramRow>,
 }
 
 /// A setting that somebody else changed.
@@ -176,7 +177,7 @@ impl ProgramsArgs {
         let facts = Facts::of_host();
         let programs = self.all_programs(topic, &facts)?;
         if self.print {
-            let text: String = programs.iter().map(Program::to_string).collect();
+            let text: String = programs.iter().map(ProcessProgram::to_string).collect();
             console.deliver(text.as_bytes(), None)?;
             return Ok(Exit::Done);
         }
@@ -211,11 +212,11 @@ impl ProgramsArgs {
         Ok(report.exit())
     }
 
-    fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<Program>> {
+    fn all_programs(&self, topic: Topic, facts: &Facts) -> Result<Vec<ProcessProgram>> {
         if let Some(path) = &self.from {
             let text = read_text(path, FROM_BYTES_MAX)
                 .with_context(|| format!("cannot read {}", shown(path)))?;
-            return Ok(Program::all_of(&text)?);
+            return Ok(ProcessProgram::all_of(&path.to_string_lossy(), &text)?);
         }
         let page = match facts.page_bytes >> 10 {
             4 => PageSize::K4,
@@ -226,7 +227,10 @@ impl ProgramsArgs {
         let one = |seed: u64| {
             let set = seed / GROUP as u64 % sets.len() as u64;
             let orders = usize::try_from(set).map_or_else(|_| Vec::new(), |set| sets[set].clone());
-            generate(seed, &Options { topic, page, orders, nr_steps: usize::from(self.steps) })
+            generate(
+                seed,
+                &ProgramOptions { topic, page, orders, nr_steps: usize::from(self.steps) },
+            )
         };
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
@@ -277,7 +281,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Neighbouring programs that want the same sizes, [`GROUP`] at most.
-fn groups(programs: &[Program]) -> impl Iterator<Item = &[Program]> {
+fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
     programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
 }
 
@@ -293,7 +297,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn group(&self, programs: &[Program], report: &mut Report) -> Result<()> {
+    fn group(&self, programs: &[ProcessProgram], report: &mut Report) -> Result<()> {
         let Some((mut found, text)) = self.undisturbed(programs, report)? else {
             report.nr_not_judged += programs.len();
             return Ok(());
@@ -319,9 +323,9 @@ impl Check<'_> {
     /// A run during which nobody else changed a setting; `None` where there was none.
     fn undisturbed(
         &self,
-        programs: &[Program],
+        programs: &[ProcessProgram],
         report: &mut Report,
-    ) -> Result<Option<(Vec<Verdict>, String)>> {
+    ) -> Result<Option<(Vec<ProgramRow>, String)>> {
         for nr in 1..=NR_TRIES {
             let (found, text, changes) = self.once(programs, report)?;
             if changes.is_empty() {
@@ -340,28 +344,26 @@ impl Check<'_> {
         Ok(None)
     }
 
-    fn once(&self, programs: &[Program], report: &mut Report) -> Result<Ran> {
-        let text: String = programs.iter().map(Program::to_string).collect();
+    fn once(&self, programs: &[ProcessProgram], report: &mut Report) -> Result<Ran> {
+        let text: String = programs.iter().map(ProcessProgram::to_string).collect();
         let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
         let CowRun { text, changes } = (self.record)(&text, sizes)?;
-        let recording = Recording::parse("live", &text)?;
-        let kernel = match &self.kernel {
-            Some(kernel) => kernel.clone(),
-            None => kernel_of(&recording)?,
-        };
-        report.rules.clone_from(&kernel.name);
-        report.rules_note.clone_from(&kernel.note);
-        let one = |run: &Run| check(run, &kernel, &recording.header);
-        let verdicts = recording.runs.iter().map(one).collect::<Result<_, _>>()?;
-        Ok((verdicts, text, changes))
+        let recording = Recording::<Programs>::parse("live", &text)?;
+        let verdicts = recording.check(self.kernel.as_ref())?;
+        if let Some(verdict) = verdicts.first() {
+            report.rules.clone_from(&verdict.rules);
+            report.rules_note.clone_from(&verdict.rules_note);
+        }
+        let runs = recording.body.runs.iter().zip(verdicts);
+        Ok((runs.map(|(run, verdict)| ProgramRow::new(run, verdict)).collect(), text, changes))
     }
 }
 
 /// Verdicts, the recording, and settings that somebody else changed meanwhile.
-type Ran = (Vec<Verdict>, String, Vec<Change>);
+type Ran = (Vec<ProgramRow>, String, Vec<Change>);
 
 impl Report {
-    fn take(&mut self, verdict: Verdict, earlier: Option<Verdict>) {
+    fn take(&mut self, verdict: ProgramRow, earlier: Option<ProgramRow>) {
         self.nr_steps += verdict.nr_steps;
         self.nr_pages += verdict.nr_pages;
         self.nr_new_frames += verdict.nr_new_frames;

@@ -8,7 +8,8 @@ use largefolio_linux::crosscheck::{
     CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Thp, Workload,
 };
 use largefolio_mm::rules::collapse::FileCollapse;
-use largefolio_sim::crosscheck::{Recording, Verdict, check};
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Recording, Verdict};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
 use largefolio_trace::shown;
@@ -55,7 +56,7 @@ impl LivePlan {
     ) -> Result<Self> {
         let facts = Facts::of_host();
         let plan = chosen.plan(&facts, &as_root(&command_line))?;
-        let kernel = kernel.map_or_else(|| rules(facts.release.clone(), facts.page_bytes), Ok)?;
+        let kernel = kernel.map_or_else(|| rules(&facts.release, facts.page_bytes), Ok)?;
         if let Some(keep) = &keep {
             fs::create_dir_all(keep)
                 .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
@@ -127,8 +128,8 @@ impl LivePlan {
         pause: Pause,
     ) -> Result<(String, Verdict)> {
         let text = place.record(workload, pause)?;
-        let recording = Recording::parse(&workload.name, &text)?;
-        let verdict = check(&recording, Some(&self.kernel))?;
+        let recording = Recording::<FileSteps>::parse(&workload.name, &text)?;
+        let verdict = recording.check(Some(&self.kernel))?;
         Ok((text, verdict))
     }
 }

@@ -173,7 +173,8 @@ impl<'a> Data<'a> {
 
 /// The first of those that differ, as long as there is room.
 fn shown<'a>(different: &[&'a Row]) -> Vec<DifferentData<'a>> {
-    let len = |one: &Difference| one.kernel.len() + one.model.len() + one.action.len() + 256;
+    let len =
+        |one: &Difference| one.kernel.len() + one.model.len() + one.place.to_string().len() + 256;
     let mut left = TEXT_BYTES_MAX;
     let mut shown = Vec::new();
     for row in different {
@@ -382,14 +383,14 @@ fn differences(data: &Data<'_>) -> Markup {
         body.text(" steps");
         body.text(if one.is_repeated { "; recorded twice" } else { "" }).raw("</p>");
         for difference in one.differences {
-            let Difference { aspect, step, action, state_before, kernel, model } = difference;
+            let Difference { aspect, place, kernel, model } = difference;
             body.raw("<div class=\"wide\"><table class=\"wrap left sides\"><tbody>");
             body.raw("<tr class=\"heading\"><th scope=\"row\">step</th><td>");
-            body.text(&format!("{step} ({action}): {}", words(*aspect))).raw("</td></tr>");
+            body.text(&format!("{place}: {}", words(*aspect))).raw("</td></tr>");
             let sides = [
-                ("state", state_before.as_ref()),
-                ("kernel", Some(kernel)),
-                ("model", Some(model)),
+                ("state", place.before()),
+                ("kernel", Some(kernel.as_str())),
+                ("model", Some(model.as_str())),
             ];
             for (side, text) in sides {
                 let Some(text) = text else { continue };

@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use largefolio_linux::crosscheck::{
     Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
 };
-use largefolio_sim::crosscheck::{Recording, check};
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 
@@ -146,8 +147,8 @@ impl ProgramCheck {
         if !recorded.status.success() {
             console::warn(&format!("{program} ended with {}", recorded.status));
         }
-        let recording = Recording::parse(&row.name, &recorded.text)?;
-        row.take(check(&recording, self.kernel.as_ref())?);
+        let recording = Recording::<FileSteps>::parse(&row.name, &recorded.text)?;
+        row.take(recording.check(self.kernel.as_ref())?);
         row.unless_changed(&self.settings);
         if recorded.nr_removed > 0 && row.outcome == Outcome::Different {
             row.differences.clear();

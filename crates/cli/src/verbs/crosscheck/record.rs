@@ -97,7 +97,7 @@ impl RecordPlan {
     /// Calls `each` with what is wrong with a workload, or nothing.
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
         // A kernel without rules can be recorded all the same.
-        let kernel = rules(self.facts.release.clone(), self.facts.page_bytes).ok();
+        let kernel = rules(&self.facts.release, self.facts.page_bytes).ok();
         let recorder = recorder(&self.facts, kernel.as_ref())?;
         for group in &self.plan.groups {
             let mut place = recorder.place(group.filesystem, group.own_bytes())?;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_sim::crosscheck::{Recording, Verdict, check, read_all};
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Recording, Verdict, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 use rayon::prelude::*;
@@ -82,13 +83,13 @@ impl ReplayPlan {
         report.deliver(&self.output, console)
     }
 
-    fn check(&self, one: &Recording) -> Result<Verdict> {
+    fn check(&self, one: &Recording<FileSteps>) -> Result<Verdict> {
         let kernel = self.kernel.as_ref();
         let kernel = kernel.map(|kernel| with_page(kernel, one.header.page_bytes)).transpose()?;
-        Ok(check(one, kernel.as_deref())?)
+        Ok(one.check(kernel.as_deref())?)
     }
 
-    fn replay(&self, batch: &mut Vec<Recording>, report: &mut Report) -> Result<()> {
+    fn replay(&self, batch: &mut Vec<Recording<FileSteps>>, report: &mut Report) -> Result<()> {
         let verdicts: Vec<Verdict> = batch
             .par_iter()
             .map(|one| self.check(one).with_context(|| one.name.clone()))
@@ -108,14 +109,14 @@ fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>> {
     Ok(Cow::Owned(kernel.edited(&format!("page={}K", page_bytes >> 10))?))
 }
 
-fn row_of(recording: &Recording, verdict: Verdict) -> Row {
+fn row_of(recording: &Recording<FileSteps>, verdict: Verdict) -> Row {
     let header = &recording.header;
     let is_named = !header.variant.is_empty() && header.variant != "-";
     let mut row = Row {
         name: recording.name.clone(),
         variant: if is_named { header.variant.clone() } else { header.release.clone() },
         filesystem: header.filesystem.clone(),
-        window_kb: header.ra_pages.saturating_mul(header.page_bytes) >> 10,
+        window_kb: recording.window_kb(),
         ..Row::default()
     };
     row.take(verdict);

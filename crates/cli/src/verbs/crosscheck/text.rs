@@ -118,6 +118,16 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Folios => "runs of large folios",
         Aspect::PmdMapped => "PMD totals",
         Aspect::MajorFaults => "major faults",
+        Aspect::Answer => "answers",
+        Aspect::Presence => "pages of processes",
+        Aspect::Folio => "folios of processes",
+        Aspect::Exclusive => "exclusive bits",
+        Aspect::Pmd => "PMD entries",
+        Aspect::Frame => "new frames",
+        Aspect::Content => "contents",
+        Aspect::Cached => "pages cached",
+        Aspect::Sharing => "shared pages",
+        Aspect::Invariant => "invariants",
     }
 }
 

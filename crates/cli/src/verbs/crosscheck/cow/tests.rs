@@ -29,7 +29,7 @@ fn checked(runs: &[CowRun]) -> Report {
     let record = |_: &str, _: &[u64]| Ok(left.borrow_mut().next().unwrap().clone());
     let (kernel, patience) = (None, Duration::ZERO);
     let check = Check { record: &record, kernel, keep: None, patience };
-    let programs = Program::all_of(PROGRAM).unwrap();
+    let programs = ProcessProgram::all_of("test", PROGRAM).unwrap();
     let mut report = Report { nr_programs: programs.len(), ..Report::default() };
     check.group(&programs, &mut report).unwrap();
     assert_eq!(left.borrow().len(), 0, "runs were left over");

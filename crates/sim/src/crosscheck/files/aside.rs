@@ -1,0 +1,99 @@
+//! Files that are not compared from some step on, and why.
+//!
+//! A program may do what no rule covers (`mlock`, `O_DIRECT`, `MADV_PAGEOUT`): the recording says
+//! so by name, and from there on the file is left out on both sides. Files have nothing to do with
+//! each other, so that the others are compared to the end.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::step::{Action, FileStep};
+use crate::crosscheck::verdict::NotCompared;
+
+/// Why a file is left out where threads were at work on it at once and kernel and model differ.
+const MET: &str = "threads at work on one file at once";
+
+/// The files left out so far.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    files: BTreeSet<u32>,
+    met: BTreeSet<u32>,
+}
+
+impl Asides {
+    /// Takes note of a step that says what cannot be compared.
+    pub(super) fn note(&mut self, action: &Action, found: &mut BTreeMap<String, NotCompared>) {
+        match action {
+            Action::Met(file) => {
+                self.met.insert(*file);
+            }
+            Action::Aside(file, why) => {
+                self.files.insert(*file);
+                let reason = found.entry(why.clone()).or_default();
+                reason.nr_calls += 1;
+                reason.files.insert(*file);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this file is left out.
+    pub(super) fn has(&self, file: Option<u32>) -> bool {
+        file.is_some_and(|file| self.files.contains(&file))
+    }
+
+    /// Leaves out the files of a step that differs and on which threads had met; whether there are
+    /// any.
+    pub(super) fn excuse(
+        &mut self,
+        kernel: &FileStep,
+        model: &FileStep,
+        file: Option<u32>,
+        found: &mut BTreeMap<String, NotCompared>,
+    ) -> bool {
+        let involved = kernel.files().chain(model.files()).chain(file);
+        let met: BTreeSet<u32> =
+            involved.filter(|file| self.met.contains(file) && !self.files.contains(file)).collect();
+        if met.is_empty() {
+            return false;
+        }
+        self.files.extend(&met);
+        let reason = found.entry(MET.to_owned()).or_default();
+        reason.nr_calls += 1;
+        reason.files.extend(met);
+        true
+    }
+
+    /// What is compared of a step, whose action is on `file`.
+    pub(super) fn rest<'a>(&self, step: &'a FileStep, file: Option<u32>) -> Cow<'a, FileStep> {
+        if self.files.is_empty() {
+            return Cow::Borrowed(step);
+        }
+        let is_in = |file: u32| !self.files.contains(&file);
+        let mut rest = step.clone();
+        rest.insertions.retain(|folio| is_in(folio.file));
+        rest.removals.retain(|folio| is_in(folio.file));
+        rest.around.retain(|(file, ..)| is_in(*file));
+        rest.handler.retain(|(file, _)| is_in(*file));
+        rest.windows.retain(|line| is_in(line.file));
+        rest.entries.retain(|line| is_in(line.file));
+        // Neither side faulted.
+        rest.was_mapped |= self.has(file);
+        Cow::Owned(rest)
+    }
+}
+
+impl FileStep {
+    /// Files that the kernel or the model did something to.
+    fn files(&self) -> impl Iterator<Item = u32> {
+        let insertions = self.insertions.iter().map(|folio| folio.file);
+        let removals = self.removals.iter().map(|folio| folio.file);
+        let handler = self.handler.iter().map(|(file, _)| *file);
+        let windows = self.windows.iter().map(|line| line.file);
+        let entries = self.entries.iter().map(|line| line.file);
+        insertions.chain(removals).chain(handler).chain(windows).chain(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,366 @@
+//! Reader of the recordings of files (`recordings/README.md`).
+
+use largefolio_mm::mapping::reserve::{Extent, ExtentKind};
+use largefolio_mm::core::observed::EntryKind;
+
+use super::body::{AreaEnd, FileSteps, FolioRun};
+use super::step::{
+    Action, AreaSpec, ByteSpan, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PageRun,
+    PrintedState, Touch, WindowLine,
+};
+use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
+use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
+
+/// Folios one `A` line may stand for: those of a file of 64 GiB in base pages.
+const NR_TIMES_MAX: u64 = 1 << 24;
+/// Largest page number: byte positions stay below 2^62.
+const INDEX_MAX: u64 = 1 << 46;
+/// Descriptors, mappings and files one recording may have.
+const NR_IDS_MAX: u64 = 1 << 16;
+/// Where the one mapping of a recording without `N` lines begins.
+const DEFAULT_ADDR: u64 = 0x4000_0000_0000;
+
+impl RecordingBody for FileSteps {
+    /// Mapping whose final state is being read, once the steps have ended.
+    type Position = Option<u32>;
+
+    fn begin(&mut self, header: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
+        let page = header.page_bytes;
+        let pages = pairs.number("file_pages")?.unwrap_or(0);
+        let file_bytes = pairs.number("file_bytes")?.unwrap_or(index_in(pages)? * page);
+        let read_bytes = pairs.get("pattern").and_then(|pattern| pattern.strip_prefix("read"));
+        let setup = &mut self.setup;
+        setup.program = pairs.get("program").map(str::to_owned);
+        setup.ra_pages = pairs.number("ra_pages")?.unwrap_or(32).min(INDEX_MAX);
+        setup.io_bytes = pairs.number("max_sectors_kb")?.unwrap_or(512).min(1 << 30) << 10;
+        setup.fault_around_bytes = pairs.number("fault_around_bytes")?;
+        setup.file_bytes = file_bytes.min(INDEX_MAX * 4096);
+        setup.nr_opens = pairs.number("opens")?.unwrap_or(1).clamp(1, NR_IDS_MAX);
+        setup.read_bytes = read_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        setup.events = pairs.number("events")?;
+        setup.settle_us = pairs.number("settle")?.unwrap_or(1500);
+        setup.reads_within_call = pairs.get("io") == Some("within");
+        setup.is_slowed = header.filesystem.ends_with("-slow");
+        setup.nr_major = pairs.number("majflt")?;
+        // A recording of a self-built kernel describes its one mapping here.
+        let has_mapping = pairs.get("map") != Some("none");
+        if setup.events.is_none() && has_mapping && setup.program.is_none() {
+            let area = AreaSpec {
+                id: 0,
+                open: 0,
+                first: 0,
+                nr_pages: pages,
+                prot: pairs.text("prot"),
+                is_shared: pairs.get("map") == Some("shared"),
+                advice: pairs.text("advice"),
+                addr: DEFAULT_ADDR,
+            };
+            self.start(Action::Map(area));
+            self.ends.insert(0, AreaEnd::default());
+        }
+        Ok(())
+    }
+
+    fn line(
+        &mut self,
+        end: &mut Option<u32>,
+        header: &RecordingHeader,
+        words: &[&str],
+    ) -> Parsed<()> {
+        let (file, words) = match words[0].strip_prefix('@') {
+            Some(id) => (id_of(id)?, &words[1..]),
+            None => (0, words),
+        };
+        let page = header.page_bytes;
+        let is_known = match (*end, words) {
+            (Some(_), ["N", area]) => {
+                *end = Some(id_of(area)?);
+                true
+            }
+            (Some(area), _) => self.final_line(area, words)?,
+            (None, ["E", ..]) => {
+                *end = Some(0);
+                true
+            }
+            (None, _) => self.action(page, words)? || self.kernel_line(page, file, words)?,
+        };
+        if is_known { Ok(()) } else { unknown(words) }
+    }
+}
+
+impl FileSteps {
+    fn start(&mut self, action: Action) {
+        self.steps.push(FileStep { action, ..FileStep::default() });
+    }
+
+    /// A line that says what the program did; whether it is one.
+    fn action(&mut self, page: u64, words: &[&str]) -> Parsed<bool> {
+        let action = match *words {
+            ["I", file, bytes, ..] => {
+                let bytes = number(bytes)?.min(INDEX_MAX * 4096);
+                self.files.insert(id_of(file)?, bytes);
+                return Ok(true);
+            }
+            ["O", open, file] => Action::Open(id_of(open)?, id_of(file)?),
+            ["N", area, ref pairs @ ..] if !pairs.is_empty() => {
+                Action::Map(area_of(id_of(area)?, pairs)?)
+            }
+            ["U", addr, len] => Action::Unmap(hex(addr)?, number(len)?),
+            ["Q", addr, len, prot] => Action::Protect(hex(addr)?, number(len)?, prot.to_owned()),
+            ["T", index, ref rest @ ..] => {
+                let area = rest.first().map_or(Ok(0), |area| id_of(area))?;
+                let access = match rest.get(1) {
+                    None => Touch::AsMapped,
+                    Some(&"w") => Touch::Write,
+                    Some(&"x") => Touch::Exec,
+                    Some(other) => return Err(format!("touched how? {other:?}")),
+                };
+                Action::Touch { index: index_of(index)?, area, access }
+            }
+            ["B", ref at @ ..] => Action::Read(self.file_io(page, at)?),
+            ["X", ref at @ ..] => Action::Write(self.file_io(page, at)?),
+            ["c", index, offset] => Action::Truncate(pos(page, index, offset)?),
+            ["V", advice, area] => Action::Advise(advice.to_owned(), id_of(area)?),
+            ["V", advice, addr, len] => {
+                Action::AdviseBytes(advice.to_owned(), hex(addr)?, number(len)?)
+            }
+            ["L", advice, open, pos, len] => {
+                let (pos, len_bytes) = (number(pos)?, number(len)?);
+                Action::AdviseFile(advice.to_owned(), FileIo { pos, len_bytes, open: id_of(open)? })
+            }
+            ["J", area, from, len, to, to_len] => Action::Remap {
+                area: id_of(area)?,
+                from: ByteSpan { addr: hex(from)?, len_bytes: number(len)? },
+                to: ByteSpan { addr: hex(to)?, len_bytes: number(to_len)? },
+            },
+            ["s", ref at @ ..] => Action::Send(self.file_io(page, at)?),
+            ["~", file] => Action::Met(id_of(file)?),
+            ["~", file, ref why @ ..] => Action::Aside(id_of(file)?, reason(why)?),
+            ["a", addr] => Action::Table(hex(addr)?),
+            ["H", space] => Action::Switch(id_of(space)?),
+            ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
+            ["Y", bytes] => Action::Reclaim(number(bytes)?),
+            ["Z", nr] => Action::Restored(number(nr)?),
+            ["p", area] => Action::Point(id_of(area)?),
+            ["p", _, run] => {
+                let step = self.steps.last_mut().ok_or("a point before any action")?;
+                step.present.push(run_of(run)?);
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
+        self.start(action);
+        Ok(true)
+    }
+
+    /// `idx off` or `idx off len open`.
+    fn file_io(&self, page: u64, words: &[&str]) -> Parsed<FileIo> {
+        match *words {
+            [index, offset] => {
+                let len_bytes = self.setup.read_bytes;
+                Ok(FileIo { pos: pos(page, index, offset)?, len_bytes, open: 0 })
+            }
+            [index, offset, len, open] => {
+                let len_bytes = number(len)?.min(INDEX_MAX);
+                Ok(FileIo { pos: pos(page, index, offset)?, len_bytes, open: id_of(open)? })
+            }
+            _ => Err("a read or write needs `idx off` or `idx off len open`".to_owned()),
+        }
+    }
+
+    /// A line that says what the kernel did; whether it is one.
+    fn kernel_line(&mut self, page: u64, file: u32, words: &[&str]) -> Parsed<bool> {
+        // Before the first action: the mapping of the file itself.
+        if self.steps.is_empty() {
+            self.start(Action::Start);
+        }
+        let Some(step) = self.steps.last_mut() else { unreachable!("one was started") };
+        let here = match step.action {
+            Action::Touch { index, .. } => index,
+            Action::Read(io) => io.pos / page,
+            _ => 0,
+        };
+        let at = |word: &str| if word == "." { Ok(here) } else { index_of(word) };
+        match *words {
+            ["A", index, order, ref rest @ ..] => {
+                step.insertions.extend(folios(file, at(index)?, order, rest)?);
+            }
+            ["D", index, order, ref rest @ ..] => {
+                step.removals.extend(folios(file, at(index)?, order, rest)?);
+            }
+            ["e", ref extents @ ..] => {
+                let all = step.extents.get_or_insert_default();
+                for word in extents {
+                    all.push(extent_of(word)?);
+                }
+            }
+            ["F", index] => step.handler.push((file, at(index)?)),
+            ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
+            ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
+            ["S", "order", index, order, size, async_size, _] => {
+                let order = Some(order_of(order)?);
+                step.windows.push(window(file, at(index)?, order, [size, async_size])?);
+            }
+            ["R", "order", index, _, _, _, size, async_size, ..] => {
+                step.windows.push(window(file, at(index)?, None, [size, async_size])?);
+            }
+            ["S" | "R", "unbounded", index, nr, lookahead, ..] => {
+                let line = window(file, at(index)?, None, [nr, lookahead])?;
+                step.windows.push(WindowLine { is_base: true, ..line });
+            }
+            ["S", kind @ ("sync" | "async"), ref rest @ ..] => {
+                step.entries.push(entry(kind, file, rest)?);
+            }
+            ["R", "msync", _, _, _, start, size, async_size, miss, ..] => {
+                step.cold.push(state(at(start)?, [size, async_size, miss])?);
+            }
+            ["R", "masync", index, _, bits, start, size, async_size, miss, ..] => {
+                let bits = number(bits)?;
+                let state = state(at(start)?, [size, async_size, miss])?;
+                let (is_marked, is_locked) = (bits & 1 != 0, bits & 2 != 0);
+                step.hits.push(HandlerHit { index: at(index)?, is_marked, is_locked, state });
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A line behind the last action; whether it is one.
+    fn final_line(&mut self, area: u32, words: &[&str]) -> Parsed<bool> {
+        let end = self.ends.entry(area).or_default();
+        match *words {
+            ["P", "=", "T"] => end.present = None,
+            ["P", run] => end.present.get_or_insert_default().push(run_of(run)?),
+            ["K", first, nr, head] => {
+                let nr_pages = number(nr.strip_prefix('+').unwrap_or(nr))?;
+                let is_head = head == "head";
+                end.folios.push(FolioRun { first: index_of(first)?, nr_pages, is_head });
+            }
+            ["M", "FilePmdMapped:", kib, ..] => {
+                end.pmd_kib = Some(number(kib.trim_end_matches("kB"))?);
+                // A page map without a present page has no `P` line.
+                end.present.get_or_insert_default();
+            }
+            // Late events, the cached set (it equals the insertions), other lines of smaps.
+            ["M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K", ..] => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// `idx order [xN]`: each folio.
+fn folios(
+    file: u32,
+    index: u64,
+    order: &str,
+    rest: &[&str],
+) -> Parsed<impl Iterator<Item = CachedFolio>> {
+    let order = order_of(order)?;
+    let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
+    if times > NR_TIMES_MAX || times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
+        return Err(format!("{times} folios of order {order}: no file is so large"));
+    }
+    Ok((0..times).map(move |nr| CachedFolio { file, index: index + (nr << order), order }))
+}
+
+/// Byte `offset` of page `index`.
+fn pos(page: u64, index: &str, offset: &str) -> Parsed<u64> {
+    Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
+}
+
+/// `FIRST+NR`, then `d` or `u`, then `<`.
+fn extent_of(word: &str) -> Parsed<Extent> {
+    let (word, is_next) = word.strip_suffix('<').map_or((word, false), |word| (word, true));
+    let (word, kind) = if let Some(word) = word.strip_suffix('d') {
+        (word, ExtentKind::Reserved)
+    } else if let Some(word) = word.strip_suffix('u') {
+        (word, ExtentKind::Unwritten)
+    } else {
+        (word, ExtentKind::Written)
+    };
+    let (first, nr) = word.split_once('+').ok_or_else(|| format!("{word:?} is no extent"))?;
+    let (first, nr) = (index_of(first)?, index_of(nr)?);
+    Ok(Extent { first, end: first + nr, kind, is_next })
+}
+
+/// A window of large folios.
+fn window(
+    file: u32,
+    start: u64,
+    order: Option<u8>,
+    [size, async_size]: [&str; 2],
+) -> Parsed<WindowLine> {
+    let (size, async_size) = (number(size)?, number(async_size)?);
+    Ok(WindowLine { file, is_base: false, start, order, size, async_size })
+}
+
+/// `idx req order size async_size ra_pages miss prev_pos`.
+fn entry(kind: &str, file: u32, words: &[&str]) -> Parsed<EntryLine> {
+    let &[index, nr, order, size, async_size, ra_pages, miss, prev_pos] = words else {
+        return Err("an entry has eight values".to_owned());
+    };
+    Ok(EntryLine {
+        kind: if kind == "sync" { EntryKind::Sync } else { EntryKind::Async },
+        file,
+        index: index_of(index)?,
+        nr_pages: number(nr)?,
+        order: order_of(order)?,
+        size: number(size)?,
+        async_size: number(async_size)?,
+        ra_pages: number(ra_pages)?,
+        mmap_miss: miss.parse().map_err(|_| not_a_number(miss))?,
+        prev_pos: prev_pos.parse().map_err(|_| not_a_number(prev_pos))?,
+    })
+}
+
+fn area_of(id: u32, pairs: &[&str]) -> Parsed<AreaSpec> {
+    let of = Pairs::of(pairs);
+    let word = |key: &str| of.get(key).ok_or_else(|| format!("a mapping needs {key}="));
+    Ok(AreaSpec {
+        id,
+        open: id_of(word("open")?)?,
+        first: index_of(word("first")?)?,
+        nr_pages: index_of(word("pages")?)?,
+        prot: word("prot")?.to_owned(),
+        is_shared: word("map")? == "shared",
+        advice: word("advice")?.to_owned(),
+        addr: hex(word("addr")?)?,
+    })
+}
+
+fn index_in(value: u64) -> Parsed<u64> {
+    if value < INDEX_MAX { Ok(value) } else { Err(format!("page {value} is beyond any file")) }
+}
+
+fn index_of(word: &str) -> Parsed<u64> {
+    index_in(number(word)?)
+}
+
+fn id_of(word: &str) -> Parsed<u32> {
+    let value = number(word)?;
+    u32::try_from(value)
+        .ok()
+        .filter(|_| value < NR_IDS_MAX)
+        .ok_or_else(|| format!("{value} is no number of a file, descriptor or mapping"))
+}
+
+fn order_of(word: &str) -> Parsed<u8> {
+    let order = number(word)?;
+    u8::try_from(order).ok().filter(|&order| order < 32).ok_or_else(|| format!("order {order}?"))
+}
+
+/// `17` or `17..20`.
+fn run_of(word: &str) -> Parsed<PageRun> {
+    let (first, last) = word.split_once("..").unwrap_or((word, word));
+    let (first, last) = (index_of(first)?, index_of(last)?);
+    if first <= last { Ok((first, last)) } else { Err(format!("{word} runs backwards")) }
+}
+
+fn state(start: u64, [size, async_size, miss]: [&str; 3]) -> Parsed<PrintedState> {
+    let mmap_miss = miss.parse().map_err(|_| not_a_number(miss))?;
+    Ok(PrintedState { start, size: number(size)?, async_size: number(async_size)?, mmap_miss })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! What the kernel has after a step, held against what the model has.
+//!
+//! Page frame numbers themselves are not compared: a freed frame may be handed out again at once,
+//! or not. What is compared of them is
+//! - whether a page that was present before and after a step kept its frame, and
+//! - which pages of which processes are the same page.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
+use super::replay::ProgramReplay;
+use super::run::{Answer, ProgramRun, Programs};
+use super::world::{MappedPage, PageState, World};
+use crate::crosscheck::difference::{Aspect, Location};
+use crate::crosscheck::error::CheckError;
+use crate::crosscheck::recording::Recording;
+use crate::crosscheck::verdict::Verdict;
+use crate::kernel::Kernel;
+
+impl Recording<Programs> {
+    /// Replays each program under `kernel`, or under the rules of the kernel that made the
+    /// recording, and compares after each step, up to the first that differs.
+    ///
+    /// # Errors
+    /// When there are no rules for it or the model cannot be set up. A difference is not an error.
+    pub fn check(&self, kernel: Option<&Kernel>) -> Result<Vec<Verdict>, CheckError> {
+        let kernel = self.rules(kernel)?;
+        let one = |run| Ok(ProgramComparison::new(self, &kernel, run)?.run());
+        self.body.runs.par_iter().map(one).collect()
+    }
+}
+
+/// A comparison under way.
+struct ProgramComparison<'a> {
+    run: &'a ProgramRun,
+    replay: ProgramReplay,
+    verdict: Verdict,
+    /// After the last step.
+    pair: Worlds,
+    /// Pages of the program's own file that the kernel has cached.
+    nr_cached: u64,
+    hides_pmds: bool,
+}
+
+impl<'a> ProgramComparison<'a> {
+    fn new(
+        recording: &Recording<Programs>,
+        kernel: &Kernel,
+        run: &'a ProgramRun,
+    ) -> Result<Self, CheckError> {
+        let program = &run.program;
+        let world = World::new(program.nr_pages);
+        let name = format!("{} program {}", recording.name, program.seed);
+        Ok(Self {
+            run,
+            replay: ProgramReplay::new(program, kernel, &recording.header)?,
+            verdict: Verdict::new(name, kernel),
+            pair: Worlds { kernel: world.clone(), model: world },
+            nr_cached: 0,
+            hides_pmds: recording.body.hides_pmds,
+        })
+    }
+
+    fn run(mut self) -> Verdict {
+        let steps = &self.run.program.steps;
+        for (step, answer) in steps.iter().zip(&self.run.answers) {
+            let before = self.folios_before(answer);
+            self.step(step, answer);
+            self.verdict.nr_steps += 1;
+            // The model's own invariants cost more than the step: they are held at the end.
+            if self.verdict.nr_steps == steps.len() {
+                self.invariants(step);
+            }
+            if !self.verdict.is_equal() {
+                self.tell(&before);
+                break;
+            }
+        }
+        self.verdict
+    }
+
+    fn step(&mut self, step: &ProcessStep, answer: &Answer) {
+        let mut kernel = self.pair.kernel.clone();
+        answer.apply(&mut kernel);
+        let answered = self.replay.step(step).err();
+        let model = self.replay.world();
+        let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
+        self.answers(step, answer, answered);
+        self.cached(step, answer);
+        self.pair.compare(self.hides_pmds, &mut self.verdict);
+        self.pair.compare_frames(&before, &mut self.verdict);
+    }
+
+    /// Whether the step was allowed; of a collapse also the error number, which says why not.
+    fn answers(&mut self, step: &ProcessStep, answer: &Answer, model: Option<u32>) {
+        let kernel = answer.error;
+        let is_equal = match step.op {
+            ProcessOp::Collapse(_) => kernel == model,
+            _ => kernel.is_some() == model.is_some(),
+        };
+        if !is_equal {
+            let text = |error: Option<u32>| match error {
+                Some(nr) => format!("error {nr}"),
+                None => "done".to_owned(),
+            };
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Answer, at, text(kernel), text(model));
+        }
+    }
+
+    fn cached(&mut self, step: &ProcessStep, answer: &Answer) {
+        self.nr_cached = answer.nr_cached.unwrap_or(self.nr_cached);
+        let Some(model) = self.replay.nr_cached() else { return };
+        if model != self.nr_cached {
+            let text = |nr: u64| format!("{nr} pages");
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Cached, at, text(self.nr_cached), text(model));
+        }
+    }
+
+    fn invariants(&mut self, step: &ProcessStep) {
+        if let Err(violation) = self.replay.validate() {
+            let (at, model) = (Location::page(step.slot, 0), format!("{violation:?}"));
+            self.verdict.differ(Aspect::Invariant, at, String::new(), model);
+        }
+    }
+
+    /// The model's folios behind the first pages that the step changes.
+    fn folios_before(&self, answer: &Answer) -> BTreeMap<(usize, u64), String> {
+        let changed = answer.changes.iter().take(NR_TOLD);
+        let folio = |slot, page| Some(((slot, page), self.replay.folio_of(slot, page)?));
+        changed.filter_map(|change| folio(change.slot, change.pages.first)).collect()
+    }
+
+    /// Says of each difference which folio was there before, where that is known.
+    fn tell(&mut self, before: &BTreeMap<(usize, u64), String>) {
+        for difference in &mut self.verdict.differences {
+            if let Location::Page { slot, page, folio_before } = &mut difference.place {
+                *folio_before = before.get(&(*slot, *page)).cloned().unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// Changes of a step whose folios before it are told.
+const NR_TOLD: usize = 8;
+
+/// Kernel and model after the same step.
+struct Worlds {
+    kernel: World,
+    model: World,
+}
+
+impl Worlds {
+    /// Every page of every process.
+    fn pages(&self) -> impl Iterator<Item = ((usize, u64), PageState, PageState)> {
+        (0..NR_SLOTS).flat_map(move |slot| {
+            let pages = self.kernel.slots[slot].iter().zip(&self.model.slots[slot]);
+            (0..).zip(pages).map(move |(page, (kernel, model))| ((slot, page), *kernel, *model))
+        })
+    }
+
+    /// Compares what is mapped.
+    fn compare(&self, hides_pmds: bool, verdict: &mut Verdict) {
+        // Names of one folio on either side.
+        let mut to_model = BTreeMap::new();
+        let mut to_kernel = BTreeMap::new();
+        for (at, kernel, model) in self.pages() {
+            verdict.count(Aspect::Presence, u64::from(kernel.page != MappedPage::Absent));
+            let mut differ = |aspect, kernel: String, model: String| {
+                verdict.differ(aspect, Location::page(at.0, at.1), kernel, model);
+            };
+            if kind(kernel) != kind(model) {
+                differ(Aspect::Presence, kind(kernel).to_owned(), kind(model).to_owned());
+                continue;
+            }
+            if place(kernel.page) != place(model.page) {
+                let text = |(order, index)| format!("order {order} page {index}");
+                differ(Aspect::Folio, text(place(kernel.page)), text(place(model.page)));
+            }
+            if kernel.is_exclusive != model.is_exclusive {
+                let text = |is| if is { "exclusive" } else { "not exclusive" }.to_owned();
+                differ(Aspect::Exclusive, text(kernel.is_exclusive), text(model.is_exclusive));
+            }
+            if kernel.is_pmd != model.is_pmd && !hides_pmds {
+                let text = |is| if is { "PMD" } else { "PTE" }.to_owned();
+                differ(Aspect::Pmd, text(kernel.is_pmd), text(model.is_pmd));
+            }
+            let (Some(ours), Some(theirs)) = (label(model.page), label(kernel.page)) else {
+                continue;
+            };
+            if let (Some(kernel), Some(model)) = (kernel.sum, model.sum)
+                && kernel != model
+            {
+                differ(Aspect::Content, kernel.to_string(), model.to_string());
+            }
+            let known = *to_model.entry(theirs).or_insert(ours);
+            let back = *to_kernel.entry(ours).or_insert(theirs);
+            if (known, back) != (ours, theirs) {
+                let text = |label: u64, known| format!("folio {label} (known as {known})");
+                differ(Aspect::Sharing, text(theirs, back), text(ours, known));
+            }
+        }
+    }
+
+    /// Compares which pages kept their frame.
+    fn compare_frames(&self, before: &Self, verdict: &mut Verdict) {
+        for (((slot, page), kernel, model), (_, kernel_was, model_was)) in
+            self.pages().zip(before.pages())
+        {
+            let same = |was: PageState, now: PageState| is_same(was.page, now.page);
+            let (Some(kernel), Some(model)) = (same(kernel_was, kernel), same(model_was, model))
+            else {
+                continue;
+            };
+            verdict.count(Aspect::Frame, u64::from(!kernel));
+            if kernel != model {
+                let text = |is| if is { "same frame" } else { "new frame" }.to_owned();
+                verdict.differ(
+                    Aspect::Frame,
+                    Location::page(slot, page),
+                    text(kernel),
+                    text(model),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a page kept its frame; `None` where it was or is none of a folio.
+fn is_same(before: MappedPage, after: MappedPage) -> Option<bool> {
+    label(before).zip(label(after))?;
+    let frame = |page| match page {
+        MappedPage::Folio { label, index, .. } => (label, index),
+        _ => (0, 0),
+    };
+    Some(frame(before) == frame(after))
+}
+
+fn kind(state: PageState) -> &'static str {
+    match state.page {
+        MappedPage::Absent => "absent",
+        MappedPage::Zero => "zero page",
+        MappedPage::HugeZero { .. } => "huge zero folio",
+        MappedPage::Folio { .. } if state.is_file => "page of the file",
+        MappedPage::Folio { .. } => "anonymous page",
+    }
+}
+
+/// Order of the folio, and which page of it.
+fn place(page: MappedPage) -> (u8, u32) {
+    match page {
+        MappedPage::Folio { order, index, .. } => (order, index),
+        MappedPage::HugeZero { index } => (0, index),
+        MappedPage::Absent | MappedPage::Zero => (0, 0),
+    }
+}
+
+fn label(page: MappedPage) -> Option<u64> {
+    match page {
+        MappedPage::Folio { label, .. } => Some(label),
+        _ => None,
+    }
+}

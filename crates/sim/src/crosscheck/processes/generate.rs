@@ -1,0 +1,258 @@
+//! Random programs: the same seed and options give the same text.
+//!
+//! Ranges and pages are not uniform. What decides a copy lies at the borders of folio-sized blocks:
+//! whole blocks, all of a block but one page, its first and last page.
+
+mod areas;
+mod collapse;
+
+use largefolio_mm::map::Madvice;
+use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::vma::Prot;
+use largefolio_trace::generate::Rng;
+
+use super::program::{AreaSource, NR_SLOTS, PageRange, ProcessOp, ProcessProgram, ProcessStep};
+use areas::Areas;
+
+/// What programs are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// fork and copy-on-write.
+    Cow,
+    /// `MADV_COLLAPSE` of anonymous memory and of a file in memory.
+    Collapse,
+}
+
+/// What programs to make.
+#[derive(Clone, Debug)]
+pub struct ProgramOptions {
+    /// What they are about.
+    pub topic: Topic,
+    /// Base page.
+    pub page: PageSize,
+    /// Orders that are enabled for advised areas.
+    pub orders: Vec<Order>,
+    /// Steps of each program.
+    pub nr_steps: usize,
+}
+
+/// Pages of a window without PMD-sized folios.
+const SMALL_WINDOW_PAGES: u64 = 128;
+
+/// Makes the program of `seed`.
+///
+/// ```
+/// use largefolio_mm::units::{Order, PageSize};
+/// use largefolio_sim::crosscheck::processes::{ProgramOptions, Topic, generate};
+/// let orders = vec![Order::new(4)];
+/// let options = ProgramOptions { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
+/// let program = generate(7, &options);
+/// assert_eq!(program, generate(7, &options));
+/// assert_eq!(program.sizes_kib, [64]);
+/// assert_eq!(program.to_string().lines().count(), 41);
+/// ```
+#[must_use]
+pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
+    let mut generator = Generator::new(seed, options);
+    generator.map_first_areas();
+    while generator.program.steps.len() < options.nr_steps {
+        match options.topic {
+            Topic::Cow => generator.step(),
+            Topic::Collapse => generator.collapse_step(),
+        }
+    }
+    generator.program
+}
+
+struct Generator {
+    rng: Rng,
+    pmd: Order,
+    orders: Vec<Order>,
+    nr_processes: usize,
+    /// Areas of each living process.
+    living: [Option<Areas>; NR_SLOTS],
+    program: ProcessProgram,
+}
+
+impl Generator {
+    fn new(seed: u64, options: &ProgramOptions) -> Self {
+        let ProgramOptions { topic, page, orders, .. } = options;
+        let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
+        let pmd = page.pmd_order();
+        let nr_pages = if highest == pmd || *topic == Topic::Collapse {
+            pmd.nr_pages() * 5 / 2
+        } else {
+            (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
+        };
+        let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
+        let mut rng = Rng::new(seed);
+        let own_file = (*topic == Topic::Collapse).then(|| collapse::own_file(&mut rng, pmd));
+        let program = ProcessProgram { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
+        let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
+        let mut living = [const { None }; NR_SLOTS];
+        living[0] = Some(Areas::new(nr_pages));
+        // Blocks that no size is enabled for: neighbours of two and four pages.
+        let mut orders = orders.clone();
+        orders.extend([Order::new(1), Order::new(2)]);
+        if *topic == Topic::Collapse {
+            orders.extend([pmd; 3]);
+        }
+        Self { rng, pmd, orders, nr_processes, living, program }
+    }
+
+    fn chance(&mut self, per_cent: u64) -> bool {
+        self.rng.below(100) < per_cent
+    }
+
+    fn emit(&mut self, slot: usize, op: ProcessOp) {
+        self.program.steps.push(ProcessStep { slot, op });
+        self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
+    }
+
+    /// One to three areas of the first process.
+    fn map_first_areas(&mut self) {
+        for _ in 0..=self.rng.below(3) {
+            match self.program.own_file {
+                None => self.map(0),
+                Some(_) => self.map_or_share(0),
+            }
+        }
+        if self.program.steps.is_empty() {
+            let range = PageRange { first: 0, nr: self.program.nr_pages };
+            self.emit(0, ProcessOp::Map(range, AreaSource::Anon, Some(Madvice::Hugepage)));
+        }
+    }
+
+    fn step(&mut self) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        match self.rng.below(100) {
+            0..40 => self.touch(slot),
+            40..51 => self.fork(slot, alive.len()),
+            51..57 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            57..67 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
+            67..77 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
+            77..84 => self.on_range(slot, |rng, range| {
+                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
+                ProcessOp::Protect(range, prots[rng.below(4) as usize])
+            }),
+            84..87 => self.on_range(slot, |rng, range| {
+                ProcessOp::Advise(
+                    range,
+                    [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize],
+                )
+            }),
+            87..94 => self.remap(slot),
+            _ => self.map(slot),
+        }
+    }
+
+    /// A free range becomes an area.
+    fn map(&mut self, slot: usize) {
+        let Some(areas) = &self.living[slot] else { return };
+        let free = areas.free_runs();
+        if free.is_empty() {
+            return;
+        }
+        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
+        let source = if self.chance(12) { AreaSource::File } else { AreaSource::Anon };
+        if source == AreaSource::File {
+            range.nr = range.nr.min(super::program::FILE_PAGES / 2);
+        }
+        let advice = match self.rng.below(10) {
+            0 => None,
+            1 => Some(Madvice::Nohugepage),
+            _ => Some(Madvice::Hugepage),
+        };
+        self.emit(slot, ProcessOp::Map(range, source, advice));
+    }
+
+    fn touch(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let first = self.page_of(area);
+        let longest = (area.end() - first).min(16);
+        let nr = if self.chance(20) { 1 + self.rng.below(longest) } else { 1 };
+        let range = PageRange { first, nr };
+        let op = if self.chance(15) { ProcessOp::Read(range) } else { ProcessOp::Write(range) };
+        self.emit(slot, op);
+    }
+
+    fn fork(&mut self, slot: usize, nr_alive: usize) {
+        let free = self.living.iter().position(Option::is_none);
+        if let Some(child) = free.filter(|_| nr_alive < self.nr_processes) {
+            self.emit(slot, ProcessOp::Fork(child));
+        }
+    }
+
+    fn on_range(&mut self, slot: usize, op: impl FnOnce(&mut Rng, PageRange) -> ProcessOp) {
+        let Some(area) = self.some_area(slot) else { return };
+        let range = self.part_of(area);
+        let op = op(&mut self.rng, range);
+        self.emit(slot, op);
+    }
+
+    fn remap(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let range = self.part_of(area);
+        let mut to = self.rng.below(self.program.nr_pages - range.nr + 1);
+        if self.chance(60) {
+            // To the same place in another block: folios and PMD entries can move whole.
+            let nr = self.some_order().nr_pages();
+            to = to / nr * nr + range.first % nr;
+        }
+        let overlaps = to < range.end() && range.first < to + range.nr;
+        if !overlaps && to + range.nr <= self.program.nr_pages {
+            self.emit(slot, ProcessOp::Remap(range, to));
+        }
+    }
+
+    fn some_area(&mut self, slot: usize) -> Option<PageRange> {
+        let areas = self.living[slot].as_ref()?.runs();
+        let nr_pages = areas.iter().map(|area| area.nr).sum();
+        let mut at = self.rng.below(nr_pages);
+        areas.into_iter().find(|area| {
+            let is_here = at < area.nr;
+            at = at.saturating_sub(area.nr);
+            is_here
+        })
+    }
+
+    fn some_order(&mut self) -> Order {
+        self.orders[self.rng.below(self.orders.len() as u64) as usize]
+    }
+
+    /// A block around a random page of `range`, as far as it lies in it.
+    fn block_of(&mut self, range: PageRange) -> PageRange {
+        let order = self.some_order();
+        let page = range.first + self.rng.below(range.nr);
+        let first = order.round_down(page).max(range.first);
+        let end = (order.round_down(page) + order.nr_pages()).min(range.end());
+        PageRange { first, nr: end - first }
+    }
+
+    fn page_of(&mut self, range: PageRange) -> u64 {
+        let block = self.block_of(range);
+        match self.rng.below(4) {
+            0 => block.first,
+            1 => block.end() - 1,
+            _ => block.first + self.rng.below(block.nr.min(12)),
+        }
+    }
+
+    fn part_of(&mut self, range: PageRange) -> PageRange {
+        let block = self.block_of(range);
+        let whole = if self.chance(40) { range } else { block };
+        let PageRange { first, nr } = whole;
+        match self.rng.below(6) {
+            0 if nr > 1 => PageRange { first, nr: nr - 1 },
+            1 if nr > 1 => PageRange { first: first + 1, nr: nr - 1 },
+            2 => PageRange { first: self.page_of(whole), nr: 1 },
+            3 => {
+                let from = self.rng.below(nr);
+                PageRange { first: first + from, nr: 1 + self.rng.below(nr - from) }
+            }
+            _ => whole,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Programs about `MADV_COLLAPSE`.
+//!
+//! One to two blocks of PMD size are worked on over and over: pages that differ in kind, protection
+//! and owner come and go in them, and then a request for a whole block, for less, or for more.
+
+use largefolio_mm::map::Madvice;
+use largefolio_mm::units::Order;
+use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_trace::generate::Rng;
+
+use super::super::program::{
+    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+};
+use super::Generator;
+
+/// Two blocks and some of a third, so that requests end behind the file.
+pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
+    let kind = if rng.below(100) < 30 { FileKind::Tmpfs } else { FileKind::Memfd };
+    let part = [0, 1, pmd.nr_pages() / 2, pmd.nr_pages() - 1][rng.below(4) as usize];
+    OwnFile { kind, nr_pages: 2 * pmd.nr_pages() + part }
+}
+
+impl Generator {
+    pub(super) fn collapse_step(&mut self) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        match self.rng.below(100) {
+            0..30 => self.touch_run(slot),
+            30..54 => self.collapse(slot),
+            54..58 => self.punch(slot),
+            58..61 => self.on_range(slot, |_, range| ProcessOp::Free(range)),
+            61..65 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
+            65..71 => self.on_range(slot, |rng, range| {
+                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
+                ProcessOp::Protect(range, prots[rng.below(4) as usize])
+            }),
+            71..74 => self.on_range(slot, |rng, range| {
+                ProcessOp::Advise(
+                    range,
+                    [Madvice::Hugepage, Madvice::Nohugepage][rng.below(2) as usize],
+                )
+            }),
+            74..78 => self.pin(slot),
+            78..82 => self.emit(slot, ProcessOp::Unpin),
+            82..87 => self.fork(slot, alive.len()),
+            87..89 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            89..91 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
+            91..93 => self.remap(slot),
+            _ => self.map_or_share(slot),
+        }
+    }
+
+    fn touch_run(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let first = self.page_of(area);
+        let longest = (area.end() - first).min(if self.chance(10) { 300 } else { 16 });
+        let nr = if self.chance(60) { 1 + self.rng.below(longest) } else { 1 };
+        let range = PageRange { first, nr };
+        let op = if self.chance(30) { ProcessOp::Read(range) } else { ProcessOp::Write(range) };
+        self.emit(slot, op);
+    }
+
+    fn collapse(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let page = area.first + self.rng.below(area.nr);
+        let (first, nr) = (self.pmd.round_down(page), self.pmd.nr_pages());
+        let window = self.program.nr_pages;
+        let (first, end) = match self.rng.below(20) {
+            0..9 => (first, first + nr),
+            9..11 => (first + self.rng.below(3), first + nr),
+            11..13 => (first.saturating_sub(self.rng.below(2)), first + nr + self.rng.below(3)),
+            13..16 => (area.first, area.end()),
+            16..18 => {
+                let part = self.part_of(area);
+                (part.first, part.end())
+            }
+            _ => (0, window),
+        };
+        let end = end.min(window);
+        self.emit(slot, ProcessOp::Collapse(PageRange { first, nr: end - first }));
+    }
+
+    fn punch(&mut self, slot: usize) {
+        let Some(file) = self.program.own_file else { return };
+        let range = self.part_of(PageRange { first: 0, nr: file.nr_pages });
+        self.emit(slot, ProcessOp::Punch(range));
+    }
+
+    fn pin(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let page = self.page_of(area);
+        self.emit(slot, ProcessOp::Pin(page));
+    }
+
+    /// A free range becomes an area: anonymous, or of the program's own file.
+    pub(super) fn map_or_share(&mut self, slot: usize) {
+        let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
+        let free = areas.free_runs();
+        if free.is_empty() {
+            return;
+        }
+        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let range = if self.chance(60) { hole } else { self.part_of(hole) };
+        if self.chance(45) {
+            let advice = match self.rng.below(8) {
+                0 => Some(Madvice::Nohugepage),
+                1..4 => Some(Madvice::Hugepage),
+                _ => None,
+            };
+            self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, advice));
+            return;
+        }
+        let block = self.rng.below(2) << self.pmd.get();
+        let from = if self.chance(75) {
+            block + range.first % self.pmd.nr_pages()
+        } else {
+            self.rng.below(file.nr_pages)
+        };
+        let sharing = if self.chance(70) { Sharing::Shared } else { Sharing::Private };
+        self.emit(
+            slot,
+            ProcessOp::Share(range, from, OwnMapping { sharing, prot: Prot::READ_WRITE }),
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Reader of the recordings of processes (`recordings/README.md`).
+
+use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
+use super::run::{Answer, PageChange, ProgramRun, Programs};
+use super::world::{MappedPage, PageState};
+use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
+use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
+
+/// Labels of one program are small; this bounds what a text can make us hold.
+const NR_LABELS_MAX: u64 = 1 << 16;
+/// Largest order of a folio: a PMD entry with 64K pages.
+const ORDER_MAX: u64 = 13;
+
+impl RecordingBody for Programs {
+    /// Orders of the folios of a program by label: each is written once.
+    type Position = Vec<u8>;
+
+    fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
+        self.hides_pmds = pairs.get("pmds") == Some("unknown");
+        Ok(())
+    }
+
+    fn line(&mut self, orders: &mut Vec<u8>, _: &RecordingHeader, words: &[&str]) -> Parsed<()> {
+        if words[0] == "program" {
+            orders.clear();
+            let program = ProcessProgram::of(words)?;
+            self.runs.push(ProgramRun { program, ..ProgramRun::default() });
+            return Ok(());
+        }
+        let run = self.runs.last_mut().ok_or("a line before the first program")?;
+        match *words {
+            [">", ref step @ ..] => {
+                run.program.steps.push(ProcessStep::of(step)?);
+                run.answers.push(Answer::default());
+            }
+            ["~", ref event @ ..] => run.disturbances.push(reason(event)?),
+            ["end"] => run.is_complete = true,
+            _ => {
+                let answer = run.answers.last_mut().ok_or("an answer before any step")?;
+                answer.line(orders, run.program.nr_pages, words)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answer {
+    /// A line below a step of a program whose window has `nr_pages`.
+    fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
+        match *words {
+            ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
+            ["c", nr] => self.nr_cached = Some(number_to(u64::MAX, nr)?),
+            [slot, pages, state, ref how @ ..] => {
+                let change = PageChange {
+                    slot: slot_of(slot)?,
+                    pages: run_of(pages)?,
+                    state: state_of(state, how, orders)?,
+                };
+                if change.pages.end() > nr_pages {
+                    return Err(format!("the window ends at page {nr_pages}"));
+                }
+                self.changes.push(change);
+            }
+            _ => return unknown(words),
+        }
+        Ok(())
+    }
+}
+
+/// `FIRST[+NR]`.
+fn run_of(word: &str) -> Parsed<PageRange> {
+    let (first, nr) = word.split_once('+').unwrap_or((word, "1"));
+    PageRange::of(first, nr)
+}
+
+/// `STATE [FLAGS] [=SUM]`.
+fn state_of(word: &str, how: &[&str], orders: &mut Vec<u8>) -> Parsed<PageState> {
+    let mut state = PageState { page: page_of(word, orders)?, ..PageState::default() };
+    for word in how {
+        if let Some(sum) = word.strip_prefix('=') {
+            state.sum = Some(number_to(u32::MAX.into(), sum)? as u32);
+            continue;
+        }
+        state.is_exclusive |= word.contains('x');
+        state.is_pmd |= word.contains('H');
+        state.is_file |= word.contains('f');
+    }
+    Ok(state)
+}
+
+/// `-`, `z`, `Z.INDEX`, `LABEL[:ORDER][.INDEX]`.
+fn page_of(word: &str, orders: &mut Vec<u8>) -> Parsed<MappedPage> {
+    match word {
+        "-" => return Ok(MappedPage::Absent),
+        "z" => return Ok(MappedPage::Zero),
+        _ => {}
+    }
+    let (folio, index) = word.split_once('.').unwrap_or((word, "0"));
+    let index = number_to(NR_PAGES_MAX - 1, index)? as u32;
+    if folio == "Z" {
+        return Ok(MappedPage::HugeZero { index });
+    }
+    let (label, order) = folio.split_once(':').unwrap_or((folio, ""));
+    let label = number_to(NR_LABELS_MAX - 1, label)?;
+    let at = label as usize;
+    if orders.len() <= at {
+        orders.resize(at + 1, 0);
+    }
+    if !order.is_empty() {
+        orders[at] = number_to(ORDER_MAX, order)? as u8;
+    }
+    Ok(MappedPage::Folio { label, order: orders[at], index })
+}

@@ -1,0 +1,408 @@
+//! A program of a few processes: what each of them does, step by step, in one order.
+//!
+//! ```text
+//!   program 17 pages=128 sizes=64        seed, pages of the window, enabled folio sizes in KiB
+//!   0 map 0 32 h                         SLOT OPERATION ARGUMENTS; pages count from the window's
+//!   0 write 5                            first one
+//!   0 fork 1
+//!   1 write 5
+//!   program 18 pages=1280 sizes=- memfd=1536      the processes share a file of 1536 empty pages
+//!   0 share 0 512 512 s                           mapped from its page 512 on
+//!   0 collapse 0 512
+//! ```
+//!
+//! Owns the operations and their text. The same text runs on a kernel (`probe/cow.c`) and in the
+//! memory manager.
+
+use std::fmt;
+
+use largefolio_mm::map::Madvice;
+use largefolio_mm::vma::{Prot, Sharing};
+
+use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
+
+/// Processes a program can have.
+pub(super) const NR_SLOTS: usize = 4;
+/// Pages a program's window can have.
+pub(super) const NR_PAGES_MAX: u64 = 8192;
+
+/// Largest folio size: a PMD entry with 64K pages.
+const SIZE_KIB_MAX: u64 = 512 << 10;
+
+/// What a few processes do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessProgram {
+    /// Seed it was made from; its name.
+    pub seed: u64,
+    /// Pages of the window that all areas lie in.
+    pub(super) nr_pages: u64,
+    /// Folio sizes enabled for advised areas, in KiB.
+    pub sizes_kib: Vec<u64>,
+    /// The file its processes share.
+    pub(super) own_file: Option<OwnFile>,
+    /// The steps, in order.
+    pub(super) steps: Vec<ProcessStep>,
+}
+
+/// A file that belongs to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnFile {
+    /// Where it lies.
+    pub(super) kind: FileKind,
+    pub(super) nr_pages: u64,
+}
+
+/// Where a program's file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// `memfd_create`.
+    Memfd,
+    /// A mounted tmpfs.
+    Tmpfs,
+    /// A filesystem on a disk: zeroes, none of them cached.
+    Disk,
+}
+
+/// One step of one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProcessStep {
+    /// Which process, below [`NR_SLOTS`].
+    pub(super) slot: usize,
+    pub(super) op: ProcessOp,
+}
+
+/// Consecutive pages of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageRange {
+    pub(super) first: u64,
+    /// Number of pages, at least 1.
+    pub(super) nr: u64,
+}
+
+/// What an area maps, privately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AreaSource {
+    /// Zeroes.
+    Anon,
+    /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
+    File,
+}
+
+/// Pages of the file.
+pub(super) const FILE_PAGES: u64 = 256;
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessOp {
+    /// Maps an area that may be stored to, where nothing is mapped, and gives folio advice.
+    Map(PageRange, AreaSource, Option<Madvice>),
+    /// Maps the program's own file from a page of it, where nothing is mapped.
+    Share(PageRange, u64, OwnMapping),
+    /// Loads from each page, in ascending order, until one fails.
+    Read(PageRange),
+    /// Stores to each page, in ascending order, until one fails.
+    Write(PageRange),
+    /// `munmap`.
+    Unmap(PageRange),
+    /// `MADV_DONTNEED`.
+    Drop(PageRange),
+    /// `MADV_FREE`.
+    Free(PageRange),
+    /// `MADV_COLLAPSE`.
+    Collapse(PageRange),
+    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
+    Punch(PageRange),
+    /// A pipe refers to a page (`vmsplice`).
+    Pin(u64),
+    /// The pipe gives back the page it has referred to for longest.
+    Unpin,
+    /// `pread` of pages of the program's own file, one call each.
+    Load(PageRange),
+    /// Opens the program's own file for write.
+    Open,
+    /// Closes it again.
+    Close,
+    /// `pwrite` to pages of the program's own file, one call each.
+    Put(PageRange),
+    /// `fsync` of the program's own file.
+    Sync,
+    /// `mprotect`.
+    Protect(PageRange, Prot),
+    /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
+    Advise(PageRange, Madvice),
+    /// `mremap` to a page of the window; what was mapped there goes.
+    Remap(PageRange, u64),
+    /// `fork`; the child gets this slot.
+    Fork(usize),
+    /// The process ends.
+    Exit,
+}
+
+/// How the program's own file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnMapping {
+    /// Whether stores reach the file.
+    pub(super) sharing: Sharing,
+    /// What is allowed.
+    pub(super) prot: Prot,
+}
+
+impl FileKind {
+    const ALL: [Self; 3] = [Self::Memfd, Self::Tmpfs, Self::Disk];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memfd => "memfd",
+            Self::Tmpfs => "tmpfs",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+impl PageRange {
+    /// The page after the last.
+    pub(super) const fn end(&self) -> u64 {
+        self.first + self.nr
+    }
+
+    /// The `nr` pages from `first` on.
+    pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
+        let first = number_to(NR_PAGES_MAX - 1, first)?;
+        let nr = number_to(NR_PAGES_MAX - first, nr)?;
+        if nr == 0 { Err("no page at all".to_owned()) } else { Ok(Self { first, nr }) }
+    }
+}
+
+impl AreaSource {
+    /// Page of the file behind the first page of an area that is mapped at `first`.
+    pub(super) const fn file_page(first: u64) -> u64 {
+        first % (FILE_PAGES / 2)
+    }
+}
+
+impl OwnMapping {
+    fn of(word: &str) -> Self {
+        let sharing = if word.contains('p') { Sharing::Private } else { Sharing::Shared };
+        let prot = match (word.contains('x'), word.contains('r')) {
+            (true, _) => Prot::READ_EXEC,
+            (false, true) => Prot::READ,
+            (false, false) => Prot::READ_WRITE,
+        };
+        Self { sharing, prot }
+    }
+}
+
+impl fmt::Display for OwnMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.sharing == Sharing::Shared { "s" } else { "p" })?;
+        f.write_str(match (self.prot.can_exec, self.prot.can_write) {
+            (true, _) => "x",
+            (false, true) => "",
+            (false, false) => "r",
+        })
+    }
+}
+
+/// Folio advice that a word of flags has.
+fn advice_of(word: &str) -> Option<Madvice> {
+    match (word.contains('h'), word.contains('n')) {
+        (true, _) => Some(Madvice::Hugepage),
+        (false, true) => Some(Madvice::Nohugepage),
+        (false, false) => None,
+    }
+}
+
+const fn letter(advice: Option<Madvice>) -> &'static str {
+    match advice {
+        Some(Madvice::Hugepage) => "h",
+        Some(Madvice::Nohugepage) => "n",
+        _ => "",
+    }
+}
+
+impl fmt::Display for PageRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nr {
+            1 => write!(f, "{}", self.first),
+            nr => write!(f, "{} {nr}", self.first),
+        }
+    }
+}
+
+impl fmt::Display for ProcessStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.slot, self.op)
+    }
+}
+
+impl fmt::Display for ProcessOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Map(PageRange { first, nr }, source, advice) => {
+                let flags = match (source, advice) {
+                    (AreaSource::Anon, None) => "-",
+                    (AreaSource::Anon, _) => "",
+                    (AreaSource::File, _) => "f",
+                };
+                write!(f, "map {first} {nr} {flags}{}", letter(advice))
+            }
+            Self::Share(PageRange { first, nr }, from, how) => {
+                write!(f, "share {first} {nr} {from} {how}")
+            }
+            Self::Load(pages) => write!(f, "load {pages}"),
+            Self::Open => write!(f, "open"),
+            Self::Close => write!(f, "close"),
+            Self::Put(pages) => write!(f, "put {pages}"),
+            Self::Sync => write!(f, "sync"),
+            Self::Free(pages) => write!(f, "free {pages}"),
+            Self::Collapse(pages) => write!(f, "collapse {pages}"),
+            Self::Punch(pages) => write!(f, "punch {pages}"),
+            Self::Pin(page) => write!(f, "pin {page}"),
+            Self::Unpin => write!(f, "unpin"),
+            Self::Read(pages) => write!(f, "read {pages}"),
+            Self::Write(pages) => write!(f, "write {pages}"),
+            Self::Unmap(pages) => write!(f, "unmap {pages}"),
+            Self::Drop(pages) => write!(f, "drop {pages}"),
+            Self::Protect(pages, prot) => {
+                let word = match (prot.can_write, prot.can_read) {
+                    (true, _) => "rw",
+                    (false, true) => "r",
+                    (false, false) => "-",
+                };
+                write!(f, "protect {pages} {word}")
+            }
+            Self::Advise(pages, advice) => {
+                write!(f, "advise {pages} {}", letter(Some(advice)))
+            }
+            Self::Remap(PageRange { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
+            Self::Fork(child) => write!(f, "fork {child}"),
+            Self::Exit => write!(f, "exit"),
+        }
+    }
+}
+
+impl fmt::Display for ProcessProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes: Vec<String> = self.sizes_kib.iter().map(u64::to_string).collect();
+        let sizes = if sizes.is_empty() { "-".to_owned() } else { sizes.join(",") };
+        write!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        if let Some(OwnFile { kind, nr_pages }) = self.own_file {
+            write!(f, " {}={nr_pages}", kind.name())?;
+        }
+        writeln!(f)?;
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+/// The number of a process.
+pub(super) fn slot_of(word: &str) -> Parsed<usize> {
+    Ok(number_to(NR_SLOTS as u64 - 1, word)? as usize)
+}
+
+impl ProcessStep {
+    /// Reads `SLOT OPERATION ..`.
+    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
+        let [slot, name, rest @ ..] = words else { return unknown(words) };
+        let op = match (*name, rest) {
+            ("fork", [child, ..]) => ProcessOp::Fork(slot_of(child)?),
+            ("exit", _) => ProcessOp::Exit,
+            ("unpin", _) => ProcessOp::Unpin,
+            ("open", _) => ProcessOp::Open,
+            ("close", _) => ProcessOp::Close,
+            ("sync", _) => ProcessOp::Sync,
+            ("pin", [page, ..]) => ProcessOp::Pin(number_to(NR_PAGES_MAX - 1, page)?),
+            (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
+                ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
+            }
+            (_, [first, rest @ ..]) => ProcessOp::of(name, PageRange::of(first, "1")?, rest)?,
+            _ => return unknown(words),
+        };
+        Ok(Self { slot: slot_of(slot)?, op })
+    }
+}
+
+impl ProcessOp {
+    /// The operation `name` on pages, with the words that follow.
+    fn of(name: &str, pages: PageRange, rest: &[&str]) -> Parsed<Self> {
+        let how = rest.last().copied().unwrap_or_default();
+        let advice = advice_of(how);
+        let page = || {
+            let word = rest.first().copied().unwrap_or_default();
+            number_to(NR_PAGES_MAX - pages.nr, word)
+        };
+        Ok(match name {
+            "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
+            "map" => Self::Map(pages, AreaSource::Anon, advice),
+            "share" => Self::Share(pages, page()?, OwnMapping::of(how)),
+            "read" => Self::Read(pages),
+            "write" => Self::Write(pages),
+            "unmap" => Self::Unmap(pages),
+            "drop" => Self::Drop(pages),
+            "free" => Self::Free(pages),
+            "collapse" => Self::Collapse(pages),
+            "punch" => Self::Punch(pages),
+            "load" => Self::Load(pages),
+            "put" => Self::Put(pages),
+            "protect" if how.contains('w') => Self::Protect(pages, Prot::READ_WRITE),
+            "protect" if how.contains('r') => Self::Protect(pages, Prot::READ),
+            "protect" => Self::Protect(pages, Prot::NONE),
+            "advise" => Self::Advise(pages, advice.ok_or("advise needs h or n")?),
+            "remap" => Self::Remap(pages, page()?),
+            _ => return Err(format!("{name:?} is no operation")),
+        })
+    }
+}
+
+impl ProcessProgram {
+    /// Reads a `program` line: a program without steps.
+    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
+        let ["program", seed, pages, sizes, own @ ..] = words else { return unknown(words) };
+        let pairs = Pairs::of(&[*pages, *sizes]);
+        let nr_pages = window_of(pairs.get("pages").ok_or("a program needs pages=")?)?;
+        let sizes = pairs.get("sizes").ok_or("a program needs sizes=")?;
+        let sizes = sizes.split(',').filter(|word| *word != "-");
+        let sizes_kib = sizes.map(|kib| number_to(SIZE_KIB_MAX, kib)).collect::<Parsed<_>>()?;
+        let own_file = match own {
+            [] => None,
+            [own] => Some(OwnFile::of(own)?),
+            _ => return unknown(words),
+        };
+        Ok(Self { seed: number(seed)?, nr_pages, sizes_kib, own_file, steps: Vec::new() })
+    }
+
+    /// The programs of a text that is called `name`; lines that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// The first line that is no step, or a step before the first program.
+    pub fn all_of(name: &str, text: &str) -> Result<Vec<Self>, ParseError> {
+        let mut all: Vec<Self> = Vec::new();
+        each_line(name, text, &mut |words| {
+            if words[0] == "program" {
+                all.push(Self::of(words)?);
+            } else if !words[0].starts_with('#') {
+                let program = all.last_mut().ok_or("a step before the first program")?;
+                program.steps.push(ProcessStep::of(words)?);
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+impl OwnFile {
+    /// The file that `memfd=NR`, `tmpfs=NR` or `disk=NR` announces.
+    fn of(word: &str) -> Parsed<Self> {
+        let pair = word.split_once('=');
+        let found = pair.and_then(|(name, nr)| {
+            let kind = FileKind::ALL.into_iter().find(|kind| kind.name() == name)?;
+            Some((kind, nr))
+        });
+        let (kind, nr) = found.ok_or_else(|| format!("{word:?} is no file of a program"))?;
+        Ok(Self { kind, nr_pages: window_of(nr)? })
+    }
+}
+
+/// A number of pages, at least one.
+fn window_of(word: &str) -> Parsed<u64> {
+    Ok(PageRange::of("0", word)?.nr)
+}

@@ -1,0 +1,361 @@
+//! A program running in the memory manager.
+
+use std::collections::VecDeque;
+
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::fault;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
+use largefolio_mm::pin::Pin;
+use largefolio_mm::ram::Bytes;
+use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::units::AddrRange;
+use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
+use largefolio_mm::validate::Violation;
+use largefolio_mm::vma::{OpenId, Prot, Sharing};
+
+use super::program::{
+    AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+    ProcessProgram, ProcessStep,
+};
+use super::world::{MappedPage, PageState, World};
+use crate::crosscheck::recording::RecordingHeader;
+use crate::kernel::Kernel;
+
+/// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
+const BASE: u64 = 0x4000_0000_0000;
+/// What the disk of a recording machine moves at once (the limit of its emulated controller).
+const DISK_IO_BYTES: u64 = 512 << 10;
+/// Memory of the model: no program fills it.
+const RAM_BYTES: u64 = 4 << 30;
+/// What the kernel answers to an access that may not be, or to a move of what is not one area.
+const EFAULT: u32 = 14;
+/// No memory, or nothing mapped.
+const ENOMEM: u32 = 12;
+/// A limit.
+const EBUSY: u32 = 16;
+/// What may work later; also what a read of the empty pipe answers.
+const EAGAIN: u32 = 11;
+/// Numbers that the stores of one step may leave (`probe/cow.c`).
+const VALUES_PER_STEP: u32 = 8192;
+/// Error of any other refusal.
+const EINVAL: u32 = 22;
+
+/// The model in the middle of a program.
+pub(super) struct ProgramReplay {
+    memory: Memory<Bytes>,
+    file: OpenId,
+    /// The program's own file.
+    own: Option<Own>,
+    slots: [Option<MmId>; NR_SLOTS],
+    /// References of the pipe, the oldest first.
+    pins: VecDeque<Pin>,
+    nr_pages: u64,
+    nr_steps: u32,
+}
+
+/// The program's own file.
+#[derive(Clone, Copy)]
+struct Own {
+    file: MappingId,
+    open: OpenId,
+    /// Opened for write.
+    writer: Option<OpenId>,
+    is_on_disk: bool,
+}
+
+impl Own {
+    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &RecordingHeader) -> Self {
+        let bytes = own.nr_pages * memory.rules().page.bytes();
+        let is_on_disk = own.kind == FileKind::Disk;
+        let file = if is_on_disk {
+            let file = memory.add_file(bytes, &header.filesystem);
+            memory.zero_storage(file);
+            file
+        } else {
+            memory.add_memory_file(bytes)
+        };
+        Self { file, open: memory.open(file), writer: None, is_on_disk }
+    }
+}
+
+impl ProgramReplay {
+    pub(super) fn new(
+        program: &ProcessProgram,
+        kernel: &Kernel,
+        header: &RecordingHeader,
+    ) -> Result<Self, MemoryError> {
+        let mut rules = kernel.rules.clone();
+        for kib in &program.sizes_kib {
+            rules.anon.set_size(kib << 10, SizeMode::Madvise);
+        }
+        // The size that inherits the global setting is never enabled otherwise.
+        let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
+        if !program.sizes_kib.contains(&pmd_kib) {
+            rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
+        }
+        rules.io_bytes = DISK_IO_BYTES;
+        let file_bytes = FILE_PAGES * rules.page.bytes();
+        let ram = Bytes::new(rules.page, RAM_BYTES);
+        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch) };
+        let mut memory = Memory::with_ram(rules, &config, ram)?;
+        let file = memory.add_memory_file(file_bytes);
+        let file = memory.open(file);
+        let page = memory.rules().page.bytes();
+        for index in 0..FILE_PAGES {
+            // Page by page, so that the file has base pages; each holds its number.
+            let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
+            debug_assert!(written.is_ok(), "the file is small");
+        }
+        let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
+        let first = memory.new_space();
+        let slots = [Some(first), None, None, None];
+        let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
+        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
+    }
+
+    /// The address of a page.
+    fn addr(&self, page: u64) -> Vaddr {
+        Vaddr(BASE + page * self.memory.rules().page.bytes())
+    }
+
+    /// The address of a range, and its length in bytes.
+    fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
+        (self.addr(range.first), range.nr * self.memory.rules().page.bytes())
+    }
+
+    /// Does a step; an error as the kernel's error number.
+    pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
+        self.nr_steps += 1;
+        let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        match step.op {
+            ProcessOp::Read(range) => self.read(mm, range),
+            ProcessOp::Write(range) => self.write(mm, range),
+            ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
+            ProcessOp::Load(_)
+            | ProcessOp::Open
+            | ProcessOp::Close
+            | ProcessOp::Put(_)
+            | ProcessOp::Sync => self.call(step.op),
+            ProcessOp::Collapse(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
+            }
+            ProcessOp::Punch(range) => {
+                let own = self.own.ok_or(EINVAL)?;
+                let page = self.memory.rules().page.bytes();
+                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+                Ok(())
+            }
+            ProcessOp::Pin(page) => {
+                let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
+                self.pins.push_back(pin);
+                Ok(())
+            }
+            ProcessOp::Unpin => {
+                let pin = self.pins.pop_front().ok_or(EAGAIN)?;
+                self.memory.unpin(pin);
+                Ok(())
+            }
+            ProcessOp::Fork(child) => {
+                self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                Ok(())
+            }
+            ProcessOp::Exit => {
+                self.memory.exit(mm);
+                self.slots[step.slot] = None;
+                Ok(())
+            }
+            ProcessOp::Remap(range, to) => {
+                let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
+                let to = self.bytes(PageRange { first: to, nr: range.nr });
+                self.memory.mremap(mm, of(self.bytes(range)), of(to)).map_err(|_| EFAULT)
+            }
+            ProcessOp::Map(range, source, advice) => self.map(mm, range, source, advice),
+            ProcessOp::Unmap(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.munmap(mm, at, len).map_err(|_| EINVAL)
+            }
+            ProcessOp::Protect(range, prot) => {
+                let (at, len) = self.bytes(range);
+                self.memory.mprotect(mm, at, len, prot).map_err(|_| EINVAL)
+            }
+            ProcessOp::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
+            ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
+            ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
+        }
+    }
+
+    fn map(
+        &mut self,
+        mm: MmId,
+        range: PageRange,
+        source: AreaSource,
+        advice: Option<Madvice>,
+    ) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let pgoff = AreaSource::file_page(range.first);
+        let map = match source {
+            AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
+            AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
+        };
+        self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+        advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
+    }
+
+    fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)
+    }
+
+    fn read(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
+        for page in range.first..range.end() {
+            let at = self.addr(page);
+            self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    /// Stores consecutive numbers, the first of which names the step.
+    fn write(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
+        for (value, page) in self.values().zip(range.first..range.end()) {
+            let at = self.addr(page);
+            self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, mm: MmId, range: PageRange, from: u64, how: OwnMapping) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let (at, len) = self.bytes(range);
+        let map = Map::file(own.open, from, len, how.prot).at(at);
+        let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
+        self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
+        Ok(())
+    }
+
+    /// A call on the program's own file.
+    fn call(&mut self, op: ProcessOp) -> Result<(), u32> {
+        let mut own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules().page.bytes();
+        match op {
+            ProcessOp::Load(range) => {
+                for index in range.first..range.end() {
+                    self.memory.pread(own.open, index * page, page).map_err(|_| EINVAL)?;
+                }
+            }
+            ProcessOp::Put(range) => {
+                let writer = own.writer.ok_or(EINVAL)?;
+                let values = self.values();
+                for (value, index) in values.zip(range.first..range.end()) {
+                    let bytes = value.to_le_bytes();
+                    self.memory.write_file(writer, index * page, &bytes).map_err(|_| EINVAL)?;
+                }
+            }
+            ProcessOp::Open => {
+                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
+            }
+            ProcessOp::Close => {
+                let writer = own.writer.take().ok_or(EINVAL)?;
+                self.memory.close(writer);
+            }
+            ProcessOp::Sync => self.memory.sync_file(own.file),
+            _ => unreachable!("handled by step"),
+        }
+        self.own = Some(own);
+        Ok(())
+    }
+
+    /// What the stores of this step leave, page by page.
+    fn values(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.nr_steps - 1) * VALUES_PER_STEP + 1..
+    }
+
+    /// Cached pages of the program's own file, if that lies on a disk.
+    pub(super) fn nr_cached(&self) -> Option<u64> {
+        let own = self.own.filter(|own| own.is_on_disk)?;
+        Some(self.memory.folios(own.file).map(|entry| entry.order.nr_pages()).sum())
+    }
+
+    /// What every process has mapped.
+    pub(super) fn world(&self) -> World {
+        let mut world = World::new(self.nr_pages);
+        for (slot, mm) in self.slots.iter().enumerate() {
+            let Some(mm) = *mm else { continue };
+            let first = Vaddr(BASE).vpn(self.memory.rules().page);
+            for leaf in self.memory.space(mm).table.leaves(first, self.nr_pages) {
+                // The window ends at a multiple of no PMD: a leaf may reach beyond it.
+                let from = leaf.first_vpn.max(first);
+                let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
+                for vpn in from.0..end {
+                    let state = self.page_state(mm, &leaf, Vpn(vpn));
+                    world.slots[slot][(vpn - first.0) as usize] = state;
+                }
+            }
+        }
+        world
+    }
+
+    fn page_state(&self, mm: MmId, leaf: &Leaf, vpn: Vpn) -> PageState {
+        let is_pmd = leaf.kind == LeafKind::Pmd;
+        let index = (vpn.0 - leaf.first_vpn.0) as u32;
+        let pfn = leaf.pfn_of(vpn);
+        let folios = &self.memory.cache().folios;
+        let is_special = leaf.flags.contains(PteFlags::SPECIAL);
+        let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
+            let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
+            return PageState { page, is_pmd, ..PageState::default() };
+        };
+        let folio = folios.get(id);
+        let page = MappedPage::Folio {
+            label: folio.pfn.0,
+            order: folio.order.get(),
+            index: (pfn.0 - folio.pfn.0) as u32,
+        };
+        let addr = Vaddr(vpn.0 << self.memory.rules().page.shift());
+        let view = self.memory.page_at(mm, addr);
+        let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
+        let sum = Some(self.sum_of(pfn));
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum }
+    }
+
+    /// The sum of the 32-bit words of a frame.
+    fn sum_of(&self, pfn: Pfn) -> u32 {
+        let words = self.memory.cache().ram.frame(pfn).as_chunks::<4>().0;
+        words.iter().fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
+    }
+
+    /// The counters of the folio behind a page, for a report of what differs.
+    pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
+        let mm = self.slots[slot]?;
+        let addr = Vaddr(BASE + (page << self.memory.rules().page.shift()));
+        let view = self.memory.page_at(mm, addr)?;
+        let folios = &self.memory.cache().folios;
+        let folio = folios.get(folios.of_pfn(view.pfn)?);
+        Some(format!(
+            "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}",
+            folio.order,
+            folio.refs,
+            folio.maps(),
+            folio.pmd_maps(),
+            view.mapcount,
+            view.is_anon_exclusive,
+            view.is_partially_mapped,
+        ))
+    }
+
+    /// The model's own invariants.
+    pub(super) fn validate(&self) -> Result<(), Violation> {
+        self.memory.validate()
+    }
+}
+
+fn errno(error: Errno) -> u32 {
+    match error {
+        Errno::Einval => EINVAL,
+        Errno::Eagain => EAGAIN,
+        Errno::Enomem => ENOMEM,
+        Errno::Ebusy => EBUSY,
+    }
+}

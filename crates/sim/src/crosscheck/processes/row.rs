@@ -1,0 +1,71 @@
+//! What came of one program, as a row of a result.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::run::ProgramRun;
+use crate::crosscheck::difference::{Aspect, Difference};
+use crate::crosscheck::verdict::Verdict;
+
+/// Differences that are printed; the others are counted.
+const NR_SHOWN: usize = 6;
+
+/// What came of one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramRow {
+    /// Its seed.
+    pub seed: u64,
+    /// Sizes enabled, in KiB.
+    pub sizes_kib: Vec<u64>,
+    /// Steps compared.
+    pub nr_steps: usize,
+    /// Pages compared over all steps.
+    pub nr_pages: u64,
+    /// Pages that got a new frame.
+    pub nr_new_frames: u64,
+    /// Events of the machine that disturbed the program.
+    pub disturbances: Vec<String>,
+    /// Text of the step that differs.
+    pub step: Option<String>,
+    /// What differs after that step; nothing after it is compared.
+    pub differences: Vec<Difference>,
+}
+
+impl ProgramRow {
+    /// The row of a program that `verdict` is about.
+    #[must_use]
+    pub fn new(run: &ProgramRun, verdict: Verdict) -> Self {
+        let last = verdict.nr_steps.checked_sub(1).and_then(|nr| run.program.steps.get(nr));
+        Self {
+            seed: run.program.seed,
+            sizes_kib: run.program.sizes_kib.clone(),
+            nr_steps: verdict.nr_steps,
+            nr_pages: verdict.nr_compared(Aspect::Presence),
+            nr_new_frames: verdict.nr_compared(Aspect::Frame),
+            disturbances: run.disturbances.clone(),
+            step: last.filter(|_| !verdict.is_equal()).map(ToString::to_string),
+            differences: verdict.differences,
+        }
+    }
+
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_equal(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+impl fmt::Display for ProgramRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, sizes_kib, nr_steps, .. } = self;
+        let step = self.step.as_deref().unwrap_or("-");
+        write!(f, "program {seed} ({sizes_kib:?} KiB) step {nr_steps}: {step}")?;
+        self.disturbances.iter().try_for_each(|event| write!(f, " [{event}]"))?;
+        self.differences.iter().take(NR_SHOWN).try_for_each(|one| write!(f, "\n  {one}"))?;
+        match self.differences.len() {
+            nr if nr > NR_SHOWN => write!(f, "\n  and {} more", nr - NR_SHOWN),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What all processes of a program have mapped at one moment.
+
+use super::program::{NR_SLOTS, PageRange};
+
+/// What one page of a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum MappedPage {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// The shared zero page.
+    Zero,
+    /// A page of the huge zero folio.
+    HugeZero { index: u32 },
+    /// A page of a folio.
+    Folio {
+        /// Names the folio as long as it is mapped.
+        label: u64,
+        order: u8,
+        /// Which page of it.
+        index: u32,
+    },
+}
+
+/// One page of a process, and how it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct PageState {
+    /// What is mapped.
+    pub(super) page: MappedPage,
+    /// Nothing else maps the page (bit 56 of its pagemap entry).
+    pub(super) is_exclusive: bool,
+    pub(super) is_pmd: bool,
+    /// A page of the file's cache.
+    pub(super) is_file: bool,
+    /// Sum of its 32-bit words, where known.
+    pub(super) sum: Option<u32>,
+}
+
+impl PageState {
+    /// The same state `by` pages further in the same folio: pages that one step stored to hold
+    /// consecutive numbers.
+    pub(super) fn advanced(self, by: u64) -> Self {
+        let by = by as u32;
+        let page = match self.page {
+            MappedPage::Folio { label, order, index } => {
+                MappedPage::Folio { label, order, index: index + by }
+            }
+            MappedPage::HugeZero { index } => MappedPage::HugeZero { index: index + by },
+            page => page,
+        };
+        let sum = self.sum.map(|sum| if sum == 0 { 0 } else { sum.wrapping_add(by) });
+        Self { page, sum, ..self }
+    }
+}
+
+/// The windows of all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct World {
+    /// Pages by slot; all absent where no process lives.
+    pub(super) slots: [Vec<PageState>; NR_SLOTS],
+}
+
+impl World {
+    /// Nothing mapped.
+    pub(super) fn new(nr_pages: u64) -> Self {
+        let empty = vec![PageState::default(); nr_pages as usize];
+        Self { slots: std::array::from_fn(|_| empty.clone()) }
+    }
+
+    /// Sets a run of pages to consecutive pages of one folio, or to the same state.
+    pub(super) fn set(&mut self, slot: usize, pages: PageRange, state: PageState) {
+        for by in 0..pages.nr {
+            self.slots[slot][(pages.first + by) as usize] = state.advanced(by);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Lines, words and numbers of a recording.
+
+use std::collections::BTreeMap;
+
+use largefolio_trace::shown;
+
+/// Characters of a wrong line that an error shows.
+const NR_SHOWN: usize = 120;
+
+/// A line that is not of the format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
+pub struct ParseError {
+    /// Recording.
+    pub name: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a line says, or what is wrong with it.
+pub type Parsed<T> = Result<T, String>;
+
+/// Reads a text line by line, up to the first that is wrong. Lines without a word are passed over.
+pub(super) fn each_line(
+    name: &str,
+    text: &str,
+    read: &mut dyn FnMut(&[&str]) -> Parsed<()>,
+) -> Result<(), ParseError> {
+    for (nr, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        if !words.is_empty() {
+            read(&words).map_err(|what| {
+                let name = name.to_owned();
+                ParseError { name, line: nr + 1, what }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The `key=value` words of a line.
+#[derive(Debug)]
+pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Pairs<'a> {
+    /// Those of `words`; others are passed over.
+    pub(super) fn of(words: &[&'a str]) -> Self {
+        Self(words.iter().filter_map(|word| word.split_once('=')).collect())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a str> {
+        self.0.get(key).copied()
+    }
+
+    /// The value of `key`, or nothing.
+    pub(super) fn text(&self, key: &str) -> String {
+        self.get(key).unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn number(&self, key: &str) -> Parsed<Option<u64>> {
+        self.get(key).map(number).transpose()
+    }
+}
+
+/// What an unknown line is told.
+pub(super) fn unknown<T>(words: &[&str]) -> Parsed<T> {
+    let line: String = words.join(" ").chars().take(NR_SHOWN).collect();
+    Err(format!("unknown line {line:?}"))
+}
+
+pub(super) fn not_a_number(word: &str) -> String {
+    format!("{word:?} is not a number")
+}
+
+pub(super) fn number(word: &str) -> Parsed<u64> {
+    word.parse().map_err(|_| not_a_number(word))
+}
+
+/// A number that is at most `max`.
+pub(super) fn number_to(max: u64, word: &str) -> Parsed<u64> {
+    let value = number(word)?;
+    if value <= max { Ok(value) } else { Err(format!("{value} is more than {max}")) }
+}
+
+pub(super) fn hex(word: &str) -> Parsed<u64> {
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
+}
+
+/// Words that are shown to people as they are.
+pub(super) fn reason(words: &[&str]) -> Parsed<String> {
+    let text = words.join(" ");
+    if text.chars().any(char::is_control) {
+        return Err(format!("{text:?} is no reason: it has control characters"));
+    }
+    Ok(text)
+}

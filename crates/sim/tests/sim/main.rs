@@ -1,0 +1,6 @@
+//! The model held against real kernels, against the worked examples of docs/behaviour, and whole
+//! replays of traces: one binary, so that it is linked once.
+
+mod golden;
+mod recordings;
+mod replays;

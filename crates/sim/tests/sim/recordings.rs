@@ -1,0 +1,80 @@
+//! What real kernels did, replayed and compared; what is here judges programs of processes.
+
+#![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
+
+mod collapse;
+mod cow;
+mod damaged;
+mod files;
+
+use std::path::Path;
+
+use largefolio_mm::units::{Order, PageSize};
+use largefolio_sim::crosscheck::processes::{
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
+};
+use largefolio_sim::crosscheck::{Recording, read_all};
+use largefolio_sim::kernel::{Kernel, version};
+
+/// The project's recordings of one kind of programs.
+fn recordings(kind: &str) -> Vec<Recording<Programs>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings").join(kind);
+    let mut all = Vec::new();
+    read_all(&dir, &mut |recording| all.push(recording)).unwrap();
+    all
+}
+
+/// What comes of each program under the rules of `kernel`, or of the kernel that was recorded.
+fn rows(recording: &Recording<Programs>, kernel: Option<&Kernel>) -> Vec<ProgramRow> {
+    let verdicts = recording.check(kernel).unwrap();
+    recording.body.runs.iter().zip(verdicts).map(|(run, one)| ProgramRow::new(run, one)).collect()
+}
+
+/// Every program agrees, but for those that are known to differ: they must still do so. Returns how
+/// many programs there are, and of how many kernels.
+fn assert_equal(
+    kind: &str,
+    is_known: &dyn Fn(&Recording<Programs>, &ProgramRow) -> bool,
+) -> (usize, usize) {
+    let (mut nr_programs, mut unexpected, mut kernels) = (0, Vec::new(), Vec::new());
+    for recording in &recordings(kind) {
+        assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
+        let found = rows(recording, None);
+        nr_programs += found.len();
+        kernels.push((version(&recording.header.release), recording.header.page_bytes));
+        let is_wrong = |row: &&ProgramRow| row.is_equal() == is_known(recording, row);
+        let text = |row: &ProgramRow| format!("{}: {row}", recording.name);
+        unexpected.extend(found.iter().filter(is_wrong).map(text));
+    }
+    let shown = &unexpected[..unexpected.len().min(10)];
+    assert!(unexpected.is_empty(), "{} differ\n{}", unexpected.len(), shown.join("\n"));
+    kernels.sort_unstable();
+    kernels.dedup();
+    (nr_programs, kernels.len())
+}
+
+/// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ
+/// under the rules of the other.
+fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) {
+    let all = recordings(kind);
+    for (recorded, rules) in pairs {
+        let kernel = Kernel::parse(&format!("{rules}+page=4K")).unwrap();
+        let of_kernel = all.iter().filter(|one| {
+            version(&one.header.release) == Some(recorded) && one.header.page_bytes == 4096
+        });
+        let nr_different: usize = of_kernel
+            .map(|one| rows(one, Some(&kernel)).iter().filter(|row| !row.is_equal()).count())
+            .sum();
+        assert!(nr_different > nr_min, "{recorded:?} under {rules}: {nr_different}");
+    }
+}
+
+/// The text of a program is that program.
+fn assert_read_back(topic: Topic, orders: &[u8]) {
+    for seed in 0..50 {
+        let orders = orders.iter().copied().map(Order::new).collect();
+        let options = ProgramOptions { topic, page: PageSize::K4, orders, nr_steps: 60 };
+        let program = generate(seed, &options);
+        assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Traces replayed in cells; what is here writes traces: a program of one page, and what it does.
+
+#![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
+mod advice;
+mod budget;
+mod cells;
+mod detail;
+mod hostile;
+mod waits;
+mod writers;
+
+use std::path::PathBuf;
+
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use tempfile::TempDir;
+
+/// Where [`two_huge_pages`] are.
+pub(super) const ADDR: u64 = 0x7000_0000_0000;
+pub(super) const HUGE: u64 = 2 << 20;
+
+/// The trace of a program of one page, which is that of the first of `files`, and of `events`. It
+/// goes with the directory.
+pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program.folio");
+    let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
+    let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
+    let mut writer = Writer::create(&path, Meta { files, layout, ..Meta::default() }).unwrap();
+    writer.push_rows(events).unwrap();
+    writer.finish().unwrap();
+    (dir, path)
+}
+
+/// One that maps two huge pages of private memory, stores to every page of it, and goes on with
+/// `events`.
+pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let mut all = vec![Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }];
+    all.extend((0..2 * HUGE / 4096).map(|page| store(0, page)));
+    all.extend(events);
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
+    program(vec![file], &all)
+}
+
+/// A store to a page of [`two_huge_pages`].
+pub(super) fn store(thread: u32, page: u64) -> Event {
+    Event::references(thread, Op::Write, ADDR + page * 4096, 1)
+}

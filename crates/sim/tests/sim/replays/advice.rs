@@ -1,0 +1,52 @@
+//! `MADV_COLLAPSE` in a trace, by either event, and what the result says about it.
+
+#![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
+use std::collections::BTreeMap;
+
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CellSpec, Outcome, replay};
+use largefolio_trace::event::abi::PROT_READ;
+use largefolio_trace::{Event, Op};
+
+use super::{ADDR, HUGE, two_huge_pages};
+
+const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_COLLAPSE: u64 = 25;
+
+/// A program with [`two_huge_pages`] that goes on with `events`.
+fn run(kernel: &str, events: &[Event]) -> Outcome {
+    let (_dir, path) = two_huge_pages(events);
+    let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("altra").unwrap());
+    replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
+}
+
+fn range(op: Op) -> Event {
+    Event { addr: ADDR, len: 2 * HUGE, ..Event::new(0, op) }
+}
+
+#[test]
+fn both_events_collapse_the_range() {
+    let without = run("6.18+thp=never", &[]);
+    assert_eq!((without.collapse.collapsed, without.folios.anon.pmd_bytes), (0, 0));
+    let advised = Event { aux: MADV_COLLAPSE, ..range(Op::Madvise) };
+    for event in [range(Op::Collapse), advised] {
+        let outcome = run("6.18+thp=never", &[event]);
+        assert_eq!(outcome.folios.anon.pmd_bytes, 2 * HUGE, "whatever the setting says");
+        let collapse = outcome.collapse;
+        assert_eq!((collapse.collapsed, collapse.thp_collapse_alloc), (2, 2));
+        assert_eq!(collapse.refused, BTreeMap::new());
+    }
+}
+
+#[test]
+fn what_was_refused_is_told_by_name() {
+    let advice = |aux| Event { aux, ..range(Op::Madvise) };
+    let outcome = run("6.18", &[advice(MADV_NOHUGEPAGE), range(Op::Collapse)]);
+    assert_eq!(outcome.collapse.refused, BTreeMap::from([("vma_check", 1)]));
+    let protect = Event { flags: PROT_READ, ..range(Op::Mprotect) };
+    let outcome = run("6.12", &[protect, range(Op::Collapse)]);
+    assert!(outcome.collapse.refused.contains_key("page_ro"), "{:?}", outcome.collapse);
+    assert_eq!(run("6.18", &[protect, range(Op::Collapse)]).collapse.collapsed, 2);
+}
