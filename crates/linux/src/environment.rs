@@ -1,6 +1,6 @@
-//! The part of the operating system that the checks of a recording ask.
+//! What is asked of the machine before another program is started: variables, files, tools.
 //!
-//! Owns the seam: [`System`] is asked, [`Host`] answers from the running machine; tests answer
+//! Owns the seam: [`Environment`] is asked, [`Host`] answers from the running machine; tests answer
 //! from a table, so that every refusal is tested without QEMU, valgrind or root.
 
 use std::ffi::{OsStr, OsString};
@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::trust;
 use largefolio_trace::disk::open_regular;
+
+use crate::trust;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Node {
 }
 
 /// What the checks ask.
-pub trait System {
+pub trait Environment {
     /// A variable of the environment.
     fn variable(&self, name: &str) -> Option<OsString>;
 
@@ -54,7 +55,7 @@ pub trait System {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
-impl System for Host {
+impl Environment for Host {
     fn variable(&self, name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -102,13 +103,13 @@ impl System for Host {
 ///
 /// `None` when there is no such executable in `PATH`; a name with `/` is returned as it is.
 #[must_use]
-pub fn find_in_path(system: &dyn System, name: &OsStr) -> Option<PathBuf> {
+pub fn find_in_path(environment: &dyn Environment, name: &OsStr) -> Option<PathBuf> {
     if name.as_encoded_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
     }
-    let path = system.variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+    let path = environment.variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     std::env::split_paths(&path)
         .map(|directory| if directory.as_os_str().is_empty() { ".".into() } else { directory })
         .map(|directory: PathBuf| directory.join(name))
-        .find(|candidate| system.node(candidate) == Node::Executable)
+        .find(|candidate| environment.node(candidate) == Node::Executable)
 }

@@ -12,7 +12,7 @@
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
 //!
-//! Files in reading order: [`system`] (the seam), [`program`], [`tools`], `plan`, `book/`,
+//! Files in reading order: [`program`], [`tools`], `plan`, `book/`,
 //! `layout`, `qemu/`, `valgrind/`.
 //!
 //! Invariants:
@@ -22,7 +22,6 @@
 //! - R3: what could not be seen is a sentence in [`Outcome::warnings`] and in the trace.
 
 pub mod program;
-pub mod system;
 pub mod tools;
 
 mod book;
@@ -30,15 +29,16 @@ mod elf;
 mod error;
 mod files;
 mod finish;
-mod host;
 mod layout;
 mod outcome;
 mod plan;
 mod qemu;
+mod run;
 mod sink;
 mod valgrind;
 
 pub use error::RecordError;
 pub use outcome::{Ended, Outcome, Progress, RecorderKind};
-pub use plan::{Plan, With};
+pub use plan::Plan;
 pub use sink::EventSink;
+pub use tools::With;

@@ -16,7 +16,6 @@
 //! - L2: a copy outlives its launchers only by a kill; the next launcher removes it.
 //! - L3: a refusal leaves the command as it was.
 
-mod memory;
 mod probe;
 mod program;
 mod records;
@@ -33,8 +32,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::environment::Host;
 use crate::library::Library;
-use crate::record::system::Host;
+use crate::proc::cgroup;
+use crate::system::Live;
 
 pub use records::{Summary, TextSum};
 use store::{Report, Store};
@@ -118,7 +119,7 @@ impl Remap {
         let os = |error: io::Error| Refused::new(Refusal::Os, error.to_string());
         store.lease().map_err(os)?;
         let report = store.report().map_err(os)?;
-        let budget_bytes = memory::cgroup_headroom();
+        let budget_bytes = budget_bytes();
         Ok(Self { library, report, store, budget_bytes, voice: options.voice })
     }
 
@@ -175,6 +176,12 @@ impl Drop for Remap {
         self.store.remove(self.report.name());
         self.store.release();
     }
+}
+
+/// Bytes one copy may take: it is charged to the group of the process that makes it, and past the
+/// limit the kernel kills. Half of the room stays free for the programs, which start in this group.
+fn budget_bytes() -> u64 {
+    cgroup::room_bytes(&Live).map_or(u64::MAX, |room| room / 2)
 }
 
 /// The library that programs preload.

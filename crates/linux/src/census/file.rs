@@ -30,6 +30,7 @@ use super::folios::{Cell, Counter, Kind, Tally};
 use super::kpageflags::{Backing, Book};
 use super::pagemap::{Extents, Reader, Span};
 use super::process::Geometry;
+use crate::proc::{self, Task};
 use crate::system::{Entries, Live, System as _};
 
 /// Mapped at once: page tables of 2 MiB at most.
@@ -109,11 +110,11 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
     let call = |call: &'static str| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => FileError::NoPfns,
-            _ => FileError::Call { call, path: "/proc".into(), source },
+            _ => FileError::Call { call, path: proc::PROC.into(), source },
         }
     };
-    let flags = Live.kpageflags().map_err(call("opening kpageflags"))?;
-    let pagemap = Live.pagemap(std::process::id()).map_err(call("opening pagemap"))?;
+    let flags = proc::kpageflags(&Live).map_err(call("opening kpageflags"))?;
+    let pagemap = Task::own(&Live).pagemap().map_err(call("opening pagemap"))?;
     let mut book =
         Book::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
     let mut result = CachedFiles::default();
@@ -189,7 +190,7 @@ fn tally(book: &Book, extents: &Extents, geometry: Geometry) -> Tally {
 
 /// This process's pagemap, and the flags of all pages.
 pub(super) fn open_live() -> io::Result<[Box<dyn Entries>; 2]> {
-    Ok([Live.pagemap(std::process::id())?, Live.kpageflags()?])
+    Ok([Task::own(&Live).pagemap()?, proc::kpageflags(&Live)?])
 }
 
 pub(super) struct Looker<'a> {

@@ -23,10 +23,11 @@ use serde::Serialize;
 
 use super::file::{Looker, open_live};
 use super::kpageflags::{Backing, Book};
-use super::maps::Vma;
 use super::pagemap::{self, Extent, Extents, Reader};
 use super::process::{Geometry, Piece, Walk, clip};
 use super::smaps_of;
+use crate::proc::maps::Vma;
+use crate::proc::{self, Task};
 use crate::system::{Entries, Live, System};
 
 /// Cells of a layout that would have too many runs.
@@ -93,7 +94,7 @@ pub fn of_mappings(
         let pages = vma.range.start / page..vma.range.end / page;
         Some((pages, of_mapping(system, geometry, (pid, vma)).ok()?))
     });
-    layouts(&*system.kpageflags()?, geometry, found.collect(), nr_runs_max)
+    layouts(&*proc::kpageflags(system)?, geometry, found.collect(), nr_runs_max)
 }
 
 fn of_mapping(
@@ -101,7 +102,7 @@ fn of_mapping(
     geometry: Geometry,
     (pid, vma): (u32, &Vma),
 ) -> io::Result<Extents> {
-    let entries = system.pagemap(pid)?;
+    let entries = Task::of(system, pid).pagemap()?;
     let (page_bytes, pmd_pages) = (geometry.page_bytes, 1 << geometry.pmd_order);
     let reader = Reader { entries: &*entries, page_bytes, pmd_pages };
     let smaps = std::cell::OnceCell::new();

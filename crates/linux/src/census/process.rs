@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use super::folios::{Cell, Counter, Kind, Size, Tally};
 use super::kpageflags::{Backing, Book, Page, seen};
-use super::maps::Vma;
 use super::pagemap::Extent;
-use super::smaps::{self, Smap};
+use crate::proc::maps::Vma;
+use crate::proc::smaps::{self, Smap};
 
 /// A process as it was found.
 #[derive(Clone, Debug)]

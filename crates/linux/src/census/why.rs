@@ -18,17 +18,17 @@
 //! has the target size can have them; of others the caller tells the limit.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Serialize;
 
 use super::folios::{Cell, Kind, Size};
-use super::maps::Vma;
 use super::process::{Mapping, Process};
 use super::remedy::Remedy;
 use super::settings::{Allows, Setting, Settings};
-use super::smaps::{self, Smap};
 use super::{Access, Census};
+use crate::proc::Task;
+use crate::proc::maps::Vma;
+use crate::proc::smaps::{self, Smap};
 use crate::system::{FileFacts, FileRef, System};
 
 /// Why a mapping is not larger.
@@ -430,11 +430,7 @@ impl<'a> Judge<'a> {
 /// smaps of a process; where it has THP disabled, every mapping counts as advised against.
 fn advice(system: &dyn System, pid: u32) -> Vec<Smap> {
     let mut smaps = super::smaps_of(system, pid);
-    let status = system.text(Path::new(&format!("/proc/{pid}/status"))).unwrap_or_default();
-    let is_disabled = |line: &[u8]| {
-        line.strip_prefix(b"THP_enabled:").is_some_and(|value| value.trim_ascii() == b"0")
-    };
-    if status.split(|byte| *byte == b'\n').any(is_disabled) {
+    if Task::of(system, pid).status("THP_enabled").as_deref() == Some("0") {
         for smap in &mut smaps {
             smap.is_no_huge = true;
         }

@@ -15,9 +15,9 @@ use super::mount::Detached;
 use super::probe::{self, Ended};
 use super::settings::{Change, Settings};
 use super::{CrosscheckError, Facts, Thp};
-use crate::setting::Setting;
+use crate::proc::thp::control;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
-use crate::thp;
 
 /// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits has
 /// the value of the file above, which is looked at too.
@@ -100,7 +100,7 @@ impl CowRecorder {
     fn wanted(&self, sizes_kib: &[u64]) -> Result<Settings, CrosscheckError> {
         let mut wanted = self.settings.clone();
         for kib in thp::sizes_kib()? {
-            wanted.set(thp::control(kib), thp::value_of(kib, sizes_kib));
+            wanted.set(control(kib), thp::value_of(kib, sizes_kib));
         }
         Ok(wanted)
     }

@@ -17,6 +17,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use super::CrosscheckError;
 use super::facts::formatter;
 use super::workloads::Filesystem;
+use crate::proc::block;
 use crate::setting::Setting;
 
 /// Length of the device without a file of the user's; XFS wants 300 MiB.
@@ -114,7 +115,7 @@ impl Device {
         if filesystem != Filesystem::Btrfs {
             return Ok(self.queue("read_ahead_kb"));
         }
-        let all = Path::new("/sys/fs/btrfs");
+        let all = Path::new(block::BTRFS);
         let entries = fs::read_dir(all).map_err(CrosscheckError::file(all))?;
         let has_this = |path: &PathBuf| path.join(format!("devices/loop{}", self.number)).exists();
         let found = entries.flatten().map(|entry| entry.path()).find(has_this);
@@ -129,7 +130,7 @@ impl Device {
     }
 
     fn queue(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number))
+        block::of_disk(&format!("loop{}", self.number), &format!("queue/{name}"))
     }
 
     /// Sets a value until the device is dropped.

@@ -7,10 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::mount::Detached;
 use super::workloads::Filesystem;
-use crate::record::system::{Host, find_in_path};
+use crate::environment::{Host, find_in_path};
+use crate::proc::thp;
+use crate::system::Live;
 
 /// Where administrators' tools are when `PATH` does not say.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// Fault-around of every kernel whose setting nobody changed.
+pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 
 /// The global setting of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +51,11 @@ impl Facts {
     /// Asks the running machine.
     #[must_use]
     pub fn of_host() -> Self {
-        let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        let thp = match thp {
-            Ok(text) if text.contains("[always]") => Thp::Always,
-            Ok(text) if text.contains("[madvise]") => Thp::Madvise,
-            Ok(_) => Thp::Never,
-            Err(_) => Thp::Absent,
+        let thp = match thp::chosen(&Live, &thp::setting("enabled")).as_deref() {
+            Some("always") => Thp::Always,
+            Some("madvise") => Thp::Madvise,
+            Some(_) => Thp::Never,
+            None => Thp::Absent,
         };
         let formatters = Filesystem::LIVE
             .into_iter()

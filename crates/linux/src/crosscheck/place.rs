@@ -11,15 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::device::{Device, max_sectors_kb};
-use super::facts::Facts;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts};
 use super::mount::Detached;
 use super::probe::{self, Ended};
 use super::tracefs::Instance;
 use super::workloads::{FileSpec, Filesystem, Workload, files};
 use super::{CrosscheckError, facts, plan};
-use crate::setting::Setting;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
-use crate::thp;
 
 /// Microseconds after each step in which its I/O ends; the probe's own default.
 const PAUSE_US: u64 = 1500;
@@ -29,8 +28,6 @@ const LONG_PAUSE_FACTOR: u64 = 20;
 const NR_COOLINGS: usize = 4;
 /// Batches are drained by work on each processor.
 const COOLING: Duration = Duration::from_millis(50);
-/// Fault-around of every kernel whose setting nobody changed.
-pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 /// Each page begins with an instruction that returns, so that it can be called.
 #[cfg(target_arch = "x86_64")]
 const RETURN: [u8; 4] = [0xc3, 0, 0, 0];

@@ -7,9 +7,9 @@ mod custom;
 mod pattern;
 mod random;
 
-use super::facts::{Facts, Thp, missing};
+use super::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp, missing};
 use super::workloads::{Filesystem, Workload, with_window};
-use super::{CrosscheckError, place};
 
 pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
@@ -151,7 +151,7 @@ impl Plan {
             warnings.push(format!(
                 "this kernel does not show fault_around_bytes (debugfs is absent or locked down); \
                  its default of {}K is assumed",
-                place::DEFAULT_AROUND_BYTES >> 10
+                DEFAULT_AROUND_BYTES >> 10
             ));
         }
         Ok(Self { groups: Vec::new(), skipped: Vec::new(), warnings })
@@ -223,7 +223,7 @@ impl Plan {
 /// Why a workload cannot be recorded without changing the system's settings.
 fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let around = workload.word("around").and_then(|bytes| bytes.parse().ok());
-    let is_around = facts.fault_around_bytes.unwrap_or(place::DEFAULT_AROUND_BYTES);
+    let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);
     match facts.thp {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
             Some("needs another fault_around_bytes, a setting of the whole system")

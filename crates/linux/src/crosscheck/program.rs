@@ -36,17 +36,18 @@ use std::time::Duration;
 
 pub use disk::Disk;
 
-use super::facts::Facts;
-use super::place::DEFAULT_AROUND_BYTES;
-use super::workloads::Filesystem;
-use super::{CrosscheckError, facts};
-use crate::signals::Signals;
 use convert::{Body, Source};
 use discover::Discover;
 use events::Events;
 use marks::{Marks, Used};
 use stage::Stage;
 use tracer::Program;
+
+use super::facts::DEFAULT_AROUND_BYTES;
+use super::facts::Facts;
+use super::workloads::Filesystem;
+use super::{CrosscheckError, facts};
+use crate::signals::Signals;
 
 /// What to record.
 #[derive(Clone, Debug)]

@@ -1,22 +1,23 @@
 //! The mappings of a process, from `/proc/PID/maps`.
 //!
-//! Owns the parser. A line comes from another process's doing - names of files are chosen by anyone,
+//! Owns the only parser of such a line. A line comes from another process's doing - names of files are chosen by anyone,
 //! and a process may set names of its anonymous memory - so nothing in it is trusted.
 //!
 //! Invariants:
 //! - M1: ranges are not empty, multiples of the base page, ascending and free of overlaps; a line
 //!   that breaks this is dropped and counted.
 
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 /// How the kernel marks the name of a file that was deleted.
 const DELETED: &[u8] = b" (deleted)";
 
 /// One mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
     /// Addresses in bytes.
     pub range: Range<u64>,
@@ -47,6 +48,27 @@ impl Vma {
         self.inode != 0
     }
 
+    /// `PROT_*` bits.
+    pub(crate) fn prot(&self) -> u32 {
+        let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
+        letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
+    }
+
+    /// Whether stores reach the file, or other processes.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.permissions[3] == b's'
+    }
+
+    /// As the kernel names it, deleted files with their mark.
+    pub(crate) fn name(&self) -> Cow<'_, Path> {
+        if !self.is_deleted {
+            return Cow::Borrowed(&self.path);
+        }
+        let mut name = self.path.clone().into_os_string();
+        name.push(OsStr::from_bytes(DELETED));
+        Cow::Owned(name.into())
+    }
+
     /// `r-xp`.
     #[must_use]
     pub fn permission_text(&self) -> String {
@@ -73,11 +95,18 @@ impl Vma {
     }
 }
 
-/// The mappings of a maps file, and how many of its lines were none.
-#[must_use]
-pub fn parse(text: &[u8], page_bytes: u64) -> (Vec<Vma>, usize) {
-    let mut vmas: Vec<Vma> = Vec::new();
-    let mut nr_bad = 0;
+/// A maps file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Maps {
+    /// Ascending (M1).
+    pub(crate) vmas: Vec<Vma>,
+    /// Lines that were none.
+    pub(crate) nr_bad_lines: usize,
+}
+
+/// Reads a maps file of a machine with base pages of `page_bytes`.
+pub(crate) fn parse(text: &[u8], page_bytes: u64) -> Maps {
+    let Maps { mut vmas, mut nr_bad_lines } = Maps::default();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let end = vmas.last().map_or(0, |vma| vma.range.end);
         match parse_line(line) {
@@ -88,10 +117,10 @@ pub fn parse(text: &[u8], page_bytes: u64) -> (Vec<Vma>, usize) {
             {
                 vmas.push(vma);
             }
-            _ => nr_bad += 1,
+            _ => nr_bad_lines += 1,
         }
     }
-    (vmas, nr_bad)
+    Maps { vmas, nr_bad_lines }
 }
 
 /// `start-end perms pos major:minor inode   path`, of which only the path may hold spaces.
@@ -136,12 +165,10 @@ fn unescape(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn one(line: &str) -> Option<Vma> {
-        parse(line.as_bytes(), 4096).0.pop()
+        parse(line.as_bytes(), 4096).vmas.pop()
     }
 
     #[test]
@@ -151,9 +178,11 @@ mod tests {
         let vma = one("7f000-8f000 r-xp 00002000 fe:01 12   /a b\\012c (deleted)").unwrap();
         assert_eq!((vma.range.clone(), vma.pos), (0x7f000..0x8f000, 0x2000));
         assert_eq!((vma.path.as_path(), vma.is_deleted), (Path::new("/a b\nc"), true));
+        assert_eq!(vma.name(), Path::new("/a b\nc (deleted)"));
         assert_eq!((vma.device, vma.inode, vma.is_exec()), ((0xfe, 1), 12, true));
-        let named = one("1000-2000 rw-p 00000000 00:00 0  [anon:x (deleted)]").unwrap();
-        assert!(!named.is_deleted && !named.has_file());
+        assert_eq!((vma.prot(), vma.is_shared()), (5, false));
+        let named = one("1000-2000 rw-s 00000000 00:00 0  [anon:x (deleted)]").unwrap();
+        assert!(!named.is_deleted && !named.has_file() && named.is_shared());
     }
 
     #[test]
@@ -165,8 +194,8 @@ mod tests {
             3000-ffffffffffffffffff r--p 0 0:0 0\n\
             3000\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
-        let (vmas, nr_bad) = parse(text, 4096);
-        assert_eq!((vmas.len(), nr_bad), (2, 5));
+        let Maps { vmas, nr_bad_lines } = parse(text, 4096);
+        assert_eq!((vmas.len(), nr_bad_lines), (2, 5));
         assert_eq!(vmas[1].path, Path::new("[vsyscall]"));
     }
 

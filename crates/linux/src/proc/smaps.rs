@@ -1,15 +1,18 @@
-//! What `/proc/PID/smaps` adds to the mappings: advice, and sizes where PFNs are not to be had.
+//! What `/proc/PID/smaps` adds to the mappings: what is resident of them, how it is mapped, advice.
 //!
-//! Owns the parser. The kernel walks every page of the process to write it, so the census asks only
-//! when it must: without the right to read PFNs, or for the reasons of a mapping.
+//! Owns the parser. The kernel walks every page of the process to write it: a census asks only when
+//! it must.
+//!
+//! Invariant M2: mappings ascend and do not overlap; of a line that breaks this the fields after it
+//! are nobody's.
 
 use super::maps::{self, Vma};
 
 /// What smaps says of one mapping, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Smap {
-    /// First address.
-    pub start: u64,
+    /// Addresses, file, permissions.
+    pub vma: Vma,
     /// Resident.
     pub rss_bytes: u64,
     /// Of it anonymous.
@@ -42,13 +45,18 @@ impl Smap {
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<Smap> {
     let mut smaps: Vec<Smap> = Vec::new();
+    let mut is_known = false;
     for line in text.split(|byte| *byte == b'\n') {
         if let Some((key, value)) = field(line) {
-            if let Some(smap) = smaps.last_mut() {
+            if let Some(smap) = smaps.last_mut().filter(|_| is_known) {
                 set(smap, key, value);
             }
-        } else if let Some(Vma { range, .. }) = maps::parse_line(line) {
-            smaps.push(Smap { start: range.start, ..Smap::default() });
+        } else if !line.is_empty() {
+            let end = smaps.last().map_or(0, |smap| smap.vma.range.end);
+            let vma = maps::parse_line(line).filter(|vma| vma.range.start >= end);
+            // Of a mapping, understood or not; any other line is one of a later kernel.
+            is_known = vma.is_some() || is_known && !is_of_mapping(line);
+            smaps.extend(vma.map(|vma| Smap { vma, ..Smap::default() }));
         }
     }
     smaps
@@ -57,7 +65,12 @@ pub fn parse(text: &[u8]) -> Vec<Smap> {
 /// The smap that starts at an address; `smaps` ascends.
 #[must_use]
 pub fn find(smaps: &[Smap], start: u64) -> Option<&Smap> {
-    smaps.binary_search_by_key(&start, |smap| smap.start).ok().map(|at| &smaps[at])
+    smaps.binary_search_by_key(&start, |smap| smap.vma.range.start).ok().map(|at| &smaps[at])
+}
+
+/// Whether a line begins with a range of addresses.
+fn is_of_mapping(line: &[u8]) -> bool {
+    line.split(|byte| *byte == b' ').next().is_some_and(|word| word.contains(&b'-'))
 }
 
 /// `Name:  value`; a mapping's own line has its first colon later, in the device number.
@@ -71,7 +84,7 @@ fn field(line: &[u8]) -> Option<(&str, &str)> {
 
 fn set(smap: &mut Smap, key: &str, value: &str) {
     let bytes = || {
-        let kib: Option<u64> = value.strip_suffix(" kB").and_then(|kib| kib.parse().ok());
+        let kib: Option<u64> = value.strip_suffix("kB").and_then(|kib| kib.trim().parse().ok());
         kib.unwrap_or(0).saturating_mul(1 << 10)
     };
     match key {
@@ -112,6 +125,18 @@ mod tests {
         assert!(first.is_huge && first.is_eligible && !first.is_no_huge);
         let second = find(&smaps, 0x5000).unwrap();
         assert!(second.is_no_huge && second.rss_bytes == 0 && find(&smaps, 0x3000).is_none());
+    }
+
+    #[test]
+    fn fields_of_a_line_that_is_none_are_nobodys() {
+        let text = b"Rss: 4 kB\n1000-3000 rw-p 0 0:0 0\nRss: 8 kB\n2000-4000 rw-p 0 0:0 0\n\
+            Rss: 16 kB\nrubbish \xff\nRss: 32 kB\n\n4000-5000 r-xp 0 fe:0 9 /a b\nRss: x kB\n\
+            Rss:\nAnonymous: 4\nShmemPmdMapped:2 kB";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2, "{smaps:?}");
+        assert_eq!((smaps[0].rss_bytes, smaps[1].rss_bytes), (8 << 10, 0));
+        assert_eq!((smaps[1].anon_bytes, smaps[1].shmem_pmd_bytes), (0, 2 << 10));
+        assert_eq!(smaps[1].vma.path, std::path::Path::new("/a b"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! runs under has seen them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::ptr;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -13,6 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::store::Store;
 use super::wire::{BLOCK_BYTES, Refusal};
+use crate::proc::fd;
 
 /// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
@@ -30,8 +31,7 @@ pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     drop(filled);
     Block::map(&file, ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE)?;
     let name = format!("probe.{}", rustix::process::getpid().as_raw_nonzero());
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let linked = rustix::fs::linkat(CWD, own.as_str(), store, &*name, AtFlags::SYMLINK_FOLLOW);
+    let linked = rustix::fs::linkat(CWD, fd::own(&file), store, &*name, AtFlags::SYMLINK_FOLLOW);
     linked.map_err(|_| Refusal::Os)?;
     store.remove(&name);
     Ok(())

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use super::{Refusal, Refused};
 use crate::elf::{Class, ElfError, ElfFile, Kind};
+use crate::proc::Task;
+use crate::system::Live;
 
 /// `S_ISUID | S_ISGID`.
 const SET_ID: u32 = 0o6000;
@@ -38,7 +40,5 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
 
 /// Seccomp filters this process runs under; `None` when the kernel does not count them.
 pub(super) fn nr_filters() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"))?;
-    value.trim().parse().ok()
+    Task::own(&Live).status("Seccomp_filters")?.parse().ok()
 }

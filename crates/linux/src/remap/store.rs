@@ -29,6 +29,8 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::wire::{DISK_SEQUENCES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+use crate::proc::block;
+use crate::system::Live;
 
 /// `TMPFS_MAGIC`.
 const TMPFS: i128 = 0x0102_1994;
@@ -182,13 +184,8 @@ impl Store {
 
 /// The sequence number of the disk behind a device; 0 for none, as in the library's names.
 fn disk_sequence(device: u64) -> u64 {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let read = |place: &str| {
-        let path = format!("/sys/dev/block/{major}:{minor}{place}");
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    let mut places = DISK_SEQUENCES.iter().filter(|_| major != 0);
-    places.find_map(|place| read(place)).unwrap_or(0)
+    let mut places = DISK_SEQUENCES.iter().filter(|_| libc::major(device) != 0);
+    places.find_map(|place| block::number_of(&Live, device, place)).unwrap_or(0)
 }
 
 /// The name of the copy whose link `name` is.

@@ -18,9 +18,11 @@ use super::program::{Program, Unknown};
 use super::remap;
 use super::sample::{Samples, Sampling};
 use crate::elf::ElfFile;
+use crate::filesystem;
+use crate::proc::thp;
 use crate::remap::{Remap, Voice};
+use crate::system::Live;
 use crate::warm::{Part, Refusal, Warm, Warmed, libraries};
-use crate::{filesystem, thp};
 
 /// Filesystems that place large mappings at addresses alike their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -238,7 +240,7 @@ impl Plan {
         let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
         let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
         let file = path.to_owned();
-        match placement::judge(elf, thp::pmd_bytes(), placing) {
+        match placement::judge(elf, thp::pmd_bytes(&Live), placing) {
             Placed::Badly(Obstacle::TooSmall) => {
                 self.notes.push(format!("{}: {}", shown(path), Obstacle::TooSmall));
             }

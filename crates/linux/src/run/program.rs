@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::elf::ElfFile;
 use crate::elf::dynamic::{Dynamic, Symbols};
+use crate::environment::{Environment as _, Host, Node, find_in_path};
 use crate::record::program::shebang;
-use crate::record::system::{Host, Node, System as _, find_in_path};
 
 /// Interpreters of interpreters that are followed; Linux follows as many.
 const INTERPRETERS_MAX: usize = 5;

@@ -14,12 +14,13 @@
 //! A run may be as long as it likes: entries are computed when they are read.
 //! `scan` in a pagemap says that the kernel has `PAGEMAP_SCAN`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FileFacts, FileRef, Present, System};
+use super::{Entries, FileFacts, FileRef, Present, System, list, read};
 
 /// Bit of a pagemap entry: the page is present.
 const PRESENT: u64 = 1 << 63;
@@ -37,14 +38,10 @@ impl MemSystem {
         Self { dir: dir.into() }
     }
 
-    fn entries(&self, name: &str) -> io::Result<Box<dyn Entries>> {
-        match fs::read_to_string(self.dir.join(name)) {
-            Ok(text) => Ok(Box::new(Runs::parse(&text))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(io::ErrorKind::PermissionDenied.into())
-            }
-            Err(error) => Err(error),
-        }
+    /// The file that stands for `path`.
+    fn inside(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
+        self.dir.join(inside.unwrap_or(path))
     }
 
     /// The words of the line of `path` in `files`.
@@ -64,25 +61,22 @@ impl System for MemSystem {
         text.trim().parse().unwrap_or(4096)
     }
 
-    fn pids(&self) -> io::Result<Vec<u32>> {
-        let names = fs::read_dir(&self.dir)?.flatten();
-        let mut pids: Vec<u32> =
-            names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        pids.sort_unstable();
-        Ok(pids)
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        list(&self.inside(dir))
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
-        fs::read(self.dir.join(inside.unwrap_or(path)))
+        read(&self.inside(path))
     }
 
-    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
-        self.entries(&format!("{pid}/pagemap"))
-    }
-
-    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
-        self.entries("kpageflags")
+    fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>> {
+        match fs::read_to_string(self.inside(path)) {
+            Ok(text) => Ok(Box::new(Runs::parse(&text))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {

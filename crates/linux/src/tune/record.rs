@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::TuneError;
 use super::catalog::Catalog;
 use super::plan::Plan;
+use crate::proc::host;
 use crate::setting::{self, Locked};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -122,7 +123,7 @@ impl Store {
         // Nobody else is at work: what is there was left by one that was killed.
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
-        let boot_id = disk::read_text(&root.join("proc/sys/kernel/random/boot_id"), BYTES_MAX)
+        let boot_id = disk::read_text(&root.join(host::BOOT_ID.trim_start_matches('/')), BYTES_MAX)
             .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
         Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
     }

@@ -15,7 +15,9 @@ use rustix::fs::Advice;
 use super::refusal::Refusal;
 use super::users;
 use crate::filesystem;
-use crate::residency::{self, Block, Cached};
+use crate::proc::{host, thp};
+use crate::residency::{Block, Cached};
+use crate::system::Live;
 
 /// Bytes filled with one call: a signal is answered between two.
 const FILL_BYTES: u64 = 256 << 20;
@@ -128,7 +130,7 @@ impl Warm {
         let mut run = Run::new(self)?;
         if run.told.refusal.is_none() && run.nr_small() > 0 {
             let found = self.file.metadata().map_err(self.failed("look at the file"))?;
-            let pids = users::of(&self.path, &found);
+            let pids = users::of(&Live, &self.path, &found);
             let bytes = run.nr_small() * run.cached.pmd_bytes;
             run.told.refusal = (!pids.is_empty()).then_some(Refusal::InUse { bytes, pids });
         }
@@ -238,7 +240,7 @@ impl<'w> Run<'w> {
     fn memory(&self) -> Option<Refusal> {
         let nr = self.count(|block| matches!(block, Block::Absent | Block::Unknown));
         let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
-        let have_bytes = residency::available_bytes()?;
+        let have_bytes = host::available_bytes(&Live)?;
         (nr > 0 && have_bytes < need_bytes).then_some(Refusal::LowMemory { need_bytes, have_bytes })
     }
 
@@ -347,7 +349,7 @@ impl<'w> Run<'w> {
     fn stuck(&self) -> Refusal {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         let found = self.warm.file.metadata();
-        let pids = found.map(|found| users::of(&self.warm.path, &found)).unwrap_or_default();
+        let pids = found.map(|found| users::of(&Live, &self.warm.path, &found)).unwrap_or_default();
         if pids.is_empty() { Refusal::Busy { bytes } } else { Refusal::InUse { bytes, pids } }
     }
 
@@ -374,7 +376,7 @@ impl<'w> Run<'w> {
             return None;
         }
         let found = self.warm.file.metadata().ok()?;
-        let pids = users::of(&self.warm.path, &found);
+        let pids = users::of(&Live, &self.warm.path, &found);
         Some(if pids.is_empty() {
             Refusal::Fragmented { bytes }
         } else {
@@ -400,7 +402,7 @@ fn refused(error: &io::Error) -> Option<Refusal> {
     if error.raw_os_error() != Some(libc::EINVAL) {
         return None;
     }
-    Some(if crate::thp::setting("enabled").exists() { Refusal::OldKernel } else { Refusal::NoThp })
+    Some(if thp::setting("enabled").exists() { Refusal::OldKernel } else { Refusal::NoThp })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::record::system::{Host, Node, System};
+use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::tools::{Tool, escape_commas};
 use largefolio_linux::record::{Plan, RecordError, With, program};
 
@@ -21,7 +21,7 @@ struct Table {
     is_bin_open: bool,
 }
 
-impl System for Table {
+impl Environment for Table {
     fn variable(&self, name: &str) -> Option<OsString> {
         match name {
             "PATH" => Some("/bin:/usr/bin".into()),
@@ -85,7 +85,7 @@ impl Table {
     fn plan(&self, command: &[&str], with: With) -> Result<Plan, RecordError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let output = std::env::temp_dir().join("largefolio-plan-test.folio");
-        Plan::with_system(self, &command, Some(&output), with)
+        Plan::in_environment(self, &command, Some(&output), with)
     }
 
     fn refusal(&self, command: &[&str]) -> String {
@@ -216,10 +216,11 @@ fn an_unwritable_output_is_found_before_the_program_starts() {
     let directory = tempfile::tempdir().expect("a directory");
     let command = [OsString::from("good")];
     for output in ["/nonexistent/x.folio", directory.path().to_str().expect("utf-8")] {
-        let refused = Plan::with_system(&machine(), &command, Some(Path::new(output)), With::Auto);
+        let refused =
+            Plan::in_environment(&machine(), &command, Some(Path::new(output)), With::Auto);
         assert!(matches!(refused, Err(RecordError::Output { .. })), "{output}: {refused:?}");
     }
-    let plan = Plan::with_system(&machine(), &command, None, With::Auto).expect("a plan");
+    let plan = Plan::in_environment(&machine(), &command, None, With::Auto).expect("a plan");
     assert_eq!(plan.output(), Path::new("good.folio"));
 }
 

@@ -9,11 +9,8 @@
     reason = "a test ends where it cannot go on, says what it skips, and talks to its scene"
 )]
 
-#[path = "census/old.rs"]
 mod old;
-#[path = "census/oracle.rs"]
 mod oracle;
-#[path = "census/scene.rs"]
 mod scene;
 
 use std::fs::{self, File};
@@ -21,7 +18,6 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use largefolio_linux::census::file::{self, Empty};
 use largefolio_linux::census::folios::{Kind, Size, Tally};
@@ -30,13 +26,12 @@ use largefolio_linux::census::{self, Access, Census, smaps};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::system::{Live, System};
 
-use crate::old::OldKernel;
+use self::old::OldKernel;
+use crate::support::itself;
+use crate::turn::{self, Turn};
 
 const M: u64 = 1 << 20;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
-
-/// Settings of the system: read by all scenes, changed by some tests.
-static SETTINGS: RwLock<()> = RwLock::new(());
 
 /// Whether PFNs can be seen; says why not.
 fn can_see() -> bool {
@@ -48,13 +43,13 @@ fn can_see() -> bool {
 }
 
 /// Holds the settings as they are, where PFNs can be seen.
-fn steady() -> Option<RwLockReadGuard<'static, ()>> {
-    can_see().then(|| SETTINGS.read().unwrap_or_else(PoisonError::into_inner))
+fn steady() -> Option<Turn> {
+    can_see().then(turn::steady)
 }
 
 /// Leaves the settings to one test.
-fn changing() -> Option<RwLockWriteGuard<'static, ()>> {
-    can_see().then(|| SETTINGS.write().unwrap_or_else(PoisonError::into_inner))
+fn changing() -> Option<Turn> {
+    can_see().then(turn::alone)
 }
 
 /// A scene that runs.
@@ -66,8 +61,7 @@ struct Scene {
 
 impl Scene {
     fn start(name: &str, path: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "scene::play", "--ignored", "--nocapture"])
+        let mut child = itself("census::scene::play")
             .env("LARGEFOLIO_SCENE", name)
             .env("LARGEFOLIO_SCENE_FILE", path)
             .stdin(Stdio::piped())

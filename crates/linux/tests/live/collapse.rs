@@ -11,10 +11,11 @@ use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::collapse::{self, CollapseError, Kind, Request};
 
+use crate::support::{Made, compile, has};
+
 const M2: u64 = 2 << 20;
 
 const PROGRAM: &str = r#"
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
 int main(void) {
@@ -36,19 +37,15 @@ int main(void) {
 "#;
 
 /// A process with 8 MiB of private and 8 MiB of shared memory without advice.
-fn start() -> Option<(tempfile::TempDir, Child)> {
-    let place = tempfile::tempdir().unwrap();
-    let (source, path) = (place.path().join("p.c"), place.path().join("p"));
-    std::fs::write(&source, PROGRAM).unwrap();
-    let compiled = Command::new("gcc").arg("-w").arg(&source).arg("-o").arg(&path).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: gcc is not installed (scripts/setup.sh installs it)");
+fn start() -> Option<(Made, Child)> {
+    if !has("gcc", "gcc") {
         return None;
     }
+    let made = compile(PROGRAM, &[]);
     let mut child =
-        Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(&made.path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-    Some((place, child))
+    Some((made, child))
 }
 
 fn request(pid: u32, kinds: &[Kind]) -> Request {
@@ -57,7 +54,7 @@ fn request(pid: u32, kinds: &[Kind]) -> Request {
 
 #[test]
 fn private_and_shared_memory_become_large_and_keep_their_content() {
-    let Some((_place, mut child)) = start() else { return };
+    let Some((_made, mut child)) = start() else { return };
     let all = request(child.id(), &[Kind::Anon, Kind::Shmem, Kind::File]);
     let outcome = match collapse::run(&all, "folio collapse") {
         Ok(outcome) => outcome,
@@ -83,7 +80,7 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
 
 #[test]
 fn only_the_kinds_asked_for_are_touched() {
-    let Some((_place, mut child)) = start() else { return };
+    let Some((_made, mut child)) = start() else { return };
     let result = collapse::run(&request(child.id(), &[Kind::File]), "folio collapse");
     child.kill().unwrap();
     child.wait().unwrap();

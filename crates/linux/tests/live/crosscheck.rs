@@ -8,7 +8,6 @@
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use largefolio_linux::crosscheck::{
@@ -16,13 +15,14 @@ use largefolio_linux::crosscheck::{
 };
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-/// The tests compare what exists before and after: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::support::itself;
+use crate::turn::{self, Turn};
 
-/// A reason to skip, told loudly; else the turn of this test.
-fn turn(test: &str) -> Option<(MutexGuard<'static, ()>, Facts)> {
+/// A reason to skip, told loudly; else the turn of this test: they compare what exists before and
+/// after.
+fn turn(test: &str) -> Option<(Turn, Facts)> {
     // Before anything else: an instance made by a test that checks would be another test's.
-    let turn = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = turn::alone();
     let facts = Facts::of_host();
     let reason = if !facts.is_root {
         "needs root".to_owned()
@@ -171,8 +171,7 @@ fn recording_in_a_process_of_its_own() {
 
 /// A recording of a quarter of an hour, in a process of its own.
 fn start() -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "--nocapture", "recording_in_a_process_of_its_own"])
+    let mut child = itself("crosscheck::recording_in_a_process_of_its_own")
         .env("FOLIO_TEST_INTERRUPT", "1")
         .stdout(Stdio::piped())
         .spawn()

@@ -8,6 +8,8 @@ use largefolio_linux::crosscheck::{
     CrosscheckError, Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder,
 };
 
+use crate::turn::{self, Turn};
+
 fn plan(words: &[&str]) -> ProgramPlan {
     ProgramPlan {
         command: words.iter().map(Into::into).collect(),
@@ -18,9 +20,11 @@ fn plan(words: &[&str]) -> ProgramPlan {
 }
 
 /// The recorder, or nothing where the kernel cannot be recorded.
-fn recorder() -> Option<ProgramRecorder> {
+fn recorder() -> Option<(Turn, ProgramRecorder)> {
+    // It has the tracefs instance of this process, and so have the tests of workloads.
+    let turn = turn::alone();
     match ProgramRecorder::new(Facts::of_host(), "sudo cargo test") {
-        Ok(recorder) => Some(recorder),
+        Ok(recorder) => Some((turn, recorder)),
         Err(error) => {
             eprintln!("SKIPPED: {error}");
             None
@@ -47,7 +51,7 @@ fn is_refusal(error: &CrosscheckError) -> bool {
 
 #[test]
 fn a_program_is_recorded_with_its_files_and_leaves_nothing_behind() {
-    let Some(recorder) = recorder() else { return };
+    let Some((_turn, recorder)) = recorder() else { return };
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
     let before = mounts();
     let recording = match recorder.record(&plan(&["sh", "-c", "exec cat /etc/passwd > /dev/null"]))
@@ -70,7 +74,7 @@ fn a_program_is_recorded_with_its_files_and_leaves_nothing_behind() {
 
 #[test]
 fn what_cannot_be_started_is_named() {
-    let Some(recorder) = recorder() else { return };
+    let Some((_turn, recorder)) = recorder() else { return };
     let error = recorder.record(&plan(&["no-such-program"])).unwrap_err().to_string();
     assert!(error.starts_with("no-such-program: not found"), "{error}");
 }

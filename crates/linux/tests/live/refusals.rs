@@ -4,10 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
-#[path = "support/stubs.rs"]
-mod stubs;
-mod support;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use largefolio_linux::remap::{Options, Refusal, Remap};
-use stubs::{ALIGNED, Said, Stage, names, options, program, said, tmpfs};
+
+use crate::stubs::{ALIGNED, Said, Stage, names, options, preload, program, said, tmpfs};
+use crate::support::{has, itself};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -38,7 +36,7 @@ fn refused(stage: &Stage, command: &mut Command) -> (Said, Vec<Refusal>) {
 
 #[test]
 fn a_store_that_is_a_link_or_of_others_or_open_to_them_is_refused() {
-    support::preload();
+    preload();
     let folder = tmpfs();
     let refusal = |path: &Path| {
         let options = Options { store: Some(path.to_owned()), ..Options::default() };
@@ -123,7 +121,7 @@ fn a_planted_copy_is_not_used_and_a_planted_link_not_followed() {
 
 #[test]
 fn a_program_with_the_rights_of_its_file_is_left_alone() {
-    if !is_root() || !support::has("setpriv", "util-linux") {
+    if !is_root() || !has("setpriv", "util-linux") {
         return;
     }
     let stage = Stage::new();
@@ -200,7 +198,7 @@ fn limits_on_memory_and_on_files_are_kept() {
     let limited = format!("ulimit -f 1024; exec {} run", stubs.display());
     let mut command = Command::new("sh");
     stage.remap.apply(command.args(["-c", &limited]));
-    assert_eq!(stubs::said(&command.output().unwrap()).large_kib, 0);
+    assert_eq!(crate::stubs::said(&command.output().unwrap()).large_kib, 0);
     assert!(stage.copies().is_empty());
 }
 
@@ -228,7 +226,7 @@ fn a_mount_without_execution_or_room_is_refused() {
     if !is_root() {
         return;
     }
-    support::preload();
+    preload();
     let folder = tmpfs();
     let noexec = Mounted::new(folder.path().join("noexec"), "noexec,mode=0700");
     let place = |path: PathBuf| Options { store: Some(path), ..Options::default() };
@@ -263,12 +261,11 @@ fn hold() {
 
 #[test]
 fn a_killed_launcher_leaves_nothing_that_the_next_does_not_remove() {
-    support::preload();
+    preload();
     let folder = tmpfs();
     let stubs = program(folder.path(), 8, ALIGNED);
     let store = folder.path().join("store");
-    let mut launcher = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "hold", "--ignored", "--nocapture"])
+    let mut launcher = itself("refusals::hold")
         .env("LARGEFOLIO_TEST_STORE", &store)
         .env("LARGEFOLIO_TEST_STUBS", &stubs)
         .stdout(Stdio::null())
@@ -335,17 +332,17 @@ fn as_user() {
 
 #[test]
 fn an_ordinary_user_needs_no_rights() {
-    if !is_root() || !support::has("setpriv", "util-linux") {
+    if !is_root() || !has("setpriv", "util-linux") {
         return;
     }
-    support::preload();
+    preload();
     let folder = tmpfs();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let stubs = program(folder.path(), 4, ALIGNED);
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "as_user", "--ignored"])
+        .args(["--exact", "refusals::as_user", "--ignored"])
         .env("LARGEFOLIO_TEST_STUBS", &stubs)
         .output()
         .unwrap();

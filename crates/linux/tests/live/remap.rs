@@ -2,10 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-#[path = "support/stubs.rs"]
-mod stubs;
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::remap::{How, Refusal};
-use stubs::{ALIGNED, Said, Stage, program, said, tmpfs};
+
+use crate::stubs::{ALIGNED, Said, Stage, preload, program, said, tmpfs};
+use crate::support::has;
 
 #[test]
 fn text_is_mapped_large_wherever_it_is_loaded_and_the_program_runs_as_before() {
@@ -154,7 +152,7 @@ fn real_programs_say_what_they_said_before() {
     ];
     for command in commands {
         let (name, arguments) = command.split_first().unwrap();
-        if !support::has(name, name) {
+        if !has(name, name) {
             continue;
         }
         let plain = Command::new(name).args(arguments).output().unwrap();
@@ -189,7 +187,7 @@ fn a_library_has_its_text_moved_like_a_program() {
 
 #[test]
 fn the_library_needs_libc_alone_and_exports_nothing() {
-    let library = support::preload();
+    let library = preload();
     let read = |tool: &str, flag: &str| {
         let output = Command::new(tool).args([flag]).arg(&library).output().unwrap();
         assert!(output.status.success());
@@ -208,7 +206,7 @@ fn the_library_needs_libc_alone_and_exports_nothing() {
 
 #[test]
 fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
-    if !support::has("gdb", "gdb") {
+    if !has("gdb", "gdb") {
         return;
     }
     let stage = Stage::new();
@@ -244,7 +242,7 @@ fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
 /// gdb puts a breakpoint at the entry of what it starts: text that is no longer the file's.
 #[test]
 fn a_program_started_by_a_debugger_is_left_alone() {
-    if !support::has("gdb", "gdb") {
+    if !has("gdb", "gdb") {
         return;
     }
     let stage = Stage::new();
@@ -264,7 +262,7 @@ fn a_program_started_by_a_debugger_is_left_alone() {
 
 #[test]
 fn perf_finds_symbols_while_the_program_runs_and_after_the_store_was_cleaned() {
-    if !support::has("perf", "linux-perf") {
+    if !has("perf", "linux-perf") {
         return;
     }
     let stage = Stage::new();

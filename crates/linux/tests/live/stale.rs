@@ -3,17 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
-#[path = "support/stubs.rs"]
-mod stubs;
-mod support;
-
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use largefolio_linux::remap::How;
-use stubs::{ALIGNED, Stage, names, program, said, tmpfs};
+
+use crate::stubs::{ALIGNED, Stage, names, program, said, tmpfs};
+use crate::support::{compile_in, has};
 
 /// A program whose answer stands in its text, amid whole blocks.
 const SOURCE: &str = r#"
@@ -38,11 +36,8 @@ impl Images {
     fn make(folder: &Path) -> Self {
         let content = folder.join("content");
         fs::create_dir(&content).unwrap();
-        let source = folder.join("p.c");
-        fs::write(&source, SOURCE).unwrap();
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-no-pie", "-o"]).arg(content.join("p")).arg(&source).args(ALIGNED);
-        assert!(gcc.status().unwrap().success());
+        // What `-d` takes is in both images: the source too.
+        compile_in(&content, SOURCE, &["-no-pie", ALIGNED[0]]);
         let (first, second) = (folder.join("first"), folder.join("second"));
         let mut mkfs = Command::new("mke2fs");
         mkfs.args(["-q", "-F", "-t", "ext4", "-d"]).arg(&content).arg(&first).arg("40M");
@@ -131,7 +126,7 @@ fn can_mount() -> bool {
         eprintln!("SKIPPED: needs root and loop devices");
         return false;
     }
-    support::has("mke2fs", "e2fsprogs") && support::has("losetup", "mount")
+    has("mke2fs", "e2fsprogs") && has("losetup", "mount")
 }
 
 #[test]

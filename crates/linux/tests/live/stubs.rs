@@ -1,13 +1,16 @@
 //! Programs of RET stubs, started with their text moved.
-#![expect(unreachable_pub, reason = "each test file uses a part")]
+#![expect(unreachable_pub, reason = "the tests of moved text use it")]
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use largefolio_linux::remap::{Options, Remap};
 use tempfile::TempDir;
+
+use crate::support::build_library;
 
 /// Linked so that addresses and positions agree modulo 2 MiB.
 pub const ALIGNED: &[&str] = &["-Wl,-z,max-page-size=0x200000"];
@@ -76,6 +79,14 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Builds the preloaded library once, where `Remap::prepare` looks for it.
+pub fn preload() -> PathBuf {
+    static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
+    PRELOAD
+        .get_or_init(|| build_library(&["-p", "largefolio-preload"]))
+        .join("debug/liblargefolio_preload.so")
+}
+
 /// A directory on tmpfs, where text has no large folios of its own.
 pub fn tmpfs() -> TempDir {
     tempfile::Builder::new().prefix("largefolio-test-").tempdir_in("/dev/shm").unwrap()
@@ -99,7 +110,7 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Self {
-        super::support::preload();
+        preload();
         let folder = tmpfs();
         let remap = Remap::prepare(&options(&folder)).unwrap();
         Self { folder, remap }

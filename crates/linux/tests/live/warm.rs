@@ -13,6 +13,8 @@ use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::warm::{Part, Refusal, Warm, Warmed};
 
+use crate::support::{compile_in, has};
+
 const M2: u64 = 2 << 20;
 
 /// A folder on the filesystem of the build, which is a disk's; `None`, with the reason, where it has
@@ -137,13 +139,10 @@ int main(void) {
 #[test]
 fn what_a_process_maps_stays_and_the_process_is_named() {
     let Some(place) = place() else { return };
-    let (source, path) = (place.path().join("p.c"), place.path().join("p"));
-    fs::write(&source, PROGRAM).unwrap();
-    let compiled = Command::new("gcc").arg("-no-pie").arg(&source).arg("-o").arg(&path).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: gcc is not installed (scripts/setup.sh installs it)");
+    if !has("gcc", "gcc") {
         return;
     }
+    let path = compile_in(place.path(), PROGRAM, &["-no-pie"]);
     // In pieces: the linker's writes may have made large folios.
     let bytes = fs::read(&path).unwrap();
     let copy = place.path().join("copy");

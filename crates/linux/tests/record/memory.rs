@@ -1,13 +1,12 @@
 //! Recordings of single-threaded programs: counts, mappings, layout, files.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
-mod support;
-
 use largefolio_linux::record::{Ended, RecorderKind, With};
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
-use support::{compile, has, record};
+use crate::recorded::record;
+use crate::support::{compile, has};
 
 const PAGES: &str = r"
 #include <sys/mman.h>

@@ -1,14 +1,13 @@
 //! Recordings of programs with threads and children, and of violent ends.
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use largefolio_linux::record::{Ended, With};
 use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::{ExitKind, Op};
 
-use support::{Recorded, has, program, record};
+use crate::recorded::{Recorded, program, record};
+use crate::support::has;
 
 #[test]
 fn threads_have_dense_ids_and_their_own_references() {

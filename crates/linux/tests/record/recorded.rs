@@ -1,24 +1,24 @@
-//! Compiles C programs, records them, reads the traces back.
-#![expect(dead_code, unreachable_pub, reason = "each test file uses a part")]
-#![expect(clippy::expect_used, clippy::print_stderr, reason = "a test helper fails and speaks")]
+//! Records programs, reads the traces back.
+#![expect(unreachable_pub, reason = "the tests of recordings use it")]
+#![expect(clippy::expect_used, reason = "a test helper fails")]
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use largefolio_linux::record::system::{Host, Node, System};
+use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::{Outcome, Plan, With};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
-use tempfile::TempDir;
+
+use crate::support::{Made, build_library, compile};
 
 /// The machine, with the plugin of this build.
 pub struct TestHost;
 
-impl System for TestHost {
+impl Environment for TestHost {
     fn variable(&self, name: &str) -> Option<OsString> {
         if name == "LARGEFOLIO_RECORDER" {
             return Some(plugin().into());
@@ -47,67 +47,12 @@ impl System for TestHost {
     }
 }
 
-/// Builds the plugin once (cargo cannot depend on a cdylib) and returns its path.
+/// Builds the plugin once and returns its path.
 pub fn plugin() -> PathBuf {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     PLUGIN
         .get_or_init(|| build_library(&["--release", "-p", "largefolio-recorder"]))
         .join("release/liblargefolio_recorder.so")
-}
-
-/// Builds the preloaded library once, where `Remap::prepare` looks for it.
-pub fn preload() -> PathBuf {
-    static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
-    PRELOAD
-        .get_or_init(|| build_library(&["-p", "largefolio-preload"]))
-        .join("debug/liblargefolio_preload.so")
-}
-
-/// Runs `cargo build` into this build's target directory, which is returned.
-fn build_library(arguments: &[&str]) -> PathBuf {
-    let own = std::env::current_exe().expect("own path");
-    let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet"])
-        .args(arguments)
-        .arg("--target-dir")
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo");
-    assert!(status.success(), "the library does not build");
-    target
-}
-
-/// Whether `tool` is installed; says loudly when a test skips for its absence.
-pub fn has(tool: &str, package: &str) -> bool {
-    let found = largefolio_linux::record::system::find_in_path(&Host, OsStr::new(tool)).is_some();
-    if !found {
-        eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");
-    }
-    found
-}
-
-/// A program made for one test.
-pub struct Made {
-    pub dir: TempDir,
-    pub path: PathBuf,
-}
-
-/// Compiles `source`; `flags` as for gcc.
-pub fn compile(source: &str, flags: &[&str]) -> Made {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let (text, path) = (dir.path().join("p.c"), dir.path().join("p"));
-    std::fs::write(&text, source).expect("source");
-    let status = Command::new("gcc")
-        .args(["-O0", "-D_GNU_SOURCE", "-pthread", "-o"])
-        .arg(&path)
-        .arg(&text)
-        .args(flags)
-        .status()
-        .expect("gcc");
-    assert!(status.success(), "gcc refused the test's program");
-    Made { dir, path }
 }
 
 /// A recording read back.
@@ -127,7 +72,7 @@ pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Durati
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
-    let plan = Plan::with_system(&TestHost, &command, Some(&output), with).expect("a plan");
+    let plan = Plan::in_environment(&TestHost, &command, Some(&output), with).expect("a plan");
     let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);
     assert_eq!(meta.nr_references, outcome.nr_references);

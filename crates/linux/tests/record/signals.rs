@@ -1,8 +1,6 @@
 //! Recordings that are interrupted: Ctrl-C, kill, the death of program or folio.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
-mod support;
-
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +9,8 @@ use std::time::{Duration, Instant};
 use largefolio_linux::record::{Ended, Plan, With};
 use largefolio_trace::Op;
 
-use support::{Made, TestHost, has, program, read, record_pausing};
+use crate::recorded::{TestHost, plugin, program, read, record_pausing};
+use crate::support::{Made, has, itself};
 
 /// Not a test: the recording that `interrupted` interrupts.
 #[test]
@@ -22,7 +21,7 @@ fn recording_in_a_process_of_its_own() {
     else {
         return;
     };
-    let plan = Plan::with_system(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
+    let plan = Plan::in_environment(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
     let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
     std::process::exit(outcome.ended.exit_code().into());
 }
@@ -52,9 +51,8 @@ fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
 
 /// Folio as a process of its own, with its own process group.
 fn start(made: &Made, output: &Path) -> Child {
-    support::plugin();
-    Command::new(std::env::current_exe().expect("own path"))
-        .args(["--exact", "--ignored", "--nocapture", "recording_in_a_process_of_its_own"])
+    plugin();
+    itself("signals::recording_in_a_process_of_its_own")
         .env("FOLIO_TEST_PROGRAM", &made.path)
         .env("FOLIO_TEST_OUTPUT", output)
         .stdout(Stdio::piped())

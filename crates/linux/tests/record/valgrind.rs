@@ -1,12 +1,11 @@
 //! Recordings through valgrind.
 
-mod support;
-
 use largefolio_linux::record::{Ended, RecorderKind, With};
 use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
-use support::{compile, has, record};
+use crate::recorded::record;
+use crate::support::{compile, has};
 
 const PROGRAM: &str = r"
 #include <fcntl.h>

@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::tracer::Birth;
+use crate::proc::{Task, fd};
+use crate::system::Live;
 
 /// A regular file by its inode on the filesystem that is watched.
 pub(crate) type Inode = u64;
@@ -104,10 +106,7 @@ impl Descriptors {
 }
 
 fn is_thread_of(child: i32, parent: i32) -> bool {
-    let group = |tid: i32| -> Option<String> {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-        status.lines().find(|line| line.starts_with("Tgid:")).map(ToOwned::to_owned)
-    };
+    let group = |tid: i32| Task::of(&Live, tid).status("Tgid");
     group(child).is_some_and(|own| Some(own) == group(parent))
 }
 
@@ -126,18 +125,20 @@ pub(crate) struct Behind {
 
 /// The regular file behind descriptor `fd` of a stopped thread; `None` for anything else.
 pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
-    let link = format!("/proc/{tid}/fd/{fd}");
-    let found = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
-    let path = std::fs::read_link(&link).ok()?;
+    let (found, path) = fd::regular(tid, fd)?;
     Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
 }
 
-/// A field of `/proc/TID/fdinfo/FD`: `pos` (decimal) or `flags` (octal).
-pub(crate) fn fdinfo(tid: i32, fd: i32, field: &str) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}"))?;
-    let radix = if field == "flags" { 8 } else { 10 };
-    text.lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .and_then(|value| u64::from_str_radix(value.trim(), radix).ok())
-        .ok_or_else(|| io::Error::other(format!("no {field} in /proc/{tid}/fdinfo/{fd}")))
+/// Position of a descriptor, in bytes.
+pub(crate) fn position(tid: i32, fd: i32) -> io::Result<u64> {
+    fd::info(&Live, tid, fd)?.pos.ok_or_else(|| not_told("pos", tid, fd))
+}
+
+/// `O_*` of a descriptor.
+pub(crate) fn flags(tid: i32, fd: i32) -> io::Result<u64> {
+    fd::info(&Live, tid, fd)?.flags.ok_or_else(|| not_told("flags", tid, fd))
+}
+
+fn not_told(field: &str, tid: i32, fd: i32) -> io::Error {
+    io::Error::other(format!("no {field} in /proc/{tid}/fdinfo/{fd}"))
 }

@@ -17,6 +17,7 @@ use super::super::CrosscheckError;
 use super::super::device::Device;
 use super::super::facts::formatter;
 use super::super::workloads::Filesystem;
+use crate::proc::block;
 
 /// What lies below the filesystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,19 +40,17 @@ pub(crate) enum Block {
     Loop(Device),
 }
 
-const ZRAM: &str = "/sys/class/zram-control";
-
 impl Block {
     /// A new device of `bytes`.
     pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
-        let has_zram = Path::new(ZRAM).join("hot_add").exists();
+        let has_zram = Path::new(block::ZRAM_ADD).exists();
         if disk == Disk::Later || (disk == Disk::Best && !has_zram) {
             return Device::new(bytes).map(Self::Loop);
         }
-        let add = Path::new(ZRAM).join("hot_add");
-        let number = fs::read_to_string(&add).map_err(CrosscheckError::file(&add))?;
+        let add = Path::new(block::ZRAM_ADD);
+        let number = fs::read_to_string(add).map_err(CrosscheckError::file(add))?;
         let number = number.trim().parse().map_err(io::Error::other);
-        let block = Self::Zram(number.map_err(CrosscheckError::file(&add))?);
+        let block = Self::Zram(number.map_err(CrosscheckError::file(add))?);
         block.set("disksize", bytes)?;
         Ok(block)
     }
@@ -69,7 +68,9 @@ impl Block {
     }
 
     fn sysfs(&self, name: &str) -> PathBuf {
-        Path::new("/sys/block").join(self.path().file_name().unwrap_or_default()).join(name)
+        let device = self.path();
+        let disk = device.file_name().unwrap_or_default().to_string_lossy();
+        block::of_disk(&disk, name)
     }
 
     fn set(&self, name: &str, value: u64) -> Result<(), CrosscheckError> {
@@ -121,7 +122,7 @@ impl Drop for Block {
         if let Self::Zram(number) = *self {
             // A device that is still busy stays; there is nobody left to tell.
             let _ = self.set("reset", 1);
-            let _ = fs::write(Path::new(ZRAM).join("hot_remove"), number.to_string());
+            let _ = fs::write(block::ZRAM_REMOVE, number.to_string());
         }
     }
 }

@@ -15,6 +15,7 @@ use super::packet::{Packet, decode_rows};
 use super::process::{Phase, Process, Thread};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
+use crate::proc::maps;
 use crate::record::book::Book;
 use crate::record::{Ended, layout};
 
@@ -153,8 +154,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     fn take_layout(&mut self, body: &[u8]) {
         let Some(guest_base) = wire::u64_at(body, 0) else { return };
-        let maps = layout::parse_maps(body.get(8..).unwrap_or_default());
-        let initial = layout::of_qemu(&maps, guest_base, &self.program, &mut self.book.files);
+        let maps = maps::parse(body.get(8..).unwrap_or_default(), layout::PAGE_BYTES);
+        let initial = layout::of_qemu(&maps.vmas, guest_base, &self.program, &mut self.book.files);
         self.book.layout = initial.layout;
         self.book.brk = initial.brk;
     }

@@ -5,13 +5,14 @@
 //! becomes an event. `thread` of the events made here is valgrind's number.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use largefolio_trace::event::abi::MAP_ANONYMOUS;
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::import::lackey::{Outcome, Syscall};
 use largefolio_trace::{Event, ExitKind, FileId, Op};
 
+use crate::proc::fd;
 use crate::record::files::Files;
 
 /// `AT_FDCWD` as valgrind prints it.
@@ -211,9 +212,11 @@ impl Calls {
     ) -> Option<Event> {
         self.open.remove(&fd);
         let path = begun.path.as_ref()?;
-        let base = if directory == AT_FDCWD { "cwd".to_owned() } else { format!("fd/{directory}") };
+        let is_cwd = directory == AT_FDCWD;
+        let base =
+            if is_cwd { fd::working_directory(self.pid) } else { fd::link(self.pid, directory) };
         // An absolute path replaces the base.
-        let path = Path::new("/proc").join(self.pid.to_string()).join(base).join(path);
+        let path = base.join(path);
         let path = path.canonicalize().ok().filter(|path| path.is_file())?;
         let file = files.add_path(&path)?;
         self.open.insert(fd, Opened { file, pos: 0 });

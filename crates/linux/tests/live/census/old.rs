@@ -1,5 +1,6 @@
 //! The running machine as a kernel before 6.7 shows it: without `PAGEMAP_SCAN`.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -21,20 +22,16 @@ impl System for OldKernel {
         Live.page_bytes()
     }
 
-    fn pids(&self) -> io::Result<Vec<u32>> {
-        Live.pids()
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Live.names(dir)
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
         Live.text(path)
     }
 
-    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
-        Ok(Box::new(Unscanned(Live.pagemap(pid)?)))
-    }
-
-    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
-        Live.kpageflags()
+    fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>> {
+        Ok(Box::new(Unscanned(Live.entries(path)?)))
     }
 
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {

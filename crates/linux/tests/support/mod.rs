@@ -1,0 +1,67 @@
+//! What the tests of recordings and of the running kernel share: tools, C programs, this program
+//! started again.
+#![expect(unreachable_pub, reason = "each test binary uses it")]
+#![expect(clippy::expect_used, clippy::print_stderr, reason = "a test helper fails and speaks")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use largefolio_linux::environment::{Host, find_in_path};
+use tempfile::TempDir;
+
+/// Whether `tool` is installed; says loudly when a test skips for its absence.
+pub fn has(tool: &str, package: &str) -> bool {
+    let found = find_in_path(&Host, OsStr::new(tool)).is_some();
+    if !found {
+        eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");
+    }
+    found
+}
+
+/// Runs `cargo build` into this build's target directory, which is returned: cargo cannot depend on
+/// a cdylib.
+pub fn build_library(arguments: &[&str]) -> PathBuf {
+    let own = std::env::current_exe().expect("own path");
+    let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet"])
+        .args(arguments)
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo");
+    assert!(status.success(), "the library does not build");
+    target
+}
+
+/// A program made for one test.
+pub struct Made {
+    pub dir: TempDir,
+    pub path: PathBuf,
+}
+
+/// Compiles `source` into a directory of its own; `flags` as for gcc.
+pub fn compile(source: &str, flags: &[&str]) -> Made {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = compile_in(dir.path(), source, flags);
+    Made { dir, path }
+}
+
+/// Compiles `source` into the program `folder`/p.
+pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
+    let (text, path) = (folder.join("p.c"), folder.join("p"));
+    std::fs::write(&text, source).expect("source");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-w", "-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
+    assert!(gcc.status().expect("gcc").success(), "gcc refused the test's program");
+    path
+}
+
+/// The ignored test `name` of this program, run as a process of its own: `module::test`.
+pub fn itself(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    command
+}
