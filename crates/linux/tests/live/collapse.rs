@@ -1,17 +1,13 @@
 //! Collapse of another process's memory.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::collapse::{self, CollapseError, Kind, Request};
 
-use crate::support::{Made, compile, has};
+use crate::support::{compile_in, has};
 
 const M2: u64 = 2 << 20;
 
@@ -37,15 +33,16 @@ int main(void) {
 "#;
 
 /// A process with 8 MiB of private and 8 MiB of shared memory without advice.
-fn start() -> Option<(Made, Child)> {
+fn start() -> Option<(tempfile::TempDir, Child)> {
     if !has("gcc", "gcc") {
         return None;
     }
-    let made = compile(PROGRAM, &[]);
+    let place = tempfile::tempdir().unwrap();
+    let path = compile_in(place.path(), PROGRAM, &[]);
     let mut child =
-        Command::new(&made.path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-    Some((made, child))
+    Some((place, child))
 }
 
 fn request(pid: u32, kinds: &[Kind]) -> Request {
@@ -54,7 +51,7 @@ fn request(pid: u32, kinds: &[Kind]) -> Request {
 
 #[test]
 fn private_and_shared_memory_become_large_and_keep_their_content() {
-    let Some((_made, mut child)) = start() else { return };
+    let Some((_place, mut child)) = start() else { return };
     let all = request(child.id(), &[Kind::Anon, Kind::Shmem, Kind::File]);
     let outcome = match collapse::run(&all, "folio collapse") {
         Ok(outcome) => outcome,
@@ -80,7 +77,7 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
 
 #[test]
 fn only_the_kinds_asked_for_are_touched() {
-    let Some((_made, mut child)) = start() else { return };
+    let Some((_place, mut child)) = start() else { return };
     let result = collapse::run(&request(child.id(), &[Kind::File]), "folio collapse");
     child.kill().unwrap();
     child.wait().unwrap();

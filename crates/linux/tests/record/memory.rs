@@ -5,8 +5,8 @@ use largefolio_linux::record::{Ended, RecorderKind, With};
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
-use crate::recorded::record;
-use crate::support::{compile, has};
+use crate::recorded::{compile, record};
+use crate::support::has;
 
 const PAGES: &str = r"
 #include <sys/mman.h>

@@ -13,7 +13,9 @@ use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::{Outcome, Plan, With};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 
-use crate::support::{Made, build_library, compile};
+use tempfile::TempDir;
+
+use crate::support::{build_library, compile_in};
 
 /// The machine, with the plugin of this build.
 pub struct TestHost;
@@ -53,6 +55,19 @@ pub fn plugin() -> PathBuf {
     PLUGIN
         .get_or_init(|| build_library(&["--release", "-p", "largefolio-recorder"]))
         .join("release/liblargefolio_recorder.so")
+}
+
+/// A program made for one test.
+pub struct Made {
+    pub dir: TempDir,
+    pub path: PathBuf,
+}
+
+/// Compiles `source` into a directory of its own; `flags` as for gcc.
+pub fn compile(source: &str, flags: &[&str]) -> Made {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = compile_in(dir.path(), source, flags);
+    Made { dir, path }
 }
 
 /// A recording read back.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use largefolio_linux::record::{Ended, Plan, With};
 use largefolio_trace::Op;
 
-use crate::recorded::{TestHost, plugin, program, read, record_pausing};
-use crate::support::{Made, has, itself};
+use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
+use crate::support::{has, itself};
 
 /// Not a test: the recording that `interrupted` interrupts.
 #[test]

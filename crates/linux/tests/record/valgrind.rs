@@ -4,8 +4,8 @@ use largefolio_linux::record::{Ended, RecorderKind, With};
 use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
-use crate::recorded::record;
-use crate::support::{compile, has};
+use crate::recorded::{compile, record};
+use crate::support::has;
 
 const PROGRAM: &str = r"
 #include <fcntl.h>

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use largefolio_linux::environment::{Host, find_in_path};
-use tempfile::TempDir;
 
 /// Whether `tool` is installed; says loudly when a test skips for its absence.
 pub fn has(tool: &str, package: &str) -> bool {
@@ -36,20 +35,7 @@ pub fn build_library(arguments: &[&str]) -> PathBuf {
     target
 }
 
-/// A program made for one test.
-pub struct Made {
-    pub dir: TempDir,
-    pub path: PathBuf,
-}
-
-/// Compiles `source` into a directory of its own; `flags` as for gcc.
-pub fn compile(source: &str, flags: &[&str]) -> Made {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let path = compile_in(dir.path(), source, flags);
-    Made { dir, path }
-}
-
-/// Compiles `source` into the program `folder`/p.
+/// Compiles `source` into the program `folder`/p; `flags` as for gcc.
 pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let (text, path) = (folder.join("p.c"), folder.join("p"));
     std::fs::write(&text, source).expect("source");
