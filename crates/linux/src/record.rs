@@ -40,5 +40,4 @@ mod valgrind;
 pub use error::RecordError;
 pub use outcome::{Ended, Outcome, Progress, RecorderKind};
 pub use plan::Plan;
-pub use sink::EventSink;
 pub use tools::With;

@@ -42,7 +42,7 @@ use store::{Report, Store};
 pub use wire::{How, Refusal};
 
 /// File name of the library.
-pub const LIBRARY_NAME: &str = "liblargefolio_preload.so";
+pub(crate) const LIBRARY_NAME: &str = "liblargefolio_preload.so";
 /// Variable that names the library.
 const LIBRARY_VARIABLE: &str = "LARGEFOLIO_PRELOAD";
 /// The loader's list of libraries to load first.

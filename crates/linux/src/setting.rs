@@ -121,7 +121,7 @@ impl Setting {
     ///
     /// # Errors
     /// [`SettingError::Busy`] where another folio has changed it; nothing is changed by any error.
-    pub fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
+    pub(crate) fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
         Self::changed(path, value, Busy::Refuse)
     }
 

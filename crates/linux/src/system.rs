@@ -33,9 +33,9 @@ pub use memory::MemSystem;
 
 /// Longest text taken from procfs: `smaps` of a process with the usual limit of 65,530 mappings has
 /// 50 MiB.
-pub const TEXT_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Names taken from one directory: as many as there can be processes.
-pub const NAMES_MAX: usize = 1 << 22;
+pub(crate) const NAMES_MAX: usize = 1 << 22;
 
 /// A range of present pages of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ pub mod libraries;
 
 mod cool;
 mod file;
+mod refill;
 mod refusal;
 mod users;
 

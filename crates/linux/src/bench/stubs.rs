@@ -304,7 +304,7 @@ impl Stubs {
 
     /// Stubs in the file.
     #[must_use]
-    pub const fn nr_stubs(&self) -> usize {
+    pub(crate) const fn nr_stubs(&self) -> usize {
         self.len_bytes / self.layout.stride()
     }
 

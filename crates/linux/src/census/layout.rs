@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::file::{Looker, open_live};
 use super::kpageflags::{Backing, Book};
 use super::pagemap::{self, Extent, Extents, Reader};
-use super::process::{Geometry, Piece, Walk, clip};
+use super::process::{Geometry, Piece, Place, Walk, clip};
 use super::smaps_of;
 use crate::proc::maps::Vma;
 use crate::proc::{self, Task};
@@ -92,16 +92,13 @@ pub fn of_mappings(
     let found = wanted.iter().map(|&(pid, vma)| {
         let page = geometry.page_bytes;
         let pages = vma.range.start / page..vma.range.end / page;
-        Some((pages, of_mapping(system, geometry, (pid, vma)).ok()?))
+        Some((pages, of_mapping(system, pid, vma).ok()?))
     });
     layouts(&*proc::kpageflags(system)?, geometry, found.collect(), nr_runs_max)
 }
 
-fn of_mapping(
-    system: &dyn System,
-    geometry: Geometry,
-    (pid, vma): (u32, &Vma),
-) -> io::Result<Extents> {
+fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
+    let geometry = Geometry::of(system.page_bytes());
     let entries = Task::of(system, pid).pagemap()?;
     let (page_bytes, pmd_pages) = (geometry.page_bytes, 1 << geometry.pmd_order);
     let reader = Reader { entries: &*entries, page_bytes, pmd_pages };
@@ -169,7 +166,7 @@ impl Walk<'_> {
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, (first + at, pfn + at), left);
+                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
                 let how = how(&piece, extent.is_pmd);
                 let (page, order) = (first + at - start, page.order());
                 runs.add(Run { page, nr_pages: piece.nr, order, how });

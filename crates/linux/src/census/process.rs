@@ -118,7 +118,7 @@ impl Walk<'_> {
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, (first + at, pfn + at), left);
+                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
                 self.count(&found, &piece, counter);
                 left -= piece.nr;
             }
@@ -127,7 +127,8 @@ impl Walk<'_> {
     }
 
     /// What of `left` pages, all in folios like `page`, is counted at once: whole folios together.
-    pub(super) fn piece(&self, page: Page, (at, pfn): (u64, u64), left: u64) -> Piece {
+    pub(super) fn piece(&self, page: Page, place: Place, left: u64) -> Piece {
+        let Place { page: at, pfn } = place;
         let size = 1_u64 << page.order();
         let inside = pfn & (size - 1);
         let is_whole = inside == 0 && left >= size;
@@ -179,6 +180,13 @@ struct Found {
     page: Page,
     kind: Kind,
     is_pmd: bool,
+}
+
+/// A virtual page and what it is mapped to.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) page: u64,
+    pub(super) pfn: u64,
 }
 
 /// Consecutive pages that are counted alike.

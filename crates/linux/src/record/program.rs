@@ -157,7 +157,7 @@ fn machine_name(machine: u16) -> String {
 
 /// `<program>.folio` in the current directory.
 #[must_use]
-pub fn default_output(name: &OsStr) -> PathBuf {
+pub(crate) fn default_output(name: &OsStr) -> PathBuf {
     let mut bytes = name.as_bytes().to_vec();
     bytes.extend_from_slice(b".folio");
     PathBuf::from(OsString::from_vec(bytes))

@@ -10,7 +10,7 @@ use crate::environment::{Environment, find_in_path};
 use crate::library::Library;
 
 /// File name of the plugin.
-pub const PLUGIN_NAME: &str = "liblargefolio_recorder.so";
+pub(crate) const PLUGIN_NAME: &str = "liblargefolio_recorder.so";
 
 /// Variable that names the plugin.
 const PLUGIN_VARIABLE: &str = "LARGEFOLIO_RECORDER";

@@ -117,6 +117,13 @@ pub struct Watched {
     pub elapsed: Duration,
 }
 
+/// The program's own file.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    path: &'a Path,
+    elf: &'a ElfFile,
+}
+
 impl Plan {
     /// Prepares a program's start.
     ///
@@ -169,7 +176,7 @@ impl Plan {
         let libraries = libraries::of(file).unwrap_or_default();
         self.files.push(file.clone());
         self.files.extend(libraries.iter().cloned());
-        self.text(request, program, (file, elf), &libraries);
+        self.text(request, program, Own { path: file, elf }, &libraries);
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {
                 Ok(heap) => {
@@ -181,13 +188,7 @@ impl Plan {
         }
     }
 
-    fn text(
-        &mut self,
-        request: &Request,
-        program: &Program,
-        own: (&Path, &ElfFile),
-        more: &[PathBuf],
-    ) {
+    fn text(&mut self, request: &Request, program: &Program, own: Own<'_>, more: &[PathBuf]) {
         match request.text {
             Text::Off => {}
             Text::Large => self.large(own, more),
@@ -198,7 +199,7 @@ impl Plan {
                     matches!(fallback,
                         Fallback::Placement { file, .. }
                         | Fallback::Cache { file, refusal: Refusal::NoFolios { .. } | Refusal::NotCached { .. } }
-                        if file == own.0)
+                        if file == own.path)
                 };
                 if self.fallbacks.iter().any(is_lost) {
                     self.remap(program, request.voice);
@@ -221,8 +222,8 @@ impl Plan {
     }
 
     /// Fills the cache of the program and of its libraries, as far as their text can be mapped so.
-    fn large(&mut self, own: (&Path, &ElfFile), libraries: &[PathBuf]) {
-        self.file(own.0, own.1);
+    fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
+        self.file(own.path, own.elf);
         for library in libraries {
             if let Ok(elf) = ElfFile::read(library)
                 && elf.check(library).is_ok()

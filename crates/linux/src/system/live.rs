@@ -7,7 +7,7 @@
 //! every `/proc/PID/fdinfo`, so it is asked only then.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
@@ -63,7 +63,7 @@ impl System for Live {
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {
         let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
-        let id = (found.dev(), found.ino());
+        let id = FileId::of(&found);
         let names = list(Path::new("/proc")).unwrap_or_default();
         let mut pids: Vec<u32> = names
             .iter()
@@ -104,9 +104,22 @@ fn is_open_for_write(path: &Path) -> Option<bool> {
     (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true)
 }
 
-/// Whether a process has a descriptor of the file (path, device, inode) that may write. Only what
+/// Which file of the machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+}
+
+/// Whether a process has a descriptor of the file that may write. Only what
 /// has its name is asked: a descriptor may be of a filesystem whose server does not answer.
-fn has_open_for_write(pid: u32, path: &Path, id: (u64, u64)) -> bool {
+fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_writer = |fd: &std::ffi::OsStr| {
         let info = format!("/proc/{pid}/fdinfo/{}", fd.to_string_lossy());
@@ -114,7 +127,7 @@ fn has_open_for_write(pid: u32, path: &Path, id: (u64, u64)) -> bool {
     };
     entries.flatten().any(|entry| {
         fs::read_link(entry.path()).is_ok_and(|name| name == path)
-            && fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == id)
+            && fs::metadata(entry.path()).is_ok_and(|found| FileId::of(&found) == id)
             && is_writer(&entry.file_name())
     })
 }

@@ -36,6 +36,13 @@ struct Opened {
     pos: u64,
 }
 
+/// What an `open` or `openat` was given, and gave.
+struct Opening {
+    directory: u64,
+    flags: u64,
+    fd: u64,
+}
+
 /// The program's calls so far.
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -167,8 +174,10 @@ impl Calls {
         let [fd, len, pos, a4, ..] = begun.args;
         let thread = begun.thread;
         match begun.number {
-            2 => self.opened(begun, (AT_FDCWD, begun.args[1]), result, files),
-            257 => self.opened(begun, (fd, begun.args[2]), result, files),
+            2 => {
+                self.opened(begun, &Opening { directory: AT_FDCWD, flags: len, fd: result }, files)
+            }
+            257 => self.opened(begun, &Opening { directory: fd, flags: pos, fd: result }, files),
             3 => {
                 self.open.remove(&fd)?;
                 Some(Event { pos: fd, ..Event::new(thread, Op::Close) })
@@ -182,11 +191,12 @@ impl Calls {
                 let op = if begun.number == 0 { Op::Pread } else { Op::Pwrite };
                 let from = opened.pos;
                 opened.pos = from.saturating_add(result);
-                transfer(thread, op, fd, (opened.file, from), result)
+                transfer(Transfer { thread, op, fd, file: opened.file, pos: from, bytes: result })
             }
             17 | 18 => {
                 let op = if begun.number == 17 { Op::Pread } else { Op::Pwrite };
-                transfer(thread, op, fd, (self.open.get(&fd)?.file, a4), result)
+                let file = self.open.get(&fd)?.file;
+                transfer(Transfer { thread, op, fd, file, pos: a4, bytes: result })
             }
             77 => {
                 let file = Some(self.open.get(&fd)?.file);
@@ -206,8 +216,7 @@ impl Calls {
     fn opened(
         &mut self,
         begun: &Begun,
-        (directory, flags): (u64, u64),
-        fd: u64,
+        &Opening { directory, flags, fd }: &Opening,
         files: &mut Files,
     ) -> Option<Event> {
         self.open.remove(&fd);
@@ -229,7 +238,19 @@ impl Calls {
     }
 }
 
-fn transfer(thread: u32, op: Op, fd: u64, (file, pos): (FileId, u64), bytes: u64) -> Option<Event> {
+/// A read or write that was made.
+#[derive(Clone, Copy)]
+struct Transfer {
+    thread: u32,
+    op: Op,
+    fd: u64,
+    file: FileId,
+    pos: u64,
+    bytes: u64,
+}
+
+fn transfer(made: Transfer) -> Option<Event> {
+    let Transfer { thread, op, fd, file, pos, bytes } = made;
     let event = Event { len: bytes, pos, aux: fd, file: Some(file), ..Event::new(thread, op) };
     (bytes > 0).then_some(event)
 }

@@ -90,14 +90,14 @@ impl Gatherer {
         match line.event {
             Event::Mark(mark) => self.mark(at, mark),
             Event::Fault { address, code } if self.spaces.contains_key(&line.tid) => {
-                self.fault(at, line.tid, (address, code));
+                self.fault(at, line.tid, address, code);
             }
             Event::Fault { .. } => {}
             event => self.event(at, line.tid, event),
         }
     }
 
-    fn fault(&mut self, at: usize, tid: i32, (address, code): (u64, u64)) {
+    fn fault(&mut self, at: usize, tid: i32, address: u64, code: u64) {
         let call = self.threads.get(&tid).and_then(|doing| doing.call);
         if let Some(call) = call.map(|nr| &mut self.units[nr])
             && call.is_execve()
