@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use largefolio_linux::record::{Plan, With};
+use largefolio_linux::record::{Recording, With};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -16,7 +16,8 @@ fn main() -> ExitCode {
         arguments.remove(0);
     }
     let output = PathBuf::from(arguments.remove(0));
-    let result = Plan::new(&arguments, Some(&output), with).and_then(|plan| plan.run(&mut |_| {}));
+    let result =
+        Recording::new(&arguments, Some(&output), with).and_then(|plan| plan.run(&mut |_| {}));
     match result {
         Ok(outcome) => {
             report(&outcome);

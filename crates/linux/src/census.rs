@@ -44,7 +44,7 @@ use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, Paral
 use serde::Serialize;
 
 use self::folios::{Cell, Size, Tally};
-use self::kpageflags::{Book, seen};
+use self::kpageflags::{FlagBook, seen};
 use self::pagemap::{Extents, Reader, Span};
 use self::process::{Geometry, Mapping, Process, Walk};
 use crate::proc::maps::{Maps, Vma};
@@ -214,7 +214,7 @@ impl Taking<'_> {
             return Ok(self.of_smaps());
         }
         let mut book =
-            Book::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
+            FlagBook::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
         let extents = read.iter().flatten().flat_map(|all| &all.list);
         extents.for_each(|extent| book.want(extent));
         book.read(flags).map_err(CensusError::Flags)?;
@@ -301,7 +301,7 @@ impl Taking<'_> {
 }
 
 /// Memory of all processes, each page once.
-fn totals(book: &Book, geometry: Geometry) -> Tally {
+fn totals(book: &FlagBook, geometry: Geometry) -> Tally {
     let mut totals = Tally::default();
     book.each_seen(&mut |page, bits, nr| {
         let bytes = nr * geometry.page_bytes;

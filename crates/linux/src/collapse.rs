@@ -31,7 +31,7 @@ use crate::system::Live;
 
 /// What kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum CollapseKind {
     /// Private memory without a file.
     Anon,
     /// memfd, tmpfs, shared anonymous memory.
@@ -40,7 +40,7 @@ pub enum Kind {
     File,
 }
 
-impl Kind {
+impl CollapseKind {
     /// A word for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -58,7 +58,7 @@ pub struct Request {
     /// The process.
     pub pid: u32,
     /// Kinds of memory.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<CollapseKind>,
     /// Areas with fewer bytes are left alone.
     pub min_bytes: u64,
 }
@@ -82,7 +82,7 @@ pub struct Collapsed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// By kind.
-    pub kinds: BTreeMap<Kind, Collapsed>,
+    pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after: holes become memory.
     pub resident_bytes: (u64, u64),
     /// What it took.
@@ -181,17 +181,17 @@ fn resident(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.rss_bytes).sum()
 }
 
-fn huge(areas: &[Smap], kind: Kind) -> u64 {
+fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {
     let of = |smap: &Smap| match kind {
-        Kind::Anon => smap.anon_pmd_bytes,
-        Kind::Shmem => smap.shmem_pmd_bytes,
-        Kind::File => smap.file_pmd_bytes,
+        CollapseKind::Anon => smap.anon_pmd_bytes,
+        CollapseKind::Shmem => smap.shmem_pmd_bytes,
+        CollapseKind::File => smap.file_pmd_bytes,
     };
     areas.iter().map(of).sum()
 }
 
 /// The kind of an area; `None` for those of the kernel and of devices.
-fn kind_of(vma: &Vma) -> Option<Kind> {
+fn kind_of(vma: &Vma) -> Option<CollapseKind> {
     let name = vma.path.to_string_lossy();
     let name = &*name;
     if ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"].contains(&name)
@@ -200,14 +200,14 @@ fn kind_of(vma: &Vma) -> Option<Kind> {
         return None;
     }
     if vma.inode == 0 {
-        return Some(Kind::Anon);
+        return Some(CollapseKind::Anon);
     }
     let is_shared_memory =
         ["/memfd:", "/dev/zero", "/SYSV"].iter().any(|start| name.starts_with(start));
     if is_shared_memory || is_on_tmpfs(&vma.path) {
-        return Some(Kind::Shmem);
+        return Some(CollapseKind::Shmem);
     }
-    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(Kind::File)
+    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
 }
 
 fn is_on_tmpfs(path: &Path) -> bool {
@@ -222,8 +222,8 @@ fn is_on_tmpfs(path: &Path) -> bool {
 }
 
 /// Addresses of the whole blocks of an area. Those of files begin where the offset does.
-fn blocks(vma: &Vma, kind: Kind, block_bytes: u64) -> Vec<u64> {
-    let is_alike = kind == Kind::Anon || vma.is_congruent(block_bytes);
+fn blocks(vma: &Vma, kind: CollapseKind, block_bytes: u64) -> Vec<u64> {
+    let is_alike = kind == CollapseKind::Anon || vma.is_congruent(block_bytes);
     let Some(first) = vma.range.start.checked_next_multiple_of(block_bytes).filter(|_| is_alike)
     else {
         return Vec::new();
@@ -246,23 +246,23 @@ mod tests {
     #[test]
     fn blocks_lie_inside_the_area_and_agree_with_the_offset() {
         let anon = vma(M2 - 4096, 3 * M2 + 4096, 0, "");
-        assert_eq!(blocks(&anon, Kind::Anon, M2), [M2, 2 * M2]);
+        assert_eq!(blocks(&anon, CollapseKind::Anon, M2), [M2, 2 * M2]);
         let file = vma(M2 + 4096, 4 * M2, 4096, "/x");
-        assert_eq!(blocks(&file, Kind::File, M2), [2 * M2, 3 * M2]);
-        assert!(blocks(&vma(M2 + 4096, 4 * M2, 0, "/x"), Kind::File, M2).is_empty());
-        assert!(blocks(&vma(M2 + 4096, 2 * M2, 0, ""), Kind::Anon, M2).is_empty());
-        assert!(blocks(&vma(u64::MAX - 4095, u64::MAX, 0, ""), Kind::Anon, M2).is_empty());
+        assert_eq!(blocks(&file, CollapseKind::File, M2), [2 * M2, 3 * M2]);
+        assert!(blocks(&vma(M2 + 4096, 4 * M2, 0, "/x"), CollapseKind::File, M2).is_empty());
+        assert!(blocks(&vma(M2 + 4096, 2 * M2, 0, ""), CollapseKind::Anon, M2).is_empty());
+        assert!(blocks(&vma(u64::MAX - 4095, u64::MAX, 0, ""), CollapseKind::Anon, M2).is_empty());
     }
 
     #[test]
     fn kinds_are_told_by_name() {
         let kind = |name: &str| kind_of(&vma(0, M2, 0, name));
-        assert_eq!(kind(""), Some(Kind::Anon));
-        assert_eq!(kind("[heap]"), Some(Kind::Anon));
+        assert_eq!(kind(""), Some(CollapseKind::Anon));
+        assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
         assert_eq!(kind("[vdso]"), None);
-        assert_eq!(kind("/memfd:x (deleted)"), Some(Kind::Shmem));
-        assert_eq!(kind("/dev/zero (deleted)"), Some(Kind::Shmem));
+        assert_eq!(kind("/memfd:x (deleted)"), Some(CollapseKind::Shmem));
+        assert_eq!(kind("/dev/zero (deleted)"), Some(CollapseKind::Shmem));
         assert_eq!(kind("/dev/dri/card0"), None);
-        assert_eq!(kind("/proc/version"), Some(Kind::File));
+        assert_eq!(kind("/proc/version"), Some(CollapseKind::File));
     }
 }

@@ -13,10 +13,16 @@ use largefolio_trace::shown;
 
 use crate::environment::{Environment, Node};
 
+/// The plugin that QEMU loads.
+pub(crate) const RECORDER: Library =
+    Library { name: "liblargefolio_recorder.so", variable: "LARGEFOLIO_RECORDER" };
+/// What moves a program's text, loaded into every process.
+pub(crate) const PRELOADED: Library =
+    Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
+
 /// A shared library that other programs load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
-    /// File name.
     pub(crate) name: &'static str,
     /// Variable that names the file.
     pub(crate) variable: &'static str,

@@ -35,7 +35,6 @@ pub(crate) use task::Task;
 
 use crate::system::{Entries, System};
 
-/// Where processes are.
 pub(crate) const PROC: &str = "/proc";
 /// Where files are the kernel's own inventions.
 const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];

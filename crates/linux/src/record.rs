@@ -1,13 +1,13 @@
 //! `folio record`: the memory references of an unmodified program, into a trace file.
 //!
-//! Owns the checks before ([`Plan`]), the choice of recorder, the run, and what is told about it
+//! Owns the checks before ([`Recording`]), the choice of recorder, the run, and what is told about it
 //! ([`Outcome`], [`Progress`]). Does not own the file format (`largefolio_trace`) or what happens
 //! inside the recorded process (`largefolio-recorder`, a QEMU plugin).
 //!
 //! ```text
-//!   Plan::new: program -- tools -- output      checks everything, changes nothing
+//!   Recording::new: program -- tools -- output      checks everything, changes nothing
 //!        |
-//!   Plan::run
+//!   Recording::run
 //!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
@@ -39,5 +39,5 @@ mod valgrind;
 
 pub use error::RecordError;
 pub use outcome::{Ended, Outcome, Progress, RecorderKind};
-pub use plan::Plan;
+pub use plan::Recording;
 pub use tools::With;

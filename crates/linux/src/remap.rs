@@ -33,18 +33,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::environment::Host;
-use crate::library::Library;
+use crate::library::PRELOADED;
 use crate::proc::cgroup;
 use crate::system::Live;
 
 pub use records::{Summary, TextSum};
-use store::{Report, Store};
+use store::{ReportFile, Store};
 pub use wire::{How, Refusal};
 
-/// File name of the library.
-pub(crate) const LIBRARY_NAME: &str = "liblargefolio_preload.so";
-/// Variable that names the library.
-const LIBRARY_VARIABLE: &str = "LARGEFOLIO_PRELOAD";
 /// The loader's list of libraries to load first.
 const PRELOAD: &str = "LD_PRELOAD";
 /// A dynamic `AddressSanitizer` ends the program when another library precedes its own, unless told
@@ -98,7 +94,7 @@ impl Refused {
 #[derive(Debug)]
 pub struct Remap {
     library: PathBuf,
-    report: Report,
+    report: ReportFile,
     store: Store,
     budget_bytes: u64,
     voice: Voice,
@@ -190,8 +186,7 @@ fn budget_bytes() -> u64 {
 /// The places it was looked for, who else could have put it there, or a path that the loader's list
 /// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
-    let library = Library { name: LIBRARY_NAME, variable: LIBRARY_VARIABLE };
-    let found = library.find(&Host).map_err(|missing| match missing.distrusted {
+    let found = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
         Some(told) => Refused::new(Refusal::LibraryOpen, told),
         None => Refused::new(Refusal::NoLibrary, missing.places),
     })?;

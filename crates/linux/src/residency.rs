@@ -31,7 +31,7 @@ const NR_BLOCKS_AT_ONCE: u64 = 1024;
 
 /// How much of a block is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum BlockState {
     /// No page.
     Absent,
     /// Some pages, or all in smaller folios.
@@ -77,7 +77,7 @@ impl<'f> Cached<'f> {
     }
 
     /// The state of whole blocks.
-    pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+    pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
         let mut states = Vec::new();
         let end = wanted.end.min(self.nr_whole());
         let mut at = wanted.start;
@@ -89,9 +89,9 @@ impl<'f> Cached<'f> {
         Ok(states)
     }
 
-    fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+    fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
         if !self.is_told && !self.is_filled {
-            return Ok(wanted.map(|_| Block::Unknown).collect());
+            return Ok(wanted.map(|_| BlockState::Unknown).collect());
         }
         let nr = usize::try_from(wanted.end - wanted.start).map_err(io::Error::other)?;
         let pmd = usize::try_from(self.pmd_bytes).map_err(io::Error::other)?;
@@ -106,12 +106,12 @@ impl<'f> Cached<'f> {
                 area.populate(at, rustix::param::page_size())?;
             }
             let is_absent = !cached.contains(&true);
-            states.push(if is_absent { Block::Absent } else { Block::Small });
+            states.push(if is_absent { BlockState::Absent } else { BlockState::Small });
         }
         for smap in Task::own(&Live).smaps()? {
             let is_huge = smap.file_pmd_bytes >= self.pmd_bytes;
             if let Some(at) = area.offset_of(smap.vma.range.start).filter(|_| is_huge) {
-                states[at / (2 * pmd)] = Block::Huge;
+                states[at / (2 * pmd)] = BlockState::Huge;
             }
         }
         Ok(states)

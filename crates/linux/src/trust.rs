@@ -20,7 +20,6 @@ use std::path::Path;
 
 /// Write permission for everybody.
 const OPEN: u32 = 0o002;
-/// The sticky bit.
 const STICKY: u32 = 0o1000;
 
 /// Why somebody who is not one of `owners` could have put `path` where it is; `None` if nobody could.

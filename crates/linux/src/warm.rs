@@ -32,4 +32,4 @@ mod users;
 
 pub use cool::cool;
 pub use file::{Part, Warm, WarmError, Warmed};
-pub use refusal::Refusal;
+pub use refusal::WarmRefusal;

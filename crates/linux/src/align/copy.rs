@@ -8,8 +8,9 @@ use std::path::Path;
 use largefolio_trace::disk::{Whole, open_regular};
 use object::ReadCache;
 
+use super::error::AlignError;
+use super::layout::Layout;
 use super::validate;
-use super::{AlignError, Layout};
 
 /// Bits of the mode that a copy does not get: they are somebody's decision.
 const SET_ID: u32 = 0o6000;

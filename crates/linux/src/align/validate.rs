@@ -10,7 +10,7 @@ use object::elf::{FileHeader64, PT_LOAD, SHT_NOBITS, SHT_NULL};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
-use super::AlignError;
+use super::error::AlignError;
 
 /// Bytes compared at once.
 const CHUNK_BYTES: u64 = 1 << 20;

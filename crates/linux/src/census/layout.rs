@@ -22,7 +22,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::file::{Looker, open_live};
-use super::kpageflags::{Backing, Book};
+use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{self, Extent, Extents, Reader};
 use super::process::{Geometry, Piece, Place, Walk, clip};
 use super::smaps_of;
@@ -136,7 +136,7 @@ fn layouts(
     found: Vec<Found>,
     nr_runs_max: usize,
 ) -> io::Result<Vec<Option<Layout>>> {
-    let mut book = Book::new(flags, 1 << geometry.pmd_order)?;
+    let mut book = FlagBook::new(flags, 1 << geometry.pmd_order)?;
     let extents = found.iter().flatten().flat_map(|(_, extents)| &extents.list);
     extents.for_each(|extent| book.want(extent));
     book.read(flags)?;
@@ -160,7 +160,7 @@ impl Walk<'_> {
             let (page, same) = self.book.at(pfn, nr - done);
             let first = extent.page + done;
             done += same;
-            if matches!(page.backing(), Backing::Zero | Backing::Unknown) {
+            if matches!(page.backing(), PageKind::Zero | PageKind::Unknown) {
                 continue;
             }
             let mut left = same;

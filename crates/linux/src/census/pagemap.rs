@@ -226,7 +226,6 @@ fn joined(present: &[Present], nr_max: u64) -> usize {
 }
 
 impl Extents {
-    /// Nothing read yet.
     pub(super) fn new() -> Self {
         Self { knows_pmd: true, ..Self::default() }
     }

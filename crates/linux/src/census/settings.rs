@@ -21,20 +21,20 @@ pub enum Allows {
 
 /// The settings as they are.
 #[derive(Clone, Copy)]
-pub struct Settings<'a> {
+pub struct ThpSettings<'a> {
     system: &'a dyn System,
 }
 
 /// What a setting allows, and where it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct InForce {
     /// What is in force.
     pub allows: Allows,
     /// The file that decides.
     pub path: PathBuf,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ThpSettings<'a> {
     /// Of a system.
     #[must_use]
     pub fn of(system: &'a dyn System) -> Self {
@@ -43,32 +43,32 @@ impl<'a> Settings<'a> {
 
     /// Private memory in folios of `bytes`.
     #[must_use]
-    pub fn anon(&self, bytes: u64) -> Option<Setting> {
+    pub fn anon(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "enabled")
     }
 
     /// Shared memory (memfd, shared anonymous memory, System V) in folios of `bytes`.
     #[must_use]
-    pub fn shmem(&self, bytes: u64) -> Option<Setting> {
+    pub fn shmem(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "shmem_enabled")
     }
 
     /// `None` on kernels without transparent huge pages, or without this size.
-    fn sized(&self, bytes: u64, name: &str) -> Option<Setting> {
+    fn sized(&self, bytes: u64, name: &str) -> Option<InForce> {
         let of_size = thp::of_size(bytes >> 10, name);
         let global = thp::setting(name);
         match thp::chosen(self.system, &of_size).as_deref() {
             Some("inherit") => self.global(global),
-            Some(word) => Some(Setting { allows: allows(word), path: of_size }),
+            Some(word) => Some(InForce { allows: allows(word), path: of_size }),
             // Before Linux 6.8 there is only the PMD size, under the global setting.
             None if bytes >= 1 << 20 => self.global(global),
             None => None,
         }
     }
 
-    fn global(&self, path: PathBuf) -> Option<Setting> {
+    fn global(&self, path: PathBuf) -> Option<InForce> {
         let word = thp::chosen(self.system, &path)?;
-        Some(Setting { allows: allows(&word), path })
+        Some(InForce { allows: allows(&word), path })
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let system = MemSystem::from_dir(dir.path());
-        let settings = Settings::of(&system);
+        let settings = ThpSettings::of(&system);
         let pmd = settings.anon(2 << 20).unwrap();
         assert_eq!((pmd.allows, pmd.path), (Allows::Advised, thp::setting("enabled")));
         let small = settings.anon(64 << 10).unwrap();

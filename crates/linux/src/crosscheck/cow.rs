@@ -11,10 +11,11 @@
 
 use std::fs;
 
+use super::error::CrosscheckError;
+use super::facts::{Facts, Thp};
 use super::mount::Detached;
-use super::probe::{self, Ended};
+use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
-use super::{CrosscheckError, Facts, Thp};
 use crate::proc::thp::control;
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
@@ -85,12 +86,12 @@ impl CowRecorder {
             format!("dir={}", self.place.path().display()),
         ];
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
-            Ended::Recorded(text) => {
+            ProbeEnd::Recorded(text) => {
                 changes.extend(wanted.changes(&Settings::now()));
                 changes.dedup();
                 Ok(CowRun { text, changes })
             }
-            Ended::Refused(said) => {
+            ProbeEnd::Refused(said) => {
                 Err(CrosscheckError::Probe { workload: "programs".to_owned(), said })
             }
         }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use super::CrosscheckError;
+use super::error::CrosscheckError;
 use super::facts::formatter;
 use super::workloads::Filesystem;
 use crate::proc::block;

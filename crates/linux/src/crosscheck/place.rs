@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::device::{Device, max_sectors_kb};
-use super::facts::{DEFAULT_AROUND_BYTES, Facts};
+use super::error::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, missing};
 use super::mount::Detached;
-use super::probe::{self, Ended};
+use super::plan::OWN_FILE;
+use super::probe::{self, ProbeEnd};
 use super::tracefs::Instance;
 use super::workloads::{FileSpec, Filesystem, Workload, files};
-use super::{CrosscheckError, facts, plan};
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
@@ -121,7 +122,7 @@ impl<'a> Place<'a> {
         own_bytes: u64,
     ) -> Result<Self, CrosscheckError> {
         let tool = recorder.facts.formatter(filesystem);
-        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(facts::missing(filesystem)))?;
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(missing(filesystem)))?;
         let mut device = Device::new(own_bytes)?;
         device.format(filesystem, tool)?;
         device.set_max_sectors_kb()?;
@@ -147,8 +148,8 @@ impl<'a> Place<'a> {
         let mut said = String::new();
         for _ in 0..NR_COOLINGS {
             match probe::run(&path, &words, &self.recorder.signals)? {
-                Ended::Recorded(text) => return Ok(text),
-                Ended::Refused(reason) => said = reason,
+                ProbeEnd::Recorded(text) => return Ok(text),
+                ProbeEnd::Refused(reason) => said = reason,
             }
             if !said.starts_with("still cached") {
                 break;
@@ -184,7 +185,7 @@ impl<'a> Place<'a> {
     /// Brings the file into the state in which the workload expects it, and on the device.
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
         let name = workload.file();
-        let own = FileSpec { name: plan::OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
+        let own = FileSpec { name: OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
         let is_own = name == own.name;
         let known = self.files.iter().find(|spec| spec.name == name).copied();
         let Some(spec) = known.or(is_own.then_some(own)) else {

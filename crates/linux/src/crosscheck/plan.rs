@@ -7,7 +7,7 @@ mod custom;
 mod pattern;
 mod random;
 
-use super::CrosscheckError;
+use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp, missing};
 use super::workloads::{Filesystem, Workload, with_window};
 
@@ -65,7 +65,7 @@ pub struct Skipped {
 
 /// A checked selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// What is recorded.
     pub groups: Vec<Group>,
     /// What is not.
@@ -74,7 +74,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-impl Plan {
+impl WorkloadPlan {
     /// Chooses workloads; `command` is what root should type.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Plan {
     /// One workload of the user's on each filesystem with each window.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`WorkloadPlan::new`].
     pub fn custom(
         custom: &Custom,
         selection: &Selection,
@@ -116,7 +116,7 @@ impl Plan {
     /// Workloads drawn from a seed; without windows in the selection they are drawn too.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`WorkloadPlan::new`].
     pub fn random(
         random: Random,
         selection: &Selection,

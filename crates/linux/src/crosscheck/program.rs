@@ -41,12 +41,11 @@ use discover::Discover;
 use events::Events;
 use marks::{Marks, Used};
 use stage::Stage;
-use tracer::Program;
+use tracer::TracedProgram;
 
-use super::facts::DEFAULT_AROUND_BYTES;
-use super::facts::Facts;
+use super::error::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, missing};
 use super::workloads::Filesystem;
-use super::{CrosscheckError, facts};
 use crate::signals::Signals;
 
 /// What to record.
@@ -109,7 +108,7 @@ impl ProgramRecorder {
     /// The refusal, with its remedy; nothing is left behind. A program that fails is no error.
     pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
         if self.facts.formatter(plan.filesystem).is_none() {
-            return Err(CrosscheckError::NoFilesystem(facts::missing(plan.filesystem)));
+            return Err(CrosscheckError::NoFilesystem(missing(plan.filesystem)));
         }
         // Mounts are private to a thread, and so is the parenthood of a traced process.
         thread::scope(|scope| {
@@ -154,7 +153,7 @@ fn run_on(
     stage: &Stage,
     plan: &ProgramPlan,
     facts: &Facts,
-    program: &Program,
+    program: &TracedProgram,
 ) -> Result<ProgramRecording, CrosscheckError> {
     let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
     let allowed = rustix::thread::sched_getaffinity(None)
@@ -216,7 +215,7 @@ fn name_of(plan: &ProgramPlan) -> String {
 }
 
 /// Finds the program as a shell would.
-fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
+fn program_of(command: &[OsString]) -> Result<TracedProgram, CrosscheckError> {
     let name = command.first().cloned().unwrap_or_default();
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());
     let is_program = |path: &PathBuf| {
@@ -239,5 +238,5 @@ fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
             CString::new(key.as_bytes()).ok()
         })
         .collect();
-    Ok(Program::new(text(path.as_os_str())?, arguments?, environment))
+    Ok(TracedProgram::new(text(path.as_os_str())?, arguments?, environment))
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::CrosscheckError;
+use super::error::CrosscheckError;
 use super::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;

@@ -186,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_keep_spaces_in_names_and_guards_have_no_rights() {
+        let text = b"00400000-00401000 r-xp 00002000 fe:00 12   /tmp/a b\nrubbish\n\
+            7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n";
+        let Maps { vmas, nr_bad_lines } = parse(text, 4096);
+        assert_eq!((vmas.len(), nr_bad_lines), (2, 1));
+        assert_eq!((vmas[0].range.clone(), vmas[0].prot()), (0x40_0000..0x40_1000, 5));
+        assert_eq!((vmas[0].pos, vmas[0].path.as_path()), (0x2000, Path::new("/tmp/a b")));
+        assert_eq!((vmas[1].prot(), vmas[1].path.as_os_str().len()), (0, 0));
+    }
+
+    #[test]
     fn absurd_lines_are_counted_and_dropped() {
         let text = b"2000-1000 r--p 0 0:0 0\n\
             zz-10 r--p 0 0:0 0\n\

@@ -128,6 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn mappings_have_their_numbers() {
+        let text = b"00400000-00800000 r-xp 00001000 fe:00 131 /opt/my program\n\
+            Size:               4096 kB\nRss:                3000 kB\n\
+            FilePmdMapped:      2048 kB\nVmFlags: rd ex mr mw me\n\
+            900000-a00000 rw-p 00000000 00:00 0 \nRss: x kB\nAnonHugePages:         0 kB\n";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2);
+        let vma = &smaps[0].vma;
+        assert_eq!((vma.range.clone(), vma.inode), (0x40_0000..0x80_0000, 131));
+        assert!(vma.is_exec() && vma.path == std::path::Path::new("/opt/my program"));
+        assert_eq!((smaps[0].rss_bytes, smaps[0].file_pmd_bytes), (3000 << 10, 2 << 20));
+        assert_eq!((smaps[1].vma.path.as_os_str().len(), smaps[1].rss_bytes), (0, 0));
+    }
+
+    #[test]
     fn fields_of_a_line_that_is_none_are_nobodys() {
         let text = b"Rss: 4 kB\n1000-3000 rw-p 0 0:0 0\nRss: 8 kB\n2000-4000 rw-p 0 0:0 0\n\
             Rss: 16 kB\nrubbish \xff\nRss: 32 kB\n\n4000-5000 r-xp 0 fe:0 9 /a b\nRss: x kB\n\

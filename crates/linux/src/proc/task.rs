@@ -36,7 +36,6 @@ impl<'a> Task<'a> {
         self.text("comm").is_ok()
     }
 
-    /// Its mappings.
     pub(crate) fn maps(&self) -> io::Result<Maps> {
         Ok(maps::parse(&self.text("maps")?, self.system.page_bytes()))
     }

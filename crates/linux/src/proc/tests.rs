@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::system::MemSystem;
+use crate::system::{Live, MemSystem};
 
 /// A machine of these files.
 fn machine(files: &[(&str, &[u8])]) -> (tempfile::TempDir, MemSystem) {
@@ -61,6 +61,16 @@ fn sizes_and_settings_are_those_with_a_file() {
     assert_eq!(thp::chosen(&system, &thp::setting("khugepaged/defrag")), None);
     assert_eq!((thp::nr_given(&system, 64), thp::nr_given(&system, 16)), (17, 0));
     assert_eq!(thp::pmd_bytes(&system), 2 << 20, "no power of two");
+}
+
+#[test]
+fn this_process_has_text() {
+    let own = Task::own(&Live);
+    let maps = own.maps().unwrap();
+    assert_eq!(maps.nr_bad_lines, 0);
+    assert!(maps.vmas.iter().any(|vma| vma.is_exec() && vma.has_file()));
+    let smaps = own.smaps().unwrap();
+    assert!(smaps.iter().any(|smap| smap.vma.is_exec() && smap.rss_bytes > 0));
 }
 
 /// Lines of maps and smaps, whole, cut and nonsense.

@@ -9,12 +9,14 @@ use std::time::Instant;
 use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
 
 use super::book::Book;
-use super::{Ended, Outcome, Plan, RecordError, RecorderKind};
+use super::error::RecordError;
+use super::outcome::{Ended, Outcome, RecorderKind};
+use super::plan::Recording;
 use crate::proc::host;
 use crate::system::Live;
 
 /// The footer as far as it is known before the program starts.
-pub(crate) fn meta(plan: &Plan, recorder: RecorderKind) -> Meta {
+pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
     Meta {
         command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         recorder: recorder.name().to_owned(),
@@ -63,7 +65,6 @@ impl Finish {
         }
     }
 
-    /// Completes the trace.
     pub(crate) fn complete(
         self,
         mut writer: Writer,

@@ -1,6 +1,6 @@
 //! A checked recording, ready to run.
 //!
-//! Owns the order of the checks. Nothing is started or written by [`Plan::new`], except that the
+//! Owns the order of the checks. Nothing is started or written by [`Recording::new`], except that the
 //! output's directory is asked whether it takes a file.
 
 use std::ffi::OsString;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk;
 
-use super::RecordError;
+use super::error::RecordError;
 use super::program::{self, Program};
 use super::tools::{self, Tool, With};
 use crate::environment::{Environment, Host};
 
 /// A recording that can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Recording {
     pub(super) program: Program,
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
     pub(super) tool: Tool,
 }
 
-impl Plan {
+impl Recording {
     /// Checks that `command` can be recorded into `output` (default: `<program>.folio` in the
     /// current directory) on this machine.
     ///
@@ -36,10 +36,10 @@ impl Plan {
         Self::in_environment(&Host, command, output, with)
     }
 
-    /// [`Plan::new`] in another [`Environment`].
+    /// [`Recording::new`] in another [`Environment`].
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`Recording::new`].
     pub fn in_environment(
         environment: &dyn Environment,
         command: &[OsString],

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::RecordError;
+use super::error::RecordError;
 use crate::environment::{Environment, Node, find_in_path};
 
 /// Interpreters of interpreters that are followed; Linux follows as many.

@@ -1,9 +1,12 @@
 //! A plan, run.
 
+use super::error::RecordError;
+use super::outcome::{Outcome, Progress};
+use super::plan::Recording;
 use super::tools::Tool;
-use super::{Outcome, Plan, Progress, RecordError, qemu, valgrind};
+use super::{qemu, valgrind};
 
-impl Plan {
+impl Recording {
     /// Runs the program under the recorder and writes the trace. `progress` is called about ten
     /// times a second.
     ///

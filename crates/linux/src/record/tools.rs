@@ -5,15 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::RecordError;
+use super::error::RecordError;
 use crate::environment::{Environment, find_in_path};
-use crate::library::Library;
-
-/// File name of the plugin.
-pub(crate) const PLUGIN_NAME: &str = "liblargefolio_recorder.so";
-
-/// Variable that names the plugin.
-const PLUGIN_VARIABLE: &str = "LARGEFOLIO_RECORDER";
+use crate::library::RECORDER;
 
 /// What a QEMU built without plugins says to `-plugin`.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
@@ -91,8 +85,7 @@ fn find_valgrind(environment: &dyn Environment, reason: String) -> Option<Tool> 
 /// # Errors
 /// [`RecordError::NoPlugin`] with the places it was looked for.
 pub fn find_plugin(environment: &dyn Environment) -> Result<PathBuf, RecordError> {
-    let plugin = Library { name: PLUGIN_NAME, variable: PLUGIN_VARIABLE };
-    plugin.find(environment).map_err(|missing| RecordError::NoPlugin(missing.places))
+    RECORDER.find(environment).map_err(|missing| RecordError::NoPlugin(missing.places))
 }
 
 /// An option value of QEMU, where a comma separates and two mean one.

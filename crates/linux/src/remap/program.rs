@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{Refusal, Refused};
-use crate::elf::{Class, ElfError, ElfFile, Kind};
+use crate::elf::{Class, ElfError, ElfFile, ElfKind};
 use crate::proc::Task;
 use crate::system::Live;
 
@@ -26,7 +26,7 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
     if elf.class != Class::Bits64 || elf.machine != OWN_MACHINE {
         return refused(Refusal::Foreign);
     }
-    if elf.interpreter.is_none() && matches!(elf.kind, Kind::Fixed | Kind::Program) {
+    if elf.interpreter.is_none() && matches!(elf.kind, ElfKind::Fixed | ElfKind::Program) {
         return refused(Refusal::Static);
     }
     let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());

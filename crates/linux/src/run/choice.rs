@@ -22,7 +22,7 @@ use crate::filesystem;
 use crate::proc::thp;
 use crate::remap::{Remap, Voice};
 use crate::system::Live;
-use crate::warm::{Part, Refusal, Warm, Warmed, libraries};
+use crate::warm::{Part, Warm, WarmRefusal, Warmed, libraries};
 
 /// Filesystems that place large mappings at addresses alike their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -85,7 +85,7 @@ pub enum RunError {
 
 /// A program that is ready to be started; settings are changed already.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Launch {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     /// The program and its libraries, as far as they were looked at.
@@ -124,7 +124,7 @@ struct Own<'a> {
     elf: &'a ElfFile,
 }
 
-impl Plan {
+impl Launch {
     /// Prepares a program's start.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Plan {
                 let is_lost = |fallback: &Fallback| {
                     matches!(fallback,
                         Fallback::Placement { file, .. }
-                        | Fallback::Cache { file, refusal: Refusal::NoFolios { .. } | Refusal::NotCached { .. } }
+                        | Fallback::Cache { file, refusal: WarmRefusal::NoFolios { .. } | WarmRefusal::NotCached { .. } }
                         if file == own.path)
                 };
                 if self.fallbacks.iter().any(is_lost) {
@@ -295,7 +295,7 @@ impl Plan {
     }
 
     /// Puts the program in this process's place. Settings are put back: see
-    /// [`Plan::holds_settings`].
+    /// [`Launch::holds_settings`].
     #[must_use]
     pub fn exec(self) -> RunError {
         let mut command = self.command();

@@ -19,9 +19,7 @@ use crate::proc::thp;
 use crate::setting::{self, Setting, SettingError};
 use crate::system::Live;
 
-/// The variable.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// The tunable.
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 /// A symbol version that glibc 2.35 and later define.
 const VERSION: &[u8] = b"GLIBC_2.35\0";

@@ -1,6 +1,5 @@
 //! `/proc/PID/fdinfo/FD`.
 
-/// An open descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FdInfo {
     /// Position in the file, in bytes.

@@ -71,7 +71,7 @@ impl System for MemSystem {
 
     fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>> {
         match fs::read_to_string(self.inside(path)) {
-            Ok(text) => Ok(Box::new(Runs::parse(&text))),
+            Ok(text) => Ok(Box::new(EntryRuns::parse(&text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(io::ErrorKind::PermissionDenied.into())
             }
@@ -93,14 +93,14 @@ impl System for MemSystem {
 
 /// Entries by run.
 #[derive(Debug, Default)]
-struct Runs {
-    list: Vec<Run>,
+struct EntryRuns {
+    list: Vec<EntryRun>,
     end: Option<u64>,
     has_scan: bool,
 }
 
 #[derive(Debug)]
-struct Run {
+struct EntryRun {
     first: u64,
     nr: u64,
     value: u64,
@@ -108,7 +108,7 @@ struct Run {
     is_pmd: bool,
 }
 
-impl Runs {
+impl EntryRuns {
     /// Reads the lines; one that says nothing is passed over.
     fn parse(text: &str) -> Self {
         let mut runs = Self::default();
@@ -120,7 +120,7 @@ impl Runs {
                 Some(&"scan") => runs.has_scan = true,
                 Some(&"end") => runs.end = number(1),
                 _ => runs.list.extend(number(0).zip(number(1)).zip(number(2)).map(
-                    |((first, nr), value)| Run {
+                    |((first, nr), value)| EntryRun {
                         first,
                         nr,
                         value,
@@ -142,7 +142,7 @@ impl Runs {
     }
 }
 
-impl Entries for Runs {
+impl Entries for EntryRuns {
     fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
         let before_end = self.end.map_or(u64::MAX, |end| end.saturating_sub(first));
         let nr = usize::try_from(before_end).unwrap_or(usize::MAX).min(entries.len());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TuneError;
 use super::catalog::Catalog;
-use super::plan::Plan;
+use super::plan::ChangeSet;
 use crate::proc::host;
 use crate::setting::{self, Locked};
 
@@ -145,7 +145,7 @@ impl Store {
     pub fn apply(
         &self,
         catalog: &Catalog,
-        plan: &Plan,
+        plan: &ChangeSet,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<(), TuneError> {
         let _locks = lock_all(catalog, plan)?;
@@ -247,7 +247,7 @@ impl Store {
 
 /// Locks every setting of the plan, and makes sure that each is still what the plan found: what
 /// another folio changed for a while must not be recorded as the system's value.
-fn lock_all(catalog: &Catalog, plan: &Plan) -> Result<Vec<Locked>, TuneError> {
+fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneError> {
     let mut locks = Vec::new();
     for change in &plan.changes {
         let busy = |message: String| TuneError::Busy { name: change.name.clone(), message };

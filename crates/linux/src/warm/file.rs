@@ -10,7 +10,7 @@ use largefolio_trace::disk::open_regular;
 use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
 
-use super::refusal::Refusal;
+use super::refusal::WarmRefusal;
 
 /// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Warmed {
     /// What it took.
     pub elapsed: Duration,
     /// Why it is not all; of several causes the first.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<WarmRefusal>,
 }
 
 impl Warmed {

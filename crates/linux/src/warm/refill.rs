@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::Advice;
 
 use super::file::{Part, Warm, WarmError, Warmed};
-use super::refusal::Refusal;
+use super::refusal::WarmRefusal;
 use super::users;
 use crate::filesystem;
 use crate::proc::{host, thp};
-use crate::residency::{Block, Cached};
+use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
 /// Bytes filled with one call: a signal is answered between two.
@@ -32,7 +32,7 @@ impl Warm {
         if work.told.refusal.is_none() && work.small_bytes() > 0 {
             let pids = work.users().map_err(self.failed("look at the file"))?;
             let bytes = work.small_bytes();
-            work.told.refusal = (!pids.is_empty()).then_some(Refusal::InUse { bytes, pids });
+            work.told.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
         }
         work.told.after_bytes = work.told.before_bytes;
         Ok(work.told)
@@ -41,7 +41,7 @@ impl Warm {
     /// Refills the cache.
     ///
     /// # Errors
-    /// A system call that failed for another reason than a [`Refusal`]; the file is as it was.
+    /// A system call that failed for another reason than a [`WarmRefusal`]; the file is as it was.
     pub fn run(&self) -> Result<Warmed, WarmError> {
         let started = Instant::now();
         let mut work = Refill::new(self)?;
@@ -62,7 +62,7 @@ struct Refill<'w> {
     /// Whole blocks that are wanted.
     wanted: Range<u64>,
     /// Their state.
-    blocks: Vec<Block>,
+    blocks: Vec<BlockState>,
     told: Warmed,
 }
 
@@ -95,9 +95,9 @@ impl<'w> Refill<'w> {
         };
         let pmd_bytes = cached.pmd_bytes;
         told.refusal = if wanted.is_empty() {
-            Some(Refusal::TooSmall { pmd_bytes })
+            Some(WarmRefusal::TooSmall { pmd_bytes })
         } else if !found.is_cache {
-            Some(Refusal::NotCached { filesystem: told.filesystem.clone() })
+            Some(WarmRefusal::NotCached { filesystem: told.filesystem.clone() })
         } else {
             None
         };
@@ -110,22 +110,22 @@ impl<'w> Refill<'w> {
         Ok(run)
     }
 
-    fn look(&self) -> Result<Vec<Block>, WarmError> {
+    fn look(&self) -> Result<Vec<BlockState>, WarmError> {
         self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("look at its page cache"))
     }
 
-    fn count(&self, is_counted: impl Fn(Block) -> bool) -> u64 {
+    fn count(&self, is_counted: impl Fn(BlockState) -> bool) -> u64 {
         self.blocks.iter().filter(|&&block| is_counted(block)).count() as u64
     }
 
     /// Blocks that are not in a PMD folio.
     fn nr_missing(&self) -> u64 {
-        self.count(|block| block != Block::Huge)
+        self.count(|block| block != BlockState::Huge)
     }
 
     /// Bytes of the blocks that must be evicted first.
     fn small_bytes(&self) -> u64 {
-        self.count(|block| block == Block::Small) * self.cached.pmd_bytes
+        self.count(|block| block == BlockState::Small) * self.cached.pmd_bytes
     }
 
     /// Processes that map the file.
@@ -134,16 +134,17 @@ impl<'w> Refill<'w> {
     }
 
     fn huge_bytes(&self) -> Option<u64> {
-        let is_unknown = self.blocks.contains(&Block::Unknown);
-        (!is_unknown).then(|| self.count(|block| block == Block::Huge) * self.cached.pmd_bytes)
+        let is_unknown = self.blocks.contains(&BlockState::Unknown);
+        (!is_unknown).then(|| self.count(|block| block == BlockState::Huge) * self.cached.pmd_bytes)
     }
 
     /// Whether there is memory for what is absent. What is evicted comes back in the same amount.
-    fn memory(&self) -> Option<Refusal> {
-        let nr = self.count(|block| matches!(block, Block::Absent | Block::Unknown));
+    fn memory(&self) -> Option<WarmRefusal> {
+        let nr = self.count(|block| matches!(block, BlockState::Absent | BlockState::Unknown));
         let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
         let have_bytes = host::available_bytes(&Live)?;
-        (nr > 0 && have_bytes < need_bytes).then_some(Refusal::LowMemory { need_bytes, have_bytes })
+        (nr > 0 && have_bytes < need_bytes)
+            .then_some(WarmRefusal::LowMemory { need_bytes, have_bytes })
     }
 
     /// Evicts what is small and fills what is absent; what became of it is told.
@@ -195,11 +196,11 @@ impl<'w> Refill<'w> {
         let mut nr_left = NR_TRIALS;
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
             let bytes = self.bytes_of(block);
-            if state == Block::Huge || !self.evict(bytes.clone())? {
+            if state == BlockState::Huge || !self.evict(bytes.clone())? {
                 continue;
             }
             self.cached.fill(bytes)?;
-            if self.cached.blocks(block..block + 1)? == [Block::Huge] {
+            if self.cached.blocks(block..block + 1)? == [BlockState::Huge] {
                 return Ok(Trial::Works);
             }
             nr_left -= 1;
@@ -214,7 +215,7 @@ impl<'w> Refill<'w> {
     /// Evicts all blocks that are not in PMD folios, and fills the whole part.
     fn rest(&self) -> io::Result<()> {
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
-            if state != Block::Huge {
+            if state != BlockState::Huge {
                 self.evict(self.bytes_of(block))?;
             }
         }
@@ -249,39 +250,43 @@ impl<'w> Refill<'w> {
     }
 
     /// Why nothing could be evicted.
-    fn stuck(&self) -> Refusal {
+    fn stuck(&self) -> WarmRefusal {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         let pids = self.users().unwrap_or_default();
-        if pids.is_empty() { Refusal::Busy { bytes } } else { Refusal::InUse { bytes, pids } }
+        if pids.is_empty() {
+            WarmRefusal::Busy { bytes }
+        } else {
+            WarmRefusal::InUse { bytes, pids }
+        }
     }
 
     /// Why a block that was evicted came back small.
-    fn small(&self) -> Refusal {
+    fn small(&self) -> WarmRefusal {
         if !self.cached.is_told
-            && let stuck @ Refusal::InUse { .. } = self.stuck()
+            && let stuck @ WarmRefusal::InUse { .. } = self.stuck()
         {
             return stuck;
         }
-        let has_folios = self.blocks.contains(&Block::Huge);
+        let has_folios = self.blocks.contains(&BlockState::Huge);
         let filesystem = self.told.filesystem.clone();
         if has_folios {
-            Refusal::Fragmented { bytes: self.nr_missing() * self.cached.pmd_bytes }
+            WarmRefusal::Fragmented { bytes: self.nr_missing() * self.cached.pmd_bytes }
         } else {
-            Refusal::NoFolios { filesystem }
+            WarmRefusal::NoFolios { filesystem }
         }
     }
 
     /// Why some blocks are still small.
-    fn remaining(&self) -> Option<Refusal> {
+    fn remaining(&self) -> Option<WarmRefusal> {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         if bytes == 0 {
             return None;
         }
         let pids = self.users().ok()?;
         Some(if pids.is_empty() {
-            Refusal::Fragmented { bytes }
+            WarmRefusal::Fragmented { bytes }
         } else {
-            Refusal::InUse { bytes, pids }
+            WarmRefusal::InUse { bytes, pids }
         })
     }
 }
@@ -298,12 +303,12 @@ fn wanted(part: &Part, pmd_bytes: u64, nr_whole: u64) -> Range<u64> {
 }
 
 /// Errors of the kernel that say what it lacks.
-fn refused(error: &io::Error) -> Option<Refusal> {
+fn refused(error: &io::Error) -> Option<WarmRefusal> {
     // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
     if error.raw_os_error() != Some(libc::EINVAL) {
         return None;
     }
-    Some(if thp::setting("enabled").exists() { Refusal::OldKernel } else { Refusal::NoThp })
+    Some(if thp::setting("enabled").exists() { WarmRefusal::OldKernel } else { WarmRefusal::NoThp })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use largefolio_linux::align::{self, AlignError, Layout};
-use largefolio_linux::elf::{ElfFile, Kind};
+use largefolio_linux::elf::{ElfFile, ElfKind};
 use proptest::prelude::*;
 
 const M2: u64 = 2 << 20;
@@ -119,7 +119,7 @@ fn a_library_is_loaded_at_multiples_of_2m() {
     align::copy(&place.path("p"), &place.path("aligned"), M2).unwrap();
     fs::rename(place.path("aligned"), place.path("p")).unwrap();
     let elf = ElfFile::read(&place.path("p")).unwrap();
-    assert_eq!(elf.kind, Kind::Shared);
+    assert_eq!(elf.kind, ElfKind::Shared);
     let words = "-w -fPIC m.c p -Wl,-rpath,$ORIGIN -o m";
     let output =
         Command::new("gcc").current_dir(place.0.path()).args(words.split(' ')).output().unwrap();

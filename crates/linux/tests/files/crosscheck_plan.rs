@@ -7,7 +7,7 @@ use std::process::Command;
 
 use largefolio_linux::crosscheck::workloads::{packaged, with_window};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Custom, Facts, Filesystem, Plan, Random, Selection, Thp, Workload,
+    CrosscheckError, Custom, Facts, Filesystem, Random, Selection, Thp, Workload, WorkloadPlan,
 };
 
 fn facts() -> Facts {
@@ -70,7 +70,7 @@ fn names_are_unique_in_every_window() {
 
 #[test]
 fn the_default_selection_has_two_hundred_workloads() {
-    let plan = Plan::new(&Selection::default(), &facts(), "sudo folio").unwrap();
+    let plan = WorkloadPlan::new(&Selection::default(), &facts(), "sudo folio").unwrap();
     assert!(plan.nr_workloads() >= 200, "{}", plan.nr_workloads());
     let mut per_window: BTreeMap<u64, usize> = BTreeMap::new();
     for workload in plan.groups.iter().flat_map(|group| &group.workloads) {
@@ -84,7 +84,8 @@ fn the_default_selection_has_two_hundred_workloads() {
 #[test]
 fn without_root_the_command_to_type_is_told() {
     let facts = Facts { is_root: false, ..facts() };
-    let error = Plan::new(&Selection::default(), &facts, "sudo folio crosscheck").unwrap_err();
+    let error =
+        WorkloadPlan::new(&Selection::default(), &facts, "sudo folio crosscheck").unwrap_err();
     assert!(error.to_string().contains("run `sudo folio crosscheck`"), "{error}");
 }
 
@@ -92,11 +93,11 @@ fn without_root_the_command_to_type_is_told() {
 fn a_missing_formatter_costs_its_filesystem_and_names_the_package() {
     let mut facts = facts();
     facts.formatters.retain(|(one, _)| *one != Filesystem::Xfs);
-    let plan = Plan::new(&Selection::default(), &facts, "").unwrap();
+    let plan = WorkloadPlan::new(&Selection::default(), &facts, "").unwrap();
     assert!(plan.groups.iter().all(|group| group.filesystem == Filesystem::Ext4));
     assert!(plan.warnings[0].contains("apt-get install xfsprogs"), "{:?}", plan.warnings);
     facts.formatters.clear();
-    let error = Plan::new(&Selection::default(), &facts, "").unwrap_err();
+    let error = WorkloadPlan::new(&Selection::default(), &facts, "").unwrap_err();
     assert!(matches!(error, CrosscheckError::NoFilesystem(_)), "{error}");
     assert!(error.to_string().contains("apt-get install e2fsprogs"), "{error}");
 }
@@ -104,34 +105,34 @@ fn a_missing_formatter_costs_its_filesystem_and_names_the_package() {
 #[test]
 fn where_thp_is_off_only_workloads_that_ask_for_it_are_skipped() {
     for thp in [Thp::Never, Thp::Absent] {
-        let plan = Plan::new(&Selection::default(), &Facts { thp, ..facts() }, "").unwrap();
+        let plan = WorkloadPlan::new(&Selection::default(), &Facts { thp, ..facts() }, "").unwrap();
         let mut all = plan.groups.iter().flat_map(|group| &group.workloads);
         assert!(all.all(|workload| !workload.is_huge()));
         assert!(plan.skipped.iter().any(|one| one.name.contains("huge_stride999")));
         assert!(plan.nr_workloads() > 150, "{}", plan.nr_workloads());
     }
-    let plan =
-        Plan::new(&Selection::default(), &Facts { thp: Thp::Always, ..facts() }, "").unwrap();
+    let plan = WorkloadPlan::new(&Selection::default(), &Facts { thp: Thp::Always, ..facts() }, "")
+        .unwrap();
     assert!(plan.skipped.iter().all(|one| !one.reason.contains("transparent")));
 }
 
 #[test]
 fn fault_around_that_is_off_swaps_what_is_skipped() {
     let facts = Facts { fault_around_bytes: Some(4096), ..facts() };
-    let plan = Plan::new(&Selection::default(), &facts, "").unwrap();
+    let plan = WorkloadPlan::new(&Selection::default(), &facts, "").unwrap();
     assert!(plan.skipped.is_empty(), "{:?}", plan.skipped);
     let unknown = Facts { fault_around_bytes: None, ..facts };
-    let plan = Plan::new(&Selection::default(), &unknown, "").unwrap();
+    let plan = WorkloadPlan::new(&Selection::default(), &unknown, "").unwrap();
     assert!(plan.warnings[0].contains("64K is assumed"), "{:?}", plan.warnings);
 }
 
 #[test]
 fn a_selection_without_workloads_says_why() {
     let only = |text: &str| Selection { only: Some(text.to_owned()), ..Selection::default() };
-    let error = Plan::new(&only("nonsense"), &facts(), "").unwrap_err().to_string();
+    let error = WorkloadPlan::new(&only("nonsense"), &facts(), "").unwrap_err().to_string();
     assert!(error.contains("folio crosscheck workloads"), "{error}");
     let facts = Facts { thp: Thp::Never, ..facts() };
-    let error = Plan::new(&only("huge_seq"), &facts, "").unwrap_err().to_string();
+    let error = WorkloadPlan::new(&only("huge_seq"), &facts, "").unwrap_err().to_string();
     assert!(error.contains("madvise or always"), "{error}");
 }
 
@@ -140,13 +141,13 @@ fn a_workload_of_the_users_is_named_like_the_others() {
     let custom =
         Custom::parse(&words("prot=rx advice=huge pattern=stride7 n=100 file=16M")).unwrap();
     let selection = Selection { windows_kb: vec![256], ..Selection::default() };
-    let plan = Plan::custom(&custom, &selection, &facts(), "").unwrap();
+    let plan = WorkloadPlan::custom(&custom, &selection, &facts(), "").unwrap();
     let names: Vec<_> = plan.groups.iter().map(|group| &group.workloads[0].name).collect();
     assert_eq!(names, ["ext4_ra256_rx_huge_stride7_s0", "xfs_ra256_rx_huge_stride7_s0"]);
     assert_eq!(plan.groups[0].own_bytes(), 16 << 20);
     assert_eq!(plan.groups[0].workloads[0].word("map"), Some("private"));
     let custom = Custom::parse(&words("pattern=read4096 n=9")).unwrap();
-    let plan = Plan::custom(&custom, &selection, &facts(), "").unwrap();
+    let plan = WorkloadPlan::custom(&custom, &selection, &facts(), "").unwrap();
     assert_eq!(plan.groups[0].workloads[0].name, "ext4_ra256_read_plain_read4096_s0");
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
-use largefolio_linux::elf::{Class, ElfError, ElfFile, Kind};
+use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind};
 use proptest::prelude::*;
 
 fn own() -> Vec<u8> {
@@ -30,7 +30,7 @@ fn read(bytes: &[u8]) -> Result<ElfFile, ElfError> {
 fn this_program_is_what_it_is() {
     let elf = ElfFile::read(Path::new("/proc/self/exe")).unwrap();
     assert_eq!((elf.class, elf.is_little_endian), (Class::Bits64, true));
-    assert!(matches!(elf.kind, Kind::Program | Kind::Fixed));
+    assert!(matches!(elf.kind, ElfKind::Program | ElfKind::Fixed));
     assert!(elf.interpreter.is_some());
     assert_eq!(elf.loads.iter().filter(|load| load.prot & 4 != 0).count(), 1);
     assert_eq!(read(&own()).unwrap(), elf);

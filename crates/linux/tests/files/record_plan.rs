@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::tools::{Tool, escape_commas};
-use largefolio_linux::record::{Plan, RecordError, With, program};
+use largefolio_linux::record::{RecordError, Recording, With, program};
 
 /// A machine: files with their first bytes, and what qemu answers to the probe.
 #[derive(Default)]
@@ -82,10 +82,10 @@ impl Table {
         self.nodes.insert(path.into(), (node, head.to_vec()));
     }
 
-    fn plan(&self, command: &[&str], with: With) -> Result<Plan, RecordError> {
+    fn plan(&self, command: &[&str], with: With) -> Result<Recording, RecordError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let output = std::env::temp_dir().join("largefolio-plan-test.folio");
-        Plan::in_environment(self, &command, Some(&output), with)
+        Recording::in_environment(self, &command, Some(&output), with)
     }
 
     fn refusal(&self, command: &[&str]) -> String {
@@ -217,10 +217,10 @@ fn an_unwritable_output_is_found_before_the_program_starts() {
     let command = [OsString::from("good")];
     for output in ["/nonexistent/x.folio", directory.path().to_str().expect("utf-8")] {
         let refused =
-            Plan::in_environment(&machine(), &command, Some(Path::new(output)), With::Auto);
+            Recording::in_environment(&machine(), &command, Some(Path::new(output)), With::Auto);
         assert!(matches!(refused, Err(RecordError::Output { .. })), "{output}: {refused:?}");
     }
-    let plan = Plan::in_environment(&machine(), &command, None, With::Auto).expect("a plan");
+    let plan = Recording::in_environment(&machine(), &command, None, With::Auto).expect("a plan");
     assert_eq!(plan.output(), Path::new("good.folio"));
 }
 

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
-use largefolio_linux::collapse::{self, CollapseError, Kind, Request};
+use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Request};
 
 use crate::support::{compile_in, has};
 
@@ -45,14 +45,14 @@ fn start() -> Option<(tempfile::TempDir, Child)> {
     Some((place, child))
 }
 
-fn request(pid: u32, kinds: &[Kind]) -> Request {
+fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
     Request { pid, kinds: kinds.to_vec(), min_bytes: M2 }
 }
 
 #[test]
 fn private_and_shared_memory_become_large_and_keep_their_content() {
     let Some((_place, mut child)) = start() else { return };
-    let all = request(child.id(), &[Kind::Anon, Kind::Shmem, Kind::File]);
+    let all = request(child.id(), &[CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File]);
     let outcome = match collapse::run(&all, "folio collapse") {
         Ok(outcome) => outcome,
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {
@@ -64,9 +64,9 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
         Err(error) => panic!("{error}"),
     };
     // Not aligned by the program, three of four blocks at least.
-    let anon = &outcome.kinds[&Kind::Anon];
+    let anon = &outcome.kinds[&CollapseKind::Anon];
     assert!(anon.after_bytes >= 3 * M2, "{outcome:?}");
-    let shmem = &outcome.kinds[&Kind::Shmem];
+    let shmem = &outcome.kinds[&CollapseKind::Shmem];
     assert_eq!((shmem.nr_blocks, shmem.after_bytes), (4, 4 * M2), "{outcome:?}");
     // It reads all of it again.
     drop(child.stdin.take());
@@ -78,16 +78,16 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
 #[test]
 fn only_the_kinds_asked_for_are_touched() {
     let Some((_place, mut child)) = start() else { return };
-    let result = collapse::run(&request(child.id(), &[Kind::File]), "folio collapse");
+    let result = collapse::run(&request(child.id(), &[CollapseKind::File]), "folio collapse");
     child.kill().unwrap();
     child.wait().unwrap();
     if let Ok(outcome) = result {
-        assert!(outcome.kinds.keys().all(|kind| *kind == Kind::File), "{outcome:?}");
+        assert!(outcome.kinds.keys().all(|kind| *kind == CollapseKind::File), "{outcome:?}");
     }
 }
 
 #[test]
 fn a_process_that_does_not_exist_is_named() {
-    let error = collapse::run(&request(u32::MAX, &[Kind::Anon]), "").unwrap_err();
+    let error = collapse::run(&request(u32::MAX, &[CollapseKind::Anon]), "").unwrap_err();
     assert!(error.to_string().starts_with("no process 4294967295"), "{error}");
 }

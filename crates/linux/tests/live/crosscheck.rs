@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Custom, Facts, Filesystem, Pause, Plan, Recorder, Selection, Workload,
+    CrosscheckError, Custom, Facts, Filesystem, Pause, Recorder, Selection, Workload, WorkloadPlan,
 };
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
@@ -81,7 +81,7 @@ fn workload(text: &str) -> Workload {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let custom = Custom::parse(&words).unwrap();
     let selection = Selection { windows_kb: vec![128], ..Selection::default() };
-    let plan = Plan::custom(&custom, &selection, &Facts::of_host(), "").unwrap();
+    let plan = WorkloadPlan::custom(&custom, &selection, &Facts::of_host(), "").unwrap();
     plan.groups[0].workloads[0].clone()
 }
 

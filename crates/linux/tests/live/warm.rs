@@ -11,7 +11,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use largefolio_linux::warm::{Part, Refusal, Warm, Warmed};
+use largefolio_linux::warm::{Part, Warm, WarmRefusal, Warmed};
 
 use crate::support::{compile_in, has};
 
@@ -27,10 +27,10 @@ fn place() -> Option<tempfile::TempDir> {
     if matches!(
         warmed.refusal,
         Some(
-            Refusal::NoFolios { .. }
-                | Refusal::NotCached { .. }
-                | Refusal::NoThp
-                | Refusal::OldKernel
+            WarmRefusal::NoFolios { .. }
+                | WarmRefusal::NotCached { .. }
+                | WarmRefusal::NoThp
+                | WarmRefusal::OldKernel
         )
     ) {
         eprintln!(
@@ -154,9 +154,11 @@ fn what_a_process_maps_stays_and_the_process_is_named() {
         let held = Held::map(&copy);
         let pid = held.child.id();
         let looked = Warm::new(&copy, Part::Whole).unwrap().check().unwrap();
-        assert!(matches!(&looked.refusal, Some(Refusal::InUse { pids, .. }) if *pids == [pid]));
+        assert!(matches!(&looked.refusal, Some(WarmRefusal::InUse { pids, .. }) if *pids == [pid]));
         let warmed = warm(&copy);
-        let Some(Refusal::InUse { pids, bytes }) = &warmed.refusal else { panic!("{warmed:?}") };
+        let Some(WarmRefusal::InUse { pids, bytes }) = &warmed.refusal else {
+            panic!("{warmed:?}")
+        };
         assert_eq!((pids.as_slice(), warmed.is_complete()), (&[pid][..], false));
         assert!(*bytes >= 3 * M2, "{bytes}");
     }
@@ -171,11 +173,11 @@ fn memory_and_short_files_are_refused_and_left_alone() {
     write(&path, 2 * M2);
     let warmed = warm(&path);
     assert!(
-        matches!(&warmed.refusal, Some(Refusal::NotCached { filesystem }) if filesystem == "tmpfs")
+        matches!(&warmed.refusal, Some(WarmRefusal::NotCached { filesystem }) if filesystem == "tmpfs")
     );
     assert_eq!(fs::read(&path).unwrap(), content(2 * M2));
     let short = warm(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    assert!(matches!(short.refusal, Some(Refusal::TooSmall { .. })), "{short:?}");
+    assert!(matches!(short.refusal, Some(WarmRefusal::TooSmall { .. })), "{short:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use largefolio_linux::environment::{Environment, Host, Node};
-use largefolio_linux::record::{Outcome, Plan, With};
+use largefolio_linux::record::{Outcome, Recording, With};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 
 use tempfile::TempDir;
@@ -87,7 +87,7 @@ pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Durati
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
-    let plan = Plan::in_environment(&TestHost, &command, Some(&output), with).expect("a plan");
+    let plan = Recording::in_environment(&TestHost, &command, Some(&output), with).expect("a plan");
     let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);
     assert_eq!(meta.nr_references, outcome.nr_references);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use largefolio_linux::record::{Ended, Plan, With};
+use largefolio_linux::record::{Ended, Recording, With};
 use largefolio_trace::Op;
 
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
@@ -21,7 +21,8 @@ fn recording_in_a_process_of_its_own() {
     else {
         return;
     };
-    let plan = Plan::in_environment(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
+    let plan =
+        Recording::in_environment(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
     let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
     std::process::exit(outcome.ended.exit_code().into());
 }

@@ -14,7 +14,6 @@ use crate::system::Live;
 /// Bytes a PMD entry maps where the base page has 4 KiB.
 pub(crate) const PMD_BYTES: usize = 2 << 20;
 
-/// What is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// Fresh memory of this process.

@@ -8,7 +8,7 @@ use super::reason::{Finding, Question, Reason, Refusal};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::Remedy;
-use crate::census::settings::{Allows, Setting, Settings};
+use crate::census::settings::{Allows, InForce, ThpSettings};
 use crate::census::{Access, Census, smaps_of};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
@@ -19,7 +19,7 @@ use crate::system::{FileFacts, FileRef, System};
 pub(super) struct Judge<'a> {
     census: &'a Census,
     question: &'a Question<'a>,
-    settings: Settings<'a>,
+    settings: ThpSettings<'a>,
     /// Largest folio order seen by device: what a filesystem can.
     seen_orders: BTreeMap<(u32, u32), u32>,
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
@@ -69,7 +69,7 @@ impl<'a> Judge<'a> {
         Self {
             census,
             question,
-            settings: Settings::of(question.system),
+            settings: ThpSettings::of(question.system),
             seen_orders,
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
@@ -181,12 +181,12 @@ impl<'a> Judge<'a> {
             Some(_) if kind != Kind::Anon && case.is_pmd(self.census) => {
                 (Refusal::FilledSmall, Remedy::Collapse { pid })
             }
-            Some(Setting { allows: Allows::None, path }) => {
+            Some(InForce { allows: Allows::None, path }) => {
                 let advised = if kind == Kind::Anon { "madvise" } else { "advise" };
                 let value = if smap.is_huge { advised } else { "always" };
                 (Refusal::SettingOff, Remedy::Set { value, path })
             }
-            Some(Setting { allows: Allows::Advised, path }) if !smap.is_huge => {
+            Some(InForce { allows: Allows::Advised, path }) if !smap.is_huge => {
                 (Refusal::NotAdvised, Remedy::SetOrAdvise { value: "always", path })
             }
             Some(_) => (Refusal::FilledSmall, Remedy::Collapse { pid }),

@@ -42,7 +42,6 @@ pub(crate) struct Source<'a> {
 pub(crate) struct ConvertError {
     /// From 1.
     pub(crate) line: usize,
-    /// What is wrong.
     pub(crate) what: String,
 }
 

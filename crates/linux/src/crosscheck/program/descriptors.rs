@@ -15,18 +15,16 @@ use crate::system::Live;
 /// A regular file by its inode on the filesystem that is watched.
 pub(crate) type Inode = u64;
 
-/// One open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
     /// Number in the recording.
     pub(crate) id: u32,
-    /// File.
     pub(crate) inode: Inode,
 }
 
 /// A thread's process: its address space and its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct TracedProcess {
     /// Number of the address space.
     pub(crate) space: u32,
     table: usize,
@@ -35,7 +33,7 @@ pub(crate) struct Process {
 /// Descriptors of all processes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
-    processes: BTreeMap<i32, Process>,
+    processes: BTreeMap<i32, TracedProcess>,
     tables: Vec<BTreeMap<i32, Open>>,
     nr_spaces: u32,
     nr_opens: u32,
@@ -43,9 +41,9 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     /// The first process.
-    pub(crate) fn start(&mut self, tid: i32) -> Process {
+    pub(crate) fn start(&mut self, tid: i32) -> TracedProcess {
         self.tables.push(BTreeMap::new());
-        let process = Process { space: self.new_space(), table: self.tables.len() - 1 };
+        let process = TracedProcess { space: self.new_space(), table: self.tables.len() - 1 };
         self.processes.insert(tid, process);
         process
     }
@@ -63,26 +61,26 @@ impl Descriptors {
     }
 
     /// The process of a thread.
-    pub(crate) fn process(&self, tid: i32) -> Option<Process> {
+    pub(crate) fn process(&self, tid: i32) -> Option<TracedProcess> {
         self.processes.get(&tid).copied()
     }
 
     /// A child: a thread shares everything, `vfork` the address space.
-    pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<Process> {
+    pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<TracedProcess> {
         let parent = self.process(tid)?;
         let process = if is_thread_of(child, tid) {
             parent
         } else {
             self.tables.push(self.tables[parent.table].clone());
             let space = if how == Birth::Vfork { parent.space } else { self.new_space() };
-            Process { space, table: self.tables.len() - 1 }
+            TracedProcess { space, table: self.tables.len() - 1 }
         };
         self.processes.insert(child, process);
         Some(process)
     }
 
     /// A process executed a program: a new address space.
-    pub(crate) fn execute(&mut self, tid: i32) -> Option<Process> {
+    pub(crate) fn execute(&mut self, tid: i32) -> Option<TracedProcess> {
         let space = self.new_space();
         let process = self.processes.get_mut(&tid)?;
         process.space = space;
@@ -115,11 +113,8 @@ fn is_thread_of(child: i32, parent: i32) -> bool {
 pub(crate) struct Behind {
     /// Device number as `stat` gives it.
     pub(crate) device: u64,
-    /// Inode.
     pub(crate) inode: Inode,
-    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// Path.
     pub(crate) path: PathBuf,
 }
 

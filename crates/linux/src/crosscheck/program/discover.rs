@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::descriptors::{behind, flags};
-use super::tracer::{Birth, Call, Watch};
+use super::tracer::{Birth, Call, Observer};
 use crate::proc::{self, Task};
 use crate::system::Live;
 
@@ -48,7 +48,7 @@ impl Discover {
     }
 }
 
-impl Watch for Discover {
+impl Observer for Discover {
     fn starts(&mut self, _: i32) -> io::Result<()> {
         self.began = Some(SystemTime::now());
         Ok(())

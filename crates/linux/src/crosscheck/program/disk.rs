@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::CrosscheckError;
 use super::super::device::Device;
+use super::super::error::CrosscheckError;
 use super::super::facts::formatter;
 use super::super::workloads::Filesystem;
 use crate::proc::block;
@@ -33,14 +33,14 @@ pub enum Disk {
 
 /// A block device that ends with its value.
 #[derive(Debug)]
-pub(crate) enum Block {
+pub(crate) enum BlockDevice {
     /// `/dev/zramN`.
     Zram(u32),
     /// A loop device over memory.
     Loop(Device),
 }
 
-impl Block {
+impl BlockDevice {
     /// A new device of `bytes`.
     pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
         let has_zram = Path::new(block::ZRAM_ADD).exists();
@@ -117,7 +117,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for BlockDevice {
     fn drop(&mut self) {
         if let Self::Zram(number) = *self {
             // A device that is still busy stays; there is nobody left to tell.
@@ -130,14 +130,12 @@ impl Drop for Block {
 /// A mount that ends with its value.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// Where.
     pub(crate) at: PathBuf,
 }
 
 impl Mount {
-    /// Mounts a device.
     pub(crate) fn device(
-        disk: &Block,
+        disk: &BlockDevice,
         filesystem: Filesystem,
         at: &Path,
     ) -> Result<Self, CrosscheckError> {

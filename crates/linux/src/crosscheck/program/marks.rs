@@ -24,7 +24,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::descriptors::{Behind, Descriptors, Inode, Open, behind, flags, position};
-use super::tracer::{Birth, Call, Watch};
+use super::tracer::{Birth, Call, Observer};
 use crate::proc::{Task, fd};
 use crate::system::Live;
 
@@ -39,7 +39,6 @@ pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>
 pub(crate) struct Used {
     /// Size in bytes when it was first opened.
     pub(crate) bytes: u64,
-    /// Path.
     pub(crate) path: PathBuf,
 }
 
@@ -180,7 +179,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-impl Watch for Marks<'_> {
+impl Observer for Marks<'_> {
     fn starts(&mut self, tid: i32) -> io::Result<()> {
         let space = self.descriptors.start(tid).space;
         self.threads.insert(tid);

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::super::CrosscheckError;
+use super::super::error::CrosscheckError;
 use super::super::facts::{Facts, missing};
 use super::super::workloads::Filesystem;
 use super::ProgramPlan;
-use super::disk::{Block, Mount};
+use super::disk::{BlockDevice, Mount};
 
 /// Room beside the files; XFS takes nothing below 300 MiB.
 const ROOM_BYTES: u64 = 512 << 20;
@@ -23,8 +23,7 @@ pub(super) struct Stage {
     // In the order in which they must end.
     binds: Vec<Mount>,
     mount: Option<Mount>,
-    /// The device.
-    pub(super) block: Block,
+    pub(super) block: BlockDevice,
     /// Where the filesystem is mounted.
     pub(super) files: PathBuf,
     filesystem: Filesystem,
@@ -49,7 +48,7 @@ impl Stage {
             .map_err(CrosscheckError::os("make a directory"))?;
         let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
         let bytes = (sizes.sum::<u64>() * 2 + ROOM_BYTES).next_multiple_of(1 << 20);
-        let block = Block::new(plan.disk, bytes)?;
+        let block = BlockDevice::new(plan.disk, bytes)?;
         block.format(filesystem, tool)?;
         let at = directory.path().join("files");
         fs::create_dir(&at).map_err(CrosscheckError::file(&at))?;

@@ -20,7 +20,7 @@ use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::record::book::Book;
 use crate::record::layout;
-use crate::record::{Ended, Progress};
+use crate::record::outcome::{Ended, Progress};
 use crate::system::Live;
 
 /// Rows collected before they are passed on.

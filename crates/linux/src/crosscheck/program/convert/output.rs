@@ -27,13 +27,11 @@ struct Inserted {
 }
 
 impl Output {
-    /// All lines.
     pub(super) fn finish(mut self) -> String {
         self.flush();
         self.text
     }
 
-    /// An action.
     pub(super) fn act(&mut self, line: &str) {
         self.flush();
         self.text.push_str(line);

@@ -20,7 +20,6 @@ pub(super) struct Unit {
     /// Thread, and its address space.
     pub(super) tid: i32,
     space: Option<u32>,
-    /// What it did.
     pub(super) what: What,
     /// What the kernel did to known files meanwhile, by this thread.
     pub(super) events: Vec<Event>,
