@@ -14,7 +14,7 @@
 //!   Place::record      window -> cold file -> probe -> text
 //! ```
 //!
-//! Files in reading order: [`workloads`], `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
+//! Files in reading order: [`workloads`], `mkfs`, `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
 //! `probe`; [`ProgramRecorder`] (a real program with all its files) stands in `program`.
 //!
 //! Invariants:
@@ -36,6 +36,7 @@ pub mod cow;
 mod device;
 mod error;
 mod facts;
+mod mkfs;
 mod mount;
 mod place;
 mod plan;

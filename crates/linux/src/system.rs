@@ -125,7 +125,7 @@ fn list(dir: &Path) -> io::Result<Vec<OsString>> {
 }
 
 /// The text of a file of any filesystem, as [`System::text`] has it.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > TEXT_BYTES_MAX {

@@ -12,7 +12,7 @@
 use std::fs;
 
 use super::error::CrosscheckError;
-use super::facts::{Facts, Thp};
+use super::facts::{Facts, Thp, first_cpu};
 use super::mount::Detached;
 use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
@@ -105,12 +105,4 @@ impl CowRecorder {
         }
         Ok(wanted)
     }
-}
-
-/// The processor all processes of a program run on.
-fn first_cpu() -> Result<usize, CrosscheckError> {
-    let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-    let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
-    Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }

@@ -10,12 +10,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::error::CrosscheckError;
-use super::facts::formatter;
 use super::workloads::Filesystem;
 use crate::proc::block;
 use crate::setting::Setting;
@@ -80,28 +78,6 @@ impl Device {
 
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/dev/loop{}", self.number))
-    }
-
-    /// Makes a filesystem on it with `tool`.
-    pub(super) fn format(
-        &self,
-        filesystem: Filesystem,
-        tool: &Path,
-    ) -> Result<(), CrosscheckError> {
-        let (name, _, arguments) = formatter(filesystem);
-        let device = self.path();
-        let output = Command::new(tool)
-            .args(arguments)
-            .arg(&device)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(CrosscheckError::file(tool))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let command = format!("{name} {} {}", arguments.join(" "), device.display());
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(CrosscheckError::Tool { command, said })
     }
 
     /// Sets the largest request.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use super::device::{Device, max_sectors_kb};
 use super::error::CrosscheckError;
-use super::facts::{DEFAULT_AROUND_BYTES, Facts, missing};
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
+use super::mkfs;
 use super::mount::Detached;
 use super::plan::OWN_FILE;
 use super::probe::{self, ProbeEnd};
@@ -63,10 +64,7 @@ impl Recorder {
     pub fn new(facts: Facts) -> Result<Self, CrosscheckError> {
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
         let instance = Instance::new()?;
-        let allowed = rustix::thread::sched_getaffinity(None)
-            .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-        let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
-        let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0);
+        let cpu = first_cpu()?;
         Ok(Self { facts, instance, signals, cpu, asleep: None })
     }
 
@@ -122,9 +120,9 @@ impl<'a> Place<'a> {
         own_bytes: u64,
     ) -> Result<Self, CrosscheckError> {
         let tool = recorder.facts.formatter(filesystem);
-        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(missing(filesystem)))?;
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
         let mut device = Device::new(own_bytes)?;
-        device.format(filesystem, tool)?;
+        mkfs::make(filesystem, &device.path(), tool)?;
         device.set_max_sectors_kb()?;
         let mount = Detached::new(filesystem.driver(), Some(&device.path()))
             .map_err(|source| CrosscheckError::Mount { filesystem: filesystem.name(), source })?;

@@ -8,7 +8,8 @@ mod pattern;
 mod random;
 
 use super::error::CrosscheckError;
-use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp, missing};
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
+use super::mkfs;
 use super::workloads::{Filesystem, Workload, with_window};
 
 pub use custom::Custom;
@@ -165,7 +166,7 @@ impl WorkloadPlan {
     ) -> Result<Vec<Filesystem>, CrosscheckError> {
         let (usable, absent): (Vec<_>, Vec<_>) =
             filesystems.iter().partition(|&&one| facts.formatter(one).is_some());
-        let mut reasons: Vec<String> = absent.into_iter().map(missing).collect();
+        let mut reasons: Vec<String> = absent.into_iter().map(mkfs::missing).collect();
         if usable.is_empty() {
             return Err(CrosscheckError::NoFilesystem(reasons.join("; ")));
         }

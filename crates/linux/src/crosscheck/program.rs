@@ -44,7 +44,8 @@ use stage::Stage;
 use tracer::TracedProgram;
 
 use super::error::CrosscheckError;
-use super::facts::{DEFAULT_AROUND_BYTES, Facts, missing};
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
+use super::mkfs;
 use super::workloads::Filesystem;
 use crate::signals::Signals;
 
@@ -108,7 +109,7 @@ impl ProgramRecorder {
     /// The refusal, with its remedy; nothing is left behind. A program that fails is no error.
     pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
         if self.facts.formatter(plan.filesystem).is_none() {
-            return Err(CrosscheckError::NoFilesystem(missing(plan.filesystem)));
+            return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
         // Mounts are private to a thread, and so is the parenthood of a traced process.
         thread::scope(|scope| {
@@ -156,9 +157,7 @@ fn run_on(
     program: &TracedProgram,
 ) -> Result<ProgramRecording, CrosscheckError> {
     let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
-    let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap_or(0);
+    let cpu = first_cpu()?;
     let events = Events::new(found.dev(), cpu)?;
     let mut follow = |tids: &_| events.follow(tids);
     let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);

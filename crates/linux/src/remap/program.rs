@@ -1,16 +1,12 @@
 //! Programs the library cannot help, told before they start.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{Refusal, Refused};
 use crate::elf::{Class, ElfError, ElfFile, ElfKind};
 use crate::proc::Task;
 use crate::system::Live;
-
-/// `S_ISUID | S_ISGID`.
-const SET_ID: u32 = 0o6000;
+use crate::trust;
 
 /// The architecture the library is built for, as ELF numbers it.
 const OWN_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
@@ -29,10 +25,8 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
     if elf.interpreter.is_none() && matches!(elf.kind, ElfKind::Fixed | ElfKind::Program) {
         return refused(Refusal::Static);
     }
-    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
-    let mut value = [0_u8; 64];
-    let has_capabilities = rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
-    if mode & SET_ID != 0 || has_capabilities {
+    let is_set_id = path.metadata().is_ok_and(|found| trust::is_set_id(&found));
+    if is_set_id || trust::has_capabilities(path) {
         return refused(Refusal::Secure);
     }
     Ok(())

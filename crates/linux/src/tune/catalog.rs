@@ -15,7 +15,7 @@ use largefolio_trace::disk::read_text;
 use super::TuneError;
 use crate::proc::choice::Choice;
 use crate::proc::{block, host, thp};
-use crate::system::mounts;
+use crate::system::{self, mounts};
 
 /// Words after `thp.` that are files of that name.
 const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
@@ -120,7 +120,7 @@ impl Catalog {
     /// Disks that a mounted filesystem is on, by name, ascending.
     #[must_use]
     pub fn disks(&self) -> Vec<String> {
-        let mounts = fs::read(self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
+        let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
         let devices = mounts::devices(&mounts);
         let disks = self.below_root(Path::new(block::DISKS));
         let Ok(entries) = fs::read_dir(disks) else { return Vec::new() };

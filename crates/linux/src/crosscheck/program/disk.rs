@@ -11,11 +11,9 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::super::device::Device;
 use super::super::error::CrosscheckError;
-use super::super::facts::formatter;
 use super::super::workloads::Filesystem;
 use crate::proc::block;
 
@@ -60,7 +58,7 @@ impl BlockDevice {
         matches!(self, Self::Zram(_))
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Zram(number) => PathBuf::from(format!("/dev/zram{number}")),
             Self::Loop(device) => device.path(),
@@ -91,29 +89,6 @@ impl BlockDevice {
         let path = self.sysfs("queue/max_sectors_kb");
         let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
         text.trim().parse().map_err(io::Error::other).map_err(CrosscheckError::file(path))
-    }
-
-    /// Puts an empty filesystem on it.
-    pub(crate) fn format(
-        &self,
-        filesystem: Filesystem,
-        tool: &Path,
-    ) -> Result<(), CrosscheckError> {
-        if let Self::Loop(device) = self {
-            return device.format(filesystem, tool);
-        }
-        let (name, _, arguments) = formatter(filesystem);
-        let output = Command::new(tool)
-            .args(arguments)
-            .arg(self.path())
-            .output()
-            .map_err(CrosscheckError::file(tool))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let command = format!("{name} {} {}", arguments.join(" "), self.path().display());
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(CrosscheckError::Tool { command, said })
     }
 }
 

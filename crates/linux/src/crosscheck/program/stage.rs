@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::error::CrosscheckError;
-use super::super::facts::{Facts, missing};
+use super::super::facts::Facts;
+use super::super::mkfs;
 use super::super::workloads::Filesystem;
 use super::ProgramPlan;
 use super::disk::{BlockDevice, Mount};
@@ -41,7 +42,7 @@ impl Stage {
     ) -> Result<Self, CrosscheckError> {
         let filesystem = plan.filesystem;
         let tool = facts.formatter(filesystem);
-        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(missing(filesystem)))?;
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
         let directory = tempfile::Builder::new()
             .prefix("largefolio-")
             .tempdir()
@@ -49,7 +50,7 @@ impl Stage {
         let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
         let bytes = (sizes.sum::<u64>() * 2 + ROOM_BYTES).next_multiple_of(1 << 20);
         let block = BlockDevice::new(plan.disk, bytes)?;
-        block.format(filesystem, tool)?;
+        mkfs::make(filesystem, &block.path(), tool)?;
         let at = directory.path().join("files");
         fs::create_dir(&at).map_err(CrosscheckError::file(&at))?;
         let mount = Some(Mount::device(&block, filesystem, &at)?);
