@@ -20,7 +20,7 @@ use largefolio_bulk::{Primitive, Tuning};
 pub use cpu::{Cpu, Place, Structure, clock_ghz};
 pub use curve::{Curve, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
-pub use step::{Bracket, Point, step_within};
+pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
 
 use crate::bench::anon::BenchError;

@@ -95,7 +95,7 @@ fn envelope(points: &[Point], of: impl Fn(&Spread) -> f64) -> Vec<f64> {
 /// assert_eq!(solve(&[(1.0, 100.0)]), None);
 /// ```
 #[must_use]
-pub(crate) fn solve(times: &[(f64, f64)]) -> Option<(f64, f64)> {
+pub fn solve(times: &[(f64, f64)]) -> Option<(f64, f64)> {
     let sum = |of: &dyn Fn(f64, f64) -> f64| times.iter().map(|&(n, t)| of(n, t)).sum::<f64>();
     let (ww, wn, nn) =
         (sum(&|_, t| 1.0 / (t * t)), sum(&|n, t| n / (t * t)), sum(&|n, t| n * n / (t * t)));
