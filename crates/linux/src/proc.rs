@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub(crate) use task::Task;
 
-use crate::system::{Entries, System};
+use crate::system::{Entries, System, ids};
 
 pub(crate) const PROC: &str = "/proc";
 /// Where files are the kernel's own inventions.
@@ -41,10 +41,7 @@ const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];
 
 /// Processes, ascending.
 pub(crate) fn pids(system: &dyn System) -> io::Result<Vec<u32>> {
-    let names = system.names(Path::new(PROC))?;
-    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
-    Ok(pids)
+    Ok(ids(&system.names(Path::new(PROC))?))
 }
 
 /// The flags of all pages; without `CAP_SYS_ADMIN` a refusal.

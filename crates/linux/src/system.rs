@@ -124,6 +124,13 @@ fn list(dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(fs::read_dir(dir)?.flatten().take(NAMES_MAX).map(|entry| entry.file_name()).collect())
 }
 
+/// The names that are ids of processes, ascending.
+pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
+}
+
 /// The text of a file of any filesystem, as [`System::text`] has it.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();

@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FdInfo, FileFacts, FileRef, Present, System, list, mounts, read};
+use super::{Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, mounts, read};
 
 /// Bytes of an entry of pagemap and kpageflags.
 const ENTRY_BYTES: usize = 8;
@@ -64,14 +64,8 @@ impl System for Live {
     fn writers(&self, file: &FileRef) -> Vec<u32> {
         let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
         let id = FileId::of(&found);
-        let names = list(Path::new("/proc")).unwrap_or_default();
-        let mut pids: Vec<u32> = names
-            .iter()
-            .filter_map(|name| name.to_str()?.parse().ok())
-            .filter(|pid| has_open_for_write(*pid, &file.path, id))
-            .collect();
-        pids.sort_unstable();
-        pids
+        let pids = ids(&list(Path::new("/proc")).unwrap_or_default());
+        pids.into_iter().filter(|pid| has_open_for_write(*pid, &file.path, id)).collect()
     }
 }
 

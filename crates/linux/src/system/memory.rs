@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/page_bytes           4096 (may be missing)
-//!   DIR/42/{maps,smaps,comm} as the kernel writes them
+//!   DIR/42/{maps,smaps,..}   as the kernel writes them: files of /proc/42
 //!   DIR/42/pagemap           runs of entries; no such file: reading is refused
 //!   DIR/kpageflags           runs of entries; no such file: reading is refused
 //!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
