@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use largefolio_linux::record::system::Host;
+use largefolio_linux::environment::Host;
 use largefolio_linux::record::tools;
 use largefolio_linux::remap;
 use largefolio_sim::kernel::Kernel;

@@ -2,7 +2,7 @@
 //! larger.
 //!
 //! ```text
-//!   maps     which mappings                 maps.rs            every process, one thread each
+//!   maps     which mappings                 proc/maps.rs       every process, one thread each
 //!   pagemap  which pages, which PFNs        pagemap.rs         spans of 256 MiB, all threads
 //!   flags    which folio is at a PFN        kpageflags.rs      each wanted page once, all threads
 //!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
@@ -27,16 +27,16 @@ pub mod file;
 pub mod folios;
 mod kpageflags;
 pub mod layout;
-pub mod maps;
 mod pagemap;
 pub mod process;
 pub mod remedy;
 pub mod settings;
-pub mod smaps;
 pub mod why;
 
+pub use crate::proc::{maps, smaps};
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use largefolio_trace::shown;
@@ -44,11 +44,12 @@ use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, Paral
 use serde::Serialize;
 
 use self::folios::{Cell, Size, Tally};
-use self::kpageflags::{Book, seen};
-use self::maps::Vma;
+use self::kpageflags::{FlagBook, seen};
 use self::pagemap::{Extents, Reader, Span};
 use self::process::{Geometry, Mapping, Process, Walk};
-use self::smaps::Smap;
+use crate::proc::maps::{Maps, Vma};
+use crate::proc::smaps::Smap;
+use crate::proc::{self, Task};
 use crate::system::{Entries, System};
 
 /// Why there is no census.
@@ -114,8 +115,8 @@ pub struct Census {
 /// Only what concerns all of them; a process that cannot be read is in [`Census::skipped`].
 pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
     let geometry = Geometry::of(system.page_bytes());
-    let (subjects, skipped) = open(system, pids, geometry);
-    let flags = match system.kpageflags() {
+    let (subjects, skipped) = open(system, pids);
+    let flags = match proc::kpageflags(system) {
         Ok(flags) => Some(flags),
         Err(error) if is_refusal(&error) => None,
         Err(error) => return Err(CensusError::Flags(error)),
@@ -132,7 +133,7 @@ pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
 /// # Errors
 /// When they cannot be listed.
 pub fn all(system: &dyn System) -> Result<Vec<u32>, CensusError> {
-    system.pids().map_err(CensusError::Processes)
+    proc::pids(system).map_err(CensusError::Processes)
 }
 
 /// A process that could be opened.
@@ -160,14 +161,12 @@ impl Subject {
 }
 
 fn smaps_of(system: &dyn System, pid: u32) -> Vec<Smap> {
-    let text = system.text(Path::new(&format!("/proc/{pid}/smaps")));
-    smaps::parse(&text.unwrap_or_default())
+    Task::of(system, pid).smaps().unwrap_or_default()
 }
 
 /// Reads the maps of each process.
-fn open(system: &dyn System, pids: &[u32], geometry: Geometry) -> (Vec<Subject>, Skipped) {
-    let opened: Vec<_> =
-        pids.par_iter().map(|&pid| (pid, subject(system, pid, geometry))).collect();
+fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
+    let opened: Vec<_> = pids.par_iter().map(|&pid| (pid, subject(system, pid))).collect();
     let (mut subjects, mut skipped) = (Vec::new(), Skipped::default());
     for (pid, subject) in opened {
         match subject {
@@ -179,12 +178,10 @@ fn open(system: &dyn System, pids: &[u32], geometry: Geometry) -> (Vec<Subject>,
     (subjects, skipped)
 }
 
-fn subject(system: &dyn System, pid: u32, geometry: Geometry) -> io::Result<Subject> {
-    let text = system.text(Path::new(&format!("/proc/{pid}/maps")))?;
-    let (vmas, nr_bad_lines) = maps::parse(&text, geometry.page_bytes);
-    let name = system.text(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
-    let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
-    Ok(Subject { pid, name, vmas, nr_bad_lines, smaps: OnceLock::new() })
+fn subject(system: &dyn System, pid: u32) -> io::Result<Subject> {
+    let task = Task::of(system, pid);
+    let Maps { vmas, nr_bad_lines } = task.maps()?;
+    Ok(Subject { pid, name: task.comm(), vmas, nr_bad_lines, smaps: OnceLock::new() })
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -217,7 +214,7 @@ impl Taking<'_> {
             return Ok(self.of_smaps());
         }
         let mut book =
-            Book::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
+            FlagBook::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
         let extents = read.iter().flatten().flat_map(|all| &all.list);
         extents.for_each(|extent| book.want(extent));
         book.read(flags).map_err(CensusError::Flags)?;
@@ -246,7 +243,7 @@ impl Taking<'_> {
         let mut opened = Vec::new();
         let mut works: Vec<(usize, Span)> = Vec::new();
         for (nr, subject) in self.subjects.iter().enumerate() {
-            let entries = self.system.pagemap(subject.pid);
+            let entries = Task::of(self.system, subject.pid).pagemap();
             if entries.is_ok() {
                 let spans = pagemap::spans(&subject.vmas, page_bytes, pmd_pages);
                 works.extend(spans.into_iter().map(|span| (nr, span)));
@@ -304,7 +301,7 @@ impl Taking<'_> {
 }
 
 /// Memory of all processes, each page once.
-fn totals(book: &Book, geometry: Geometry) -> Tally {
+fn totals(book: &FlagBook, geometry: Geometry) -> Tally {
     let mut totals = Tally::default();
     book.each_seen(&mut |page, bits, nr| {
         let bytes = nr * geometry.page_bytes;

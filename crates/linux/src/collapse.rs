@@ -19,17 +19,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::smaps::{self, Vma};
-use crate::thp;
+use crate::proc::maps::Vma;
+use crate::proc::smaps::Smap;
+use crate::proc::{Task, thp};
+use crate::system::Live;
 
 /// What kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum CollapseKind {
     /// Private memory without a file.
     Anon,
     /// memfd, tmpfs, shared anonymous memory.
@@ -38,7 +40,7 @@ pub enum Kind {
     File,
 }
 
-impl Kind {
+impl CollapseKind {
     /// A word for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -56,7 +58,7 @@ pub struct Request {
     /// The process.
     pub pid: u32,
     /// Kinds of memory.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<CollapseKind>,
     /// Areas with fewer bytes are left alone.
     pub min_bytes: u64,
 }
@@ -80,7 +82,7 @@ pub struct Collapsed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// By kind.
-    pub kinds: BTreeMap<Kind, Collapsed>,
+    pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after: holes become memory.
     pub resident_bytes: (u64, u64),
     /// What it took.
@@ -138,19 +140,19 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     let not_allowed = |what| CollapseError::NotAllowed { pid, what, command: as_root.to_owned() };
     let process =
         pidfd_open(number, PidfdFlags::empty()).map_err(|error| failed("open it")(error.into()))?;
-    let path = PathBuf::from(format!("/proc/{pid}/smaps"));
-    let read = |path: &PathBuf| match smaps::read(path) {
+    let read = || match Task::of(&Live, pid).smaps() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(not_allowed("looked at"))
         }
         result => result.map_err(failed("read its areas")),
     };
-    let before = read(&path)?;
-    let mut outcome = Outcome { block_bytes: thp::pmd_bytes(), ..Outcome::default() };
-    for vma in &before {
+    let before = read()?;
+    let mut outcome = Outcome { block_bytes: thp::pmd_bytes(&Live), ..Outcome::default() };
+    for smap in &before {
+        let vma = &smap.vma;
         let Some(kind) = kind_of(vma).filter(|kind| request.kinds.contains(kind)) else { continue };
         let blocks = blocks(vma, kind, outcome.block_bytes);
-        if blocks.is_empty() || vma.resident_bytes == 0 || vma.end - vma.start < request.min_bytes {
+        if blocks.is_empty() || smap.rss_bytes == 0 || vma.len_bytes() < request.min_bytes {
             continue;
         }
         let told = outcome.kinds.entry(kind).or_default();
@@ -166,7 +168,7 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
             }
         }
     }
-    let after = read(&path)?;
+    let after = read()?;
     outcome.resident_bytes = (resident(&before), resident(&after));
     for (&kind, told) in &mut outcome.kinds {
         (told.before_bytes, told.after_bytes) = (huge(&before, kind), huge(&after, kind));
@@ -175,42 +177,41 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     Ok(outcome)
 }
 
-fn resident(areas: &[Vma]) -> u64 {
-    areas.iter().map(|vma| vma.resident_bytes).sum()
+fn resident(areas: &[Smap]) -> u64 {
+    areas.iter().map(|smap| smap.rss_bytes).sum()
 }
 
-fn huge(areas: &[Vma], kind: Kind) -> u64 {
-    let of = |vma: &Vma| match kind {
-        Kind::Anon => vma.anon_huge_bytes,
-        Kind::Shmem => vma.shmem_huge_bytes,
-        Kind::File => vma.file_huge_bytes,
+fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {
+    let of = |smap: &Smap| match kind {
+        CollapseKind::Anon => smap.anon_pmd_bytes,
+        CollapseKind::Shmem => smap.shmem_pmd_bytes,
+        CollapseKind::File => smap.file_pmd_bytes,
     };
     areas.iter().map(of).sum()
 }
 
 /// The kind of an area; `None` for those of the kernel and of devices.
-fn kind_of(vma: &Vma) -> Option<Kind> {
-    let name = vma.name.as_str();
+fn kind_of(vma: &Vma) -> Option<CollapseKind> {
+    let name = vma.path.to_string_lossy();
+    let name = &*name;
     if ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"].contains(&name)
         || name.starts_with("/anon_hugepage")
     {
         return None;
     }
     if vma.inode == 0 {
-        return Some(Kind::Anon);
+        return Some(CollapseKind::Anon);
     }
     let is_shared_memory =
         ["/memfd:", "/dev/zero", "/SYSV"].iter().any(|start| name.starts_with(start));
-    if is_shared_memory || is_on_tmpfs(name) {
-        return Some(Kind::Shmem);
+    if is_shared_memory || is_on_tmpfs(&vma.path) {
+        return Some(CollapseKind::Shmem);
     }
-    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(Kind::File)
+    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
 }
 
-fn is_on_tmpfs(name: &str) -> bool {
-    let file = name.strip_suffix(" (deleted)").unwrap_or(name);
+fn is_on_tmpfs(path: &Path) -> bool {
     // A deleted file has no name to ask for; its folder still tells.
-    let path = std::path::Path::new(file);
     let known = [Some(path), path.parent()].into_iter().flatten().find(|path| path.exists());
     known
         .and_then(|path| {
@@ -221,13 +222,13 @@ fn is_on_tmpfs(name: &str) -> bool {
 }
 
 /// Addresses of the whole blocks of an area. Those of files begin where the offset does.
-fn blocks(vma: &Vma, kind: Kind, block_bytes: u64) -> Vec<u64> {
-    let is_alike =
-        kind == Kind::Anon || vma.start.wrapping_sub(vma.pos).is_multiple_of(block_bytes);
-    let Some(first) = vma.start.checked_next_multiple_of(block_bytes).filter(|_| is_alike) else {
+fn blocks(vma: &Vma, kind: CollapseKind, block_bytes: u64) -> Vec<u64> {
+    let is_alike = kind == CollapseKind::Anon || vma.is_congruent(block_bytes);
+    let Some(first) = vma.range.start.checked_next_multiple_of(block_bytes).filter(|_| is_alike)
+    else {
         return Vec::new();
     };
-    let nr = vma.end.saturating_sub(first) / block_bytes;
+    let nr = vma.range.end.saturating_sub(first) / block_bytes;
     (0..nr).map(|nr| first + nr * block_bytes).collect()
 }
 
@@ -239,29 +240,29 @@ mod tests {
 
     fn vma(start: u64, end: u64, pos: u64, name: &str) -> Vma {
         let inode = u64::from(name.starts_with('/'));
-        Vma { start, end, pos, inode, name: name.to_owned(), ..Vma::default() }
+        Vma { range: start..end, pos, inode, path: name.into(), ..Vma::default() }
     }
 
     #[test]
     fn blocks_lie_inside_the_area_and_agree_with_the_offset() {
         let anon = vma(M2 - 4096, 3 * M2 + 4096, 0, "");
-        assert_eq!(blocks(&anon, Kind::Anon, M2), [M2, 2 * M2]);
+        assert_eq!(blocks(&anon, CollapseKind::Anon, M2), [M2, 2 * M2]);
         let file = vma(M2 + 4096, 4 * M2, 4096, "/x");
-        assert_eq!(blocks(&file, Kind::File, M2), [2 * M2, 3 * M2]);
-        assert!(blocks(&vma(M2 + 4096, 4 * M2, 0, "/x"), Kind::File, M2).is_empty());
-        assert!(blocks(&vma(M2 + 4096, 2 * M2, 0, ""), Kind::Anon, M2).is_empty());
-        assert!(blocks(&vma(u64::MAX - 4095, u64::MAX, 0, ""), Kind::Anon, M2).is_empty());
+        assert_eq!(blocks(&file, CollapseKind::File, M2), [2 * M2, 3 * M2]);
+        assert!(blocks(&vma(M2 + 4096, 4 * M2, 0, "/x"), CollapseKind::File, M2).is_empty());
+        assert!(blocks(&vma(M2 + 4096, 2 * M2, 0, ""), CollapseKind::Anon, M2).is_empty());
+        assert!(blocks(&vma(u64::MAX - 4095, u64::MAX, 0, ""), CollapseKind::Anon, M2).is_empty());
     }
 
     #[test]
     fn kinds_are_told_by_name() {
         let kind = |name: &str| kind_of(&vma(0, M2, 0, name));
-        assert_eq!(kind(""), Some(Kind::Anon));
-        assert_eq!(kind("[heap]"), Some(Kind::Anon));
+        assert_eq!(kind(""), Some(CollapseKind::Anon));
+        assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
         assert_eq!(kind("[vdso]"), None);
-        assert_eq!(kind("/memfd:x (deleted)"), Some(Kind::Shmem));
-        assert_eq!(kind("/dev/zero (deleted)"), Some(Kind::Shmem));
+        assert_eq!(kind("/memfd:x (deleted)"), Some(CollapseKind::Shmem));
+        assert_eq!(kind("/dev/zero (deleted)"), Some(CollapseKind::Shmem));
         assert_eq!(kind("/dev/dri/card0"), None);
-        assert_eq!(kind("/proc/version"), Some(Kind::File));
+        assert_eq!(kind("/proc/version"), Some(CollapseKind::File));
     }
 }

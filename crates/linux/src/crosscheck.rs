@@ -1,11 +1,11 @@
 //! `folio crosscheck`: small workloads and real programs on the running kernel, recorded as text.
 //!
-//! Owns the choice of workloads ([`Plan`]), a filesystem of its own to run them on, a tracefs
+//! Owns the choice of workloads ([`WorkloadPlan`]), a filesystem of its own to run them on, a tracefs
 //! instance of its own, and the run of the probe. Does not know the model: a recording is text in
 //! the format of `recordings/README.md`, replayed by whoever gets it.
 //!
 //! ```text
-//!   Plan::new: facts of the host -- workloads -- what is skipped, and why
+//!   WorkloadPlan::new: facts of the host -- workloads -- what is skipped, and why
 //!      |
 //!   Recorder::new      tracefs (detached mount) -> instances/folio-crosscheck-PID
 //!      |
@@ -14,7 +14,7 @@
 //!   Place::record      window -> cold file -> probe -> text
 //! ```
 //!
-//! Files in reading order: [`workloads`], `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
+//! Files in reading order: [`workloads`], `mkfs`, `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
 //! `probe`; [`ProgramRecorder`] (a real program with all its files) stands in `program`.
 //!
 //! Invariants:
@@ -36,6 +36,7 @@ pub mod cow;
 mod device;
 mod error;
 mod facts;
+mod mkfs;
 mod mount;
 mod place;
 mod plan;
@@ -47,7 +48,7 @@ mod tracefs;
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use place::{Pause, Place, Recorder};
-pub use plan::{Custom, Group, Plan, Random, Selection, Skipped};
+pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
 pub use settings::{Change, Settings};
 pub use workloads::{FileSpec, Filesystem, Workload};

@@ -45,7 +45,7 @@ pub enum Class {
 
 /// What a file is loaded as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElfKind {
     /// A program at fixed addresses (`ET_EXEC`).
     Fixed,
     /// A position-independent program, with a loader or static.
@@ -86,7 +86,7 @@ pub struct ElfFile {
     /// `e_machine`.
     pub machine: u16,
     /// What it is loaded as.
-    pub kind: Kind,
+    pub kind: ElfKind,
     /// In the file's order, which is that of addresses.
     pub loads: Vec<Load>,
     /// The dynamic loader, `None` for a static program.
@@ -172,7 +172,7 @@ impl ElfFile {
     /// Names the first segment that lies outside the file or the address space, or says that the
     /// file has none.
     pub fn check(&self, path: &Path) -> Result<(), ElfError> {
-        if self.kind == Kind::Other {
+        if self.kind == ElfKind::Other {
             return Err(ElfError::NotLoadable(path.to_owned()));
         }
         let damaged = |what: String| ElfError::Damaged { path: path.to_owned(), what };
@@ -242,11 +242,11 @@ where
         }
     }
     elf.kind = match header.e_type(endian) {
-        ET_EXEC => Kind::Fixed,
+        ET_EXEC => ElfKind::Fixed,
         // Programs linked before the flag existed have a loader and no name.
-        ET_DYN if is_pie || (elf.interpreter.is_some() && !has_name) => Kind::Program,
-        ET_DYN => Kind::Shared,
-        _ => Kind::Other,
+        ET_DYN if is_pie || (elf.interpreter.is_some() && !has_name) => ElfKind::Program,
+        ET_DYN => ElfKind::Shared,
+        _ => ElfKind::Other,
     };
     Ok(elf)
 }

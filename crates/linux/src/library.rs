@@ -11,12 +11,18 @@ use std::path::PathBuf;
 
 use largefolio_trace::shown;
 
-use crate::record::system::{Node, System};
+use crate::environment::{Environment, Node};
+
+/// The plugin that QEMU loads.
+pub(crate) const RECORDER: Library =
+    Library { name: "liblargefolio_recorder.so", variable: "LARGEFOLIO_RECORDER" };
+/// What moves a program's text, loaded into every process.
+pub(crate) const PRELOADED: Library =
+    Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
 
 /// A shared library that other programs load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
-    /// File name.
     pub(crate) name: &'static str,
     /// Variable that names the file.
     pub(crate) variable: &'static str,
@@ -33,9 +39,10 @@ pub(crate) struct NoLibrary {
 
 impl Library {
     /// The file.
-    pub(crate) fn find(self, system: &dyn System) -> Result<PathBuf, NoLibrary> {
-        let is_file = |path: &PathBuf| matches!(system.node(path), Node::Executable | Node::Plain);
-        if let Some(named) = system.variable(self.variable).filter(|named| !named.is_empty()) {
+    pub(crate) fn find(self, environment: &dyn Environment) -> Result<PathBuf, NoLibrary> {
+        let is_file =
+            |path: &PathBuf| matches!(environment.node(path), Node::Executable | Node::Plain);
+        if let Some(named) = environment.variable(self.variable).filter(|named| !named.is_empty()) {
             let path = PathBuf::from(named);
             let place = format!("{}={}", self.variable, shown(&path));
             let missing = NoLibrary { places: place, distrusted: None };
@@ -43,21 +50,21 @@ impl Library {
         }
         let mut places = Vec::new();
         let mut distrusted = None;
-        for path in self.candidates(system) {
+        for path in self.candidates(environment) {
             let directory = shown(path.parent().unwrap_or(&path)).to_string();
             if !is_file(&path) {
                 places.push(directory);
                 continue;
             }
-            let Some(why) = system.distrust(&path) else { return Ok(path) };
+            let Some(why) = environment.distrust(&path) else { return Ok(path) };
             places.push(format!("{directory} ({why})"));
             distrusted.get_or_insert(format!("{}: {why}", shown(&path)));
         }
         Err(NoLibrary { places: places.join(", "), distrusted })
     }
 
-    fn candidates(self, system: &dyn System) -> Vec<PathBuf> {
-        let Some(own) = system.own_executable() else { return Vec::new() };
+    fn candidates(self, environment: &dyn Environment) -> Vec<PathBuf> {
+        let Some(own) = environment.own_executable() else { return Vec::new() };
         // A test's executable is in target/PROFILE/deps, an example's in target/PROFILE/examples.
         let beside = own.parent().map(PathBuf::from).unwrap_or_default();
         let above = beside.parent().map(PathBuf::from).unwrap_or_default();

@@ -1,18 +1,18 @@
 //! `folio record`: the memory references of an unmodified program, into a trace file.
 //!
-//! Owns the checks before ([`Plan`]), the choice of recorder, the run, and what is told about it
+//! Owns the checks before ([`Recording`]), the choice of recorder, the run, and what is told about it
 //! ([`Outcome`], [`Progress`]). Does not own the file format (`largefolio_trace`) or what happens
 //! inside the recorded process (`largefolio-recorder`, a QEMU plugin).
 //!
 //! ```text
-//!   Plan::new: program -- tools -- output      checks everything, changes nothing
+//!   Recording::new: program -- tools -- output      checks everything, changes nothing
 //!        |
-//!   Plan::run
+//!   Recording::run
 //!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
 //!
-//! Files in reading order: [`system`] (the seam), [`program`], [`tools`], `plan`, `book/`,
+//! Files in reading order: [`program`], [`tools`], `plan`, `book/`,
 //! `layout`, `qemu/`, `valgrind/`.
 //!
 //! Invariants:
@@ -22,7 +22,6 @@
 //! - R3: what could not be seen is a sentence in [`Outcome::warnings`] and in the trace.
 
 pub mod program;
-pub mod system;
 pub mod tools;
 
 mod book;
@@ -30,15 +29,15 @@ mod elf;
 mod error;
 mod files;
 mod finish;
-mod host;
 mod layout;
 mod outcome;
 mod plan;
 mod qemu;
+mod run;
 mod sink;
 mod valgrind;
 
 pub use error::RecordError;
 pub use outcome::{Ended, Outcome, Progress, RecorderKind};
-pub use plan::{Plan, With};
-pub use sink::EventSink;
+pub use plan::Recording;
+pub use tools::With;

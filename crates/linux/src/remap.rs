@@ -16,7 +16,6 @@
 //! - L2: a copy outlives its launchers only by a kill; the next launcher removes it.
 //! - L3: a refusal leaves the command as it was.
 
-mod memory;
 mod probe;
 mod program;
 mod records;
@@ -33,17 +32,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::library::Library;
-use crate::record::system::Host;
+use crate::environment::Host;
+use crate::library::PRELOADED;
+use crate::proc::cgroup;
+use crate::system::Live;
 
 pub use records::{Summary, TextSum};
-use store::{Report, Store};
+use store::{ReportFile, Store};
 pub use wire::{How, Refusal};
 
-/// File name of the library.
-pub const LIBRARY_NAME: &str = "liblargefolio_preload.so";
-/// Variable that names the library.
-const LIBRARY_VARIABLE: &str = "LARGEFOLIO_PRELOAD";
 /// The loader's list of libraries to load first.
 const PRELOAD: &str = "LD_PRELOAD";
 /// A dynamic `AddressSanitizer` ends the program when another library precedes its own, unless told
@@ -97,7 +94,7 @@ impl Refused {
 #[derive(Debug)]
 pub struct Remap {
     library: PathBuf,
-    report: Report,
+    report: ReportFile,
     store: Store,
     budget_bytes: u64,
     voice: Voice,
@@ -118,7 +115,7 @@ impl Remap {
         let os = |error: io::Error| Refused::new(Refusal::Os, error.to_string());
         store.lease().map_err(os)?;
         let report = store.report().map_err(os)?;
-        let budget_bytes = memory::cgroup_headroom();
+        let budget_bytes = budget_bytes();
         Ok(Self { library, report, store, budget_bytes, voice: options.voice })
     }
 
@@ -177,14 +174,19 @@ impl Drop for Remap {
     }
 }
 
+/// Bytes one copy may take: it is charged to the group of the process that makes it, and past the
+/// limit the kernel kills. Half of the room stays free for the programs, which start in this group.
+fn budget_bytes() -> u64 {
+    cgroup::room_bytes(&Live).map_or(u64::MAX, |room| room / 2)
+}
+
 /// The library that programs preload.
 ///
 /// # Errors
 /// The places it was looked for, who else could have put it there, or a path that the loader's list
 /// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
-    let library = Library { name: LIBRARY_NAME, variable: LIBRARY_VARIABLE };
-    let found = library.find(&Host).map_err(|missing| match missing.distrusted {
+    let found = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
         Some(told) => Refused::new(Refusal::LibraryOpen, told),
         None => Refused::new(Refusal::NoLibrary, missing.places),
     })?;

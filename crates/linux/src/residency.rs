@@ -13,7 +13,7 @@
 //! - R1: looking reads nothing from storage: only blocks wholly in the cache are touched.
 //! - R2: no mapping outlives its value, so that none of ours keeps pages from eviction.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,15 +23,15 @@ use std::ptr;
 use rustix::fs::Access;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::smaps;
-use crate::thp;
+use crate::proc::{Task, thp};
+use crate::system::Live;
 
 /// Blocks looked at in one go: a process may have 65,530 vmas, and gaps cost addresses only.
 const NR_BLOCKS_AT_ONCE: u64 = 1024;
 
 /// How much of a block is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum BlockState {
     /// No page.
     Absent,
     /// Some pages, or all in smaller folios.
@@ -65,7 +65,7 @@ impl<'f> Cached<'f> {
         Ok(Self {
             file,
             file_bytes: found.len(),
-            pmd_bytes: thp::pmd_bytes(),
+            pmd_bytes: thp::pmd_bytes(&Live),
             is_told,
             is_filled: false,
         })
@@ -77,7 +77,7 @@ impl<'f> Cached<'f> {
     }
 
     /// The state of whole blocks.
-    pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+    pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
         let mut states = Vec::new();
         let end = wanted.end.min(self.nr_whole());
         let mut at = wanted.start;
@@ -89,9 +89,9 @@ impl<'f> Cached<'f> {
         Ok(states)
     }
 
-    fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<Block>> {
+    fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
         if !self.is_told && !self.is_filled {
-            return Ok(wanted.map(|_| Block::Unknown).collect());
+            return Ok(wanted.map(|_| BlockState::Unknown).collect());
         }
         let nr = usize::try_from(wanted.end - wanted.start).map_err(io::Error::other)?;
         let pmd = usize::try_from(self.pmd_bytes).map_err(io::Error::other)?;
@@ -106,12 +106,12 @@ impl<'f> Cached<'f> {
                 area.populate(at, rustix::param::page_size())?;
             }
             let is_absent = !cached.contains(&true);
-            states.push(if is_absent { Block::Absent } else { Block::Small });
+            states.push(if is_absent { BlockState::Absent } else { BlockState::Small });
         }
-        for vma in smaps::read(Path::new("/proc/self/smaps"))? {
-            let is_huge = vma.file_huge_bytes >= self.pmd_bytes;
-            if let Some(at) = area.offset_of(vma.start).filter(|_| is_huge) {
-                states[at / (2 * pmd)] = Block::Huge;
+        for smap in Task::own(&Live).smaps()? {
+            let is_huge = smap.file_pmd_bytes >= self.pmd_bytes;
+            if let Some(at) = area.offset_of(smap.vma.range.start).filter(|_| is_huge) {
+                states[at / (2 * pmd)] = BlockState::Huge;
             }
         }
         Ok(states)
@@ -211,11 +211,4 @@ impl Drop for Area {
         // SAFETY: unmaps what `reserve` mapped, to which nothing refers any more.
         let _ = unsafe { munmap(self.mapped.cast(), self.mapped_bytes) };
     }
-}
-
-/// Bytes that can be had without pressing other memory out, where the kernel says.
-pub(crate) fn available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -1,11 +1,11 @@
 //! `folio run`: a program started with its text, and its heap, on large folios.
 //!
 //! ```text
-//!   Program    which ELF file runs, and with whose rights          (program)
-//!   Plan       for each of its files: can its text be mapped large (placement), is the cache
-//!              filled so (crate::warm); the heap's size and the loader's variable (heap)
-//!   Plan::exec   the program takes this process's place: nothing of ours is left
-//!   Plan::watch  the program as a child: signals passed on, areas counted from time to time
+//!   Program        which ELF file runs, and with whose rights          (program)
+//!   Launch         for each of its files: can its text be mapped large (placement), is the cache
+//!                  filled so (crate::warm); the heap's size and the loader's variable (heap)
+//!   Launch::exec   the program takes this process's place: nothing of ours is left
+//!   Launch::watch  the program as a child: signals passed on, areas counted from time to time
 //! ```
 //!
 //! Owns the choice and the run. Whatever cannot be done is a [`Fallback`], and the program is
@@ -28,7 +28,7 @@ mod remap;
 mod sample;
 
 pub use child::{Ended, die_of};
-pub use choice::{Plan, Request, RunError, Text, Watched};
+pub use choice::{Launch, Request, RunError, Text, Watched};
 pub use fallback::Fallback;
 pub use heap::Heap;
 pub use placement::{Obstacle, Placed};

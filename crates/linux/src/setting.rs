@@ -10,6 +10,8 @@
 //! and keeper hold a lock on the file (`flock`): what another folio found meanwhile would not be
 //! the system's value but ours, and the system would be left with it.
 
+pub(crate) mod thp;
+
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use crate::tune::catalog::Current;
+use crate::proc::choice::Choice;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
 const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; printf %s \"$1\" >\"$2\"";
@@ -103,7 +105,7 @@ impl Setting {
     pub fn read(path: &Path) -> Result<String, SettingError> {
         let text = fs::read_to_string(path)
             .map_err(|source| SettingError::Read { path: path.to_owned(), source })?;
-        Ok(Current::parse(&text).value)
+        Ok(Choice::parse(&text).value)
     }
 
     /// Sets `path` to `value` until the result is dropped or this process ends. Where another folio
@@ -119,7 +121,7 @@ impl Setting {
     ///
     /// # Errors
     /// [`SettingError::Busy`] where another folio has changed it; nothing is changed by any error.
-    pub fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
+    pub(crate) fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
         Self::changed(path, value, Busy::Refuse)
     }
 

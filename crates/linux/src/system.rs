@@ -1,34 +1,41 @@
-//! What the census asks the operating system, behind one trait.
+//! What is asked of the kernel's files, behind one trait.
 //!
-//! Owns the seam: [`System`] is asked, [`Live`] answers from `/proc` of the running machine,
-//! [`MemSystem`] from a directory of small text files, so that the census is tested without a kernel
-//! and without root.
+//! Owns the seam: [`System`] is asked, [`Live`] answers from the running machine, [`MemSystem`] from a
+//! directory of small text files, so that what reads `/proc` and `/sys` is tested without a kernel and
+//! without root. What the texts mean is [`crate::proc`]'s.
 //!
 //! ```text
-//!   maps, smaps     text          mappings of a process
-//!   pagemap         u64 a page    virtual page -> PFN            [`Entries`], indexed by virtual page
-//!   kpageflags      u64 a page    PFN -> flags of the folio      [`Entries`], indexed by PFN
+//!   maps, status, a setting   text
+//!   pagemap                   u64 a page    virtual page -> PFN            [`Entries`]
+//!   kpageflags                u64 a page    PFN -> flags of the folio      [`Entries`]
+//!   a mapped file             filesystem, writers
 //! ```
 //!
 //! Invariants:
 //! - S1: asking changes nothing that is asked about: files are opened for reading, never written.
-//! - S2: no answer takes memory without bound: texts end at [`TEXT_BYTES_MAX`], entries go into
-//!   buffers of the caller.
+//! - S2: no answer takes memory without bound: texts end at [`TEXT_BYTES_MAX`], a directory has at most
+//!   [`NAMES_MAX`] names, entries go into buffers of the caller.
 
+mod fdinfo;
 mod live;
 mod memory;
-mod mounts;
+pub(crate) mod mounts;
 
-use std::io;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+pub(crate) use fdinfo::FdInfo;
 pub use live::Live;
 pub use memory::MemSystem;
 
 /// Longest text taken from procfs: `smaps` of a process with the usual limit of 65,530 mappings has
 /// 50 MiB.
-pub const TEXT_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Names taken from one directory: as many as there can be processes.
+pub(crate) const NAMES_MAX: usize = 1 << 22;
 
 /// A range of present pages of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,16 +86,16 @@ pub struct FileFacts {
     pub is_open_for_write: Option<bool>,
 }
 
-/// What the census asks.
+/// What is asked.
 pub trait System: Sync {
     /// Base page in bytes.
     fn page_bytes(&self) -> u64;
 
-    /// Processes, ascending.
+    /// Names in a directory below `/proc` or `/sys`, in no order.
     ///
     /// # Errors
-    /// When `/proc` cannot be listed.
-    fn pids(&self) -> io::Result<Vec<u32>>;
+    /// When it cannot be listed.
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
     /// Contents of a file below `/proc` or `/sys`.
     ///
@@ -96,17 +103,11 @@ pub trait System: Sync {
     /// What the system says, or when it is longer than [`TEXT_BYTES_MAX`].
     fn text(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The pagemap of a process.
+    /// A file of entries: the pagemap of a process, or kpageflags.
     ///
     /// # Errors
     /// What the system says.
-    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>>;
-
-    /// The flags of all pages.
-    ///
-    /// # Errors
-    /// What the system says; without `CAP_SYS_ADMIN` it is a refusal.
-    fn kpageflags(&self) -> io::Result<Box<dyn Entries>>;
+    fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>>;
 
     /// Facts about a mapped file.
     ///
@@ -116,4 +117,26 @@ pub trait System: Sync {
 
     /// Processes that have a file open for writing.
     fn writers(&self, file: &FileRef) -> Vec<u32>;
+}
+
+/// The names in a directory of any filesystem, as [`System::names`] has them.
+fn list(dir: &Path) -> io::Result<Vec<OsString>> {
+    Ok(fs::read_dir(dir)?.flatten().take(NAMES_MAX).map(|entry| entry.file_name()).collect())
+}
+
+/// The names that are ids of processes, ascending.
+pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// The text of a file of any filesystem, as [`System::text`] has it.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
 }

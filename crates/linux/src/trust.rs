@@ -1,4 +1,4 @@
-//! Who else could have put a file where it is.
+//! Who else could have put a file where it is, and with whose rights it runs.
 //!
 //! Owns the check of a file that is going to be loaded into programs: of its own owner and mode, and
 //! of every directory on the way to it.
@@ -20,8 +20,9 @@ use std::path::Path;
 
 /// Write permission for everybody.
 const OPEN: u32 = 0o002;
-/// The sticky bit.
 const STICKY: u32 = 0o1000;
+/// `S_ISUID | S_ISGID`.
+const SET_ID: u32 = 0o6000;
 
 /// Why somebody who is not one of `owners` could have put `path` where it is; `None` if nobody could.
 pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
@@ -48,6 +49,16 @@ fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Opt
         }
         Ok(_) => None,
     }
+}
+
+/// Whether who runs a file gets the rights of its owner or group.
+pub(crate) fn is_set_id(found: &Metadata) -> bool {
+    found.mode() & SET_ID != 0
+}
+
+/// Whether who runs a file gets capabilities.
+pub(crate) fn has_capabilities(path: &Path) -> bool {
+    rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
 /// Owners of `path` and of the directories above it: who could have put another file in its place.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   tunings/NAME.toml --+
-//!   NAME=VALUE ---------+--> Plan: now -> planned --> Record on disk --> writes, one by one
-//!                                                        |                     | one fails
-//!                                  undo: in reverse <----+---------------------+
+//!   NAME=VALUE ---------+--> ChangeSet: now -> planned --> Record on disk --> writes, one by one
+//!                                                             |                     | one fails
+//!                                       undo: in reverse <----+---------------------+
 //! ```
 //!
 //! Owns the names of settings ([`catalog`]), profiles ([`profile`]), plans, and the record of old

@@ -26,9 +26,10 @@ pub mod libraries;
 
 mod cool;
 mod file;
+mod refill;
 mod refusal;
 mod users;
 
 pub use cool::cool;
 pub use file::{Part, Warm, WarmError, Warmed};
-pub use refusal::Refusal;
+pub use refusal::WarmRefusal;

@@ -5,7 +5,7 @@ use std::io;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_linux::collapse::{self, Kind, Outcome, Request};
+use largefolio_linux::collapse::{self, CollapseKind, Outcome, Request};
 use largefolio_report::cells::Cells;
 use largefolio_report::figures;
 use largefolio_report::json;
@@ -70,9 +70,9 @@ impl CollapseArgs {
     /// Takes what was typed.
     pub(crate) fn plan(self, command_line: Vec<String>) -> CollapsePlan {
         let kinds = self.kind.iter().map(|kind| match kind {
-            KindName::Anon => Kind::Anon,
-            KindName::Shmem => Kind::Shmem,
-            KindName::File => Kind::File,
+            KindName::Anon => CollapseKind::Anon,
+            KindName::Shmem => CollapseKind::Shmem,
+            KindName::File => CollapseKind::File,
         });
         let request = Request { pid: self.pid, kinds: kinds.collect(), min_bytes: self.min_size };
         CollapsePlan { request, form: self.form.form(), command_line }
@@ -128,7 +128,7 @@ struct Refused {
 
 impl<'a> Report<'a> {
     fn new(plan: &'a CollapsePlan, outcome: &Outcome) -> Self {
-        let row = |(&kind, told): (&Kind, &collapse::Collapsed)| Row {
+        let row = |(&kind, told): (&CollapseKind, &collapse::Collapsed)| Row {
             kind: kind.name(),
             nr_areas: told.nr_areas,
             nr_blocks: told.nr_blocks,
@@ -205,10 +205,10 @@ impl<'a> Report<'a> {
 }
 
 /// What an error number of the kernel means for a kind of memory.
-fn reason(kind: Kind, errno: i32) -> String {
+fn reason(kind: CollapseKind, errno: i32) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {
-        (Kind::File, Errno::INVAL) => {
+        (CollapseKind::File, Errno::INVAL) => {
             "files of this filesystem are not collapsed by this kernel; start the program with \
              folio run --text large"
         }

@@ -76,7 +76,7 @@ impl From<Recorder> for With {
 
 /// A recording that can be made.
 pub(crate) struct RecordPlan {
-    recording: record::Plan,
+    recording: record::Recording,
     is_quiet: bool,
 }
 
@@ -84,7 +84,7 @@ impl RecordArgs {
     /// Checks program, recorder and output.
     pub(crate) fn plan(&self) -> Result<RecordPlan> {
         let output = self.output.as_deref();
-        let recording = record::Plan::new(&self.command, output, self.with.into())?;
+        let recording = record::Recording::new(&self.command, output, self.with.into())?;
         Ok(RecordPlan { recording, is_quiet: self.quiet })
     }
 }

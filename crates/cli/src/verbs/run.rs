@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::remap::Voice;
-use largefolio_linux::run::{self, Ended, Plan, Request, RunError, Samples, Sampling, Watched};
+use largefolio_linux::run::{self, Ended, Launch, Request, RunError, Samples, Sampling, Watched};
 use largefolio_report::figures::{self, printable};
 
 use super::values;
@@ -138,7 +138,7 @@ impl RunArgs {
 impl RunPlan {
     /// Prepares, starts, and ends as the program does. Standard output is the program's.
     pub(crate) fn run(self) -> Result<Exit> {
-        let plan = match Plan::new(&self.request) {
+        let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
             Err(error) => return not_started(error),
         };
@@ -172,7 +172,7 @@ impl RunPlan {
     }
 
     /// Whether folio stays while the program runs: to put settings back, or to tell what came of it.
-    fn is_watched(&self, plan: &Plan) -> bool {
+    fn is_watched(&self, plan: &Launch) -> bool {
         let is_told = match self.telling {
             Telling::Nothing => false,
             Telling::Default => !plan.warmed.is_empty() || plan.moved.is_some(),
@@ -181,7 +181,7 @@ impl RunPlan {
         is_told || plan.holds_settings()
     }
 
-    fn tell_before(&self, plan: &Plan) {
+    fn tell_before(&self, plan: &Launch) {
         match self.telling {
             Telling::Nothing => {}
             Telling::Default | Telling::Summary => {
@@ -224,7 +224,7 @@ fn in_cache(before: Option<u64>, after: Option<u64>, possible: u64) -> String {
 }
 
 /// What was done and what was seen, in three lines at most.
-fn summary(plan: &Plan, watched: &Watched) {
+fn summary(plan: &Launch, watched: &Watched) {
     let ms = plan.elapsed.as_secs_f64() * 1e3;
     if !plan.warmed.is_empty() {
         let sum = |of: &dyn Fn(&largefolio_linux::warm::Warmed) -> Option<u64>| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::tune::catalog::Catalog;
-use largefolio_linux::tune::plan::Plan;
+use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Entry, Foreign, Store, Undone};
 use largefolio_trace::disk;
@@ -62,8 +62,8 @@ const PROFILE_BYTES_MAX: u64 = 256 << 10;
 
 /// What is to be done.
 enum Deed {
-    Show(Plan),
-    Apply(Plan),
+    Show(ChangeSet),
+    Apply(ChangeSet),
     Undo(Foreign),
 }
 
@@ -112,7 +112,7 @@ impl TunePlan {
         Ok(Store::open(&folder, &self.root)?.entries()?)
     }
 
-    fn apply(&self, plan: &Plan, console: &mut Console) -> Result<Exit> {
+    fn apply(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
         if plan.changes.is_empty() {
             self.deliver(&view::planned(plan, &[]), console)?;
             return Ok(Exit::Done);
@@ -146,11 +146,11 @@ impl TunePlan {
 }
 
 /// The profile, with the single settings over it.
-fn planned(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<Plan> {
+fn planned(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {
     let mut plan = match profile {
-        Some(name) => Plan::of_profile(catalog, &profile_of(name)?)?,
-        None if set.is_empty() => Plan::of_profile(catalog, &Profile::named("large")?)?,
-        None => Plan::default(),
+        Some(name) => ChangeSet::of_profile(catalog, &profile_of(name)?)?,
+        None if set.is_empty() => ChangeSet::of_profile(catalog, &Profile::named("large")?)?,
+        None => ChangeSet::default(),
     };
     for assignment in set {
         let Some((name, value)) = assignment.split_once('=') else {

@@ -8,11 +8,10 @@ use std::path::Path;
 use largefolio_trace::disk::{Whole, open_regular};
 use object::ReadCache;
 
+use super::error::AlignError;
+use super::layout::Layout;
 use super::validate;
-use super::{AlignError, Layout};
-
-/// Bits of the mode that a copy does not get: they are somebody's decision.
-const SET_ID: u32 = 0o6000;
+use crate::trust;
 
 /// A copy that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,11 +59,11 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     // Only then its blocks are known.
     file.sync_all().map_err(failed("write", copy))?;
     let stored_bytes = file.metadata().map_err(failed("read", copy))?.blocks() * 512;
-    let (mut lost, mode) = (Vec::new(), found.mode());
-    if mode & SET_ID != 0 {
+    let mut lost = Vec::new();
+    if trust::is_set_id(&found) {
         lost.push("the set-user-id or set-group-id bit");
     }
-    if rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok() {
+    if trust::has_capabilities(path) {
         lost.push("the file capabilities");
     }
     written.set_mode(found.mode());

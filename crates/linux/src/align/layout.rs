@@ -14,8 +14,8 @@ use object::elf::{
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadRef, pod};
 
-use super::AlignError;
-use crate::elf::{Class, ElfFile, Kind};
+use super::error::AlignError;
+use crate::elf::{Class, ElfFile, ElfKind};
 
 /// Offsets and addresses agree mod this at least, or no kernel loads the file.
 const PAGE_BYTES: u64 = 4096;
@@ -134,7 +134,7 @@ fn is_aligned(elf: &ElfFile, align: u64) -> bool {
     let mut all = elf.loads.iter();
     texts.clone().count() > 0
         && texts.clone().all(|load| agree(load.vaddr, load.offset))
-        && (elf.kind == Kind::Fixed || all.any(|load| load.align >= align))
+        && (elf.kind == ElfKind::Fixed || all.any(|load| load.align >= align))
 }
 
 /// Bytes of whole blocks in a range of addresses.

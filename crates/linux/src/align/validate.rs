@@ -10,7 +10,7 @@ use object::elf::{FileHeader64, PT_LOAD, SHT_NOBITS, SHT_NULL};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
-use super::AlignError;
+use super::error::AlignError;
 
 /// Bytes compared at once.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -42,8 +42,8 @@ pub(super) fn compare(
         let facts = |s: &object::elf::ProgramHeader64<Endianness>| {
             (s.p_type(endian), s.p_vaddr(endian), s.p_filesz(endian), s.p_memsz(endian))
         };
-        let places = (a.p_offset(endian), offset, a.p_filesz(endian));
-        if !agrees || facts(a) != facts(b) || !is_same(original, copy, places) {
+        let segment = Moved { old: a.p_offset(endian), new: offset, len: a.p_filesz(endian) };
+        if !agrees || facts(a) != facts(b) || !is_same(original, copy, &segment) {
             return Err(differs(format!("segment {which}")));
         }
         nr += 1;
@@ -59,8 +59,8 @@ pub(super) fn compare(
         let facts = |s: &object::elf::SectionHeader64<Endianness>| {
             (s.sh_type(endian), s.sh_addr(endian), s.sh_size(endian), s.sh_name(endian))
         };
-        let places = (a.sh_offset(endian), b.sh_offset(endian), len);
-        if facts(a) != facts(b) || !is_same(original, copy, places) {
+        let section = Moved { old: a.sh_offset(endian), new: b.sh_offset(endian), len };
+        if facts(a) != facts(b) || !is_same(original, copy, &section) {
             return Err(differs(format!("section {which}")));
         }
         nr += 1;
@@ -68,8 +68,15 @@ pub(super) fn compare(
     Ok(nr)
 }
 
-/// Whether `len` bytes are equal, but for the headers inside them.
-fn is_same(original: &File, copy: &File, (old, new, len): (u64, u64, u64)) -> bool {
+/// Where the original and the copy have the same bytes.
+struct Moved {
+    old: u64,
+    new: u64,
+    len: u64,
+}
+
+/// Whether bytes are equal, but for the headers inside them.
+fn is_same(original: &File, copy: &File, &Moved { old, new, len }: &Moved) -> bool {
     let headers = headers(original);
     let mut at = 0;
     while at < len {

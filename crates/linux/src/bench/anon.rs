@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::proc::thp::{self, THP};
+use crate::setting::thp::enable_only;
 use crate::setting::{Setting, SettingError};
-use crate::thp::{self, THP};
 
 /// Pairs of forks whose difference is one time: it is a small part of either.
 const NR_FORKS: u32 = 4;
@@ -114,7 +115,7 @@ impl FolioSize {
             if Setting::read(&global)? == "never" {
                 settings.push(Setting::change(&global, "madvise")?);
             }
-            settings.extend(thp::enable_only(&[kib])?);
+            settings.extend(enable_only(&[kib])?);
         }
         Ok(Self { bytes, _settings: settings })
     }

@@ -108,7 +108,7 @@ impl Cell {
             let (cell, arena) = (*self, &arena);
             let mut walk = arena.borrow().walk(cell.len_bytes);
             runs.push(Box::new(move || {
-                Ok(cell.sample(&mut arena.borrow_mut(), (subject, routine), &mut walk))
+                Ok(cell.sample(&mut arena.borrow_mut(), subject, routine, &mut walk))
             }));
         }
         let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
@@ -153,7 +153,8 @@ impl Cell {
     fn sample(
         &self,
         arena: &mut Arena,
-        (subject, routine): (Subject, Routine),
+        subject: Subject,
+        routine: Routine,
         walk: &mut impl FnMut() -> usize,
     ) -> Duration {
         let (to, from) = arena.both();

@@ -4,20 +4,19 @@
 //! Owns fresh regions of this process. Times are CPU time of the thread, the kernel's part of it
 //! included. A region that did not get folios of its size is an error, not a fast result.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::mm::MapFlags;
 
 use super::anon::{BenchError, FolioSize, Region, failed};
 use crate::measure::cpu_time;
-use crate::setting::Setting;
-use crate::thp;
+use crate::proc::thp::control;
+use crate::proc::{Task, host};
+use crate::setting::{Setting, thp};
+use crate::system::Live;
 
 /// The largest page of the architecture, which only hugetlb has.
 pub const GIGANTIC_BYTES: usize = 1 << 30;
-/// 1 GiB pages nobody uses.
-const FREE_GIGANTIC: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages";
 
 impl FolioSize {
     /// The time of filling a fresh region of `len_bytes` by one store to every folio.
@@ -42,8 +41,8 @@ impl FolioSize {
 /// Pages of 1 GiB that were reserved and are free.
 #[must_use]
 pub fn nr_free_gigantic() -> usize {
-    let text = fs::read_to_string(FREE_GIGANTIC).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    let nr = host::nr_free_hugetlb(&Live, GIGANTIC_BYTES as u64 >> 10);
+    usize::try_from(nr).unwrap_or(usize::MAX)
 }
 
 /// The time of filling `nr` reserved pages of 1 GiB by one store to each.
@@ -70,7 +69,7 @@ fn fill(region: &Region, folio_bytes: usize) -> Duration {
 pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
     let mut sizes = Vec::new();
     for kib in thp::sizes_kib()? {
-        if Setting::read(&thp::control(kib))? != "never" {
+        if Setting::read(&control(kib))? != "never" {
             sizes.push(kib << 10);
         }
     }
@@ -80,9 +79,8 @@ pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
 /// Memory of this process.
 fn resident_bytes() -> Result<usize, BenchError> {
     let call = "reading /proc/self/statm";
-    let text = fs::read_to_string("/proc/self/statm").map_err(failed(call))?;
-    let pages: Option<usize> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    Ok(pages.unwrap_or(0) * rustix::param::page_size())
+    let pages = Task::own(&Live).nr_resident_pages().map_err(failed(call))?;
+    Ok(usize::try_from(pages).unwrap_or(0).saturating_mul(rustix::param::page_size()))
 }
 
 #[cfg(test)]

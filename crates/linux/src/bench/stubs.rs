@@ -17,7 +17,7 @@ pub(crate) mod call;
 pub(crate) mod file;
 pub(crate) mod mapping;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,12 +27,13 @@ use rustix::mm::{Advice, ProtFlags};
 
 use mapping::{Mapping, PMD_BYTES, Source};
 
+use crate::proc::host;
+use crate::system::Live;
+
 pub use file::default_dir;
 
 /// Base pages of this benchmark.
 const PAGE_BYTES: usize = 4096;
-/// Reserved pages of 2 MiB that nobody uses.
-const FREE_HUGETLB: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// Why stubs could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -303,7 +304,7 @@ impl Stubs {
 
     /// Stubs in the file.
     #[must_use]
-    pub const fn nr_stubs(&self) -> usize {
+    pub(crate) const fn nr_stubs(&self) -> usize {
         self.len_bytes / self.layout.stride()
     }
 
@@ -328,8 +329,9 @@ fn new_file(backing: Backing, len_bytes: usize, dir: &Path) -> Result<File, Stub
         Backing::CacheBase | Backing::CacheLarge => file::on_disk(dir),
         Backing::Memfd | Backing::MemfdCollapsed => file::in_memory(false),
         Backing::Hugetlb => {
-            let text = fs::read_to_string(FREE_HUGETLB).unwrap_or_default();
-            let (needed, free) = (len_bytes.div_ceil(PMD_BYTES), text.trim().parse().unwrap_or(0));
+            let free = host::nr_free_hugetlb(&Live, PMD_BYTES as u64 >> 10);
+            let (needed, free) =
+                (len_bytes.div_ceil(PMD_BYTES), usize::try_from(free).unwrap_or(usize::MAX));
             if needed > free {
                 return Err(StubsError::NotReserved { needed, free });
             }

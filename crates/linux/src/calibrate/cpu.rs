@@ -5,6 +5,9 @@
 
 use std::time::Instant;
 
+use crate::proc::host;
+use crate::system::Live;
+
 /// Additions of which each needs the one before it: a cycle each, on any core of the last twenty
 /// years.
 const NR_ADDITIONS: u64 = 20_000_000;
@@ -54,12 +57,8 @@ impl Cpu {
     /// Asks.
     #[must_use]
     pub fn ask() -> Self {
-        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            matches!(key.trim(), "model name" | "CPU part").then(|| value.trim().to_owned())
-        });
-        let name = line.unwrap_or_else(|| "unknown CPU".to_owned());
+        let name = host::processor(&Live, &["model name", "CPU part"]);
+        let name = if name.is_empty() { "unknown CPU" } else { &name };
         let name = name.chars().filter(|c| !c.is_control()).take(100).collect();
         let (is_virtual, structures) = leaves::ask();
         Self { name, is_virtual, structures }

@@ -27,9 +27,10 @@ use largefolio_trace::shown;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::folios::{Cell, Counter, Kind, Tally};
-use super::kpageflags::{Backing, Book};
+use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{Extents, Reader, Span};
 use super::process::Geometry;
+use crate::proc::{self, Task};
 use crate::system::{Entries, Live, System as _};
 
 /// Mapped at once: page tables of 2 MiB at most.
@@ -109,13 +110,13 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
     let call = |call: &'static str| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => FileError::NoPfns,
-            _ => FileError::Call { call, path: "/proc".into(), source },
+            _ => FileError::Call { call, path: proc::PROC.into(), source },
         }
     };
-    let flags = Live.kpageflags().map_err(call("opening kpageflags"))?;
-    let pagemap = Live.pagemap(std::process::id()).map_err(call("opening pagemap"))?;
+    let flags = proc::kpageflags(&Live).map_err(call("opening kpageflags"))?;
+    let pagemap = Task::own(&Live).pagemap().map_err(call("opening pagemap"))?;
     let mut book =
-        Book::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
+        FlagBook::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
     let mut result = CachedFiles::default();
     let mut found = Vec::new();
     let looker = Looker { entries: &*pagemap, geometry };
@@ -167,17 +168,17 @@ pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn tally(book: &Book, extents: &Extents, geometry: Geometry) -> Tally {
+fn tally(book: &FlagBook, extents: &Extents, geometry: Geometry) -> Tally {
     let mut counter = Counter::new();
     for extent in &extents.list {
         let mut done = 0;
         while done < u64::from(extent.nr) {
             let (page, same) = book.at(extent.pfn + done, u64::from(extent.nr) - done);
             let kind = match page.backing() {
-                Backing::File => Kind::File,
-                Backing::Shmem => Kind::Shmem,
-                Backing::Hugetlb => Kind::Hugetlb,
-                Backing::Anon | Backing::Zero | Backing::Unknown => Kind::Other,
+                PageKind::File => Kind::File,
+                PageKind::Shmem => Kind::Shmem,
+                PageKind::Hugetlb => Kind::Hugetlb,
+                PageKind::Anon | PageKind::Zero | PageKind::Unknown => Kind::Other,
             };
             let aligned_bytes = same * geometry.page_bytes;
             counter.cell(kind, page.order()).add(&Cell { aligned_bytes, ..Cell::default() });
@@ -189,7 +190,7 @@ fn tally(book: &Book, extents: &Extents, geometry: Geometry) -> Tally {
 
 /// This process's pagemap, and the flags of all pages.
 pub(super) fn open_live() -> io::Result<[Box<dyn Entries>; 2]> {
-    Ok([Live.pagemap(std::process::id())?, Live.kpageflags()?])
+    Ok([Task::own(&Live).pagemap()?, proc::kpageflags(&Live)?])
 }
 
 pub(super) struct Looker<'a> {

@@ -7,7 +7,7 @@
 //!   book       order and kind of every page in a byte or two: order = head + following tails
 //! ```
 //!
-//! Owns the [`Book`]: an array over PFNs, allocated by chunk, so that nothing is sorted or searched
+//! Owns the [`FlagBook`]: an array over PFNs, allocated by chunk, so that nothing is sorted or searched
 //! whatever order a process's pages have. It also keeps what was seen of each page, for totals in
 //! which a shared page counts once.
 //!
@@ -53,7 +53,7 @@ mod flag {
 
 /// What backs a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Backing {
+pub(super) enum PageKind {
     /// Nothing known, or freed since pagemap was read.
     Unknown,
     File,
@@ -69,7 +69,7 @@ pub(super) enum Backing {
 pub(super) struct Page(u8);
 
 impl Page {
-    const fn new(order: u32, backing: Backing) -> Self {
+    const fn new(order: u32, backing: PageKind) -> Self {
         // Four bits; a longer row of tails is no folio (K2).
         Self((order.to_le_bytes()[0] & 15) | (backing as u8) << 4)
     }
@@ -78,14 +78,14 @@ impl Page {
         (self.0 & 15) as u32
     }
 
-    pub(super) const fn backing(self) -> Backing {
+    pub(super) const fn backing(self) -> PageKind {
         match self.0 >> 4 {
-            1 => Backing::File,
-            2 => Backing::Shmem,
-            3 => Backing::Anon,
-            4 => Backing::Hugetlb,
-            5 => Backing::Zero,
-            _ => Backing::Unknown,
+            1 => PageKind::File,
+            2 => PageKind::Shmem,
+            3 => PageKind::Anon,
+            4 => PageKind::Hugetlb,
+            5 => PageKind::Zero,
+            _ => PageKind::Unknown,
         }
     }
 }
@@ -122,14 +122,14 @@ impl Chunk {
 }
 
 /// Pages by PFN.
-pub(super) struct Book {
+pub(super) struct FlagBook {
     chunks: Vec<Option<Box<Chunk>>>,
     pmd_pages: usize,
     /// Pages whose PFN lies past the end of kpageflags.
     pub(super) nr_beyond: u64,
 }
 
-impl Book {
+impl FlagBook {
     /// An empty book for the machine whose pages `flags` describes.
     pub(super) fn new(flags: &dyn Entries, pmd_pages: u64) -> io::Result<Self> {
         let nr = nr_pages(flags)?.div_ceil(CHUNK_PAGES).min(CHUNKS_MAX);
@@ -367,7 +367,7 @@ fn decode(entries: &[u64], pages: &mut [Page]) {
             1 + tails.count()
         };
         let is_headless = is_tail(entry) && entry & flag::HUGETLB == 0;
-        let backing = if is_headless { Backing::Unknown } else { backing(entry) };
+        let backing = if is_headless { PageKind::Unknown } else { backing(entry) };
         pages[at..at + nr].fill(Page::new(nr.ilog2().min(ORDER_MAX), backing));
         at += nr;
     }
@@ -377,18 +377,18 @@ const fn is_tail(entry: u64) -> bool {
     entry & (flag::TAIL | flag::HEAD) == flag::TAIL
 }
 
-const fn backing(entry: u64) -> Backing {
+const fn backing(entry: u64) -> PageKind {
     if entry & (flag::BUDDY | flag::NOPAGE) != 0 {
-        Backing::Unknown
+        PageKind::Unknown
     } else if entry & flag::ZERO_PAGE != 0 {
-        Backing::Zero
+        PageKind::Zero
     } else if entry & flag::HUGETLB != 0 {
-        Backing::Hugetlb
+        PageKind::Hugetlb
     } else if entry & flag::ANON != 0 {
-        Backing::Anon
+        PageKind::Anon
     } else if entry & flag::SWAPBACKED != 0 {
-        Backing::Shmem
+        PageKind::Shmem
     } else {
-        Backing::File
+        PageKind::File
     }
 }

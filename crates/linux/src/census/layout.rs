@@ -22,11 +22,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::file::{Looker, open_live};
-use super::kpageflags::{Backing, Book};
-use super::maps::Vma;
+use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{self, Extent, Extents, Reader};
-use super::process::{Geometry, Piece, Walk, clip};
+use super::process::{Geometry, Piece, Place, Walk, clip};
 use super::smaps_of;
+use crate::proc::maps::Vma;
+use crate::proc::{self, Task};
 use crate::system::{Entries, Live, System};
 
 /// Cells of a layout that would have too many runs.
@@ -91,17 +92,14 @@ pub fn of_mappings(
     let found = wanted.iter().map(|&(pid, vma)| {
         let page = geometry.page_bytes;
         let pages = vma.range.start / page..vma.range.end / page;
-        Some((pages, of_mapping(system, geometry, (pid, vma)).ok()?))
+        Some((pages, of_mapping(system, pid, vma).ok()?))
     });
-    layouts(&*system.kpageflags()?, geometry, found.collect(), nr_runs_max)
+    layouts(&*proc::kpageflags(system)?, geometry, found.collect(), nr_runs_max)
 }
 
-fn of_mapping(
-    system: &dyn System,
-    geometry: Geometry,
-    (pid, vma): (u32, &Vma),
-) -> io::Result<Extents> {
-    let entries = system.pagemap(pid)?;
+fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
+    let geometry = Geometry::of(system.page_bytes());
+    let entries = Task::of(system, pid).pagemap()?;
     let (page_bytes, pmd_pages) = (geometry.page_bytes, 1 << geometry.pmd_order);
     let reader = Reader { entries: &*entries, page_bytes, pmd_pages };
     let smaps = std::cell::OnceCell::new();
@@ -138,7 +136,7 @@ fn layouts(
     found: Vec<Found>,
     nr_runs_max: usize,
 ) -> io::Result<Vec<Option<Layout>>> {
-    let mut book = Book::new(flags, 1 << geometry.pmd_order)?;
+    let mut book = FlagBook::new(flags, 1 << geometry.pmd_order)?;
     let extents = found.iter().flatten().flat_map(|(_, extents)| &extents.list);
     extents.for_each(|extent| book.want(extent));
     book.read(flags)?;
@@ -162,13 +160,13 @@ impl Walk<'_> {
             let (page, same) = self.book.at(pfn, nr - done);
             let first = extent.page + done;
             done += same;
-            if matches!(page.backing(), Backing::Zero | Backing::Unknown) {
+            if matches!(page.backing(), PageKind::Zero | PageKind::Unknown) {
                 continue;
             }
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, (first + at, pfn + at), left);
+                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
                 let how = how(&piece, extent.is_pmd);
                 let (page, order) = (first + at - start, page.order());
                 runs.add(Run { page, nr_pages: piece.nr, order, how });

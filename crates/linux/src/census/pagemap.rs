@@ -19,8 +19,8 @@
 use std::io;
 use std::ops::Range;
 
-use super::maps::Vma;
-use super::smaps::{self, Smap};
+use crate::proc::maps::Vma;
+use crate::proc::smaps::{self, Smap};
 use crate::system::{Entries, Present};
 
 /// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
@@ -226,7 +226,6 @@ fn joined(present: &[Present], nr_max: u64) -> usize {
 }
 
 impl Extents {
-    /// Nothing read yet.
     pub(super) fn new() -> Self {
         Self { knows_pmd: true, ..Self::default() }
     }

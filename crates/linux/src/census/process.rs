@@ -11,10 +11,10 @@
 use std::ops::Range;
 
 use super::folios::{Cell, Counter, Kind, Size, Tally};
-use super::kpageflags::{Backing, Book, Page, seen};
-use super::maps::Vma;
+use super::kpageflags::{FlagBook, Page, PageKind, seen};
 use super::pagemap::Extent;
-use super::smaps::{self, Smap};
+use crate::proc::maps::Vma;
+use crate::proc::smaps::{self, Smap};
 
 /// A process as it was found.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Geometry {
 
 /// The walk of a process.
 pub(super) struct Walk<'a> {
-    pub(super) book: &'a Book,
+    pub(super) book: &'a FlagBook,
     pub(super) geometry: Geometry,
 }
 
@@ -118,7 +118,7 @@ impl Walk<'_> {
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, (first + at, pfn + at), left);
+                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
                 self.count(&found, &piece, counter);
                 left -= piece.nr;
             }
@@ -127,7 +127,8 @@ impl Walk<'_> {
     }
 
     /// What of `left` pages, all in folios like `page`, is counted at once: whole folios together.
-    pub(super) fn piece(&self, page: Page, (at, pfn): (u64, u64), left: u64) -> Piece {
+    pub(super) fn piece(&self, page: Page, place: Place, left: u64) -> Piece {
+        let Place { page: at, pfn } = place;
         let size = 1_u64 << page.order();
         let inside = pfn & (size - 1);
         let is_whole = inside == 0 && left >= size;
@@ -181,6 +182,13 @@ struct Found {
     is_pmd: bool,
 }
 
+/// A virtual page and what it is mapped to.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) page: u64,
+    pub(super) pfn: u64,
+}
+
 /// Consecutive pages that are counted alike.
 pub(super) struct Piece {
     pfn: u64,
@@ -200,26 +208,26 @@ pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     Extent { page: start, pfn: extent.pfn + before, nr, ..*extent }
 }
 
-fn kind(vma: &Vma, backing: Backing) -> Kind {
+fn kind(vma: &Vma, backing: PageKind) -> Kind {
     match backing {
-        Backing::Anon => Kind::Anon,
-        Backing::File | Backing::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
-        Backing::File if vma.has_file() => Kind::File,
-        Backing::Shmem => Kind::Shmem,
-        Backing::Hugetlb => Kind::Hugetlb,
-        Backing::File | Backing::Zero | Backing::Unknown => Kind::Other,
+        PageKind::Anon => Kind::Anon,
+        PageKind::File | PageKind::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
+        PageKind::File if vma.has_file() => Kind::File,
+        PageKind::Shmem => Kind::Shmem,
+        PageKind::Hugetlb => Kind::Hugetlb,
+        PageKind::File | PageKind::Zero | PageKind::Unknown => Kind::Other,
     }
 }
 
 /// Kind of a page in totals, over all its mappings.
-pub(super) fn kind_of_seen(backing: Backing, bits: u8) -> Kind {
+pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     match backing {
-        Backing::File | Backing::Shmem if bits & seen::TEXT != 0 => Kind::Text,
-        Backing::File => Kind::File,
-        Backing::Shmem => Kind::Shmem,
-        Backing::Anon => Kind::Anon,
-        Backing::Hugetlb => Kind::Hugetlb,
-        Backing::Zero | Backing::Unknown => Kind::Other,
+        PageKind::File | PageKind::Shmem if bits & seen::TEXT != 0 => Kind::Text,
+        PageKind::File => Kind::File,
+        PageKind::Shmem => Kind::Shmem,
+        PageKind::Anon => Kind::Anon,
+        PageKind::Hugetlb => Kind::Hugetlb,
+        PageKind::Zero | PageKind::Unknown => Kind::Other,
     }
 }
 

@@ -3,10 +3,10 @@
 //! Owns what they mean together: the setting of a size, where it says `inherit`, is the global one.
 //! Files of ordinary filesystems have no setting; their folios come from reads.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::proc::thp;
 use crate::system::System;
-use crate::thp::THP;
 
 /// What a setting allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,20 +21,20 @@ pub enum Allows {
 
 /// The settings as they are.
 #[derive(Clone, Copy)]
-pub struct Settings<'a> {
+pub struct ThpSettings<'a> {
     system: &'a dyn System,
 }
 
 /// What a setting allows, and where it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct InForce {
     /// What is in force.
     pub allows: Allows,
     /// The file that decides.
     pub path: PathBuf,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ThpSettings<'a> {
     /// Of a system.
     #[must_use]
     pub fn of(system: &'a dyn System) -> Self {
@@ -43,39 +43,32 @@ impl<'a> Settings<'a> {
 
     /// Private memory in folios of `bytes`.
     #[must_use]
-    pub fn anon(&self, bytes: u64) -> Option<Setting> {
+    pub fn anon(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "enabled")
     }
 
     /// Shared memory (memfd, shared anonymous memory, System V) in folios of `bytes`.
     #[must_use]
-    pub fn shmem(&self, bytes: u64) -> Option<Setting> {
+    pub fn shmem(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "shmem_enabled")
     }
 
     /// `None` on kernels without transparent huge pages, or without this size.
-    fn sized(&self, bytes: u64, name: &str) -> Option<Setting> {
-        let of_size = PathBuf::from(format!("{THP}/hugepages-{}kB/{name}", bytes >> 10));
-        let global = Path::new(THP).join(name);
-        match self.chosen(&of_size).as_deref() {
+    fn sized(&self, bytes: u64, name: &str) -> Option<InForce> {
+        let of_size = thp::of_size(bytes >> 10, name);
+        let global = thp::setting(name);
+        match thp::chosen(self.system, &of_size).as_deref() {
             Some("inherit") => self.global(global),
-            Some(word) => Some(Setting { allows: allows(word), path: of_size }),
+            Some(word) => Some(InForce { allows: allows(word), path: of_size }),
             // Before Linux 6.8 there is only the PMD size, under the global setting.
             None if bytes >= 1 << 20 => self.global(global),
             None => None,
         }
     }
 
-    fn global(&self, path: PathBuf) -> Option<Setting> {
-        let word = self.chosen(&path)?;
-        Some(Setting { allows: allows(&word), path })
-    }
-
-    /// The word in brackets.
-    fn chosen(&self, path: &Path) -> Option<String> {
-        let text = String::from_utf8(self.system.text(path).ok()?).ok()?;
-        let (_, rest) = text.split_once('[')?;
-        Some(rest.split_once(']')?.0.to_owned())
+    fn global(&self, path: PathBuf) -> Option<InForce> {
+        let word = thp::chosen(self.system, &path)?;
+        Some(InForce { allows: allows(&word), path })
     }
 }
 
@@ -95,21 +88,21 @@ mod tests {
     #[test]
     fn a_size_that_inherits_follows_the_global_setting() {
         let dir = tempfile::tempdir().unwrap();
-        let thp = dir.path().join(THP.trim_start_matches('/'));
+        let folder = dir.path().join(thp::THP.trim_start_matches('/'));
         for (name, text) in [
             ("enabled", "always [madvise] never\n"),
             ("hugepages-2048kB/enabled", "always [inherit] madvise never\n"),
             ("hugepages-64kB/enabled", "always inherit madvise [never]\n"),
             ("shmem_enabled", "always within_size advise [never] deny force\n"),
         ] {
-            let path = thp.join(name);
+            let path = folder.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
         let system = MemSystem::from_dir(dir.path());
-        let settings = Settings::of(&system);
+        let settings = ThpSettings::of(&system);
         let pmd = settings.anon(2 << 20).unwrap();
-        assert_eq!((pmd.allows, pmd.path), (Allows::Advised, Path::new(THP).join("enabled")));
+        assert_eq!((pmd.allows, pmd.path), (Allows::Advised, thp::setting("enabled")));
         let small = settings.anon(64 << 10).unwrap();
         assert_eq!(small.allows, Allows::None);
         assert!(small.path.ends_with("hugepages-64kB/enabled"));

@@ -2,7 +2,7 @@
 
 mod random;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::folios::{Kind, Size};
 use super::remedy::Remedy;

@@ -11,13 +11,14 @@
 
 use std::fs;
 
+use super::error::CrosscheckError;
+use super::facts::{Facts, Thp, first_cpu};
 use super::mount::Detached;
-use super::probe::{self, Ended};
+use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
-use super::{CrosscheckError, Facts, Thp};
-use crate::setting::Setting;
+use crate::proc::thp::control;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
-use crate::thp;
 
 /// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits has
 /// the value of the file above, which is looked at too.
@@ -85,12 +86,12 @@ impl CowRecorder {
             format!("dir={}", self.place.path().display()),
         ];
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
-            Ended::Recorded(text) => {
+            ProbeEnd::Recorded(text) => {
                 changes.extend(wanted.changes(&Settings::now()));
                 changes.dedup();
                 Ok(CowRun { text, changes })
             }
-            Ended::Refused(said) => {
+            ProbeEnd::Refused(said) => {
                 Err(CrosscheckError::Probe { workload: "programs".to_owned(), said })
             }
         }
@@ -100,16 +101,8 @@ impl CowRecorder {
     fn wanted(&self, sizes_kib: &[u64]) -> Result<Settings, CrosscheckError> {
         let mut wanted = self.settings.clone();
         for kib in thp::sizes_kib()? {
-            wanted.set(thp::control(kib), thp::value_of(kib, sizes_kib));
+            wanted.set(control(kib), thp::value_of(kib, sizes_kib));
         }
         Ok(wanted)
     }
-}
-
-/// The processor all processes of a program run on.
-fn first_cpu() -> Result<usize, CrosscheckError> {
-    let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-    let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
-    Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }

@@ -10,13 +10,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use super::CrosscheckError;
-use super::facts::formatter;
+use super::error::CrosscheckError;
 use super::workloads::Filesystem;
+use crate::proc::block;
 use crate::setting::Setting;
 
 /// Length of the device without a file of the user's; XFS wants 300 MiB.
@@ -81,28 +80,6 @@ impl Device {
         PathBuf::from(format!("/dev/loop{}", self.number))
     }
 
-    /// Makes a filesystem on it with `tool`.
-    pub(super) fn format(
-        &self,
-        filesystem: Filesystem,
-        tool: &Path,
-    ) -> Result<(), CrosscheckError> {
-        let (name, _, arguments) = formatter(filesystem);
-        let device = self.path();
-        let output = Command::new(tool)
-            .args(arguments)
-            .arg(&device)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(CrosscheckError::file(tool))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let command = format!("{name} {} {}", arguments.join(" "), device.display());
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(CrosscheckError::Tool { command, said })
-    }
-
     /// Sets the largest request.
     pub(super) fn set_max_sectors_kb(&mut self) -> Result<(), CrosscheckError> {
         self.set(&self.queue("max_sectors_kb"), MAX_SECTORS_KB)
@@ -114,7 +91,7 @@ impl Device {
         if filesystem != Filesystem::Btrfs {
             return Ok(self.queue("read_ahead_kb"));
         }
-        let all = Path::new("/sys/fs/btrfs");
+        let all = Path::new(block::BTRFS);
         let entries = fs::read_dir(all).map_err(CrosscheckError::file(all))?;
         let has_this = |path: &PathBuf| path.join(format!("devices/loop{}", self.number)).exists();
         let found = entries.flatten().map(|entry| entry.path()).find(has_this);
@@ -129,7 +106,7 @@ impl Device {
     }
 
     fn queue(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/loop{}/queue/{name}", self.number))
+        block::of_disk(&format!("loop{}", self.number), &format!("queue/{name}"))
     }
 
     /// Sets a value until the device is dropped.

@@ -5,12 +5,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::error::CrosscheckError;
+use super::mkfs;
 use super::mount::Detached;
 use super::workloads::Filesystem;
-use crate::record::system::{Host, find_in_path};
+use crate::proc::thp;
+use crate::system::Live;
 
-/// Where administrators' tools are when `PATH` does not say.
-const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+/// Fault-around of every kernel whose setting nobody changed.
+pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 
 /// The global setting of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +49,15 @@ impl Facts {
     /// Asks the running machine.
     #[must_use]
     pub fn of_host() -> Self {
-        let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        let thp = match thp {
-            Ok(text) if text.contains("[always]") => Thp::Always,
-            Ok(text) if text.contains("[madvise]") => Thp::Madvise,
-            Ok(_) => Thp::Never,
-            Err(_) => Thp::Absent,
+        let thp = match thp::chosen(&Live, &thp::setting("enabled")).as_deref() {
+            Some("always") => Thp::Always,
+            Some("madvise") => Thp::Madvise,
+            Some(_) => Thp::Never,
+            None => Thp::Absent,
         };
         let formatters = Filesystem::LIVE
             .into_iter()
-            .filter_map(|one| Some((one, tool(formatter(one).0)?)))
+            .filter_map(|one| Some((one, mkfs::installed(one)?)))
             .collect();
         Self {
             is_root: rustix::process::geteuid().is_root(),
@@ -87,24 +89,12 @@ impl Facts {
     }
 }
 
-/// The tool that makes a filesystem, its package, and its arguments.
-pub(super) const fn formatter(
-    filesystem: Filesystem,
-) -> (&'static str, &'static str, &'static [&'static str]) {
-    match filesystem {
-        Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
-        Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
-        Filesystem::Ext4 => ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", "4096"]),
-        Filesystem::Ext4Encrypt | Filesystem::Ext4Slow => {
-            ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", "4096", "-O", "encrypt"])
-        }
-    }
-}
-
-/// Why there is no such filesystem, with the remedy.
-pub(super) fn missing(filesystem: Filesystem) -> String {
-    let (tool, package, _) = formatter(filesystem);
-    format!("{tool} for {filesystem} was not found; install it: apt-get install {package}")
+/// The first processor that this thread may use: what is recorded runs on it alone.
+pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
+    let allowed = rustix::thread::sched_getaffinity(None)
+        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
+    let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }
 
 /// Asks debugfs, mounted or not.
@@ -112,9 +102,4 @@ pub(super) fn fault_around_bytes() -> Option<u64> {
     let debugfs = Detached::new("debugfs", None).ok()?;
     let text = fs::read_to_string(debugfs.path().join("fault_around_bytes")).ok()?;
     text.trim().parse().ok()
-}
-
-fn tool(name: &str) -> Option<PathBuf> {
-    let in_sbin = || SBIN.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
-    find_in_path(&Host, name.as_ref()).or_else(in_sbin)
 }

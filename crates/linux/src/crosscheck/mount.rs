@@ -13,6 +13,8 @@ use rustix::mount::{
     fsopen,
 };
 
+use crate::proc::fd;
+
 /// A filesystem that is mounted nowhere.
 #[derive(Debug)]
 pub(super) struct Detached {
@@ -34,6 +36,6 @@ impl Detached {
     /// A path to it, for this process and for its children while this one lives.
     pub(super) fn path(&self) -> PathBuf {
         let pid = rustix::process::getpid().as_raw_nonzero();
-        PathBuf::from(format!("/proc/{pid}/fd/{}", self.root.as_raw_fd()))
+        fd::link(pid, self.root.as_raw_fd())
     }
 }

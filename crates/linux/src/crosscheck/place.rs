@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::device::{Device, max_sectors_kb};
-use super::facts::Facts;
+use super::error::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
+use super::mkfs;
 use super::mount::Detached;
-use super::probe::{self, Ended};
+use super::plan::OWN_FILE;
+use super::probe::{self, ProbeEnd};
 use super::tracefs::Instance;
 use super::workloads::{FileSpec, Filesystem, Workload, files};
-use super::{CrosscheckError, facts, plan};
-use crate::setting::Setting;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
-use crate::thp;
 
 /// Microseconds after each step in which its I/O ends; the probe's own default.
 const PAUSE_US: u64 = 1500;
@@ -29,8 +30,6 @@ const LONG_PAUSE_FACTOR: u64 = 20;
 const NR_COOLINGS: usize = 4;
 /// Batches are drained by work on each processor.
 const COOLING: Duration = Duration::from_millis(50);
-/// Fault-around of every kernel whose setting nobody changed.
-pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 /// Each page begins with an instruction that returns, so that it can be called.
 #[cfg(target_arch = "x86_64")]
 const RETURN: [u8; 4] = [0xc3, 0, 0, 0];
@@ -65,10 +64,7 @@ impl Recorder {
     pub fn new(facts: Facts) -> Result<Self, CrosscheckError> {
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
         let instance = Instance::new()?;
-        let allowed = rustix::thread::sched_getaffinity(None)
-            .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-        let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
-        let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0);
+        let cpu = first_cpu()?;
         Ok(Self { facts, instance, signals, cpu, asleep: None })
     }
 
@@ -124,9 +120,9 @@ impl<'a> Place<'a> {
         own_bytes: u64,
     ) -> Result<Self, CrosscheckError> {
         let tool = recorder.facts.formatter(filesystem);
-        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(facts::missing(filesystem)))?;
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
         let mut device = Device::new(own_bytes)?;
-        device.format(filesystem, tool)?;
+        mkfs::make(filesystem, &device.path(), tool)?;
         device.set_max_sectors_kb()?;
         let mount = Detached::new(filesystem.driver(), Some(&device.path()))
             .map_err(|source| CrosscheckError::Mount { filesystem: filesystem.name(), source })?;
@@ -150,8 +146,8 @@ impl<'a> Place<'a> {
         let mut said = String::new();
         for _ in 0..NR_COOLINGS {
             match probe::run(&path, &words, &self.recorder.signals)? {
-                Ended::Recorded(text) => return Ok(text),
-                Ended::Refused(reason) => said = reason,
+                ProbeEnd::Recorded(text) => return Ok(text),
+                ProbeEnd::Refused(reason) => said = reason,
             }
             if !said.starts_with("still cached") {
                 break;
@@ -187,7 +183,7 @@ impl<'a> Place<'a> {
     /// Brings the file into the state in which the workload expects it, and on the device.
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
         let name = workload.file();
-        let own = FileSpec { name: plan::OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
+        let own = FileSpec { name: OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
         let is_own = name == own.name;
         let known = self.files.iter().find(|spec| spec.name == name).copied();
         let Some(spec) = known.or(is_own.then_some(own)) else {

@@ -7,9 +7,10 @@ mod custom;
 mod pattern;
 mod random;
 
-use super::facts::{Facts, Thp, missing};
+use super::error::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
+use super::mkfs;
 use super::workloads::{Filesystem, Workload, with_window};
-use super::{CrosscheckError, place};
 
 pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
@@ -65,7 +66,7 @@ pub struct Skipped {
 
 /// A checked selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// What is recorded.
     pub groups: Vec<Group>,
     /// What is not.
@@ -74,7 +75,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-impl Plan {
+impl WorkloadPlan {
     /// Chooses workloads; `command` is what root should type.
     ///
     /// # Errors
@@ -97,7 +98,7 @@ impl Plan {
     /// One workload of the user's on each filesystem with each window.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`WorkloadPlan::new`].
     pub fn custom(
         custom: &Custom,
         selection: &Selection,
@@ -116,7 +117,7 @@ impl Plan {
     /// Workloads drawn from a seed; without windows in the selection they are drawn too.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`WorkloadPlan::new`].
     pub fn random(
         random: Random,
         selection: &Selection,
@@ -151,7 +152,7 @@ impl Plan {
             warnings.push(format!(
                 "this kernel does not show fault_around_bytes (debugfs is absent or locked down); \
                  its default of {}K is assumed",
-                place::DEFAULT_AROUND_BYTES >> 10
+                DEFAULT_AROUND_BYTES >> 10
             ));
         }
         Ok(Self { groups: Vec::new(), skipped: Vec::new(), warnings })
@@ -165,7 +166,7 @@ impl Plan {
     ) -> Result<Vec<Filesystem>, CrosscheckError> {
         let (usable, absent): (Vec<_>, Vec<_>) =
             filesystems.iter().partition(|&&one| facts.formatter(one).is_some());
-        let mut reasons: Vec<String> = absent.into_iter().map(missing).collect();
+        let mut reasons: Vec<String> = absent.into_iter().map(mkfs::missing).collect();
         if usable.is_empty() {
             return Err(CrosscheckError::NoFilesystem(reasons.join("; ")));
         }
@@ -223,7 +224,7 @@ impl Plan {
 /// Why a workload cannot be recorded without changing the system's settings.
 fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let around = workload.word("around").and_then(|bytes| bytes.parse().ok());
-    let is_around = facts.fault_around_bytes.unwrap_or(place::DEFAULT_AROUND_BYTES);
+    let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);
     match facts.thp {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
             Some("needs another fault_around_bytes, a setting of the whole system")

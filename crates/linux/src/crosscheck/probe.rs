@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::CrosscheckError;
+use super::error::CrosscheckError;
 use crate::signals::Signals;
 
 /// The program, a few ten KiB: static, without a C library.
@@ -40,7 +40,7 @@ fn install_program(path: &Path, program: &[u8]) -> io::Result<()> {
 }
 
 /// How a run of the probe ended.
-pub(super) enum Ended {
+pub(super) enum ProbeEnd {
     /// With a recording.
     Recorded(String),
     /// With a sentence about why there is none.
@@ -52,7 +52,7 @@ pub(super) fn run(
     path: &Path,
     words: &[String],
     signals: &Signals,
-) -> Result<Ended, CrosscheckError> {
+) -> Result<ProbeEnd, CrosscheckError> {
     let (out, said) = (buffer()?, buffer()?);
     let shared = |file: &File| file.try_clone().map_err(CrosscheckError::os("run the probe"));
     let child = Command::new(path)
@@ -67,12 +67,12 @@ pub(super) fn run(
         .map_err(CrosscheckError::os("run the probe"))?;
     let status = Running(child).wait(signals)?;
     if status.success() {
-        return Ok(Ended::Recorded(text(out)?));
+        return Ok(ProbeEnd::Recorded(text(out)?));
     }
     let said = text(said)?;
     let said = said.trim().trim_start_matches("probe: ");
     let said = if said.is_empty() { status.to_string() } else { said.to_owned() };
-    Ok(Ended::Refused(said))
+    Ok(ProbeEnd::Refused(said))
 }
 
 /// A probe at work, killed when dropped.

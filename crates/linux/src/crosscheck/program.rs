@@ -36,17 +36,18 @@ use std::time::Duration;
 
 pub use disk::Disk;
 
-use super::facts::Facts;
-use super::place::DEFAULT_AROUND_BYTES;
-use super::workloads::Filesystem;
-use super::{CrosscheckError, facts};
-use crate::signals::Signals;
 use convert::{Body, Source};
 use discover::Discover;
 use events::Events;
 use marks::{Marks, Used};
 use stage::Stage;
-use tracer::Program;
+use tracer::TracedProgram;
+
+use super::error::CrosscheckError;
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
+use super::mkfs;
+use super::workloads::Filesystem;
+use crate::signals::Signals;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ impl ProgramRecorder {
     /// The refusal, with its remedy; nothing is left behind. A program that fails is no error.
     pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
         if self.facts.formatter(plan.filesystem).is_none() {
-            return Err(CrosscheckError::NoFilesystem(facts::missing(plan.filesystem)));
+            return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
         // Mounts are private to a thread, and so is the parenthood of a traced process.
         thread::scope(|scope| {
@@ -153,12 +154,10 @@ fn run_on(
     stage: &Stage,
     plan: &ProgramPlan,
     facts: &Facts,
-    program: &Program,
+    program: &TracedProgram,
 ) -> Result<ProgramRecording, CrosscheckError> {
     let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
-    let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
-    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap_or(0);
+    let cpu = first_cpu()?;
     let events = Events::new(found.dev(), cpu)?;
     let mut follow = |tids: &_| events.follow(tids);
     let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);
@@ -215,7 +214,7 @@ fn name_of(plan: &ProgramPlan) -> String {
 }
 
 /// Finds the program as a shell would.
-fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
+fn program_of(command: &[OsString]) -> Result<TracedProgram, CrosscheckError> {
     let name = command.first().cloned().unwrap_or_default();
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());
     let is_program = |path: &PathBuf| {
@@ -238,5 +237,5 @@ fn program_of(command: &[OsString]) -> Result<Program, CrosscheckError> {
             CString::new(key.as_bytes()).ok()
         })
         .collect();
-    Ok(Program::new(text(path.as_os_str())?, arguments?, environment))
+    Ok(TracedProgram::new(text(path.as_os_str())?, arguments?, environment))
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::facts::fault_around_bytes;
+use crate::proc::thp::THP;
 use crate::setting::Setting;
-use crate::thp::THP;
 
 /// Files of a folder of settings that count or describe.
 const NOT_SETTINGS: [&str; 3] = ["full_scans", "pages_collapsed", "hpage_pmd_size"];

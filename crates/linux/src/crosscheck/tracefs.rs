@@ -7,8 +7,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::CrosscheckError;
+use super::error::CrosscheckError;
 use super::mount::Detached;
+use crate::proc::Task;
+use crate::system::Live;
 
 /// Begins the names of our instances; the process id follows.
 const PREFIX: &str = "folio-crosscheck-";
@@ -57,7 +59,7 @@ fn remove_stale(instances: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        if !Path::new("/proc").join(pid).exists() {
+        if !Task::of(&Live, pid).exists() {
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -60,7 +60,7 @@ impl Filesystem {
 
     /// The kernel's name of its driver.
     #[must_use]
-    pub const fn driver(self) -> &'static str {
+    pub(crate) const fn driver(self) -> &'static str {
         match self {
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",

@@ -26,7 +26,6 @@ pub(crate) struct Book<'sink> {
     pub(crate) layout: Vec<LayoutEntry>,
     /// First address of the heap, 0 when unknown.
     pub(crate) brk: u64,
-    /// Processes seen.
     pub(crate) nr_processes: u32,
     nr_threads: u32,
     nr_references: u64,

@@ -105,7 +105,7 @@ pub enum RecordError {
     /// The plugin is nowhere.
     #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
         --release -p largefolio-recorder` or name it in LARGEFOLIO_RECORDER",
-        crate::record::tools::PLUGIN_NAME, .0)]
+        crate::library::RECORDER.name, .0)]
     NoPlugin(String),
     /// The recorder did not start.
     #[error(

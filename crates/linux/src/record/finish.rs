@@ -9,16 +9,20 @@ use std::time::Instant;
 use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
 
 use super::book::Book;
-use super::{Ended, Outcome, Plan, RecordError, RecorderKind, host};
+use super::error::RecordError;
+use super::outcome::{Ended, Outcome, RecorderKind};
+use super::plan::Recording;
+use crate::proc::host;
+use crate::system::Live;
 
 /// The footer as far as it is known before the program starts.
-pub(crate) fn meta(plan: &Plan, recorder: RecorderKind) -> Meta {
+pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
     Meta {
         command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         recorder: recorder.name().to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: host::kernel_release(),
-        machine: host::cpu_model(),
+        kernel: host::kernel_release(&Live),
+        machine: host::processor(&Live, &["model name"]),
         page_bytes: 4096,
         ..Meta::default()
     }
@@ -61,7 +65,6 @@ impl Finish {
         }
     }
 
-    /// Completes the trace.
     pub(crate) fn complete(
         self,
         mut writer: Writer,

@@ -1,6 +1,6 @@
 //! The program's mappings before its first instruction.
 //!
-//! Owns the reading of `/proc/PID/maps` and which of its ranges are the program's. Under QEMU the
+//! Owns which of the ranges in `/proc/PID/maps` are the program's. Under QEMU the
 //! program's memory is below QEMU's own, and QEMU maps the program's text without `PROT_EXEC`, so
 //! the segments come from the ELF files and only their load address from the maps:
 //!
@@ -12,59 +12,17 @@
 //!
 //! Invariant I1: the result is sorted and free of overlaps.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use largefolio_trace::{LayoutEntry, LayoutKind};
 
 use super::elf::Elf;
 use super::files::Files;
+use crate::proc::maps::Vma;
 
-const PAGE_BYTES: u64 = 4096;
-
-/// One line of a maps file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MapsLine {
-    /// First address.
-    pub(crate) start: u64,
-    /// End.
-    pub(crate) end: u64,
-    /// `PROT_*` bits.
-    pub(crate) prot: u32,
-    /// Position in the file.
-    pub(crate) pos: u64,
-    /// File or `[name]`, empty for anonymous memory.
-    pub(crate) path: PathBuf,
-}
-
-/// The lines of a maps file; a line that is none is skipped.
-pub(crate) fn parse_maps(text: &[u8]) -> Vec<MapsLine> {
-    text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
-}
-
-fn parse_line(line: &[u8]) -> Option<MapsLine> {
-    // Address range, permissions, position, device, inode; the path may hold spaces.
-    let mut rest = line;
-    let mut field = || {
-        let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
-        let (word, tail) = rest.split_at(end);
-        rest = tail.trim_ascii_start();
-        std::str::from_utf8(word).ok()
-    };
-    let (range, permissions, pos) = (field()?, field()?, field()?);
-    field()?;
-    field()?;
-    let (start, end) = range.split_once('-')?;
-    let bit = |letter: char, bit: u32| if permissions.contains(letter) { bit } else { 0 };
-    Some(MapsLine {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        prot: bit('r', 1) | bit('w', 2) | bit('x', 4),
-        pos: u64::from_str_radix(pos, 16).ok()?,
-        path: PathBuf::from(OsStr::from_bytes(rest)),
-    })
-}
+/// Base pages of the programs that are recorded.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The initial layout and the heap's first address (0 when the program was not found).
 pub(crate) struct Initial {
@@ -77,33 +35,27 @@ pub(crate) struct Initial {
 /// The layout of a program under QEMU from the maps of QEMU's process.
 ///
 /// `guest_base` is what QEMU adds to the program's addresses.
-pub(crate) fn of_qemu(
-    maps: &[MapsLine],
-    guest_base: u64,
-    program: &Path,
-    files: &mut Files,
-) -> Initial {
-    let qemu = maps.iter().find(|line| is_named(line, "qemu-x86_64"));
-    let limit = qemu.map_or(0x5500_0000_0000, |line| line.start);
-    let of_program = |line: &&MapsLine| line.start >= guest_base && line.end <= limit;
-    let lines: Vec<MapsLine> = maps
+pub(crate) fn of_qemu(vmas: &[Vma], guest_base: u64, program: &Path, files: &mut Files) -> Initial {
+    let qemu = vmas.iter().find(|line| is_named(line, "qemu-x86_64"));
+    let limit = qemu.map_or(0x5500_0000_0000, |line| line.range.start);
+    let of_program = |line: &&Vma| line.range.start >= guest_base && line.range.end <= limit;
+    let lines: Vec<Vma> = vmas
         .iter()
         .filter(of_program)
-        .map(|line| MapsLine {
-            start: line.start - guest_base,
-            end: line.end - guest_base,
-            ..line.clone()
+        .map(|line| {
+            let range = line.range.start - guest_base..line.range.end - guest_base;
+            Vma { range, ..line.clone() }
         })
         .collect();
     of_program_lines(&lines, program, files)
 }
 
-fn is_named(line: &MapsLine, prefix: &str) -> bool {
+fn is_named(line: &Vma, prefix: &str) -> bool {
     line.path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
 /// The layout from maps lines that are all the program's.
-pub(crate) fn of_program_lines(lines: &[MapsLine], program: &Path, files: &mut Files) -> Initial {
+pub(crate) fn of_program_lines(lines: &[Vma], program: &Path, files: &mut Files) -> Initial {
     let mut builder = Builder { lines, files, layout: Vec::new() };
     let brk = builder.add_program(program);
     builder.add_others();
@@ -115,7 +67,7 @@ pub(crate) fn of_program_lines(lines: &[MapsLine], program: &Path, files: &mut F
 
 /// A layout in the making.
 struct Builder<'a> {
-    lines: &'a [MapsLine],
+    lines: &'a [Vma],
     files: &'a mut Files,
     layout: Vec<LayoutEntry>,
 }
@@ -138,9 +90,9 @@ impl Builder<'_> {
 
     /// Adds the segments of `elf`, which is mapped as `path`; its load bias, if it is mapped.
     fn add_segments(&mut self, path: &Path, elf: &Elf, kind: LayoutKind) -> Option<u64> {
-        let first = self.lines.iter().find(|line| line.path == path)?;
+        let first = self.lines.iter().find(|line| *line.name() == *path)?;
         let segment = elf.segments.iter().find(|segment| segment.pos == first.pos)?;
-        let bias = first.start.wrapping_sub(segment.start);
+        let bias = first.range.start.wrapping_sub(segment.start);
         let file = self.files.add_path(path);
         for segment in &elf.segments {
             let entry = |from: u64, to: u64| LayoutEntry {
@@ -164,46 +116,38 @@ impl Builder<'_> {
 
     /// Adds what no ELF file explains: the stack, above its guard, and anything else accessible.
     fn add_others(&mut self) {
-        let mut previous: Option<&MapsLine> = None;
+        let mut previous: Option<&Vma> = None;
         for line in self.lines {
-            let is_guarded =
-                previous.is_some_and(|guard| guard.prot == 0 && guard.end == line.start);
+            let is_guarded = previous
+                .is_some_and(|guard| guard.prot() == 0 && guard.range.end == line.range.start);
             previous = Some(line);
-            if line.prot == 0 || self.is_known(line) {
+            if line.prot() == 0 || self.is_known(line) {
                 continue;
             }
             let is_file = line.path.is_absolute();
             let is_stack = line.path == Path::new("[stack]") || is_guarded && !is_file;
             self.layout.push(LayoutEntry {
-                addr: line.start,
-                len: line.end.saturating_sub(line.start),
-                prot: line.prot,
-                file: if is_file { self.files.add_path(&line.path) } else { None },
+                addr: line.range.start,
+                len: line.len_bytes(),
+                prot: line.prot(),
+                file: if is_file { self.files.add_path(&line.name()) } else { None },
                 pos: if is_file { line.pos } else { 0 },
                 kind: if is_stack { LayoutKind::Stack } else { LayoutKind::Other },
             });
         }
     }
 
-    fn is_known(&self, line: &MapsLine) -> bool {
-        self.layout.iter().any(|entry| entry.addr < line.end && line.start < entry.addr + entry.len)
+    fn is_known(&self, line: &Vma) -> bool {
+        self.layout
+            .iter()
+            .any(|entry| entry.addr < line.range.end && line.range.start < entry.addr + entry.len)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn maps_lines_are_read_with_spaces_in_paths() {
-        let text = b"00400000-00401000 r-xp 00002000 fe:00 12   /tmp/a b\nrubbish\n\
-            7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n";
-        let lines = parse_maps(text);
-        assert_eq!(lines.len(), 2);
-        assert_eq!((lines[0].start, lines[0].end, lines[0].prot), (0x40_0000, 0x40_1000, 5));
-        assert_eq!((lines[0].pos, lines[0].path.as_path()), (0x2000, Path::new("/tmp/a b")));
-        assert_eq!((lines[1].prot, lines[1].path.as_os_str().len()), (0, 0));
-    }
+    use crate::proc::maps;
 
     #[test]
     fn qemu_and_what_is_above_it_is_not_the_programs() {
@@ -213,7 +157,8 @@ mod tests {
             555500000000-555500001000 r-xp 00000000 fe:00 1 /usr/bin/qemu-x86_64\n\
             7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n";
         let program = Path::new("/nonexistent/program");
-        let initial = of_qemu(&parse_maps(text), 0, program, &mut Files::default());
+        let initial =
+            of_qemu(&maps::parse(text, PAGE_BYTES).vmas, 0, program, &mut Files::default());
         let seen: Vec<_> = initial.layout.iter().map(|entry| (entry.addr, entry.kind)).collect();
         let expected = [(0x40_0000_1000, LayoutKind::Stack), (0x40_0090_0000, LayoutKind::Other)];
         assert_eq!(seen, expected);

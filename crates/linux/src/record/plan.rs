@@ -1,6 +1,6 @@
 //! A checked recording, ready to run.
 //!
-//! Owns the order of the checks. Nothing is started or written by [`Plan::new`], except that the
+//! Owns the order of the checks. Nothing is started or written by [`Recording::new`], except that the
 //! output's directory is asked whether it takes a file.
 
 use std::ffi::OsString;
@@ -8,33 +8,21 @@ use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk;
 
+use super::error::RecordError;
 use super::program::{self, Program};
-use super::system::{Host, System};
-use super::tools::{self, Tool};
-use super::{Outcome, Progress, RecordError, qemu, valgrind};
-
-/// Which recorder to use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum With {
-    /// QEMU where it has plugins, else valgrind.
-    #[default]
-    Auto,
-    /// QEMU or an error.
-    Qemu,
-    /// Valgrind or an error.
-    Valgrind,
-}
+use super::tools::{self, Tool, With};
+use crate::environment::{Environment, Host};
 
 /// A recording that can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Recording {
     pub(super) program: Program,
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
     pub(super) tool: Tool,
 }
 
-impl Plan {
+impl Recording {
     /// Checks that `command` can be recorded into `output` (default: `<program>.folio` in the
     /// current directory) on this machine.
     ///
@@ -45,21 +33,21 @@ impl Plan {
         output: Option<&Path>,
         with: With,
     ) -> Result<Self, RecordError> {
-        Self::with_system(&Host, command, output, with)
+        Self::in_environment(&Host, command, output, with)
     }
 
-    /// [`Plan::new`] on another [`System`].
+    /// [`Recording::new`] in another [`Environment`].
     ///
     /// # Errors
-    /// As [`Plan::new`].
-    pub fn with_system(
-        system: &dyn System,
+    /// As [`Recording::new`].
+    pub fn in_environment(
+        environment: &dyn Environment,
         command: &[OsString],
         output: Option<&Path>,
         with: With,
     ) -> Result<Self, RecordError> {
-        let program = program::resolve(system, command)?;
-        let tool = tools::choose(system, with)?;
+        let program = program::resolve(environment, command)?;
+        let tool = tools::choose(environment, with)?;
         let output =
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
         disk::check(&output)
@@ -77,18 +65,5 @@ impl Plan {
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.tool
-    }
-
-    /// Runs the program under the recorder and writes the trace. `progress` is called about ten
-    /// times a second.
-    ///
-    /// # Errors
-    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the
-    /// program does anything, [`RecordError::Trace`] when the trace cannot be completed.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
-        match &self.tool {
-            Tool::Qemu { qemu, plugin } => qemu::run(self, qemu, plugin, progress),
-            Tool::Valgrind { valgrind, reason } => valgrind::run(self, valgrind, reason, progress),
-        }
     }
 }

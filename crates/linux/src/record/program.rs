@@ -7,8 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::RecordError;
-use super::system::{Node, System, find_in_path};
+use super::error::RecordError;
+use crate::environment::{Environment, Node, find_in_path};
 
 /// Interpreters of interpreters that are followed; Linux follows as many.
 const INTERPRETERS_MAX: usize = 5;
@@ -35,16 +35,19 @@ pub struct Program {
 ///
 /// # Errors
 /// One of [`RecordError`] for each way in which the command is no x86-64 program.
-pub fn resolve(system: &dyn System, command: &[OsString]) -> Result<Program, RecordError> {
+pub fn resolve(
+    environment: &dyn Environment,
+    command: &[OsString],
+) -> Result<Program, RecordError> {
     let Some((first, rest)) = command.split_first().filter(|(first, _)| !first.is_empty()) else {
         return Err(RecordError::NoProgram);
     };
-    let path = find_in_path(system, first)
+    let path = find_in_path(environment, first)
         .ok_or_else(|| RecordError::NotInPath(first.to_string_lossy().into_owned()))?;
     let mut arguments = vec![first.clone()];
     arguments.extend_from_slice(rest);
     let name = path.file_name().unwrap_or(first).to_owned();
-    follow(system, path, arguments, INTERPRETERS_MAX).map(|(elf, arguments)| Program {
+    follow(environment, path, arguments, INTERPRETERS_MAX).map(|(elf, arguments)| Program {
         elf,
         arguments,
         name,
@@ -52,18 +55,18 @@ pub fn resolve(system: &dyn System, command: &[OsString]) -> Result<Program, Rec
 }
 
 fn follow(
-    system: &dyn System,
+    environment: &dyn Environment,
     path: PathBuf,
     arguments: Vec<OsString>,
     nr_left: usize,
 ) -> Result<(PathBuf, Vec<OsString>), RecordError> {
-    match system.node(&path) {
+    match environment.node(&path) {
         Node::Missing => return Err(RecordError::Missing(path)),
         Node::Directory => return Err(RecordError::Directory(path)),
         Node::Plain => return Err(RecordError::NotExecutable(path)),
         Node::Executable => {}
     }
-    let head = system
+    let head = environment
         .head(&path)
         .map_err(|source| RecordError::Unreadable { path: path.clone(), source })?;
     if head.starts_with(b"\x7fELF") {
@@ -76,20 +79,22 @@ fn follow(
     if nr_left == 0 {
         return Err(RecordError::InterpreterLoop(path));
     }
-    let (interpreter, argument) = through_env(system, interpreter, argument)?;
+    let (interpreter, argument) = through_env(environment, interpreter, argument)?;
     let mut next = vec![interpreter.clone()];
     next.extend(argument);
     next.push(path.clone().into_os_string());
     next.extend(arguments.into_iter().skip(1));
-    follow(system, PathBuf::from(interpreter), next, nr_left - 1).map_err(|error| match error {
-        same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
-        source => RecordError::Interpreter { script: path, source: Box::new(source) },
-    })
+    follow(environment, PathBuf::from(interpreter), next, nr_left - 1).map_err(
+        |error| match error {
+            same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
+            source => RecordError::Interpreter { script: path, source: Box::new(source) },
+        },
+    )
 }
 
 /// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve, which is not followed: it is looked up here.
 fn through_env(
-    system: &dyn System,
+    environment: &dyn Environment,
     interpreter: OsString,
     argument: Option<OsString>,
 ) -> Result<(OsString, Option<OsString>), RecordError> {
@@ -97,7 +102,7 @@ fn through_env(
     match argument {
         // Options and assignments are left to env itself.
         Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
-            let path = find_in_path(system, &name)
+            let path = find_in_path(environment, &name)
                 .ok_or_else(|| RecordError::NotInPath(name.to_string_lossy().into_owned()))?;
             Ok((path.into_os_string(), None))
         }
@@ -152,7 +157,7 @@ fn machine_name(machine: u16) -> String {
 
 /// `<program>.folio` in the current directory.
 #[must_use]
-pub fn default_output(name: &OsStr) -> PathBuf {
+pub(crate) fn default_output(name: &OsStr) -> PathBuf {
     let mut bytes = name.as_bytes().to_vec();
     bytes.extend_from_slice(b".folio");
     PathBuf::from(OsString::from_vec(bytes))

@@ -22,8 +22,11 @@ use tempfile::TempDir;
 use self::ledger::Ledger;
 use self::session::{Session, listen};
 use super::book::Book;
+use super::error::RecordError;
 use super::finish::{self, Finish};
-use super::{Outcome, Plan, Progress, RecordError, RecorderKind, tools};
+use super::outcome::{Outcome, Progress, RecorderKind};
+use super::plan::Recording;
+use super::tools;
 use crate::signals::Signals;
 
 /// A memory filesystem: tails are written to all the time and must not reach a disk.
@@ -32,9 +35,8 @@ const MEMORY_DIRECTORY: &str = "/dev/shm";
 /// Start of the names of private directories.
 const DIRECTORY_PREFIX: &str = "folio-";
 
-/// Records `plan`.
 pub(super) fn run(
-    plan: &Plan,
+    plan: &Recording,
     qemu: &Path,
     plugin: &Path,
     progress: &mut dyn FnMut(Progress),
@@ -98,7 +100,7 @@ fn private_directory() -> std::io::Result<TempDir> {
     builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
 }
 
-fn command(plan: &Plan, qemu: &Path, plugin: &Path, directory: &Path) -> Command {
+fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Command {
     let mut option = tools::escape_commas(plugin.as_os_str());
     option.push(",dir=");
     option.push(tools::escape_commas(directory.as_os_str()));

@@ -3,7 +3,7 @@
 use largefolio_trace::{Event, TraceError, Writer};
 
 /// Takes the events of a recording in order: the trace writer, or a vector in a test.
-pub trait EventSink {
+pub(crate) trait EventSink {
     /// Takes events.
     ///
     /// # Errors

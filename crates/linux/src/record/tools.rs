@@ -5,19 +5,24 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::RecordError;
-use super::plan::With;
-use super::system::{System, find_in_path};
-use crate::library::Library;
-
-/// File name of the plugin.
-pub const PLUGIN_NAME: &str = "liblargefolio_recorder.so";
-
-/// Variable that names the plugin.
-const PLUGIN_VARIABLE: &str = "LARGEFOLIO_RECORDER";
+use super::error::RecordError;
+use crate::environment::{Environment, find_in_path};
+use crate::library::RECORDER;
 
 /// What a QEMU built without plugins says to `-plugin`.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
+
+/// Which recorder to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum With {
+    /// QEMU where it has plugins, else valgrind.
+    #[default]
+    Auto,
+    /// QEMU or an error.
+    Qemu,
+    /// Valgrind or an error.
+    Valgrind,
+}
 
 /// A recorder that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,35 +48,35 @@ pub enum Tool {
 /// # Errors
 /// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`], [`RecordError::NoPlugin`],
 /// [`RecordError::NoValgrind`] or [`RecordError::NoRecorder`], each with its remedy.
-pub fn choose(system: &dyn System, with: With) -> Result<Tool, RecordError> {
+pub fn choose(environment: &dyn Environment, with: With) -> Result<Tool, RecordError> {
     match with {
-        With::Qemu => find_qemu(system),
-        With::Valgrind => find_valgrind(system, String::new()).ok_or(RecordError::NoValgrind),
-        With::Auto => find_qemu(system).or_else(|error| {
+        With::Qemu => find_qemu(environment),
+        With::Valgrind => find_valgrind(environment, String::new()).ok_or(RecordError::NoValgrind),
+        With::Auto => find_qemu(environment).or_else(|error| {
             let reason = error.to_string();
             let has_qemu = !matches!(error, RecordError::NoQemu);
-            find_valgrind(system, reason.clone()).ok_or_else(|| {
+            find_valgrind(environment, reason.clone()).ok_or_else(|| {
                 RecordError::NoRecorder(if has_qemu { reason } else { String::new() })
             })
         }),
     }
 }
 
-fn find_qemu(system: &dyn System) -> Result<Tool, RecordError> {
-    let qemu = find_in_path(system, OsStr::new("qemu-x86_64")).ok_or(RecordError::NoQemu)?;
+fn find_qemu(environment: &dyn Environment) -> Result<Tool, RecordError> {
+    let qemu = find_in_path(environment, OsStr::new("qemu-x86_64")).ok_or(RecordError::NoQemu)?;
     // A plugin that does not exist: QEMU with plugins cannot open it, one without refuses the
     // option. Neither runs anything.
     let probe = ["-plugin", "/nonexistent/largefolio-probe.so", "/nonexistent/program"];
-    let complaint = system.complaint(&qemu, &probe.map(OsStr::new));
+    let complaint = environment.complaint(&qemu, &probe.map(OsStr::new));
     if NO_PLUGINS.iter().any(|text| complaint.contains(text)) || complaint.contains("Usage:") {
         return Err(RecordError::QemuWithoutPlugins(qemu));
     }
-    let plugin = find_plugin(system)?;
+    let plugin = find_plugin(environment)?;
     Ok(Tool::Qemu { qemu, plugin })
 }
 
-fn find_valgrind(system: &dyn System, reason: String) -> Option<Tool> {
-    let valgrind = find_in_path(system, OsStr::new("valgrind"))?;
+fn find_valgrind(environment: &dyn Environment, reason: String) -> Option<Tool> {
+    let valgrind = find_in_path(environment, OsStr::new("valgrind"))?;
     Some(Tool::Valgrind { valgrind, reason })
 }
 
@@ -79,9 +84,8 @@ fn find_valgrind(system: &dyn System, reason: String) -> Option<Tool> {
 ///
 /// # Errors
 /// [`RecordError::NoPlugin`] with the places it was looked for.
-pub fn find_plugin(system: &dyn System) -> Result<PathBuf, RecordError> {
-    let plugin = Library { name: PLUGIN_NAME, variable: PLUGIN_VARIABLE };
-    plugin.find(system).map_err(|missing| RecordError::NoPlugin(missing.places))
+pub fn find_plugin(environment: &dyn Environment) -> Result<PathBuf, RecordError> {
+    RECORDER.find(environment).map_err(|missing| RecordError::NoPlugin(missing.places))
 }
 
 /// An option value of QEMU, where a comma separates and two mean one.

@@ -22,8 +22,10 @@ use rustix::process::{Pid, Signal};
 
 use self::stream::Stream;
 use super::book::Book;
+use super::error::RecordError;
 use super::finish::{self, Finish};
-use super::{Outcome, Plan, Progress, RecordError, RecorderKind};
+use super::outcome::{Outcome, Progress, RecorderKind};
+use super::plan::Recording;
 use crate::signals::Signals;
 
 /// Time between calls of progress.
@@ -39,9 +41,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Records `plan`.
 pub(super) fn run(
-    plan: &Plan,
+    plan: &Recording,
     valgrind: &Path,
     reason: &str,
     progress: &mut dyn FnMut(Progress),
@@ -93,7 +94,7 @@ fn log_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((log, end))
 }
 
-fn command(plan: &Plan, valgrind: &Path, log_end: &OwnedFd) -> Command {
+fn command(plan: &Recording, valgrind: &Path, log_end: &OwnedFd) -> Command {
     let mut command = Command::new(valgrind);
     command
         .args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])

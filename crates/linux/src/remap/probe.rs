@@ -5,7 +5,7 @@
 //! runs under has seen them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::ptr;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -13,6 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::store::Store;
 use super::wire::{BLOCK_BYTES, Refusal};
+use crate::proc::fd;
 
 /// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
@@ -25,20 +26,19 @@ pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     let file = rustix::fs::openat(store, ".", flags, Mode::RUSR).map_err(|_| Refusal::Os)?;
     rustix::fs::ftruncate(&file, BLOCK_BYTES as u64).map_err(of_room)?;
     rustix::io::pwrite(&file, &[0], 0).map_err(of_room)?;
-    let filled = Block::map(&file, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
+    let filled = TrialBlock::map(&file, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
     filled.collapse()?;
     drop(filled);
-    Block::map(&file, ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE)?;
+    TrialBlock::map(&file, ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE)?;
     let name = format!("probe.{}", rustix::process::getpid().as_raw_nonzero());
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let linked = rustix::fs::linkat(CWD, own.as_str(), store, &*name, AtFlags::SYMLINK_FOLLOW);
+    let linked = rustix::fs::linkat(CWD, fd::own(&file), store, &*name, AtFlags::SYMLINK_FOLLOW);
     linked.map_err(|_| Refusal::Os)?;
     store.remove(&name);
     Ok(())
 }
 
 /// An aligned block of address space with the file mapped over it.
-struct Block {
+struct TrialBlock {
     reserved: *mut libc::c_void,
     start: *mut libc::c_void,
 }
@@ -46,7 +46,7 @@ struct Block {
 /// Room for one aligned block.
 const RESERVED_BYTES: usize = 2 * BLOCK_BYTES;
 
-impl Block {
+impl TrialBlock {
     fn map(file: impl AsFd, protection: ProtFlags, flags: MapFlags) -> Result<Self, Refusal> {
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let reserved = unsafe {
@@ -85,7 +85,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for TrialBlock {
     fn drop(&mut self) {
         // SAFETY: the range was reserved by `map` and nothing refers to it any more.
         let _ = unsafe { rustix::mm::munmap(self.reserved, RESERVED_BYTES) };

@@ -1,14 +1,12 @@
 //! Programs the library cannot help, told before they start.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{Refusal, Refused};
-use crate::elf::{Class, ElfError, ElfFile, Kind};
-
-/// `S_ISUID | S_ISGID`.
-const SET_ID: u32 = 0o6000;
+use crate::elf::{Class, ElfError, ElfFile, ElfKind};
+use crate::proc::Task;
+use crate::system::Live;
+use crate::trust;
 
 /// The architecture the library is built for, as ELF numbers it.
 const OWN_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
@@ -24,13 +22,11 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
     if elf.class != Class::Bits64 || elf.machine != OWN_MACHINE {
         return refused(Refusal::Foreign);
     }
-    if elf.interpreter.is_none() && matches!(elf.kind, Kind::Fixed | Kind::Program) {
+    if elf.interpreter.is_none() && matches!(elf.kind, ElfKind::Fixed | ElfKind::Program) {
         return refused(Refusal::Static);
     }
-    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
-    let mut value = [0_u8; 64];
-    let has_capabilities = rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
-    if mode & SET_ID != 0 || has_capabilities {
+    let is_set_id = path.metadata().is_ok_and(|found| trust::is_set_id(&found));
+    if is_set_id || trust::has_capabilities(path) {
         return refused(Refusal::Secure);
     }
     Ok(())
@@ -38,7 +34,5 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
 
 /// Seccomp filters this process runs under; `None` when the kernel does not count them.
 pub(super) fn nr_filters() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"))?;
-    value.trim().parse().ok()
+    Task::own(&Live).status("Seccomp_filters")?.parse().ok()
 }

@@ -29,6 +29,8 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::wire::{DISK_SEQUENCES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+use crate::proc::block;
+use crate::system::Live;
 
 /// `TMPFS_MAGIC`.
 const TMPFS: i128 = 0x0102_1994;
@@ -40,7 +42,6 @@ const ENTRIES_MAX: usize = 100_000;
 /// length, shift.
 const NR_KEY_FIELDS: usize = 9;
 
-/// An open store.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
@@ -92,7 +93,6 @@ impl Store {
         Ok(Self { path: path.to_owned(), directory, lease })
     }
 
-    /// The directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -114,16 +114,15 @@ impl Store {
     }
 
     /// A new, empty report.
-    pub(super) fn report(&self) -> io::Result<Report> {
+    pub(super) fn report(&self) -> io::Result<ReportFile> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let pid = rustix::process::getpid().as_raw_nonzero();
         let name = format!("report.{pid}.{}{:09}", now.tv_sec, now.tv_nsec);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Report { name, file: File::from(file) })
+        Ok(ReportFile { name, file: File::from(file) })
     }
 
-    /// Removes one name.
     pub(super) fn remove(&self, name: &str) {
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
     }
@@ -182,13 +181,8 @@ impl Store {
 
 /// The sequence number of the disk behind a device; 0 for none, as in the library's names.
 fn disk_sequence(device: u64) -> u64 {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let read = |place: &str| {
-        let path = format!("/sys/dev/block/{major}:{minor}{place}");
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    let mut places = DISK_SEQUENCES.iter().filter(|_| major != 0);
-    places.find_map(|place| read(place)).unwrap_or(0)
+    let mut places = DISK_SEQUENCES.iter().filter(|_| libc::major(device) != 0);
+    places.find_map(|place| block::number_of(&Live, device, place)).unwrap_or(0)
 }
 
 /// The name of the copy whose link `name` is.
@@ -209,12 +203,12 @@ fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
 
 /// The file that processes append their records to.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct ReportFile {
     name: String,
     file: File,
 }
 
-impl Report {
+impl ReportFile {
     /// Its name in the store.
     pub(super) fn name(&self) -> &str {
         &self.name

@@ -18,9 +18,11 @@ use super::program::{Program, Unknown};
 use super::remap;
 use super::sample::{Samples, Sampling};
 use crate::elf::ElfFile;
+use crate::filesystem;
+use crate::proc::thp;
 use crate::remap::{Remap, Voice};
-use crate::warm::{Part, Refusal, Warm, Warmed, libraries};
-use crate::{filesystem, thp};
+use crate::system::Live;
+use crate::warm::{Part, Warm, WarmRefusal, Warmed, libraries};
 
 /// Filesystems that place large mappings at addresses alike their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -83,7 +85,7 @@ pub enum RunError {
 
 /// A program that is ready to be started; settings are changed already.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Launch {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     /// The program and its libraries, as far as they were looked at.
@@ -115,7 +117,14 @@ pub struct Watched {
     pub elapsed: Duration,
 }
 
-impl Plan {
+/// The program's own file.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    path: &'a Path,
+    elf: &'a ElfFile,
+}
+
+impl Launch {
     /// Prepares a program's start.
     ///
     /// # Errors
@@ -167,7 +176,7 @@ impl Plan {
         let libraries = libraries::of(file).unwrap_or_default();
         self.files.push(file.clone());
         self.files.extend(libraries.iter().cloned());
-        self.text(request, program, (file, elf), &libraries);
+        self.text(request, program, Own { path: file, elf }, &libraries);
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {
                 Ok(heap) => {
@@ -179,13 +188,7 @@ impl Plan {
         }
     }
 
-    fn text(
-        &mut self,
-        request: &Request,
-        program: &Program,
-        own: (&Path, &ElfFile),
-        more: &[PathBuf],
-    ) {
+    fn text(&mut self, request: &Request, program: &Program, own: Own<'_>, more: &[PathBuf]) {
         match request.text {
             Text::Off => {}
             Text::Large => self.large(own, more),
@@ -195,8 +198,8 @@ impl Plan {
                 let is_lost = |fallback: &Fallback| {
                     matches!(fallback,
                         Fallback::Placement { file, .. }
-                        | Fallback::Cache { file, refusal: Refusal::NoFolios { .. } | Refusal::NotCached { .. } }
-                        if file == own.0)
+                        | Fallback::Cache { file, refusal: WarmRefusal::NoFolios { .. } | WarmRefusal::NotCached { .. } }
+                        if file == own.path)
                 };
                 if self.fallbacks.iter().any(is_lost) {
                     self.remap(program, request.voice);
@@ -219,8 +222,8 @@ impl Plan {
     }
 
     /// Fills the cache of the program and of its libraries, as far as their text can be mapped so.
-    fn large(&mut self, own: (&Path, &ElfFile), libraries: &[PathBuf]) {
-        self.file(own.0, own.1);
+    fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
+        self.file(own.path, own.elf);
         for library in libraries {
             if let Ok(elf) = ElfFile::read(library)
                 && elf.check(library).is_ok()
@@ -238,7 +241,7 @@ impl Plan {
         let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
         let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
         let file = path.to_owned();
-        match placement::judge(elf, thp::pmd_bytes(), placing) {
+        match placement::judge(elf, thp::pmd_bytes(&Live), placing) {
             Placed::Badly(Obstacle::TooSmall) => {
                 self.notes.push(format!("{}: {}", shown(path), Obstacle::TooSmall));
             }
@@ -292,7 +295,7 @@ impl Plan {
     }
 
     /// Puts the program in this process's place. Settings are put back: see
-    /// [`Plan::holds_settings`].
+    /// [`Launch::holds_settings`].
     #[must_use]
     pub fn exec(self) -> RunError {
         let mut command = self.command();

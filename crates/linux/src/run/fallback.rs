@@ -30,7 +30,7 @@ pub enum Fallback {
         /// The file.
         file: PathBuf,
         /// Why.
-        refusal: warm::Refusal,
+        refusal: warm::WarmRefusal,
     },
     /// A file could not be looked at.
     Unreadable(String),

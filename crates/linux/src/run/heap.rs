@@ -8,7 +8,6 @@
 //! Owns these settings and the variable. Other allocators are not reached.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,11 @@ use largefolio_trace::disk::read_whole;
 
 use super::fallback::Fallback;
 use super::program::Program;
-use crate::setting::{Setting, SettingError};
-use crate::thp;
+use crate::proc::thp;
+use crate::setting::{self, Setting, SettingError};
+use crate::system::Live;
 
-/// The variable.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// The tunable.
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 /// A symbol version that glibc 2.35 and later define.
 const VERSION: &[u8] = b"GLIBC_2.35\0";
@@ -53,7 +51,7 @@ impl Heap {
         Ok(Self {
             folio_bytes,
             variable: (TUNABLES.into(), variable),
-            nr_before: nr_given(folio_bytes >> 10),
+            nr_before: thp::nr_given(&Live, folio_bytes >> 10),
             _settings: settings,
         })
     }
@@ -61,15 +59,9 @@ impl Heap {
     /// Bytes of folios of this size that page faults got since the beginning, of all processes.
     #[must_use]
     pub fn given_bytes(&self) -> u64 {
-        let nr = nr_given(self.folio_bytes >> 10).saturating_sub(self.nr_before);
+        let nr = thp::nr_given(&Live, self.folio_bytes >> 10).saturating_sub(self.nr_before);
         nr.saturating_mul(self.folio_bytes)
     }
-}
-
-/// Counter of the kernel; 0 where it has none.
-fn nr_given(kib: u64) -> u64 {
-    let path = thp::setting(&format!("hugepages-{kib}kB/stats/anon_fault_alloc"));
-    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> {
@@ -117,7 +109,7 @@ fn settings(kib: u64) -> Result<Vec<Setting>, SettingError> {
     let own = Setting::read(&control)?;
     let is_on = own == "madvise" || own == "always" || (own == "inherit" && was != "never");
     settings.push(Setting::try_change(&control, if is_on { &own } else { "madvise" })?);
-    for size in thp::sizes_kib()?.into_iter().filter(|&size| size > kib) {
+    for size in setting::thp::sizes_kib()?.into_iter().filter(|&size| size > kib) {
         settings.push(Setting::try_change(&thp::control(size), "never")?);
     }
     settings.push(Setting::try_change(&global, "madvise")?);

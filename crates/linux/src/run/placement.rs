@@ -10,7 +10,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::elf::{Class, ElfFile, Kind, Load};
+use crate::elf::{Class, ElfFile, ElfKind, Load};
 
 const WRITE: u32 = 2;
 const EXECUTE: u32 = 4;
@@ -87,12 +87,12 @@ pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
     }
     let align = elf.loads.iter().map(|load| load.align).max().unwrap_or(0);
     let span = span(elf);
-    let is_placed = elf.kind == Kind::Shared
+    let is_placed = elf.kind == ElfKind::Shared
         && elf.class == Class::Bits64
         && placing == Placing::Alike
         && align <= rustix::param::page_size() as u64
         && span >= pmd_bytes;
-    let shift = if elf.kind == Kind::Fixed || align >= pmd_bytes {
+    let shift = if elf.kind == ElfKind::Fixed || align >= pmd_bytes {
         0
     } else if is_placed {
         // The whole image is one mapping at first, placed by the offset of its first segment.
@@ -136,7 +136,7 @@ mod tests {
 
     const M2: u64 = 2 << 20;
 
-    fn elf(kind: Kind, align: u64, vaddr: u64, offset: u64, file_bytes: u64) -> ElfFile {
+    fn elf(kind: ElfKind, align: u64, vaddr: u64, offset: u64, file_bytes: u64) -> ElfFile {
         let head =
             Load { prot: 1, align, file_bytes: 0x1000, mem_bytes: 0x1000, ..Load::default() };
         let text = Load { prot: 5, offset, vaddr, file_bytes, mem_bytes: file_bytes, align };
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_fixed_program_is_judged_by_its_addresses() {
         let text = |vaddr, offset| {
-            judge(&elf(Kind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike)
+            judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike)
         };
         let well = Placed::Well { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
         assert_eq!(text(0x40_1000, 0x1000), well);
@@ -156,24 +156,27 @@ mod tests {
     #[test]
     fn a_pie_needs_the_alignment_and_a_library_the_filesystem() {
         let of = |kind, align, places| judge(&elf(kind, align, 0x1000, 0x1000, 5 * M2), M2, places);
-        assert_eq!(of(Kind::Program, 4096, Placing::Alike), Placed::Badly(Obstacle::Random(4096)));
-        assert!(matches!(of(Kind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
-        assert!(matches!(of(Kind::Shared, 4096, Placing::Alike), Placed::Well { .. }));
         assert_eq!(
-            of(Kind::Shared, 4096, Placing::Anywhere),
+            of(ElfKind::Program, 4096, Placing::Alike),
+            Placed::Badly(Obstacle::Random(4096))
+        );
+        assert!(matches!(of(ElfKind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
+        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike), Placed::Well { .. }));
+        assert_eq!(
+            of(ElfKind::Shared, 4096, Placing::Anywhere),
             Placed::Badly(Obstacle::Random(4096))
         );
         assert_eq!(
-            of(Kind::Shared, 0x1_0000, Placing::Alike),
+            of(ElfKind::Shared, 0x1_0000, Placing::Alike),
             Placed::Badly(Obstacle::Random(0x1_0000))
         );
     }
 
     #[test]
     fn text_without_a_whole_block_is_too_small() {
-        let small = elf(Kind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
+        let small = elf(ElfKind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
         assert_eq!(judge(&small, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
-        let none = ElfFile { kind: Kind::Fixed, ..ElfFile::default() };
+        let none = ElfFile { kind: ElfKind::Fixed, ..ElfFile::default() };
         assert_eq!(judge(&none, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
     }
 }

@@ -4,18 +4,16 @@
 //! we may execute and not read, another format that the kernel knows - is left to the kernel.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::elf::ElfFile;
 use crate::elf::dynamic::{Dynamic, Symbols};
+use crate::environment::{Environment as _, Host, Node, find_in_path};
 use crate::record::program::shebang;
-use crate::record::system::{Host, Node, System as _, find_in_path};
+use crate::trust;
 
 /// Interpreters of interpreters that are followed; Linux follows as many.
 const INTERPRETERS_MAX: usize = 5;
-/// Set-user-id and set-group-id.
-const SET_ID: u32 = 0o6000;
 
 /// What a command runs.
 #[derive(Clone, Debug)]
@@ -75,7 +73,5 @@ fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
 }
 
 fn has_rights(file: &Path) -> bool {
-    let mode = file.metadata().map_or(0, |found| found.permissions().mode());
-    let capabilities = rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64][..]);
-    mode & SET_ID != 0 || capabilities.is_ok()
+    file.metadata().is_ok_and(|found| trust::is_set_id(&found)) || trust::has_capabilities(file)
 }

@@ -4,11 +4,10 @@
 //! program that ends before the first look has none.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::smaps;
+use crate::proc::Task;
+use crate::system::{Live, System};
 
 /// The first look; each further one after twice the time, up to [`INTERVAL_MAX`].
 const INTERVAL_FIRST: Duration = Duration::from_millis(10);
@@ -69,22 +68,22 @@ impl Sampler {
         if started < self.next {
             return;
         }
-        self.take();
+        self.take(&Live);
         let cost = started.elapsed();
         self.interval = (self.interval * 2).min(INTERVAL_MAX).max(cost * COST_SHARE);
         self.next = Instant::now() + self.interval;
     }
 
-    fn take(&mut self) {
+    fn take(&mut self, system: &dyn System) {
         let mut now = Samples::default();
-        for pid in tree(self.pid) {
-            let areas = smaps::read(&proc(pid).join("smaps")).unwrap_or_default();
+        for pid in tree(system, self.pid) {
+            let areas = Task::of(system, pid).smaps().unwrap_or_default();
             now.nr_processes += usize::from(!areas.is_empty());
-            for vma in areas {
-                now.anon_huge_bytes += vma.anon_huge_bytes;
-                if vma.is_text() && vma.inode != 0 {
-                    now.text_bytes += vma.resident_bytes;
-                    now.text_huge_bytes += vma.file_huge_bytes + vma.shmem_huge_bytes;
+            for smap in areas {
+                now.anon_huge_bytes += smap.anon_pmd_bytes;
+                if smap.vma.is_exec() && smap.vma.has_file() {
+                    now.text_bytes += smap.rss_bytes;
+                    now.text_huge_bytes += smap.file_pmd_bytes.saturating_add(smap.shmem_pmd_bytes);
                 }
             }
         }
@@ -101,22 +100,55 @@ impl Sampler {
     }
 }
 
-fn proc(pid: u32) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}"))
-}
-
 /// A process and what descends from it, as far as its parents still live.
-fn tree(pid: u32) -> BTreeSet<u32> {
+fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
     let (mut found, mut queue) = (BTreeSet::from([pid]), vec![pid]);
     while let Some(pid) = queue.pop() {
-        for task in fs::read_dir(proc(pid).join("task")).into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            for child in children.split_ascii_whitespace().filter_map(|word| word.parse().ok()) {
-                if found.len() < NR_PROCESSES_MAX && found.insert(child) {
-                    queue.push(child);
-                }
+        for child in Task::of(system, pid).children() {
+            if found.len() < NR_PROCESSES_MAX && found.insert(child) {
+                queue.push(child);
             }
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::system::MemSystem;
+
+    #[test]
+    fn a_look_sums_over_the_tree_and_the_best_look_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let smaps = |large: u32| {
+            format!(
+                "1000-5000 r-xp 0 fe:0 7 /p\nRss: 16 kB\nFilePmdMapped: {large} kB\n\
+                 6000-7000 rw-p 0 0:0 0\nRss: 4 kB\nAnonHugePages: {large} kB\n"
+            )
+        };
+        // 7 is its own grandchild: numbers are used again.
+        put("7/task/7/children", "8 ");
+        put("7/task/9/children", "x 10 \u{ff} 99999999999\n");
+        put("8/task/8/children", "7");
+        put("7/smaps", &smaps(2));
+        put("8/smaps", &smaps(4));
+        let system = MemSystem::from_dir(dir.path());
+        assert_eq!(tree(&system, 7), [7, 8, 10].into());
+        let mut sampler = Sampler::new(7);
+        sampler.take(&system);
+        put("8/smaps", "");
+        sampler.take(&system);
+        let best = sampler.samples;
+        assert_eq!((best.nr, best.nr_processes), (2, 2));
+        assert_eq!((best.text_bytes, best.text_huge_bytes), (32 << 10, 6 << 10));
+        assert_eq!(best.anon_huge_bytes, 6 << 10);
+    }
 }

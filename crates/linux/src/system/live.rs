@@ -6,14 +6,15 @@
 //! for writing in that time waits for its end, nothing else notices. Who the writer is takes reading
 //! every `/proc/PID/fdinfo`, so it is asked only then.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FileFacts, FileRef, Present, System, TEXT_BYTES_MAX, mounts};
+use super::{Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, mounts, read};
 
 /// Bytes of an entry of pagemap and kpageflags.
 const ENTRY_BYTES: usize = 8;
@@ -34,31 +35,16 @@ impl System for Live {
         rustix::param::page_size() as u64
     }
 
-    fn pids(&self) -> io::Result<Vec<u32>> {
-        let numbers = fs::read_dir("/proc")?.flatten();
-        let mut pids: Vec<u32> =
-            numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        pids.sort_unstable();
-        Ok(pids)
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        list(dir)
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > TEXT_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(text)
+        read(path)
     }
 
-    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
-        let file = File::open(format!("/proc/{pid}/pagemap"))?;
-        Ok(Box::new(EntryFile { file, page_bytes: self.page_bytes() }))
-    }
-
-    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
-        let file = File::open("/proc/kpageflags")?;
-        Ok(Box::new(EntryFile { file, page_bytes: self.page_bytes() }))
+    fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>> {
+        Ok(Box::new(EntryFile { file: File::open(path)?, page_bytes: self.page_bytes() }))
     }
 
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {
@@ -77,8 +63,8 @@ impl System for Live {
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {
         let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
-        let id = (found.dev(), found.ino());
-        let pids = self.pids().unwrap_or_default();
+        let id = FileId::of(&found);
+        let pids = ids(&list(Path::new("/proc")).unwrap_or_default());
         pids.into_iter().filter(|pid| has_open_for_write(*pid, &file.path, id)).collect()
     }
 }
@@ -112,20 +98,30 @@ fn is_open_for_write(path: &Path) -> Option<bool> {
     (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true)
 }
 
-/// Whether a process has a descriptor of the file (path, device, inode) that may write. Only what
+/// Which file of the machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+}
+
+/// Whether a process has a descriptor of the file that may write. Only what
 /// has its name is asked: a descriptor may be of a filesystem whose server does not answer.
-fn has_open_for_write(pid: u32, path: &Path, id: (u64, u64)) -> bool {
+fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_writer = |fd: &std::ffi::OsStr| {
         let info = format!("/proc/{pid}/fdinfo/{}", fd.to_string_lossy());
-        let text = fs::read_to_string(info).unwrap_or_default();
-        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
-        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+        FdInfo::parse(&read(Path::new(&info)).unwrap_or_default()).may_write()
     };
     entries.flatten().any(|entry| {
         fs::read_link(entry.path()).is_ok_and(|name| name == path)
-            && fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == id)
+            && fs::metadata(entry.path()).is_ok_and(|found| FileId::of(&found) == id)
             && is_writer(&entry.file_name())
     })
 }

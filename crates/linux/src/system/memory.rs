@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/page_bytes           4096 (may be missing)
-//!   DIR/42/{maps,smaps,comm} as the kernel writes them
+//!   DIR/42/{maps,smaps,..}   as the kernel writes them: files of /proc/42
 //!   DIR/42/pagemap           runs of entries; no such file: reading is refused
 //!   DIR/kpageflags           runs of entries; no such file: reading is refused
 //!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
@@ -14,12 +14,13 @@
 //! A run may be as long as it likes: entries are computed when they are read.
 //! `scan` in a pagemap says that the kernel has `PAGEMAP_SCAN`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FileFacts, FileRef, Present, System};
+use super::{Entries, FileFacts, FileRef, Present, System, list, read};
 
 /// Bit of a pagemap entry: the page is present.
 const PRESENT: u64 = 1 << 63;
@@ -37,14 +38,10 @@ impl MemSystem {
         Self { dir: dir.into() }
     }
 
-    fn entries(&self, name: &str) -> io::Result<Box<dyn Entries>> {
-        match fs::read_to_string(self.dir.join(name)) {
-            Ok(text) => Ok(Box::new(Runs::parse(&text))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(io::ErrorKind::PermissionDenied.into())
-            }
-            Err(error) => Err(error),
-        }
+    /// The file that stands for `path`.
+    fn inside(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
+        self.dir.join(inside.unwrap_or(path))
     }
 
     /// The words of the line of `path` in `files`.
@@ -64,25 +61,22 @@ impl System for MemSystem {
         text.trim().parse().unwrap_or(4096)
     }
 
-    fn pids(&self) -> io::Result<Vec<u32>> {
-        let names = fs::read_dir(&self.dir)?.flatten();
-        let mut pids: Vec<u32> =
-            names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        pids.sort_unstable();
-        Ok(pids)
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        list(&self.inside(dir))
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
-        fs::read(self.dir.join(inside.unwrap_or(path)))
+        read(&self.inside(path))
     }
 
-    fn pagemap(&self, pid: u32) -> io::Result<Box<dyn Entries>> {
-        self.entries(&format!("{pid}/pagemap"))
-    }
-
-    fn kpageflags(&self) -> io::Result<Box<dyn Entries>> {
-        self.entries("kpageflags")
+    fn entries(&self, path: &Path) -> io::Result<Box<dyn Entries>> {
+        match fs::read_to_string(self.inside(path)) {
+            Ok(text) => Ok(Box::new(EntryRuns::parse(&text))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {
@@ -99,14 +93,14 @@ impl System for MemSystem {
 
 /// Entries by run.
 #[derive(Debug, Default)]
-struct Runs {
-    list: Vec<Run>,
+struct EntryRuns {
+    list: Vec<EntryRun>,
     end: Option<u64>,
     has_scan: bool,
 }
 
 #[derive(Debug)]
-struct Run {
+struct EntryRun {
     first: u64,
     nr: u64,
     value: u64,
@@ -114,7 +108,7 @@ struct Run {
     is_pmd: bool,
 }
 
-impl Runs {
+impl EntryRuns {
     /// Reads the lines; one that says nothing is passed over.
     fn parse(text: &str) -> Self {
         let mut runs = Self::default();
@@ -126,7 +120,7 @@ impl Runs {
                 Some(&"scan") => runs.has_scan = true,
                 Some(&"end") => runs.end = number(1),
                 _ => runs.list.extend(number(0).zip(number(1)).zip(number(2)).map(
-                    |((first, nr), value)| Run {
+                    |((first, nr), value)| EntryRun {
                         first,
                         nr,
                         value,
@@ -148,7 +142,7 @@ impl Runs {
     }
 }
 
-impl Entries for Runs {
+impl Entries for EntryRuns {
     fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
         let before_end = self.end.map_or(u64::MAX, |end| end.saturating_sub(first));
         let nr = usize::try_from(before_end).unwrap_or(usize::MAX).min(entries.len());

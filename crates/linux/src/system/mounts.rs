@@ -1,4 +1,4 @@
-//! The filesystem of a mapped file, from `/proc/PID/mountinfo`.
+//! What is mounted, from `/proc/PID/mountinfo`.
 //!
 //! Owns the answer without touching the file: a `stat` of a file on a FUSE or network filesystem waits
 //! for its server, and the census of a system must not hang because one user's server does.
@@ -17,6 +17,15 @@ pub(super) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> O
     let path = path.as_os_str().as_bytes();
     let below = mounts().filter(|mount| path.starts_with(mount.point));
     below.max_by_key(|mount| mount.point.len()).filter(|m| m.filesystem == "btrfs").map(name)
+}
+
+/// Device numbers of the mounts.
+pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
+    mountinfo
+        .split(|byte| *byte == b'\n')
+        .filter_map(Mount::parse)
+        .map(|mount| mount.device)
+        .collect()
 }
 
 /// Whether asking about a file of the filesystem asks nobody but this kernel.
@@ -63,6 +72,7 @@ mod tests {
         assert_eq!(of((0, 44), "/x").as_deref(), Some("nfs4"));
         assert_eq!(of((0, 99), "/data/sub/x").as_deref(), Some("btrfs"));
         assert_eq!(of((0, 1), "/memfd:x"), None);
+        assert_eq!(devices(text), [(254, 0), (0, 44), (0, 50)]);
         assert!(is_local("xfs") && !is_local("nfs4") && !is_local("fuse.sshfs"));
     }
 }

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::read_text;
 
 use super::TuneError;
+use crate::proc::choice::Choice;
+use crate::proc::{block, host, thp};
+use crate::system::{self, mounts};
 
 /// Words after `thp.` that are files of that name.
 const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
@@ -41,15 +44,6 @@ pub struct Catalog {
     root: PathBuf,
 }
 
-/// What a setting is, and what it can be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Current {
-    /// Value in force.
-    pub value: String,
-    /// Words to choose from; empty for a number.
-    pub choices: Vec<String>,
-}
-
 impl Catalog {
     /// Settings of the system whose `/sys` and `/proc` are below `root`.
     #[must_use]
@@ -64,36 +58,42 @@ impl Catalog {
     pub fn path(&self, name: &str) -> Result<PathBuf, TuneError> {
         let unknown = || TuneError::Name { name: name.to_owned(), expected: EXPECTED };
         let (room, rest) = name.split_once('.').ok_or_else(unknown)?;
-        let thp = "sys/kernel/mm/transparent_hugepage";
         let file = match room {
-            "thp" if THP.contains(&rest) => format!("{thp}/{rest}"),
+            "thp" if THP.contains(&rest) => thp::setting(rest),
             "thp" => {
                 let (size, file) = match rest.strip_suffix(".shmem") {
                     Some(size) => (size, "shmem_enabled"),
                     None => (rest, "enabled"),
                 };
                 let kib = kib_of(size).ok_or_else(unknown)?;
-                format!("{thp}/hugepages-{kib}kB/{file}")
+                thp::of_size(kib, file)
             }
-            "khugepaged" if KHUGEPAGED.contains(&rest) => format!("{thp}/khugepaged/{rest}"),
-            "readahead" if is_disk_name(rest) => format!("sys/block/{rest}/queue/read_ahead_kb"),
+            "khugepaged" if KHUGEPAGED.contains(&rest) => {
+                thp::setting(&format!("khugepaged/{rest}"))
+            }
+            "readahead" if is_disk_name(rest) => block::of_disk(rest, "queue/read_ahead_kb"),
             _ => return Err(unknown()),
         };
-        Ok(self.root.join(file))
+        Ok(self.below_root(&file))
+    }
+
+    /// A file of the system as it is found below the root.
+    fn below_root(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// What the setting is now.
     ///
     /// # Errors
     /// A name that is none, or a kernel without the setting.
-    pub fn read(&self, name: &str) -> Result<Current, TuneError> {
+    pub fn read(&self, name: &str) -> Result<Choice, TuneError> {
         let path = self.path(name)?;
         let text = read_text(&path, VALUE_BYTES_MAX).map_err(|source| TuneError::Read {
             name: name.to_owned(),
             path,
             source,
         })?;
-        Ok(Current::parse(&text))
+        Ok(Choice::parse(&text))
     }
 
     /// Sets it, after a look at what it can be.
@@ -120,9 +120,10 @@ impl Catalog {
     /// Disks that a mounted filesystem is on, by name, ascending.
     #[must_use]
     pub fn disks(&self) -> Vec<String> {
-        let mounts = fs::read_to_string(self.root.join("proc/self/mountinfo")).unwrap_or_default();
-        let devices: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-        let Ok(entries) = fs::read_dir(self.root.join("sys/block")) else { return Vec::new() };
+        let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
+        let devices = mounts::devices(&mounts);
+        let disks = self.below_root(Path::new(block::DISKS));
+        let Ok(entries) = fs::read_dir(disks) else { return Vec::new() };
         let mut disks: Vec<String> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|disk| is_disk_name(disk) && self.is_mounted(disk, &devices))
@@ -132,31 +133,21 @@ impl Catalog {
     }
 
     /// Whether the disk or one of its partitions is among `devices` (`major:minor`).
-    fn is_mounted(&self, disk: &str, devices: &[&str]) -> bool {
-        let folder = self.root.join("sys/block").join(disk);
+    fn is_mounted(&self, disk: &str, devices: &[(u32, u32)]) -> bool {
+        let folder = self.below_root(&block::of_disk(disk, ""));
         let is_listed = |folder: &Path| {
             let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
-            devices.contains(&number.trim())
+            let number = number.trim().split_once(':');
+            let number =
+                number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+            number.is_some_and(|number| devices.contains(&number))
         };
         let parts = fs::read_dir(&folder).into_iter().flatten().flatten();
         is_listed(&folder) || parts.map(|part| part.path()).any(|part| is_listed(&part))
     }
 }
 
-impl Current {
-    /// `always [madvise] never`, or a number.
-    #[must_use]
-    pub fn parse(text: &str) -> Self {
-        let text = text.trim();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let chosen = words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-        let Some(chosen) = chosen else {
-            return Self { value: text.to_owned(), choices: Vec::new() };
-        };
-        let plain = |word: &&str| word.trim_matches(['[', ']']).to_owned();
-        Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
-    }
-
+impl Choice {
     /// Whether the setting `name`, which is this now, takes `value`.
     ///
     /// # Errors

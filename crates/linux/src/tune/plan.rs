@@ -8,7 +8,7 @@ use super::profile::Profile;
 
 /// Settings with what they are and what they are to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct ChangeSet {
     /// In the order in which they are changed.
     pub changes: Vec<Change>,
     /// Settings that may stay as they are.
@@ -48,7 +48,7 @@ pub struct Missing {
     pub reason: String,
 }
 
-impl Plan {
+impl ChangeSet {
     /// What `profile` would change.
     ///
     /// # Errors

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::TuneError;
 use super::catalog::Catalog;
-use super::plan::Plan;
+use super::plan::ChangeSet;
+use crate::proc::host;
 use crate::setting::{self, Locked};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -122,7 +123,7 @@ impl Store {
         // Nobody else is at work: what is there was left by one that was killed.
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
-        let boot_id = disk::read_text(&root.join("proc/sys/kernel/random/boot_id"), BYTES_MAX)
+        let boot_id = disk::read_text(&root.join(host::BOOT_ID.trim_start_matches('/')), BYTES_MAX)
             .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
         Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
     }
@@ -144,7 +145,7 @@ impl Store {
     pub fn apply(
         &self,
         catalog: &Catalog,
-        plan: &Plan,
+        plan: &ChangeSet,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<(), TuneError> {
         let _locks = lock_all(catalog, plan)?;
@@ -246,7 +247,7 @@ impl Store {
 
 /// Locks every setting of the plan, and makes sure that each is still what the plan found: what
 /// another folio changed for a while must not be recorded as the system's value.
-fn lock_all(catalog: &Catalog, plan: &Plan) -> Result<Vec<Locked>, TuneError> {
+fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneError> {
     let mut locks = Vec::new();
     for change in &plan.changes {
         let busy = |message: String| TuneError::Busy { name: change.name.clone(), message };

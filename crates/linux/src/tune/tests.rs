@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::TuneError;
 use super::catalog::Catalog;
-use super::plan::Plan;
+use super::plan::ChangeSet;
 use super::profile::Profile;
 use super::record::{Foreign, Store, Undone};
 use crate::setting::Setting;
@@ -60,8 +60,8 @@ impl System {
     }
 
     /// Numbers keep their form when they are written, so these can be changed back and forth.
-    fn plan(&self, readahead: &str, scan: &str) -> Plan {
-        let mut plan = Plan::default();
+    fn plan(&self, readahead: &str, scan: &str) -> ChangeSet {
+        let mut plan = ChangeSet::default();
         for (name, value) in [
             ("readahead.vda", readahead),
             ("readahead.vdb", readahead),
@@ -96,7 +96,7 @@ fn never_ends() -> impl FnMut() -> Result<(), TuneError> {
 fn a_profile_changes_what_it_must_and_lists_the_rest() {
     let system = System::new();
     let profile = Profile::named("large").unwrap();
-    let plan = Plan::of_profile(&system.catalog(), &profile).unwrap();
+    let plan = ChangeSet::of_profile(&system.catalog(), &profile).unwrap();
     let changes: Vec<_> = plan
         .changes
         .iter()
@@ -122,7 +122,8 @@ fn every_profile_names_settings_and_values_of_a_kernel() {
     system.write(&format!("{THP}/hugepages-2048kB/enabled"), "always inherit madvise [never]");
     system.write(&format!("{THP}/khugepaged/defrag"), "0");
     for name in Profile::names() {
-        let plan = Plan::of_profile(&system.catalog(), &Profile::named(name).unwrap()).unwrap();
+        let plan =
+            ChangeSet::of_profile(&system.catalog(), &Profile::named(name).unwrap()).unwrap();
         assert_eq!(plan.missing, [], "{name}");
     }
 }
@@ -147,7 +148,7 @@ fn wherever_a_second_plan_ends_the_values_before_the_first_come_back() {
     let system = System::new();
     let before = system.values();
     for k in 0..5 {
-        let apply = |plan: &Plan, end: usize| {
+        let apply = |plan: &ChangeSet, end: usize| {
             system.store().apply(&system.catalog(), plan, &mut ends_at(end)).is_ok()
         };
         assert!(apply(&system.plan("2048", "8192"), 9));
@@ -218,7 +219,7 @@ fn what_another_folio_changed_for_a_while_is_not_recorded_as_the_systems_value()
     let system = System::new();
     let disk = system.root().join("sys/block/vda/queue/read_ahead_kb");
     let plan = system.plan("2048", "8192");
-    let refused = |plan: &Plan| {
+    let refused = |plan: &ChangeSet| {
         let applied = system.store().apply(&system.catalog(), plan, &mut never_ends());
         applied.unwrap_err().to_string()
     };
@@ -304,7 +305,7 @@ fn a_state_directory_of_others_is_refused_and_one_process_works_at_a_time() {
 #[test]
 fn names_and_values_are_checked() {
     let system = System::new();
-    let mut plan = Plan::default();
+    let mut plan = ChangeSet::default();
     let catalog = system.catalog();
     for name in
         ["thp", "thp.", "thp.3K", "thp.4K", "thp.64", "readahead.a/b", "readahead...", "x.y"]
@@ -324,7 +325,7 @@ fn names_and_values_are_checked() {
     }
     let error = plan.set(&catalog, "thp.128K", "always").unwrap_err().to_string();
     assert!(error.contains("does this kernel have"), "{error}");
-    assert_eq!(plan, Plan::default());
+    assert_eq!(plan, ChangeSet::default());
 }
 
 #[test]

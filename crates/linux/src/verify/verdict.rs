@@ -6,7 +6,7 @@ use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
 /// Rounds below which an interval is more luck than knowledge.
-pub const NR_ROUNDS_MIN: usize = 10;
+pub(crate) const NR_ROUNDS_MIN: usize = 10;
 /// Spread of the plain runs, half of them around the median, that is called noise.
 const NOISE: f64 = 0.05;
 /// Difference between the first and the second half of the plain runs that is called drift.

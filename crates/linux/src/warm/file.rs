@@ -1,28 +1,16 @@
-//! One file: what is in its page cache, out with what is small, and in again.
+//! One file, and what became of it.
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
-use rustix::fs::Advice;
 
-use super::refusal::Refusal;
-use super::users;
-use crate::filesystem;
-use crate::residency::{self, Block, Cached};
-
-/// Bytes filled with one call: a signal is answered between two.
-const FILL_BYTES: u64 = 256 << 20;
-/// Blocks tried where the kernel does not tell whether they were evicted.
-const NR_TRIALS: u32 = 4;
-/// Memory left to others when the cache is filled.
-const SPARE_BYTES: u64 = 64 << 20;
+use super::refusal::WarmRefusal;
 
 /// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,10 +25,10 @@ pub enum Part {
 /// A file that can be warmed: looked at, nothing done.
 #[derive(Debug)]
 pub struct Warm {
-    path: PathBuf,
-    file: File,
-    file_bytes: u64,
-    part: Part,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) file_bytes: u64,
+    pub(super) part: Part,
 }
 
 /// What became of a file.
@@ -61,7 +49,7 @@ pub struct Warmed {
     /// What it took.
     pub elapsed: Duration,
     /// Why it is not all; of several causes the first.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<WarmRefusal>,
 }
 
 impl Warmed {
@@ -120,300 +108,7 @@ impl Warm {
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
 
-    /// Says how it stands and what would be in the way; changes nothing.
-    ///
-    /// # Errors
-    /// A system call that failed.
-    pub fn check(&self) -> Result<Warmed, WarmError> {
-        let mut run = Run::new(self)?;
-        if run.told.refusal.is_none() && run.nr_small() > 0 {
-            let found = self.file.metadata().map_err(self.failed("look at the file"))?;
-            let pids = users::of(&self.path, &found);
-            let bytes = run.nr_small() * run.cached.pmd_bytes;
-            run.told.refusal = (!pids.is_empty()).then_some(Refusal::InUse { bytes, pids });
-        }
-        run.told.after_bytes = run.told.before_bytes;
-        Ok(run.told)
-    }
-
-    /// Refills the cache.
-    ///
-    /// # Errors
-    /// A system call that failed for another reason than a [`Refusal`]; the file is as it was.
-    pub fn run(&self) -> Result<Warmed, WarmError> {
-        let started = Instant::now();
-        let mut run = Run::new(self)?;
-        if run.told.refusal.is_none() && run.nr_missing() > 0 {
-            run.refill()?;
-        } else {
-            run.told.after_bytes = run.told.before_bytes;
-        }
-        run.told.elapsed = started.elapsed();
-        Ok(run.told)
-    }
-
-    fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> WarmError {
+    pub(super) fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> WarmError {
         move |source| WarmError::Call { path: self.path.clone(), action, source }
-    }
-}
-
-/// The work on one file.
-struct Run<'w> {
-    warm: &'w Warm,
-    cached: Cached<'w>,
-    /// Whole blocks that are wanted.
-    wanted: Range<u64>,
-    /// Their state.
-    blocks: Vec<Block>,
-    told: Warmed,
-}
-
-/// What trying one block said.
-enum Trial {
-    /// It is in a PMD folio now.
-    Works,
-    /// It was evicted and came back small.
-    Small,
-    /// No block could be evicted.
-    NoneLeft,
-}
-
-impl<'w> Run<'w> {
-    fn new(warm: &'w Warm) -> Result<Self, WarmError> {
-        let failed = || warm.failed("look at its page cache");
-        let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
-        let wanted = wanted(&warm.part, cached.pmd_bytes, cached.nr_whole());
-        let found = filesystem::of(&warm.file).map_err(warm.failed("ask for its filesystem"))?;
-        let mut told = Warmed {
-            path: warm.path.clone(),
-            file_bytes: warm.file_bytes,
-            possible_bytes: (wanted.end - wanted.start) * cached.pmd_bytes,
-            filesystem: found.name,
-            before_bytes: None,
-            after_bytes: None,
-            elapsed: Duration::ZERO,
-            refusal: None,
-        };
-        let pmd_bytes = cached.pmd_bytes;
-        told.refusal = if wanted.is_empty() {
-            Some(Refusal::TooSmall { pmd_bytes })
-        } else if !found.is_cache {
-            Some(Refusal::NotCached { filesystem: told.filesystem.clone() })
-        } else {
-            None
-        };
-        let mut run = Self { warm, cached, wanted, blocks: Vec::new(), told };
-        if run.told.refusal.is_none() {
-            run.blocks = run.look()?;
-            run.told.before_bytes = run.huge_bytes();
-            run.told.refusal = run.memory();
-        }
-        Ok(run)
-    }
-
-    fn look(&self) -> Result<Vec<Block>, WarmError> {
-        self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("look at its page cache"))
-    }
-
-    fn count(&self, is_counted: impl Fn(Block) -> bool) -> u64 {
-        self.blocks.iter().filter(|&&block| is_counted(block)).count() as u64
-    }
-
-    /// Blocks that are not in a PMD folio.
-    fn nr_missing(&self) -> u64 {
-        self.count(|block| block != Block::Huge)
-    }
-
-    /// Blocks that must be evicted first.
-    fn nr_small(&self) -> u64 {
-        self.count(|block| block == Block::Small)
-    }
-
-    fn huge_bytes(&self) -> Option<u64> {
-        let is_unknown = self.blocks.contains(&Block::Unknown);
-        (!is_unknown).then(|| self.count(|block| block == Block::Huge) * self.cached.pmd_bytes)
-    }
-
-    /// Whether there is memory for what is absent. What is evicted comes back in the same amount.
-    fn memory(&self) -> Option<Refusal> {
-        let nr = self.count(|block| matches!(block, Block::Absent | Block::Unknown));
-        let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
-        let have_bytes = residency::available_bytes()?;
-        (nr > 0 && have_bytes < need_bytes).then_some(Refusal::LowMemory { need_bytes, have_bytes })
-    }
-
-    fn refill(&mut self) -> Result<(), WarmError> {
-        // Dirty pages are not evicted. A file on a read-only filesystem cannot be synced and is clean.
-        let _ = rustix::fs::fdatasync(&self.warm.file);
-        if !self.cached.is_told && self.is_large_for_strangers()? {
-            return Ok(());
-        }
-        let result = self.trial().and_then(|trial| match trial {
-            Trial::Works => self.rest().map(|()| None),
-            Trial::Small => Ok(Some(self.small())),
-            Trial::NoneLeft => Ok(Some(self.stuck())),
-        });
-        let refusal = match result {
-            Ok(refusal) => refusal,
-            Err(error) => Some(refused(&error).ok_or(error).map_err(self.warm.failed("fill it"))?),
-        };
-        self.cached.is_filled = true;
-        self.blocks = self.look()?;
-        self.told.after_bytes = self.huge_bytes();
-        self.told.refusal = refusal.or_else(|| self.remaining());
-        Ok(())
-    }
-
-    /// Where the kernel does not tell what is cached: brings in what is absent, in large folios, and
-    /// looks then. Whether nothing is left to do.
-    fn is_large_for_strangers(&mut self) -> Result<bool, WarmError> {
-        let part = self.wanted.start * self.cached.pmd_bytes..self.end();
-        match self.cached.fill(part) {
-            // The run meets the same, and says what it means.
-            Err(error) if refused(&error).is_some() => return Ok(false),
-            result => result.map_err(self.warm.failed("fill it"))?,
-        }
-        self.cached.is_filled = true;
-        self.blocks = self.look()?;
-        self.told.after_bytes = self.huge_bytes();
-        Ok(self.nr_missing() == 0)
-    }
-
-    /// Bytes of a whole block.
-    fn bytes_of(&self, block: u64) -> Range<u64> {
-        let at = block * self.cached.pmd_bytes;
-        at..at + self.cached.pmd_bytes
-    }
-
-    /// Evicts and fills the first block that can be.
-    fn trial(&self) -> io::Result<Trial> {
-        let mut nr_left = NR_TRIALS;
-        for (block, &state) in self.wanted.clone().zip(&self.blocks) {
-            let bytes = self.bytes_of(block);
-            if state == Block::Huge || !self.evict(bytes.clone())? {
-                continue;
-            }
-            self.cached.fill(bytes)?;
-            if self.cached.blocks(block..block + 1)? == [Block::Huge] {
-                return Ok(Trial::Works);
-            }
-            nr_left -= 1;
-            // A stranger cannot see whether it was evicted at all: other blocks may be.
-            if self.cached.is_told || nr_left == 0 {
-                return Ok(Trial::Small);
-            }
-        }
-        Ok(Trial::NoneLeft)
-    }
-
-    /// Evicts all blocks that are not in PMD folios, and fills the whole part.
-    fn rest(&self) -> io::Result<()> {
-        for (block, &state) in self.wanted.clone().zip(&self.blocks) {
-            if state != Block::Huge {
-                self.evict(self.bytes_of(block))?;
-            }
-        }
-        let end = self.end();
-        let last = self.wanted.end * self.cached.pmd_bytes;
-        if last < end {
-            self.evict(last..end)?;
-        }
-        let mut at = self.wanted.start * self.cached.pmd_bytes;
-        while at < end {
-            let next = end.min(at + FILL_BYTES);
-            self.cached.fill(at..next)?;
-            at = next;
-        }
-        Ok(())
-    }
-
-    /// End of the part, with the shorter piece behind the last whole block.
-    fn end(&self) -> u64 {
-        let whole = self.wanted.end * self.cached.pmd_bytes;
-        match &self.warm.part {
-            Part::Whole => self.warm.file_bytes,
-            Part::Bytes(bytes) => bytes.end.min(self.warm.file_bytes).max(whole),
-        }
-    }
-
-    /// Evicts a range; whether it is gone, as far as the kernel tells.
-    fn evict(&self, range: Range<u64>) -> io::Result<bool> {
-        let len = NonZeroU64::new(range.end - range.start);
-        rustix::fs::fadvise(&self.warm.file, range.start, len, Advice::DontNeed)?;
-        Ok(self.cached.is_cached(range)? != Some(true))
-    }
-
-    /// Why nothing could be evicted.
-    fn stuck(&self) -> Refusal {
-        let bytes = self.nr_missing() * self.cached.pmd_bytes;
-        let found = self.warm.file.metadata();
-        let pids = found.map(|found| users::of(&self.warm.path, &found)).unwrap_or_default();
-        if pids.is_empty() { Refusal::Busy { bytes } } else { Refusal::InUse { bytes, pids } }
-    }
-
-    /// Why a block that was evicted came back small.
-    fn small(&self) -> Refusal {
-        if !self.cached.is_told
-            && let stuck @ Refusal::InUse { .. } = self.stuck()
-        {
-            return stuck;
-        }
-        let has_folios = self.blocks.contains(&Block::Huge);
-        let filesystem = self.told.filesystem.clone();
-        if has_folios {
-            Refusal::Fragmented { bytes: self.nr_missing() * self.cached.pmd_bytes }
-        } else {
-            Refusal::NoFolios { filesystem }
-        }
-    }
-
-    /// Why some blocks are still small.
-    fn remaining(&self) -> Option<Refusal> {
-        let bytes = self.nr_missing() * self.cached.pmd_bytes;
-        if bytes == 0 {
-            return None;
-        }
-        let found = self.warm.file.metadata().ok()?;
-        let pids = users::of(&self.warm.path, &found);
-        Some(if pids.is_empty() {
-            Refusal::Fragmented { bytes }
-        } else {
-            Refusal::InUse { bytes, pids }
-        })
-    }
-}
-
-/// Whole blocks of a file in which the part lies.
-fn wanted(part: &Part, pmd_bytes: u64, nr_whole: u64) -> Range<u64> {
-    match part {
-        Part::Whole => 0..nr_whole,
-        Part::Bytes(bytes) => {
-            let end = bytes.end.div_ceil(pmd_bytes).min(nr_whole);
-            (bytes.start / pmd_bytes).min(end)..end
-        }
-    }
-}
-
-/// Errors of the kernel that say what it lacks.
-fn refused(error: &io::Error) -> Option<Refusal> {
-    // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
-    if error.raw_os_error() != Some(libc::EINVAL) {
-        return None;
-    }
-    Some(if crate::thp::setting("enabled").exists() { Refusal::OldKernel } else { Refusal::NoThp })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_is_widened_to_blocks_and_kept_inside_the_file() {
-        let part = |start, end| Part::Bytes(start..end);
-        assert_eq!(wanted(&Part::Whole, 10, 3), 0..3);
-        assert_eq!(wanted(&part(5, 15), 10, 3), 0..2);
-        assert_eq!(wanted(&part(10, 20), 10, 3), 1..2);
-        assert_eq!(wanted(&part(25, 99), 10, 3), 2..3);
-        assert!(wanted(&part(35, 99), 10, 3).is_empty());
     }
 }

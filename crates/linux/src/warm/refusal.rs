@@ -5,7 +5,7 @@ use std::fmt;
 /// Cause, in the manner of the kernel's scan results: counted and reported, no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum WarmRefusal {
     /// Shorter than one PMD folio.
     TooSmall {
         /// Bytes of such a folio.
@@ -51,7 +51,7 @@ pub enum Refusal {
     OldKernel,
 }
 
-impl Refusal {
+impl WarmRefusal {
     /// A word for tables.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -103,7 +103,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WarmRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: &u64| bytes.div_ceil(1 << 20);
         match self {

@@ -1,70 +1,26 @@
-//! Compiles C programs, records them, reads the traces back.
-#![expect(dead_code, unreachable_pub, reason = "each test file uses a part")]
+//! What the tests of recordings and of the running kernel share: tools, C programs, this program
+//! started again.
+#![expect(unreachable_pub, reason = "each test binary uses it")]
 #![expect(clippy::expect_used, clippy::print_stderr, reason = "a test helper fails and speaks")]
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-use std::time::Duration;
 
-use largefolio_linux::record::system::{Host, Node, System};
-use largefolio_linux::record::{Outcome, Plan, With};
-use largefolio_trace::{Batch, Event, Meta, Op, Reader};
-use tempfile::TempDir;
+use largefolio_linux::environment::{Host, find_in_path};
 
-/// The machine, with the plugin of this build.
-pub struct TestHost;
-
-impl System for TestHost {
-    fn variable(&self, name: &str) -> Option<OsString> {
-        if name == "LARGEFOLIO_RECORDER" {
-            return Some(plugin().into());
-        }
-        Host.variable(name)
+/// Whether `tool` is installed; says loudly when a test skips for its absence.
+pub fn has(tool: &str, package: &str) -> bool {
+    let found = find_in_path(&Host, OsStr::new(tool)).is_some();
+    if !found {
+        eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");
     }
-
-    fn node(&self, path: &Path) -> Node {
-        Host.node(path)
-    }
-
-    fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
-        Host.head(path)
-    }
-
-    fn own_executable(&self) -> Option<PathBuf> {
-        Host.own_executable()
-    }
-
-    fn distrust(&self, path: &Path) -> Option<String> {
-        Host.distrust(path)
-    }
-
-    fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {
-        Host.complaint(tool, arguments)
-    }
+    found
 }
 
-/// Builds the plugin once (cargo cannot depend on a cdylib) and returns its path.
-pub fn plugin() -> PathBuf {
-    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN
-        .get_or_init(|| build_library(&["--release", "-p", "largefolio-recorder"]))
-        .join("release/liblargefolio_recorder.so")
-}
-
-/// Builds the preloaded library once, where `Remap::prepare` looks for it.
-pub fn preload() -> PathBuf {
-    static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
-    PRELOAD
-        .get_or_init(|| build_library(&["-p", "largefolio-preload"]))
-        .join("debug/liblargefolio_preload.so")
-}
-
-/// Runs `cargo build` into this build's target directory, which is returned.
-fn build_library(arguments: &[&str]) -> PathBuf {
+/// Runs `cargo build` into this build's target directory, which is returned: cargo cannot depend on
+/// a cdylib.
+pub fn build_library(arguments: &[&str]) -> PathBuf {
     let own = std::env::current_exe().expect("own path");
     let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
     let status = Command::new(env!("CARGO"))
@@ -79,139 +35,19 @@ fn build_library(arguments: &[&str]) -> PathBuf {
     target
 }
 
-/// Whether `tool` is installed; says loudly when a test skips for its absence.
-pub fn has(tool: &str, package: &str) -> bool {
-    let found = largefolio_linux::record::system::find_in_path(&Host, OsStr::new(tool)).is_some();
-    if !found {
-        eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");
-    }
-    found
-}
-
-/// A program made for one test.
-pub struct Made {
-    pub dir: TempDir,
-    pub path: PathBuf,
-}
-
-/// Compiles `source`; `flags` as for gcc.
-pub fn compile(source: &str, flags: &[&str]) -> Made {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let (text, path) = (dir.path().join("p.c"), dir.path().join("p"));
+/// Compiles `source` into the program `folder`/p; `flags` as for gcc.
+pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
+    let (text, path) = (folder.join("p.c"), folder.join("p"));
     std::fs::write(&text, source).expect("source");
-    let status = Command::new("gcc")
-        .args(["-O0", "-D_GNU_SOURCE", "-pthread", "-o"])
-        .arg(&path)
-        .arg(&text)
-        .args(flags)
-        .status()
-        .expect("gcc");
-    assert!(status.success(), "gcc refused the test's program");
-    Made { dir, path }
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-w", "-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
+    assert!(gcc.status().expect("gcc").success(), "gcc refused the test's program");
+    path
 }
 
-/// A recording read back.
-pub struct Recorded {
-    pub outcome: Outcome,
-    pub meta: Meta,
-    pub events: Vec<Event>,
-}
-
-/// Records `path` with `arguments`.
-pub fn record(path: &Path, arguments: &[&str], with: With) -> Recorded {
-    record_pausing(path, arguments, with, Duration::ZERO)
-}
-
-/// The same by a `folio` that stands still for `pause` at each call of progress.
-pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Duration) -> Recorded {
-    let output = path.with_extension("folio");
-    let mut command = vec![path.as_os_str().to_owned()];
-    command.extend(arguments.iter().map(OsString::from));
-    let plan = Plan::with_system(&TestHost, &command, Some(&output), with).expect("a plan");
-    let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
-    let (meta, events) = read(&output);
-    assert_eq!(meta.nr_references, outcome.nr_references);
-    assert_eq!(events.len() as u64, outcome.nr_rows);
-    Recorded { outcome, meta, events }
-}
-
-/// Footer and rows of a trace.
-pub fn read(path: &Path) -> (Meta, Vec<Event>) {
-    let mut reader = Reader::open(path).expect("a valid trace");
-    let (mut batch, mut events) = (Batch::default(), Vec::new());
-    while reader.next_batch(&mut batch).expect("a valid batch") {
-        events.extend(batch.events());
-    }
-    (reader.meta().clone(), events)
-}
-
-impl Recorded {
-    /// Rows of `op`.
-    pub fn of(&self, op: Op) -> Vec<Event> {
-        self.events.iter().copied().filter(|event| event.op == op).collect()
-    }
-
-    /// References of `op` by `thread` (any when `None`) to `start..end`.
-    pub fn count(&self, op: Op, thread: Option<u32>, start: u64, end: u64) -> u64 {
-        self.events
-            .iter()
-            .filter(|event| event.op == op && (start..end).contains(&event.addr))
-            .filter(|event| thread.is_none_or(|thread| event.thread == thread))
-            .map(|event| event.len)
-            .sum()
-    }
-
-    /// The anonymous mapping of `nr_pages` pages that the test's program made.
-    pub fn mapping(&self, nr_pages: u64) -> Event {
-        let found = self
-            .of(Op::Mmap)
-            .into_iter()
-            .find(|event| event.len == nr_pages * 4096 && event.file.is_none());
-        found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
-    }
-
-    /// Id of the file whose path ends in `suffix`.
-    pub fn file(&self, suffix: &str) -> u32 {
-        let found = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
-        let id = found.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));
-        u32::try_from(id).expect("few files")
-    }
-
-    /// Rows by thread.
-    pub fn by_thread(&self) -> BTreeMap<u32, Vec<Event>> {
-        let mut threads: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
-        for event in &self.events {
-            threads.entry(event.thread).or_default().push(*event);
-        }
-        threads
-    }
-}
-
-/// Start of the programs of [`program`].
-const SHARED: &str = r"
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static volatile char *p;
-static void pages(int pages) {
-    p = mmap(0, pages * 4096L, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-}
-static void fill(long first, long nr, int times) {
-    for (long page = first; page < first + nr; page++)
-        for (int i = 0; i < times; i++) p[page * 4096 + i] = 1;
-}
-";
-
-/// Compiles `main` after [`SHARED`]: `pages` maps, `fill` writes each page so many times.
-pub fn program(main: &str, flags: &[&str]) -> Made {
-    compile(&format!("{SHARED}{main}"), flags)
+/// The ignored test `name` of this program, run as a process of its own: `module::test`.
+pub fn itself(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    command
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Facts, Pause, Place, Plan, Random, Recorder, Settings, Skipped, Thp, Workload,
+    CrosscheckError, Facts, Pause, Place, Random, Recorder, Settings, Skipped, Thp, Workload,
+    WorkloadPlan,
 };
 use largefolio_mm::rules::collapse::FileCollapse;
 use largefolio_sim::crosscheck::files::FileSteps;
@@ -27,19 +28,19 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    fn plan(&self, facts: &Facts, command: &str) -> Result<Plan, CrosscheckError> {
+    fn plan(&self, facts: &Facts, command: &str) -> Result<WorkloadPlan, CrosscheckError> {
         match self.random {
             Some(random) => {
-                Plan::random(random, &self.select.selection_of_random(), facts, command)
+                WorkloadPlan::random(random, &self.select.selection_of_random(), facts, command)
             }
-            None => Plan::new(&self.select.selection(), facts, command),
+            None => WorkloadPlan::new(&self.select.selection(), facts, command),
         }
     }
 }
 
 /// A check that can be made.
 pub(super) struct LivePlan {
-    plan: Plan,
+    plan: WorkloadPlan,
     facts: Facts,
     kernel: Kernel,
     keep: Option<PathBuf>,

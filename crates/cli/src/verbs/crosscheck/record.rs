@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, Plan};
+use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, WorkloadPlan};
 use largefolio_trace::shown;
 
 use super::live::{interrupted, keep_text, recorder};
@@ -45,7 +45,7 @@ pub(super) struct RecordArgs {
 
 /// A recording that can be made.
 pub(super) struct RecordPlan {
-    plan: Plan,
+    plan: WorkloadPlan,
     facts: Facts,
     output: PathBuf,
 }
@@ -56,10 +56,10 @@ impl RecordArgs {
         let (facts, selection) = (Facts::of_host(), self.select.selection());
         let command = as_root(command_line);
         let plan = if self.words.is_empty() {
-            Plan::new(&selection, &facts, &command)?
+            WorkloadPlan::new(&selection, &facts, &command)?
         } else {
             let custom = Custom::parse(&self.words)?;
-            Plan::custom(&custom, &selection, &facts, &command)?
+            WorkloadPlan::custom(&custom, &selection, &facts, &command)?
         };
         fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot make {}", shown(&self.output)))?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use largefolio_linux::elf::{Class, ElfError, ElfFile, Kind, Load};
+use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind, Load};
 use largefolio_report::cells::Cells;
 use largefolio_sim::alignment::{self, Ground, Loading, Refusal, Segment};
 use largefolio_sim::kernel::Kernel;
@@ -259,8 +259,8 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn file(&self, path: &Path, elf: &ElfFile) -> FileView {
         let (loading, kind) = match (elf.kind, elf.class) {
-            (Kind::Fixed, _) => (Loading::Fixed, "fixed"),
-            (Kind::Program, _) => (Loading::Program, "program"),
+            (ElfKind::Fixed, _) => (Loading::Fixed, "fixed"),
+            (ElfKind::Program, _) => (Loading::Program, "program"),
             (_, Class::Bits64) => (Loading::Library, "shared"),
             (_, Class::Bits32) => (Loading::Library32, "shared"),
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use largefolio_linux::tune::plan::{Missing, Plan};
+use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::{Entry, Undone};
 use largefolio_report::cells::Cells;
 use largefolio_report::json;
@@ -48,7 +48,7 @@ struct Document<'a> {
 }
 
 /// What would change.
-pub(super) fn planned(plan: &Plan, recorded: &[Entry]) -> View {
+pub(super) fn planned(plan: &ChangeSet, recorded: &[Entry]) -> View {
     let mut hint = if plan.changes.is_empty() {
         String::new()
     } else {
@@ -66,12 +66,12 @@ pub(super) fn planned(plan: &Plan, recorded: &[Entry]) -> View {
 }
 
 /// What was changed.
-pub(super) fn applied(plan: &Plan) -> View {
+pub(super) fn applied(plan: &ChangeSet) -> View {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
     View { title: title(plan), rows, missing, hint: String::new() }
 }
 
-fn title(plan: &Plan) -> String {
+fn title(plan: &ChangeSet) -> String {
     match plan.changes.len() {
         0 => "every setting is right already".to_owned(),
         1 => "1 setting changes".to_owned(),
@@ -79,7 +79,7 @@ fn title(plan: &Plan) -> String {
     }
 }
 
-fn rows(plan: &Plan, result: &'static str) -> Vec<Row> {
+fn rows(plan: &ChangeSet, result: &'static str) -> Vec<Row> {
     let changes = plan.changes.iter().map(|change| Row {
         setting: change.name.clone(),
         now: change.now.clone(),

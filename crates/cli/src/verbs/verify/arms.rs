@@ -89,7 +89,7 @@ pub(super) struct Changed {
     /// Files whose cache is emptied before the command is started.
     cooled: Vec<PathBuf>,
     /// Prepared now.
-    started: Option<run::Plan>,
+    started: Option<run::Launch>,
     effects: Vec<String>,
     /// Name, file and value.
     settings: Vec<(String, PathBuf, String)>,
@@ -145,7 +145,7 @@ impl Changed {
     ) -> Result<Vec<PathBuf>> {
         let command = self.plain.words.clone();
         let request = Request { text, heap_bytes, voice: Voice::Silent, command };
-        let plan = run::Plan::new(&request)?;
+        let plan = run::Launch::new(&request)?;
         let is_changed = !plan.warmed.is_empty() || plan.moved.is_some() || plan.heap.is_some();
         let why = plan.fallbacks.first().map(ToString::to_string);
         if !is_changed && self.settings.is_empty() {
@@ -184,7 +184,7 @@ impl Arm for Changed {
             self.held.push(Setting::change(path, value)?);
         }
         cool(&self.cooled)?;
-        self.started = self.request.as_ref().map(run::Plan::new).transpose()?;
+        self.started = self.request.as_ref().map(run::Launch::new).transpose()?;
         Ok(())
     }
 

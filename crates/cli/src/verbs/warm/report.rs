@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use largefolio_linux::warm::{Refusal, Warmed};
+use largefolio_linux::warm::{WarmRefusal, Warmed};
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, printable};
 use largefolio_report::json;
@@ -48,9 +48,9 @@ impl Row {
             before_bytes: warmed.before_bytes,
             after_bytes: warmed.after_bytes,
             elapsed_ms: warmed.elapsed.as_secs_f64() * 1e3,
-            refusal: refusal.map(Refusal::name),
+            refusal: refusal.map(WarmRefusal::name),
             reason: refusal.map(ToString::to_string),
-            remedy: refusal.map(Refusal::remedy),
+            remedy: refusal.map(WarmRefusal::remedy),
             is_large: warmed.is_complete() || warmed.is_enlarged(),
         }
     }

@@ -1,18 +1,19 @@
 //! A mapping that begins on a multiple of 2 MiB, and how much of it PMD entries map.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::ptr;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use super::StubsError;
 use super::file::failed;
+use crate::proc::Task;
+use crate::proc::smaps::Smap;
+use crate::system::Live;
 
 /// Bytes a PMD entry maps where the base page has 4 KiB.
 pub(crate) const PMD_BYTES: usize = 2 << 20;
 
-/// What is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// Fresh memory of this process.
@@ -118,22 +119,11 @@ impl Mapping {
 
     /// Bytes that PMD entries map, as smaps says; 0 where it cannot be read.
     pub(crate) fn pmd_mapped_bytes(&self) -> u64 {
-        const NAMES: [&str; 3] = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"];
-        let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
-        let first = self.at as usize;
-        let range = first..first + self.len_bytes;
-        let (mut is_inside, mut kib) = (false, 0);
-        for line in BufReader::new(file).lines().map_while(Result::ok) {
-            let mut words = line.split_ascii_whitespace();
-            let (Some(name), second) = (words.next(), words.next()) else { continue };
-            if let Some((start, _)) = name.split_once('-') {
-                is_inside =
-                    usize::from_str_radix(start, 16).is_ok_and(|start| range.contains(&start));
-            } else if is_inside && NAMES.contains(&name) {
-                kib += second.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0);
-            }
-        }
-        kib << 10
+        let first = self.at.addr() as u64;
+        let range = first..first + self.len_bytes as u64;
+        let smaps = Task::own(&Live).smaps().unwrap_or_default();
+        let inside = smaps.iter().filter(|smap| range.contains(&smap.vma.range.start));
+        inside.map(Smap::pmd_bytes).sum()
     }
 }
 

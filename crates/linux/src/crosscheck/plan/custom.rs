@@ -1,6 +1,6 @@
 //! A workload in the user's words.
 
-use super::super::CrosscheckError;
+use super::super::error::CrosscheckError;
 use super::super::workloads::{Filesystem, Workload};
 
 /// Name of the file that a custom workload brings.

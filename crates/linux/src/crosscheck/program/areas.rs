@@ -1,6 +1,7 @@
 //! File mappings of one address space, as far as a fault's address must be given its page.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Bytes of a base page.
 const PAGE: u64 = 4096;
@@ -34,16 +35,14 @@ impl Areas {
     }
 
     /// Whether some byte of the range is mapped.
-    pub(crate) fn overlaps(&self, addr: u64, len: u64) -> bool {
-        let end = addr.saturating_add(len);
-        self.areas.range(..end).next_back().is_some_and(|(_, area)| area.end > addr)
+    pub(crate) fn overlaps(&self, bytes: &Range<u64>) -> bool {
+        self.areas.range(..bytes.end).next_back().is_some_and(|(_, area)| area.end > bytes.start)
     }
 
     /// Files of which some byte of the range is mapped.
-    pub(crate) fn files(&self, addr: u64, len: u64) -> BTreeSet<u32> {
-        let end = addr.saturating_add(len);
-        let inside = self.areas.range(..end).map(|(_, area)| area);
-        inside.filter(|area| area.end > addr).map(|area| area.file).collect()
+    pub(crate) fn files(&self, bytes: &Range<u64>) -> BTreeSet<u32> {
+        let inside = self.areas.range(..bytes.end).map(|(_, area)| area);
+        inside.filter(|area| area.end > bytes.start).map(|area| area.file).collect()
     }
 
     /// Adds an area over free addresses.
@@ -51,9 +50,9 @@ impl Areas {
         self.areas.insert(area.start, area);
     }
 
-    /// Unmaps a range; whether something was mapped there.
-    pub(crate) fn remove(&mut self, addr: u64, len: u64) -> bool {
-        let end = addr.saturating_add(len.next_multiple_of(PAGE));
+    /// Unmaps the pages of a range; whether something was mapped there.
+    pub(crate) fn remove(&mut self, bytes: &Range<u64>) -> bool {
+        let Range { start: addr, end } = whole_pages(bytes);
         let mut found = false;
         while let Some((_, &area)) = self.areas.range(..end).next_back()
             && area.end > addr
@@ -75,17 +74,28 @@ impl Areas {
     }
 
     /// Moves or resizes a mapping, which gets the number `id`; whether it is one of a file.
-    pub(crate) fn remap(&mut self, (from, len): (u64, u64), to: (u64, u64), id: u32) -> bool {
-        let Some((_, first)) = self.find(from) else { return false };
-        let Some((_, &Area { file, .. })) = self.areas.range(..=from).next_back() else {
+    pub(crate) fn remap(&mut self, from: &Range<u64>, to: &Range<u64>, id: u32) -> bool {
+        let Some((_, first)) = self.find(from.start) else { return false };
+        let Some((_, &Area { file, .. })) = self.areas.range(..=from.start).next_back() else {
             return false;
         };
-        self.remove(from, len);
-        self.remove(to.0, to.1);
-        let end = to.0.saturating_add(to.1.next_multiple_of(PAGE));
-        self.insert(Area { id, start: to.0, end, first, file });
+        self.remove(from);
+        self.remove(to);
+        let Range { start, end } = whole_pages(to);
+        self.insert(Area { id, start, end, first, file });
         true
     }
+}
+
+/// `len` bytes from an address on; those past the end of all addresses are none.
+pub(crate) fn bytes(addr: u64, len: u64) -> Range<u64> {
+    addr..addr.saturating_add(len)
+}
+
+/// A range that starts with a page, to the end of its last page.
+fn whole_pages(bytes: &Range<u64>) -> Range<u64> {
+    let len = bytes.end - bytes.start;
+    bytes.start..bytes.start.saturating_add(len.checked_next_multiple_of(PAGE).unwrap_or(len))
 }
 
 #[cfg(test)]
@@ -101,7 +111,7 @@ mod tests {
     #[test]
     fn a_hole_leaves_both_sides_their_pages() {
         let mut areas = areas();
-        assert!(areas.remove(0x11000, 0x1000) && !areas.remove(0x11000, 0x1000));
+        assert!(areas.remove(&(0x11000..0x12000)) && !areas.remove(&(0x11000..0x12000)));
         let found = [0x10fff, 0x11000, 0x12000, 0x13fff, 0x14000].map(|addr| areas.find(addr));
         assert_eq!(found, [Some((3, 8)), None, Some((3, 10)), Some((3, 11)), None]);
     }
@@ -109,9 +119,9 @@ mod tests {
     #[test]
     fn a_moved_mapping_keeps_its_pages_and_gets_a_number() {
         let mut areas = areas();
-        assert!(areas.remap((0x11000, 0x3000), (0x40000, 0x4000), 7));
+        assert!(areas.remap(&(0x11000..0x14000), &(0x40000..0x44000), 7));
         assert_eq!(areas.find(0x41000), Some((7, 10)));
         assert_eq!((areas.find(0x11000), areas.find(0x10000)), (None, Some((3, 8))));
-        assert!(!areas.remap((0x90000, 0x1000), (0xa0000, 0x1000), 8));
+        assert!(!areas.remap(&(0x90000..0x91000), &(0xa0000..0xa1000), 8));
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Births {
 
 /// What a `SIGSTOP` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum BirthStop {
     /// The first stop of a thread that was reported: it runs.
     First,
     /// The first stop of a thread that was not reported yet: it waits for that.
@@ -29,14 +29,14 @@ pub(super) enum Stop {
 
 impl Births {
     /// A thread stopped by `SIGSTOP`.
-    pub(super) fn stopped(&mut self, tid: i32) -> Stop {
+    pub(super) fn stopped(&mut self, tid: i32) -> BirthStop {
         if self.awaited.remove(&tid) {
-            Stop::First
+            BirthStop::First
         } else if self.born.contains(&tid) {
-            Stop::Signal
+            BirthStop::Signal
         } else {
             self.held.insert(tid);
-            Stop::Early
+            BirthStop::Early
         }
     }
 
@@ -65,18 +65,18 @@ mod tests {
     #[test]
     fn a_thread_that_stops_before_it_is_reported_is_held_until_then() {
         let mut births = Births::default();
-        assert_eq!(births.stopped(8), Stop::Early);
+        assert_eq!(births.stopped(8), BirthStop::Early);
         assert!(births.reported(8));
-        assert_eq!(births.stopped(8), Stop::Signal);
+        assert_eq!(births.stopped(8), BirthStop::Signal);
     }
 
     #[test]
     fn a_thread_that_is_reported_first_runs_from_its_first_stop_on() {
         let mut births = Births::default();
         assert!(!births.reported(8));
-        assert_eq!(births.stopped(8), Stop::First);
-        assert_eq!(births.stopped(8), Stop::Signal);
+        assert_eq!(births.stopped(8), BirthStop::First);
+        assert_eq!(births.stopped(8), BirthStop::Signal);
         births.ended(8);
-        assert_eq!(births.stopped(8), Stop::Early);
+        assert_eq!(births.stopped(8), BirthStop::Early);
     }
 }

@@ -4,13 +4,15 @@
 //! kernel's answer. Knows nothing of tracefs or ptrace; a trace is text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write as _;
+use std::ops::Range;
 
-use super::areas::{Area, Areas};
-use super::line::{Event, Mark, Readahead, parse};
+use super::areas::{Area, Areas, bytes};
+use super::line::{Event, Mark, parse};
+use output::Output;
 use units::{Unit, What};
 use words::Advice;
 
+mod output;
 mod units;
 mod words;
 
@@ -40,7 +42,6 @@ pub(crate) struct Source<'a> {
 pub(crate) struct ConvertError {
     /// From 1.
     pub(crate) line: usize,
-    /// What is wrong.
     pub(crate) what: String,
 }
 
@@ -53,8 +54,6 @@ pub(crate) struct Body {
     pub(crate) files: BTreeMap<u64, u32>,
     /// Folios that somebody else took out of the page cache while the program ran.
     pub(crate) nr_removed: u64,
-    /// Open files: number of the file.
-    opens: BTreeMap<u32, u32>,
 }
 
 /// Converts a whole trace.
@@ -67,13 +66,18 @@ pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertE
     for unit in units::gather(lines) {
         writer.unit(unit);
     }
-    writer.flush();
-    Ok(writer.body)
+    let Writer { out, files, nr_removed, .. } = writer;
+    Ok(Body { text: out.finish(), files, nr_removed })
 }
 
 struct Writer<'a> {
     source: &'a Source<'a>,
-    body: Body,
+    out: Output,
+    /// Inode to number of the recording.
+    files: BTreeMap<u64, u32>,
+    /// Open files: number of the file.
+    opens: BTreeMap<u32, u32>,
+    nr_removed: u64,
     /// Address space of each thread.
     spaces: BTreeMap<i32, u32>,
     areas: BTreeMap<u32, Areas>,
@@ -84,10 +88,6 @@ struct Writer<'a> {
     /// Open files made by `execve`: numbers from the top, so that they meet none of the marks'.
     nr_kernel_opens: u32,
     nr_areas: u32,
-    /// Address space of the lines written last.
-    current: u32,
-    /// Insertions that follow each other, still to be written: file, first, order, times.
-    run: Option<(u32, u64, u8, u64)>,
 }
 
 /// First number of an open file that `execve` made.
@@ -99,22 +99,23 @@ impl<'a> Writer<'a> {
     fn new(source: &'a Source<'a>) -> Self {
         Self {
             source,
-            body: Body::default(),
+            out: Output::default(),
+            files: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            nr_removed: 0,
             spaces: BTreeMap::new(),
             areas: BTreeMap::new(),
             tables: BTreeSet::new(),
             locks_all: BTreeSet::new(),
             nr_kernel_opens: 0,
             nr_areas: 0,
-            current: 0,
-            run: None,
         }
     }
 
     fn unit(&mut self, unit: Unit) {
         for &inode in &unit.met {
             let file = self.number(inode);
-            self.act(&format!("~ {file}"));
+            self.out.act(&format!("~ {file}"));
         }
         match unit.what {
             What::Alone(mark) => self.mark(&mark),
@@ -159,18 +160,18 @@ impl<'a> Writer<'a> {
 
     /// Counts what reclaim took, also in a thread of the program.
     fn count_removed(&mut self, events: &[Event]) {
-        self.body.nr_removed += events.iter().filter(|event| is_removal(event)).count() as u64;
+        self.nr_removed += events.iter().filter(|event| is_removal(event)).count() as u64;
     }
 
     /// From here on nothing about the file is compared.
     fn aside(&mut self, inode: u64, why: &str) {
         let file = self.number(inode);
-        self.act(&format!("~ {file} {why}"));
+        self.out.act(&format!("~ {file} {why}"));
     }
 
-    fn aside_range(&mut self, space: u32, (addr, len): (u64, u64), why: &str) {
-        for file in self.areas.entry(space).or_default().files(addr, len) {
-            self.act(&format!("~ {file} {why}"));
+    fn aside_range(&mut self, space: u32, range: &Range<u64>, why: &str) {
+        for file in self.areas.entry(space).or_default().files(range) {
+            self.out.act(&format!("~ {file} {why}"));
         }
     }
 
@@ -182,7 +183,7 @@ impl<'a> Writer<'a> {
             Mark::Fork { from, to } => {
                 let areas = self.areas.get(&from).cloned().unwrap_or_default();
                 self.areas.insert(to, areas);
-                self.act(&format!("H {from} {to}"));
+                self.out.act(&format!("H {from} {to}"));
             }
             // Of the order alone, and what `exec` takes together.
             Mark::Call { .. }
@@ -193,37 +194,37 @@ impl<'a> Writer<'a> {
             Mark::Map { space, addr, len, .. } => {
                 self.map(mark);
                 if self.locks_all.contains(&space) {
-                    self.aside_range(space, (addr, len), "mlockall");
+                    self.aside_range(space, &bytes(addr, len), "mlockall");
                 }
             }
             Mark::Unmap { .. } | Mark::Protect { .. } | Mark::Remap { .. } => self.change(mark),
             Mark::Advise { space, addr, len, advice } => {
-                let overlaps = self.areas.entry(space).or_default().overlaps(addr, len);
+                let overlaps = self.areas.entry(space).or_default().overlaps(&bytes(addr, len));
                 match words::advice(advice).filter(|_| overlaps) {
                     Some(Advice::Known(word)) => {
-                        self.act_in(space, &format!("V {word} {addr:x} {len}"));
+                        self.out.act_in(space, &format!("V {word} {addr:x} {len}"));
                     }
-                    Some(Advice::Aside(why)) => self.aside_range(space, (addr, len), why),
+                    Some(Advice::Aside(why)) => self.aside_range(space, &bytes(addr, len), why),
                     None => {}
                 }
             }
             Mark::Fadvise { open, advice, pos, len } => {
                 if let Some(word) = words::file_advice(advice) {
-                    self.act(&format!("L {word} {open} {pos} {len}"));
+                    self.out.act(&format!("L {word} {open} {pos} {len}"));
                 }
             }
             Mark::Io { is_write, open, pos, len } => {
                 let letter = if is_write { 'X' } else { 'B' };
-                self.act(&format!("{letter} {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                self.out.act(&format!("{letter} {} {} {len} {open}", pos / PAGE, pos % PAGE));
             }
             Mark::Send { open, pos, len } => {
-                self.act(&format!("s {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                self.out.act(&format!("s {} {} {len} {open}", pos / PAGE, pos % PAGE));
             }
             Mark::Aside { inode, ref why } => self.aside(inode, why),
-            Mark::Lock { space, addr, len } => self.aside_range(space, (addr, len), "mlock"),
+            Mark::Lock { space, addr, len } => self.aside_range(space, &bytes(addr, len), "mlock"),
             Mark::LockAll { space, flags } => {
                 if flags & CURRENT != 0 {
-                    self.aside_range(space, (0, u64::MAX), "mlockall");
+                    self.aside_range(space, &(0..u64::MAX), "mlockall");
                 }
                 if flags & FUTURE != 0 {
                     self.locks_all.insert(space);
@@ -238,46 +239,47 @@ impl<'a> Writer<'a> {
         let all = &mut self.areas;
         let told = match *mark {
             Mark::Unmap { space, addr, len } => {
-                let is_ours = all.entry(space).or_default().remove(addr, len);
+                let is_ours = all.entry(space).or_default().remove(&bytes(addr, len));
                 is_ours.then(|| (space, format!("U {addr:x} {len}")))
             }
             Mark::Protect { space, addr, len, prot } => {
-                let is_ours = all.entry(space).or_default().overlaps(addr, len);
+                let is_ours = all.entry(space).or_default().overlaps(&bytes(addr, len));
                 is_ours.then(|| (space, format!("Q {addr:x} {len} {}", words::prot(prot))))
             }
             Mark::Remap { space, from, len, to, to_len } => {
-                let is_ours = all.entry(space).or_default().remap((from, len), (to, to_len), id);
+                let is_ours =
+                    all.entry(space).or_default().remap(&bytes(from, len), &bytes(to, to_len), id);
                 self.nr_areas += u32::from(is_ours);
                 is_ours.then(|| (space, format!("J {id} {from:x} {len} {to:x} {to_len}")))
             }
             _ => None,
         };
         if let Some((space, line)) = told {
-            self.act_in(space, &line);
+            self.out.act_in(space, &line);
         }
     }
 
     fn open(&mut self, id: u32, inode: u64) {
         let file = self.number(inode);
-        self.body.opens.insert(id, file);
-        self.act(&format!("O {id} {file}"));
+        self.opens.insert(id, file);
+        self.out.act(&format!("O {id} {file}"));
     }
 
     /// The number of a file, new ones in the order of first use.
     fn number(&mut self, inode: u64) -> u32 {
-        let next = u32::try_from(self.body.files.len()).unwrap_or(u32::MAX);
-        *self.body.files.entry(inode).or_insert(next)
+        let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        *self.files.entry(inode).or_insert(next)
     }
 
     fn map(&mut self, mark: &Mark) {
         let &Mark::Map { space, addr, len, prot, flags, open, pos } = mark else { return };
         let len = len.next_multiple_of(PAGE);
-        let file = open.and_then(|open| Some((open, *self.body.opens.get(&open)?)));
+        let file = open.and_then(|open| Some((open, *self.opens.get(&open)?)));
         let areas = self.areas.entry(space).or_default();
-        let replaces = areas.remove(addr, len);
+        let replaces = areas.remove(&bytes(addr, len));
         let Some((open, file)) = file else {
             if replaces {
-                self.act_in(space, &format!("U {addr:x} {len}"));
+                self.out.act_in(space, &format!("U {addr:x} {len}"));
             }
             return;
         };
@@ -286,7 +288,7 @@ impl<'a> Writer<'a> {
         areas.insert(Area { id, start: addr, end: addr + len, first, file });
         let map = if flags & SHARED != 0 { "shared" } else { "private" };
         let (pages, word) = (len / PAGE, words::prot(prot));
-        self.act_in(
+        self.out.act_in(
             space,
             &format!(
                 "N {id} open={open} first={first} pages={pages} prot={word} map={map} \
@@ -294,12 +296,12 @@ impl<'a> Writer<'a> {
             ),
         );
         if flags & LOCKED != 0 {
-            self.act(&format!("~ {file} MAP_LOCKED"));
+            self.out.act(&format!("~ {file} MAP_LOCKED"));
         } else if populates(flags) && flags & SHARED == 0 && prot & STORES != 0 {
             // Every page is copied.
-            self.act(&format!("~ {file} MAP_POPULATE of a private mapping with stores"));
+            self.out.act(&format!("~ {file} MAP_POPULATE of a private mapping with stores"));
         } else if populates(flags) {
-            self.act_in(space, &format!("V populate {addr:x} {len}"));
+            self.out.act_in(space, &format!("V populate {addr:x} {len}"));
         }
     }
 
@@ -310,7 +312,7 @@ impl<'a> Writer<'a> {
         let Some((id, index)) = areas.find(address) else {
             // Only that there is a page table matters to the files around.
             if self.tables.insert((space, address >> TABLE_SHIFT)) {
-                self.act_in(space, &format!("a {:x}", address / PAGE * PAGE));
+                self.out.act_in(space, &format!("a {:x}", address / PAGE * PAGE));
             }
             return;
         };
@@ -320,7 +322,7 @@ impl<'a> Writer<'a> {
             code if code & 16 != 0 => " x",
             _ => "",
         };
-        self.act_in(space, &format!("T {index} {id}{how}"));
+        self.out.act_in(space, &format!("T {index} {id}{how}"));
     }
 
     /// The reads and mappings of `execve`, in their place between the kernel's events.
@@ -339,7 +341,7 @@ impl<'a> Writer<'a> {
                     .or_insert_with(|| (self.source.exec_reads)(inode).into())
                     .pop_front();
                 let (pos, len) = planned.unwrap_or_else(|| event.range());
-                self.act(&format!("B {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                self.out.act(&format!("B {} {} {len} {open}", pos / PAGE, pos % PAGE));
                 reading = Some(inode);
             }
             self.kernel(event);
@@ -378,68 +380,10 @@ impl<'a> Writer<'a> {
 
     /// What the kernel did to a file of the program; a filesystem has inodes of its own beside.
     fn kernel(&mut self, event: &Event) {
-        let Some(inode) = event.inode() else { return };
-        let Some(&file) = self.body.files.get(&inode) else { return };
-        if let Event::Inserted { index, order, .. } = *event {
-            self.insertion(file, index, order);
-            return;
+        let file = event.inode().and_then(|inode| self.files.get(&inode));
+        if let Some(&file) = file {
+            self.out.kernel(file, event);
         }
-        self.flush();
-        let at = if file == 0 { String::new() } else { format!("@{file} ") };
-        let out = &mut self.body.text;
-        let written = match event {
-            Event::Removed { index, order, .. } => writeln!(out, "{at}D {index} {order}"),
-            Event::Handler { index, .. } => writeln!(out, "{at}F {index}"),
-            Event::Around { first, last, .. } => writeln!(out, "{at}W {first} {last}"),
-            Event::Collected { first, last, .. } => writeln!(out, "{at}G {first} {last}"),
-            Event::Readahead { kind, fields, .. } => {
-                let name = match kind {
-                    Readahead::Order => "order",
-                    Readahead::Unbounded => "unbounded",
-                    Readahead::Sync => "sync",
-                    Readahead::Async => "async",
-                };
-                let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
-                writeln!(out, "{at}S {name} {}", fields.join(" "))
-            }
-            Event::Inserted { .. } | Event::Mark(_) | Event::Fault { .. } => Ok(()),
-        };
-        let Ok(()) = written else { unreachable!("writing to a String succeeds") };
-    }
-
-    fn insertion(&mut self, file: u32, index: u64, order: u8) {
-        if let Some((of, first, same, times)) = &mut self.run
-            && (*of, *same, *first + (*times << order)) == (file, order, index)
-        {
-            *times += 1;
-            return;
-        }
-        self.flush();
-        self.run = Some((file, index, order, 1));
-    }
-
-    /// Writes the insertions gathered.
-    fn flush(&mut self) {
-        let Some((file, index, order, times)) = self.run.take() else { return };
-        let at = if file == 0 { String::new() } else { format!("@{file} ") };
-        let times = if times > 1 { format!(" x{times}") } else { String::new() };
-        let written = writeln!(self.body.text, "{at}A {index} {order}{times}");
-        let Ok(()) = written else { unreachable!("writing to a String succeeds") };
-    }
-
-    fn act(&mut self, line: &str) {
-        self.flush();
-        self.body.text.push_str(line);
-        self.body.text.push('\n');
-    }
-
-    /// An action in an address space; `H n` names the one that acts from here on.
-    fn act_in(&mut self, space: u32, line: &str) {
-        if space != self.current {
-            self.current = space;
-            self.act(&format!("H {space}"));
-        }
-        self.act(line);
     }
 }
 

@@ -9,22 +9,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::tracer::Birth;
+use crate::proc::{Task, fd};
+use crate::system::Live;
 
 /// A regular file by its inode on the filesystem that is watched.
 pub(crate) type Inode = u64;
 
-/// One open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
     /// Number in the recording.
     pub(crate) id: u32,
-    /// File.
     pub(crate) inode: Inode,
 }
 
 /// A thread's process: its address space and its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct TracedProcess {
     /// Number of the address space.
     pub(crate) space: u32,
     table: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Process {
 /// Descriptors of all processes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
-    processes: BTreeMap<i32, Process>,
+    processes: BTreeMap<i32, TracedProcess>,
     tables: Vec<BTreeMap<i32, Open>>,
     nr_spaces: u32,
     nr_opens: u32,
@@ -41,9 +41,9 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     /// The first process.
-    pub(crate) fn start(&mut self, tid: i32) -> Process {
+    pub(crate) fn start(&mut self, tid: i32) -> TracedProcess {
         self.tables.push(BTreeMap::new());
-        let process = Process { space: self.new_space(), table: self.tables.len() - 1 };
+        let process = TracedProcess { space: self.new_space(), table: self.tables.len() - 1 };
         self.processes.insert(tid, process);
         process
     }
@@ -61,26 +61,26 @@ impl Descriptors {
     }
 
     /// The process of a thread.
-    pub(crate) fn process(&self, tid: i32) -> Option<Process> {
+    pub(crate) fn process(&self, tid: i32) -> Option<TracedProcess> {
         self.processes.get(&tid).copied()
     }
 
     /// A child: a thread shares everything, `vfork` the address space.
-    pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<Process> {
+    pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<TracedProcess> {
         let parent = self.process(tid)?;
         let process = if is_thread_of(child, tid) {
             parent
         } else {
             self.tables.push(self.tables[parent.table].clone());
             let space = if how == Birth::Vfork { parent.space } else { self.new_space() };
-            Process { space, table: self.tables.len() - 1 }
+            TracedProcess { space, table: self.tables.len() - 1 }
         };
         self.processes.insert(child, process);
         Some(process)
     }
 
     /// A process executed a program: a new address space.
-    pub(crate) fn execute(&mut self, tid: i32) -> Option<Process> {
+    pub(crate) fn execute(&mut self, tid: i32) -> Option<TracedProcess> {
         let space = self.new_space();
         let process = self.processes.get_mut(&tid)?;
         process.space = space;
@@ -104,10 +104,7 @@ impl Descriptors {
 }
 
 fn is_thread_of(child: i32, parent: i32) -> bool {
-    let group = |tid: i32| -> Option<String> {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-        status.lines().find(|line| line.starts_with("Tgid:")).map(ToOwned::to_owned)
-    };
+    let group = |tid: i32| Task::of(&Live, tid).status("Tgid");
     group(child).is_some_and(|own| Some(own) == group(parent))
 }
 
@@ -116,28 +113,27 @@ fn is_thread_of(child: i32, parent: i32) -> bool {
 pub(crate) struct Behind {
     /// Device number as `stat` gives it.
     pub(crate) device: u64,
-    /// Inode.
     pub(crate) inode: Inode,
-    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// Path.
     pub(crate) path: PathBuf,
 }
 
 /// The regular file behind descriptor `fd` of a stopped thread; `None` for anything else.
 pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
-    let link = format!("/proc/{tid}/fd/{fd}");
-    let found = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
-    let path = std::fs::read_link(&link).ok()?;
+    let (found, path) = fd::regular(tid, fd)?;
     Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
 }
 
-/// A field of `/proc/TID/fdinfo/FD`: `pos` (decimal) or `flags` (octal).
-pub(crate) fn fdinfo(tid: i32, fd: i32, field: &str) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}"))?;
-    let radix = if field == "flags" { 8 } else { 10 };
-    text.lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .and_then(|value| u64::from_str_radix(value.trim(), radix).ok())
-        .ok_or_else(|| io::Error::other(format!("no {field} in /proc/{tid}/fdinfo/{fd}")))
+/// Position of a descriptor, in bytes.
+pub(crate) fn position(tid: i32, fd: i32) -> io::Result<u64> {
+    fd::info(&Live, tid, fd)?.pos.ok_or_else(|| not_told("pos", tid, fd))
+}
+
+/// `O_*` of a descriptor.
+pub(crate) fn flags(tid: i32, fd: i32) -> io::Result<u64> {
+    fd::info(&Live, tid, fd)?.flags.ok_or_else(|| not_told("flags", tid, fd))
+}
+
+fn not_told(field: &str, tid: i32, fd: i32) -> io::Error {
+    io::Error::other(format!("no {field} in /proc/{tid}/fdinfo/{fd}"))
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::descriptors::{behind, fdinfo};
-use super::tracer::{Birth, Call, Watch};
+use super::descriptors::{behind, flags};
+use super::tracer::{Birth, Call, Observer};
+use crate::proc::{self, Task};
+use crate::system::Live;
 
 /// Collects the regular files a program opens only for reading, executes or maps.
 #[derive(Debug, Default)]
@@ -21,14 +23,12 @@ pub(crate) struct Discover {
 
 /// Times of files are taken from a clock that is so much behind, at most.
 const CLOCK: Duration = Duration::from_millis(10);
-/// Where files are the kernel's own inventions.
-const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 impl Discover {
     /// Files that can be replaced by copies: read, and not written by the program.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let is_real = |path: &&PathBuf| {
-            !VIRTUAL.iter().any(|root| path.starts_with(root))
+            !proc::is_virtual(path)
                 && !self.written.contains(*path)
                 && path.metadata().is_ok_and(|found| {
                     found.is_file() && found.len() > 0 && !self.is_own_work(&found)
@@ -48,7 +48,7 @@ impl Discover {
     }
 }
 
-impl Watch for Discover {
+impl Observer for Discover {
     fn starts(&mut self, _: i32) -> io::Result<()> {
         self.began = Some(SystemTime::now());
         Ok(())
@@ -64,7 +64,7 @@ impl Watch for Discover {
         }
         let fd = i32::try_from(result).unwrap_or(-1);
         let Some(found) = behind(tid, fd) else { return Ok(()) };
-        let mode = fdinfo(tid, fd, "flags")? & 3;
+        let mode = flags(tid, fd)? & 3;
         let is_read = mode == u64::try_from(libc::O_RDONLY).unwrap_or(0);
         if is_read {
             self.read.insert(found.path)
@@ -75,10 +75,9 @@ impl Watch for Discover {
     }
 
     fn executes(&mut self, tid: i32) -> io::Result<()> {
-        let maps = std::fs::read_to_string(format!("/proc/{tid}/maps"))?;
-        let paths = maps.lines().filter_map(|line| line.splitn(6, ' ').nth(5));
-        let paths = paths.map(|path| Path::new(path.trim()));
-        self.read.extend(paths.filter(|path| path.is_absolute()).map(Path::to_owned));
+        let maps = Task::of(&Live, tid).maps()?;
+        let named = maps.vmas.into_iter().filter(|vma| vma.path.is_absolute() && !vma.is_deleted);
+        self.read.extend(named.map(|vma| vma.path));
         Ok(())
     }
 

@@ -11,12 +11,11 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::super::CrosscheckError;
 use super::super::device::Device;
-use super::super::facts::formatter;
+use super::super::error::CrosscheckError;
 use super::super::workloads::Filesystem;
+use crate::proc::block;
 
 /// What lies below the filesystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,26 +31,24 @@ pub enum Disk {
 
 /// A block device that ends with its value.
 #[derive(Debug)]
-pub(crate) enum Block {
+pub(crate) enum BlockDevice {
     /// `/dev/zramN`.
     Zram(u32),
     /// A loop device over memory.
     Loop(Device),
 }
 
-const ZRAM: &str = "/sys/class/zram-control";
-
-impl Block {
+impl BlockDevice {
     /// A new device of `bytes`.
     pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
-        let has_zram = Path::new(ZRAM).join("hot_add").exists();
+        let has_zram = Path::new(block::ZRAM_ADD).exists();
         if disk == Disk::Later || (disk == Disk::Best && !has_zram) {
             return Device::new(bytes).map(Self::Loop);
         }
-        let add = Path::new(ZRAM).join("hot_add");
-        let number = fs::read_to_string(&add).map_err(CrosscheckError::file(&add))?;
+        let add = Path::new(block::ZRAM_ADD);
+        let number = fs::read_to_string(add).map_err(CrosscheckError::file(add))?;
         let number = number.trim().parse().map_err(io::Error::other);
-        let block = Self::Zram(number.map_err(CrosscheckError::file(&add))?);
+        let block = Self::Zram(number.map_err(CrosscheckError::file(add))?);
         block.set("disksize", bytes)?;
         Ok(block)
     }
@@ -61,7 +58,7 @@ impl Block {
         matches!(self, Self::Zram(_))
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Zram(number) => PathBuf::from(format!("/dev/zram{number}")),
             Self::Loop(device) => device.path(),
@@ -69,7 +66,9 @@ impl Block {
     }
 
     fn sysfs(&self, name: &str) -> PathBuf {
-        Path::new("/sys/block").join(self.path().file_name().unwrap_or_default()).join(name)
+        let device = self.path();
+        let disk = device.file_name().unwrap_or_default().to_string_lossy();
+        block::of_disk(&disk, name)
     }
 
     fn set(&self, name: &str, value: u64) -> Result<(), CrosscheckError> {
@@ -91,37 +90,14 @@ impl Block {
         let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
         text.trim().parse().map_err(io::Error::other).map_err(CrosscheckError::file(path))
     }
-
-    /// Puts an empty filesystem on it.
-    pub(crate) fn format(
-        &self,
-        filesystem: Filesystem,
-        tool: &Path,
-    ) -> Result<(), CrosscheckError> {
-        if let Self::Loop(device) = self {
-            return device.format(filesystem, tool);
-        }
-        let (name, _, arguments) = formatter(filesystem);
-        let output = Command::new(tool)
-            .args(arguments)
-            .arg(self.path())
-            .output()
-            .map_err(CrosscheckError::file(tool))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let command = format!("{name} {} {}", arguments.join(" "), self.path().display());
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(CrosscheckError::Tool { command, said })
-    }
 }
 
-impl Drop for Block {
+impl Drop for BlockDevice {
     fn drop(&mut self) {
         if let Self::Zram(number) = *self {
             // A device that is still busy stays; there is nobody left to tell.
             let _ = self.set("reset", 1);
-            let _ = fs::write(Path::new(ZRAM).join("hot_remove"), number.to_string());
+            let _ = fs::write(block::ZRAM_REMOVE, number.to_string());
         }
     }
 }
@@ -129,14 +105,12 @@ impl Drop for Block {
 /// A mount that ends with its value.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// Where.
     pub(crate) at: PathBuf,
 }
 
 impl Mount {
-    /// Mounts a device.
     pub(crate) fn device(
-        disk: &Block,
+        disk: &BlockDevice,
         filesystem: Filesystem,
         at: &Path,
     ) -> Result<Self, CrosscheckError> {

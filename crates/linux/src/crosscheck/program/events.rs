@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 
-use super::super::CrosscheckError;
+use super::super::error::CrosscheckError;
 use super::super::tracefs::Instance;
 
 /// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a

@@ -5,7 +5,6 @@
 pub(crate) struct Line {
     /// Thread in whose context it happened; of a mark, the recorder's.
     pub(crate) tid: i32,
-    /// What.
     pub(crate) event: Event,
 }
 
@@ -30,7 +29,6 @@ pub(crate) enum Event {
     Readahead { inode: u64, kind: Readahead, fields: Vec<i64> },
 }
 
-/// Which readahead event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readahead {
     Order,

@@ -23,8 +23,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::descriptors::{Behind, Descriptors, Inode, Open, behind, fdinfo};
-use super::tracer::{Birth, Call, Watch};
+use super::descriptors::{Behind, Descriptors, Inode, Open, behind, flags, position};
+use super::tracer::{Birth, Call, Observer};
+use crate::proc::{Task, fd};
+use crate::system::Live;
+
+/// In the PROT of `kmap`: a shared mapping.
+const KMAP_SHARED: u32 = 8;
 
 /// Is told all threads whenever there is a new one, which stands still.
 pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>;
@@ -34,7 +39,6 @@ pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>
 pub(crate) struct Used {
     /// Size in bytes when it was first opened.
     pub(crate) bytes: u64,
-    /// Path.
     pub(crate) path: PathBuf,
 }
 
@@ -98,7 +102,7 @@ impl<'a> Marks<'a> {
     fn io_begins(&mut self, tid: i32, name: &str, call: &Call) -> io::Result<()> {
         let fd = descriptor(call.args[0]);
         let Some(open) = self.open_of(tid, fd)? else { return Ok(()) };
-        if fdinfo(tid, fd, "flags")? & bits(libc::O_DIRECT) != 0 {
+        if flags(tid, fd)? & bits(libc::O_DIRECT) != 0 {
             return self.aside(open.inode, &format!("{name} with O_DIRECT"));
         }
         let [_, buffer, nr, at, _, flags] = call.args;
@@ -109,7 +113,7 @@ impl<'a> Marks<'a> {
         let pos = match call.nr {
             libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => at,
             _ if is_v2 && at != u64::MAX => at,
-            _ => fdinfo(tid, fd, "pos")?,
+            _ => position(tid, fd)?,
         };
         let len = match call.nr {
             libc::SYS_read | libc::SYS_pread64 | libc::SYS_write | libc::SYS_pwrite64 => nr,
@@ -127,13 +131,13 @@ impl<'a> Marks<'a> {
         let [to, from, at, len, ..] = call.args;
         let from = descriptor(from);
         let Some(open) = self.open_of(tid, from)? else { return Ok(()) };
-        if fdinfo(tid, from, "flags")? & bits(libc::O_DIRECT) != 0 {
+        if flags(tid, from)? & bits(libc::O_DIRECT) != 0 {
             return self.aside(open.inode, "sendfile with O_DIRECT");
         }
-        if !is_file_or_device(tid, descriptor(to)) {
+        if !fd::is_file_or_device(tid, descriptor(to)) {
             return self.aside(open.inode, "sendfile to a pipe or socket");
         }
-        let pos = if at == 0 { fdinfo(tid, from, "pos")? } else { number_at(tid, at)? };
+        let pos = if at == 0 { position(tid, from)? } else { number_at(tid, at)? };
         self.mark(&format!("send {} {pos} {len}", open.id))
     }
 
@@ -159,23 +163,23 @@ impl<'a> Marks<'a> {
 
     /// Mappings the kernel made of the filesystem's files.
     fn kernel_mappings(&mut self, tid: i32, space: u32) -> io::Result<()> {
-        let text = std::fs::read_to_string(format!("/proc/{tid}/maps"))?;
-        for line in text.lines() {
-            let Some(area) = MapsLine::parse(line).filter(|area| area.device == self.device) else {
+        for vma in Task::of(&Live, tid).maps()?.vmas {
+            let (major, minor) = vma.device;
+            if libc::makedev(major, minor) != self.device {
                 continue;
-            };
-            let path = PathBuf::from(area.path);
+            }
+            let path = vma.name().into_owned();
             let bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
-            self.files.entry(area.inode).or_insert(Used { bytes, path });
-            let MapsLine { start, end, prot, inode, page, .. } = area;
-            let len = end - start;
-            self.mark(&format!("kmap {space} {start:x} {len} {prot} {inode} {page}"))?;
+            self.files.entry(vma.inode).or_insert(Used { bytes, path });
+            let prot = vma.prot() | if vma.is_shared() { KMAP_SHARED } else { 0 };
+            let (start, len, page) = (vma.range.start, vma.len_bytes(), vma.pos >> 12);
+            self.mark(&format!("kmap {space} {start:x} {len} {prot} {} {page}", vma.inode))?;
         }
         Ok(())
     }
 }
 
-impl Watch for Marks<'_> {
+impl Observer for Marks<'_> {
     fn starts(&mut self, tid: i32) -> io::Result<()> {
         let space = self.descriptors.start(tid).space;
         self.threads.insert(tid);
@@ -283,39 +287,6 @@ impl Watch for Marks<'_> {
     }
 }
 
-/// One line of `/proc/PID/maps`.
-struct MapsLine<'a> {
-    start: u64,
-    end: u64,
-    /// `PROT_*`, and 8 for a shared mapping.
-    prot: u64,
-    page: u64,
-    device: u64,
-    inode: u64,
-    path: &'a str,
-}
-
-impl<'a> MapsLine<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let flags = words.next()?;
-        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let pos = hex(words.next()?)?;
-        let (major, minor) = words.next()?.split_once(':')?;
-        let device = libc::makedev(
-            u32::from_str_radix(major, 16).ok()?,
-            u32::from_str_radix(minor, 16).ok()?,
-        );
-        let inode = words.next()?.parse().ok()?;
-        let prot = [('r', 1), ('w', 2), ('x', 4), ('s', 8)];
-        let prot = prot.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, bit)| bit).sum();
-        let (start, end) = (hex(start)?, hex(end)?);
-        let path = words.next()?.trim();
-        Some(Self { start, end, prot, page: pos >> 12, device, inode, path })
-    }
-}
-
 /// Arguments of type int use the lower half of a register.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half is not part of the argument")]
 fn descriptor(argument: u64) -> i32 {
@@ -354,27 +325,18 @@ fn uncovered(call: &Call) -> [Option<(&'static str, u64)>; 2] {
     }
 }
 
-/// Whether a descriptor is a file or a device, so that `sendfile` to it takes all at once.
-fn is_file_or_device(tid: i32, fd: i32) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::metadata(format!("/proc/{tid}/fd/{fd}"))
-        .is_ok_and(|found| !found.file_type().is_fifo() && !found.file_type().is_socket())
-}
-
 /// A number in a stopped thread's memory.
 fn number_at(tid: i32, addr: u64) -> io::Result<u64> {
-    use std::os::unix::fs::FileExt;
     let mut bytes = [0; 8];
-    File::open(format!("/proc/{tid}/mem"))?.read_exact_at(&mut bytes, addr)?;
+    fd::memory(tid, addr, &mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Sum of the lengths of an I/O vector in a stopped thread's memory.
 fn vector_bytes(tid: i32, addr: u64, nr: u64) -> io::Result<u64> {
-    use std::os::unix::fs::FileExt;
     let nr = usize::try_from(nr.min(1024)).unwrap_or(0);
     let mut bytes = vec![0; nr * 16];
-    File::open(format!("/proc/{tid}/mem"))?.read_exact_at(&mut bytes, addr)?;
+    fd::memory(tid, addr, &mut bytes)?;
     let lengths = bytes.chunks_exact(16).filter_map(|part| part[8..].try_into().ok());
     Ok(lengths.map(u64::from_ne_bytes).fold(0, u64::saturating_add))
 }

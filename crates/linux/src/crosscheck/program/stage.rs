@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::super::CrosscheckError;
-use super::super::facts::{Facts, missing};
+use super::super::error::CrosscheckError;
+use super::super::facts::Facts;
+use super::super::mkfs;
 use super::super::workloads::Filesystem;
 use super::ProgramPlan;
-use super::disk::{Block, Mount};
+use super::disk::{BlockDevice, Mount};
 
 /// Room beside the files; XFS takes nothing below 300 MiB.
 const ROOM_BYTES: u64 = 512 << 20;
@@ -23,8 +24,7 @@ pub(super) struct Stage {
     // In the order in which they must end.
     binds: Vec<Mount>,
     mount: Option<Mount>,
-    /// The device.
-    pub(super) block: Block,
+    pub(super) block: BlockDevice,
     /// Where the filesystem is mounted.
     pub(super) files: PathBuf,
     filesystem: Filesystem,
@@ -42,15 +42,15 @@ impl Stage {
     ) -> Result<Self, CrosscheckError> {
         let filesystem = plan.filesystem;
         let tool = facts.formatter(filesystem);
-        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(missing(filesystem)))?;
+        let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
         let directory = tempfile::Builder::new()
             .prefix("largefolio-")
             .tempdir()
             .map_err(CrosscheckError::os("make a directory"))?;
         let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
         let bytes = (sizes.sum::<u64>() * 2 + ROOM_BYTES).next_multiple_of(1 << 20);
-        let block = Block::new(plan.disk, bytes)?;
-        block.format(filesystem, tool)?;
+        let block = BlockDevice::new(plan.disk, bytes)?;
+        mkfs::make(filesystem, &block.path(), tool)?;
         let at = directory.path().join("files");
         fs::create_dir(&at).map_err(CrosscheckError::file(&at))?;
         let mount = Some(Mount::device(&block, filesystem, &at)?);

@@ -1,6 +1,6 @@
 //! A program and its children under ptrace, stopped at every system call.
 //!
-//! Owns the stops: who stopped and where. What a call means is the [`Watch`]er's business. While
+//! Owns the stops: who stopped and where. What a call means is the [`Observer`]'s business. While
 //! a watcher is asked, the thread it is asked about stands still.
 //!
 //! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
@@ -14,14 +14,13 @@ use std::ptr;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::births::{Births, Stop};
+use super::births::{BirthStop, Births};
 
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
     /// `SYS_*`.
     pub(crate) nr: i64,
-    /// Arguments.
     pub(crate) args: [u64; 6],
 }
 
@@ -37,10 +36,9 @@ pub(crate) enum Birth {
 }
 
 /// Is asked at every stop.
-pub(crate) trait Watch {
+pub(crate) trait Observer {
     /// The first process stands before its `execve`.
     fn starts(&mut self, tid: i32) -> io::Result<()>;
-    /// A call begins.
     fn enters(&mut self, tid: i32, call: &Call) -> io::Result<()>;
     /// A call has ended.
     fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()>;
@@ -54,7 +52,7 @@ pub(crate) trait Watch {
 
 /// What to run; prepared before the fork, after which nothing may allocate.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct TracedProgram {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -68,7 +66,7 @@ const EXIT_NOT_EXECUTED: i32 = 126;
 /// Set in the signal of a stop at a system call (`PTRACE_O_TRACESYSGOOD`).
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
-impl Program {
+impl TracedProgram {
     /// A program by its path, arguments (the first is its name) and environment (`KEY=VALUE`).
     pub(crate) fn new(path: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Self {
         Self { path, arguments, environment }
@@ -125,7 +123,11 @@ pub(crate) fn pass_on(signal: i32) {
 }
 
 /// Runs `program` to its end under the eyes of `watch`; how the first process ended.
-pub(crate) fn run(program: &Program, cpu: Cpu, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+pub(crate) fn run(
+    program: &TracedProgram,
+    cpu: Cpu,
+    watch: &mut dyn Observer,
+) -> io::Result<ExitStatus> {
     let first = program.spawn(cpu)?;
     TRACED.store(first, Relaxed);
     let mut births = Births::default();
@@ -151,7 +153,7 @@ struct Tracer {
 }
 
 impl Tracer {
-    fn follow(&mut self, watch: &mut dyn Watch) -> io::Result<ExitStatus> {
+    fn follow(&mut self, watch: &mut dyn Observer) -> io::Result<ExitStatus> {
         let (_, status) = wait()?;
         if !libc::WIFSTOPPED(status) {
             return Ok(ExitStatus::from_raw(status));
@@ -191,14 +193,19 @@ impl Tracer {
     }
 
     /// One stop; the signal to pass on, `None` where the thread stands still for now.
-    fn stopped(&mut self, tid: i32, status: i32, watch: &mut dyn Watch) -> io::Result<Option<i32>> {
+    fn stopped(
+        &mut self,
+        tid: i32,
+        status: i32,
+        watch: &mut dyn Observer,
+    ) -> io::Result<Option<i32>> {
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
             0 if signal == SYSCALL_STOP => self.call(tid, watch).map(|()| Some(0)),
             0 if signal == libc::SIGSTOP => Ok(match self.births.stopped(tid) {
-                Stop::First => Some(0),
-                Stop::Early => None,
-                Stop::Signal => Some(signal),
+                BirthStop::First => Some(0),
+                BirthStop::Early => None,
+                BirthStop::Signal => Some(signal),
             }),
             0 => Ok(Some(signal)),
             libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| Some(0)),
@@ -219,7 +226,7 @@ impl Tracer {
         }
     }
 
-    fn call(&mut self, tid: i32, watch: &mut dyn Watch) -> io::Result<()> {
+    fn call(&mut self, tid: i32, watch: &mut dyn Observer) -> io::Result<()> {
         match syscall_info(tid)? {
             Info::Entry(call) => {
                 self.calls.retain(|(other, _)| *other != tid);

@@ -12,11 +12,13 @@ use std::path::PathBuf;
 use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{Phase, Process, Thread};
+use super::process::{Phase, RecordedProcess, Thread};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
+use crate::proc::maps;
 use crate::record::book::Book;
-use crate::record::{Ended, layout};
+use crate::record::layout;
+use crate::record::outcome::Ended;
 
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
@@ -26,11 +28,10 @@ const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another ch
 
 /// The recording as the messages tell it.
 pub(crate) struct Ledger<'book, 'sink> {
-    /// Where events go.
     pub(crate) book: &'book mut Book<'sink>,
     directory: PathBuf,
     program: PathBuf,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, RecordedProcess>,
     /// The first process.
     top: Option<u32>,
     events: Vec<Event>,
@@ -55,7 +56,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     fn add_process(&mut self, pid: u32) -> ThreadId {
         let first = self.book.add_thread();
         self.book.nr_processes += 1;
-        self.processes.insert(pid, Process::new(pid, first));
+        self.processes.insert(pid, RecordedProcess::new(pid, first));
         first
     }
 
@@ -83,7 +84,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         self.is_announced(parent)
     }
 
-    /// Takes one message.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes) else {
             self.book.warn("A message of the recorder could not be read and was left out.");
@@ -153,8 +153,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     fn take_layout(&mut self, body: &[u8]) {
         let Some(guest_base) = wire::u64_at(body, 0) else { return };
-        let maps = layout::parse_maps(body.get(8..).unwrap_or_default());
-        let initial = layout::of_qemu(&maps, guest_base, &self.program, &mut self.book.files);
+        let maps = maps::parse(body.get(8..).unwrap_or_default(), layout::PAGE_BYTES);
+        let initial = layout::of_qemu(&maps.vmas, guest_base, &self.program, &mut self.book.files);
         self.book.layout = initial.layout;
         self.book.brk = initial.brk;
     }

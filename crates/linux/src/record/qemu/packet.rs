@@ -8,14 +8,12 @@ use largefolio_trace::{Event, Op, ThreadId};
 
 use super::wire::{self, HEADER_BYTES, Header, ROW_BYTES};
 
-/// A whole message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
     /// What it says, and whose it is.
     pub(crate) header: Header,
     /// Bytes of its rows.
     pub(crate) rows: &'a [u8],
-    /// The rest.
     pub(crate) body: &'a [u8],
 }
 

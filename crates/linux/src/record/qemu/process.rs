@@ -28,9 +28,8 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct RecordedProcess {
     /// Id of its first thread.
     pub(crate) first: ThreadId,
     /// Threads by the kernel's number.
@@ -47,7 +46,7 @@ pub(crate) struct Process {
     pub(crate) parked: Vec<Vec<u8>>,
 }
 
-impl Process {
+impl RecordedProcess {
     /// A process whose first thread has the kernel's number `pid`.
     pub(crate) fn new(pid: u32, first: ThreadId) -> Self {
         Self {

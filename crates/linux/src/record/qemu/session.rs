@@ -23,7 +23,8 @@ use rustix::process::{Pid, Signal};
 use super::ledger::Ledger;
 use super::packet::Packet;
 use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
-use crate::record::{Progress, RecordError};
+use crate::record::error::RecordError;
+use crate::record::outcome::Progress;
 use crate::signals::Signals;
 
 /// Time between calls of progress, and longest time a signal waits to be forwarded.
@@ -50,7 +51,6 @@ struct Connection {
     is_closed: bool,
 }
 
-/// A running recording.
 pub(crate) struct Session<'ledger, 'book, 'sink> {
     ledger: &'ledger mut Ledger<'book, 'sink>,
     listener: OwnedFd,

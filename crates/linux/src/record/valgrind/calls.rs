@@ -5,13 +5,14 @@
 //! becomes an event. `thread` of the events made here is valgrind's number.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use largefolio_trace::event::abi::MAP_ANONYMOUS;
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::import::lackey::{Outcome, Syscall};
 use largefolio_trace::{Event, ExitKind, FileId, Op};
 
+use crate::proc::fd;
 use crate::record::files::Files;
 
 /// `AT_FDCWD` as valgrind prints it.
@@ -33,6 +34,13 @@ struct Begun {
 struct Opened {
     file: FileId,
     pos: u64,
+}
+
+/// What an `open` or `openat` was given, and gave.
+struct Opening {
+    directory: u64,
+    flags: u64,
+    fd: u64,
 }
 
 /// The program's calls so far.
@@ -166,8 +174,10 @@ impl Calls {
         let [fd, len, pos, a4, ..] = begun.args;
         let thread = begun.thread;
         match begun.number {
-            2 => self.opened(begun, (AT_FDCWD, begun.args[1]), result, files),
-            257 => self.opened(begun, (fd, begun.args[2]), result, files),
+            2 => {
+                self.opened(begun, &Opening { directory: AT_FDCWD, flags: len, fd: result }, files)
+            }
+            257 => self.opened(begun, &Opening { directory: fd, flags: pos, fd: result }, files),
             3 => {
                 self.open.remove(&fd)?;
                 Some(Event { pos: fd, ..Event::new(thread, Op::Close) })
@@ -181,11 +191,12 @@ impl Calls {
                 let op = if begun.number == 0 { Op::Pread } else { Op::Pwrite };
                 let from = opened.pos;
                 opened.pos = from.saturating_add(result);
-                transfer(thread, op, fd, (opened.file, from), result)
+                transfer(Transfer { thread, op, fd, file: opened.file, pos: from, bytes: result })
             }
             17 | 18 => {
                 let op = if begun.number == 17 { Op::Pread } else { Op::Pwrite };
-                transfer(thread, op, fd, (self.open.get(&fd)?.file, a4), result)
+                let file = self.open.get(&fd)?.file;
+                transfer(Transfer { thread, op, fd, file, pos: a4, bytes: result })
             }
             77 => {
                 let file = Some(self.open.get(&fd)?.file);
@@ -205,15 +216,16 @@ impl Calls {
     fn opened(
         &mut self,
         begun: &Begun,
-        (directory, flags): (u64, u64),
-        fd: u64,
+        &Opening { directory, flags, fd }: &Opening,
         files: &mut Files,
     ) -> Option<Event> {
         self.open.remove(&fd);
         let path = begun.path.as_ref()?;
-        let base = if directory == AT_FDCWD { "cwd".to_owned() } else { format!("fd/{directory}") };
+        let is_cwd = directory == AT_FDCWD;
+        let base =
+            if is_cwd { fd::working_directory(self.pid) } else { fd::link(self.pid, directory) };
         // An absolute path replaces the base.
-        let path = Path::new("/proc").join(self.pid.to_string()).join(base).join(path);
+        let path = base.join(path);
         let path = path.canonicalize().ok().filter(|path| path.is_file())?;
         let file = files.add_path(&path)?;
         self.open.insert(fd, Opened { file, pos: 0 });
@@ -226,7 +238,19 @@ impl Calls {
     }
 }
 
-fn transfer(thread: u32, op: Op, fd: u64, (file, pos): (FileId, u64), bytes: u64) -> Option<Event> {
+/// A read or write that was made.
+#[derive(Clone, Copy)]
+struct Transfer {
+    thread: u32,
+    op: Op,
+    fd: u64,
+    file: FileId,
+    pos: u64,
+    bytes: u64,
+}
+
+fn transfer(made: Transfer) -> Option<Event> {
+    let Transfer { thread, op, fd, file, pos, bytes } = made;
     let event = Event { len: bytes, pos, aux: fd, file: Some(file), ..Event::new(thread, op) };
     (bytes > 0).then_some(event)
 }

@@ -16,9 +16,12 @@ use largefolio_trace::runs::RunBuffer;
 use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
 
 use super::calls::Calls;
+use crate::proc::Task;
+use crate::proc::maps::Vma;
 use crate::record::book::Book;
-use crate::record::layout::{self, MapsLine};
-use crate::record::{Ended, Progress};
+use crate::record::layout;
+use crate::record::outcome::{Ended, Progress};
+use crate::system::Live;
 
 /// Rows collected before they are passed on.
 const ROWS_MAX: usize = 8192;
@@ -195,23 +198,21 @@ impl<'book, 'sink> Stream<'book, 'sink> {
     /// taken.
     fn take_layout(&mut self) {
         self.has_layout = true;
-        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = Task::of(&Live, self.pid).maps().unwrap_or_default();
         let program = self.program.canonicalize().unwrap_or_default();
         let interpreter = crate::record::elf::Elf::read(&program)
             .and_then(|elf| elf.interpreter)
             .and_then(|path| path.canonicalize().ok());
         let is_own =
-            |line: &MapsLine| line.path == program || interpreter.as_ref() == Some(&line.path);
+            |line: &Vma| *line.name() == *program || interpreter.as_deref() == Some(&*line.name());
         let is_stack =
-            |line: &MapsLine| STACK.contains(&line.start) && line.path.as_os_str().is_empty();
-        let lines: Vec<MapsLine> =
-            layout::parse_maps(&maps)
-                .into_iter()
-                .filter(|line| is_own(line) || is_stack(line))
-                .map(|line| {
-                    if is_stack(&line) { MapsLine { path: "[stack]".into(), ..line } } else { line }
-                })
-                .collect();
+            |line: &Vma| STACK.contains(&line.range.start) && line.path.as_os_str().is_empty();
+        let lines: Vec<Vma> = maps
+            .vmas
+            .into_iter()
+            .filter(|line| is_own(line) || is_stack(line))
+            .map(|line| if is_stack(&line) { Vma { path: "[stack]".into(), ..line } } else { line })
+            .collect();
         let initial = layout::of_program_lines(&lines, &program, &mut self.book.files);
         self.book.layout = initial.layout;
         self.book.brk = initial.brk;

@@ -22,6 +22,16 @@ pub(super) struct Actions<'a> {
     nr_steps: u64,
 }
 
+/// Bytes of a file that a call is made for.
+#[derive(Clone, Copy)]
+struct Bytes {
+    /// Page of the first.
+    index: u64,
+    /// Where in that page.
+    offset: u64,
+    len: u64,
+}
+
 impl<'a> Actions<'a> {
     pub(super) fn new(draw: &'a mut Draw, page: u64, bytes: u64, nr_opens: u64) -> Self {
         Self { draw, page, nr_opens, bytes, parts: Vec::new(), ops: Vec::new(), nr_steps: 0 }
@@ -159,10 +169,16 @@ impl<'a> Actions<'a> {
         self.draw.below(self.nr_opens)
     }
 
-    fn call(&mut self, kind: char, (index, offset, len): (u64, u64, u64), nr: u64, open: u64) {
+    fn call(&mut self, kind: char, bytes: Bytes, nr: u64, open: u64) {
+        let Bytes { index, offset, len } = bytes;
         let times = if nr > 1 { format!("x{nr}") } else { String::new() };
         let of = if open > 0 { format!("/{open}") } else { String::new() };
         self.push(format!("{kind}{index}.{offset}+{len}{times}{of}"), nr);
+    }
+
+    /// Bytes of a call, from anywhere.
+    fn bytes(&mut self) -> Bytes {
+        Bytes { index: self.index(), offset: self.offset(), len: self.call_bytes() }
     }
 
     /// A page to begin a call in; one in twenty lies just behind the end.
@@ -172,14 +188,14 @@ impl<'a> Actions<'a> {
     }
 
     fn read_run(&mut self) {
-        let at = (self.index(), self.offset(), self.call_bytes());
+        let at = self.bytes();
         let (nr, open) = (1 + self.draw.below(8), self.open());
         self.call('b', at, nr, open);
     }
 
     fn scattered_reads(&mut self) {
         for _ in 0..=self.draw.below(4) {
-            let at = (self.index(), self.offset(), self.call_bytes());
+            let at = self.bytes();
             let open = self.open();
             self.call('b', at, 1, open);
         }
@@ -192,7 +208,7 @@ impl<'a> Actions<'a> {
         let len = nr_pages * self.page;
         for step in 0..=self.draw.below(8) {
             let Some(index) = from.checked_sub(step * nr_pages) else { return };
-            self.call('b', (index, 0, len), 1, open);
+            self.call('b', Bytes { index, offset: 0, len }, 1, open);
         }
     }
 
@@ -203,8 +219,8 @@ impl<'a> Actions<'a> {
         let nr_pages = self.draw.of(&[1, 1, 2, 4, 8]);
         let len = nr_pages * self.page;
         for step in 0..2 + self.draw.below(8) {
-            self.call('b', (a + step * nr_pages, 0, len), 1, open);
-            self.call('b', (b + step * nr_pages, 0, len), 1, other);
+            self.call('b', Bytes { index: a + step * nr_pages, offset: 0, len }, 1, open);
+            self.call('b', Bytes { index: b + step * nr_pages, offset: 0, len }, 1, other);
         }
     }
 
@@ -260,7 +276,7 @@ impl<'a> Actions<'a> {
         let len = self.call_bytes();
         let nr = (1 + self.draw.below(6)).min(WRITE_BYTES_MAX.div_ceil(len));
         let open = self.open();
-        self.call('s', (pos / self.page, pos % self.page, len), nr, open);
+        self.call('s', Bytes { index: pos / self.page, offset: pos % self.page, len }, nr, open);
         self.bytes = self.bytes.max(pos + nr * len);
     }
 

@@ -20,7 +20,6 @@ pub(super) struct Unit {
     /// Thread, and its address space.
     pub(super) tid: i32,
     space: Option<u32>,
-    /// What it did.
     pub(super) what: What,
     /// What the kernel did to known files meanwhile, by this thread.
     pub(super) events: Vec<Event>,
@@ -90,14 +89,14 @@ impl Gatherer {
         match line.event {
             Event::Mark(mark) => self.mark(at, mark),
             Event::Fault { address, code } if self.spaces.contains_key(&line.tid) => {
-                self.fault(at, line.tid, (address, code));
+                self.fault(at, line.tid, address, code);
             }
             Event::Fault { .. } => {}
             event => self.event(at, line.tid, event),
         }
     }
 
-    fn fault(&mut self, at: usize, tid: i32, (address, code): (u64, u64)) {
+    fn fault(&mut self, at: usize, tid: i32, address: u64, code: u64) {
         let call = self.threads.get(&tid).and_then(|doing| doing.call);
         if let Some(call) = call.map(|nr| &mut self.units[nr])
             && call.is_execve()

@@ -1,0 +1,126 @@
+//! What can stand in the way of larger folios, and what is told of a mapping.
+
+use serde::Serialize;
+
+use crate::census::remedy::Remedy;
+use crate::system::System;
+
+/// Why a mapping is not larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// It holds no whole block of the smallest size that one TLB entry may hold.
+    TooSmall,
+    /// Address and position differ mod the size.
+    Incongruent,
+    /// The file is in the page cache in smaller folios.
+    CachedSmall,
+    /// The filesystem has no folios of the size.
+    Filesystem,
+    /// The file is open for writing.
+    OpenForWrite,
+    /// Pages of a private file mapping that were written to: copies, in base pages.
+    PrivateCopy,
+    /// `MADV_NOHUGEPAGE`, or transparent huge pages disabled for the process.
+    NoHugeAdvice,
+    /// The setting says never.
+    SettingOff,
+    /// The setting asks for `MADV_HUGEPAGE`, which was not given.
+    NotAdvised,
+    /// Memory was touched in smaller folios: before the setting or advice, or none was free.
+    FilledSmall,
+    /// Large folios, of which parts are mapped.
+    PartlyMapped,
+    /// Large folios mapped whole, but by one entry a page.
+    MappedByPages,
+    /// Nothing is mapped there yet.
+    NotTouched,
+    /// Sizes are not to be had without root.
+    SizeUnknown,
+}
+
+impl Refusal {
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooSmall => "too_small",
+            Self::Incongruent => "incongruent",
+            Self::CachedSmall => "cached_small",
+            Self::Filesystem => "filesystem",
+            Self::OpenForWrite => "open_for_write",
+            Self::PrivateCopy => "private_copy",
+            Self::NoHugeAdvice => "no_huge_advice",
+            Self::SettingOff => "setting_off",
+            Self::NotAdvised => "not_advised",
+            Self::FilledSmall => "filled_small",
+            Self::PartlyMapped => "partly_mapped",
+            Self::MappedByPages => "mapped_by_pages",
+            Self::NotTouched => "not_touched",
+            Self::SizeUnknown => "size_unknown",
+        }
+    }
+
+    /// What it means, for people.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::TooSmall => "smaller than any block",
+            Self::Incongruent => "address and file offset not aligned alike",
+            Self::CachedSmall => "in the page cache in small folios",
+            Self::Filesystem => "filesystem without folios of the size",
+            Self::OpenForWrite => "open for writing",
+            Self::PrivateCopy => "written to: private copies of file pages",
+            Self::NoHugeAdvice => "MADV_NOHUGEPAGE or THP disabled for the process",
+            Self::SettingOff => "setting says never",
+            Self::NotAdvised => "setting asks for MADV_HUGEPAGE",
+            Self::FilledSmall => "touched in small folios",
+            Self::PartlyMapped => "only parts of the folios are mapped",
+            Self::MappedByPages => "whole large folios, mapped page by page",
+            Self::NotTouched => "not touched yet",
+            Self::SizeUnknown => "sizes need root",
+        }
+    }
+}
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// What stands in the way.
+    pub refusal: Refusal,
+    /// Bytes it concerns.
+    pub bytes: u64,
+    /// What removes it.
+    pub remedy: Remedy,
+}
+
+/// A mapping held against the largest size it could have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its process, as an index into [`Census::processes`].
+    pub process: usize,
+    /// The mapping, as an index into the process's.
+    pub mapping: usize,
+    /// The size, in bytes.
+    pub target_bytes: u64,
+    /// Mapped so.
+    pub large_bytes: u64,
+    /// Whole blocks that are not.
+    pub missing_bytes: u64,
+    /// Why, most bytes first.
+    pub reasons: Vec<Reason>,
+}
+
+/// The largest folio of a filesystem in bytes by its name, where known: 0 for none above the base
+/// page.
+pub type FolioLimit<'a> = &'a dyn Fn(&str) -> Option<u64>;
+
+/// What of a census is judged.
+pub struct Question<'a> {
+    /// Where it was taken.
+    pub system: &'a dyn System,
+    /// What filesystems allow.
+    pub limit: FolioLimit<'a>,
+    /// Mappings at most, those with most memory missing first.
+    pub nr_max: usize,
+}

@@ -1,0 +1,79 @@
+//! What the kernel says in files: the one reader of `/proc` and `/sys`.
+//!
+//! ```text
+//!   /proc/PID/  Task   maps -> Vma, smaps -> Smap, comm, status, children, pagemap   task maps smaps
+//!               fd     descriptors of a process, and where they lead                 fd
+//!   /proc       host   release, processor, memory, this boot                        host
+//!   /sys        thp, block, cgroup: where settings and limits are                   thp block cgroup
+//!   a setting   Choice always [madvise] never                                       choice
+//! ```
+//!
+//! Owns names and formats. Does not own access: every text comes from a [`System`], so that what
+//! reads here is tested on a directory of text files. Does not write: a setting is changed by
+//! [`crate::setting`] and [`crate::tune`].
+//!
+//! Invariants:
+//! - F1: nothing in a text is trusted. Names of files, processes and memory are chosen by anyone. A
+//!   line that is not understood is passed over, a number that does not fit is none.
+//! - F2: what is read has a bound (S2 of [`crate::system`]), and what is parsed is not larger than
+//!   what was read times a constant.
+
+pub(crate) mod block;
+pub(crate) mod cgroup;
+pub(crate) mod choice;
+pub(crate) mod fd;
+pub(crate) mod host;
+pub mod maps;
+pub mod smaps;
+mod task;
+pub(crate) mod thp;
+
+use std::io;
+use std::path::Path;
+
+pub(crate) use task::Task;
+
+use crate::system::{Entries, System, ids};
+
+pub(crate) const PROC: &str = "/proc";
+/// Where files are the kernel's own inventions.
+const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];
+
+/// Processes, ascending.
+pub(crate) fn pids(system: &dyn System) -> io::Result<Vec<u32>> {
+    Ok(ids(&system.names(Path::new(PROC))?))
+}
+
+/// The flags of all pages; without `CAP_SYS_ADMIN` a refusal.
+pub(crate) fn kpageflags(system: &dyn System) -> io::Result<Box<dyn Entries>> {
+    system.entries(Path::new("/proc/kpageflags"))
+}
+
+/// Whether no disk has the file.
+pub(crate) fn is_virtual(path: &Path) -> bool {
+    VIRTUAL.iter().any(|root| path.starts_with(root))
+}
+
+/// The value of the first line `KEY: value`.
+fn value<'t>(text: &'t [u8], key: &str) -> Option<&'t str> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.find_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
+        let is_key = name.trim_ascii() == key.as_bytes();
+        is_key.then(|| std::str::from_utf8(&value[1..]).ok().map(str::trim))?
+    })
+}
+
+/// Bytes of `8 kB`.
+fn bytes_of_kib(value: &str) -> Option<u64> {
+    value.strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
+/// The number a file holds.
+fn number(system: &dyn System, path: &Path) -> Option<u64> {
+    let text = system.text(path).ok()?;
+    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! A setting as its file shows it.
+
+/// What a setting is, and what it can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Value in force.
+    pub value: String,
+    /// Words to choose from; empty for a number.
+    pub choices: Vec<String>,
+}
+
+impl Choice {
+    /// `always [madvise] never`, or a number.
+    pub(crate) fn parse(text: &str) -> Self {
+        let text = text.trim();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let chosen = words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        let Some(chosen) = chosen else {
+            return Self { value: text.to_owned(), choices: Vec::new() };
+        };
+        let plain = |word: &&str| word.trim_matches(['[', ']']).to_owned();
+        Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
+    }
+}

@@ -1,0 +1,166 @@
+//! What `/proc/PID/smaps` adds to the mappings: what is resident of them, how it is mapped, advice.
+//!
+//! Owns the parser. The kernel walks every page of the process to write it: a census asks only when
+//! it must.
+//!
+//! Invariant M2: mappings ascend and do not overlap; of a line that breaks this the fields after it
+//! are nobody's.
+
+use super::maps::{self, Vma};
+
+/// What smaps says of one mapping, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Smap {
+    /// Addresses, file, permissions.
+    pub vma: Vma,
+    /// Resident.
+    pub rss_bytes: u64,
+    /// Of it anonymous.
+    pub anon_bytes: u64,
+    /// Mapped by PMD entries, by kind.
+    pub anon_pmd_bytes: u64,
+    /// Shared memory likewise.
+    pub shmem_pmd_bytes: u64,
+    /// File pages likewise.
+    pub file_pmd_bytes: u64,
+    /// Of hugetlb.
+    pub hugetlb_bytes: u64,
+    /// `MADV_NOHUGEPAGE` (`nh`).
+    pub is_no_huge: bool,
+    /// `MADV_HUGEPAGE` (`hg`).
+    pub is_huge: bool,
+    /// `THPeligible`: anonymous memory here may get some large folio.
+    pub is_eligible: bool,
+}
+
+impl Smap {
+    /// Mapped by PMD entries, of any kind.
+    #[must_use]
+    pub const fn pmd_bytes(&self) -> u64 {
+        self.anon_pmd_bytes.saturating_add(self.shmem_pmd_bytes).saturating_add(self.file_pmd_bytes)
+    }
+}
+
+/// The mappings of a smaps file, in its order; what cannot be read is passed over.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Smap> {
+    let mut smaps: Vec<Smap> = Vec::new();
+    let mut is_known = false;
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Some((key, value)) = field(line) {
+            if let Some(smap) = smaps.last_mut().filter(|_| is_known) {
+                set(smap, key, value);
+            }
+        } else if !line.is_empty() {
+            let end = smaps.last().map_or(0, |smap| smap.vma.range.end);
+            let vma = maps::parse_line(line).filter(|vma| vma.range.start >= end);
+            // Of a mapping, understood or not; any other line is one of a later kernel.
+            is_known = vma.is_some() || is_known && !is_of_mapping(line);
+            smaps.extend(vma.map(|vma| Smap { vma, ..Smap::default() }));
+        }
+    }
+    smaps
+}
+
+/// The smap that starts at an address; `smaps` ascends.
+#[must_use]
+pub fn find(smaps: &[Smap], start: u64) -> Option<&Smap> {
+    smaps.binary_search_by_key(&start, |smap| smap.vma.range.start).ok().map(|at| &smaps[at])
+}
+
+/// Whether a line begins with a range of addresses.
+fn is_of_mapping(line: &[u8]) -> bool {
+    line.split(|byte| *byte == b' ').next().is_some_and(|word| word.contains(&b'-'))
+}
+
+/// `Name:  value`; a mapping's own line has its first colon later, in the device number.
+fn field(line: &[u8]) -> Option<(&str, &str)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let key = std::str::from_utf8(&line[..colon]).ok()?;
+    let is_name = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let value = std::str::from_utf8(&line[colon + 1..]).ok()?;
+    is_name.then_some((key, value.trim()))
+}
+
+fn set(smap: &mut Smap, key: &str, value: &str) {
+    let bytes = || {
+        let kib: Option<u64> = value.strip_suffix("kB").and_then(|kib| kib.trim().parse().ok());
+        kib.unwrap_or(0).saturating_mul(1 << 10)
+    };
+    match key {
+        "Rss" => smap.rss_bytes = bytes(),
+        "Anonymous" => smap.anon_bytes = bytes(),
+        "AnonHugePages" => smap.anon_pmd_bytes = bytes(),
+        "ShmemPmdMapped" => smap.shmem_pmd_bytes = bytes(),
+        "FilePmdMapped" => smap.file_pmd_bytes = bytes(),
+        "Shared_Hugetlb" | "Private_Hugetlb" => {
+            smap.hugetlb_bytes = smap.hugetlb_bytes.saturating_add(bytes());
+        }
+        "THPeligible" => smap.is_eligible = value == "1",
+        "VmFlags" => {
+            smap.is_no_huge = value.split(' ').any(|flag| flag == "nh");
+            smap.is_huge = value.split(' ').any(|flag| flag == "hg");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_belong_to_the_line_before_them() {
+        let text = b"1000-3000 rw-p 00000000 00:00 0   [anon:a: b]\n\
+            Rss:                   8 kB\nAnonHugePages:      2048 kB\nPrivate_Hugetlb: 4 kB\n\
+            THPeligible:           1\nVmFlags: rd wr mr hg \n\
+            5000-6000 r-xp 00000000 fe:00 7   /x\nRss: 99999999999999999999 kB\nVmFlags: rd ex nh\n";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2);
+        let first = find(&smaps, 0x1000).unwrap();
+        assert_eq!(
+            (first.rss_bytes, first.pmd_bytes(), first.hugetlb_bytes),
+            (8192, 2 << 20, 4096)
+        );
+        assert!(first.is_huge && first.is_eligible && !first.is_no_huge);
+        let second = find(&smaps, 0x5000).unwrap();
+        assert!(second.is_no_huge && second.rss_bytes == 0 && find(&smaps, 0x3000).is_none());
+    }
+
+    #[test]
+    fn mappings_have_their_numbers() {
+        let text = b"00400000-00800000 r-xp 00001000 fe:00 131 /opt/my program\n\
+            Size:               4096 kB\nRss:                3000 kB\n\
+            FilePmdMapped:      2048 kB\nVmFlags: rd ex mr mw me\n\
+            900000-a00000 rw-p 00000000 00:00 0 \nRss: x kB\nAnonHugePages:         0 kB\n";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2);
+        let vma = &smaps[0].vma;
+        assert_eq!((vma.range.clone(), vma.inode), (0x40_0000..0x80_0000, 131));
+        assert!(vma.is_exec() && vma.path == std::path::Path::new("/opt/my program"));
+        assert_eq!((smaps[0].rss_bytes, smaps[0].file_pmd_bytes), (3000 << 10, 2 << 20));
+        assert_eq!((smaps[1].vma.path.as_os_str().len(), smaps[1].rss_bytes), (0, 0));
+    }
+
+    #[test]
+    fn fields_of_a_line_that_is_none_are_nobodys() {
+        let text = b"Rss: 4 kB\n1000-3000 rw-p 0 0:0 0\nRss: 8 kB\n2000-4000 rw-p 0 0:0 0\n\
+            Rss: 16 kB\nrubbish \xff\nRss: 32 kB\n\n4000-5000 r-xp 0 fe:0 9 /a b\nRss: x kB\n\
+            Rss:\nAnonymous: 4\nShmemPmdMapped:2 kB";
+        let smaps = parse(text);
+        assert_eq!(smaps.len(), 2, "{smaps:?}");
+        assert_eq!((smaps[0].rss_bytes, smaps[1].rss_bytes), (8 << 10, 0));
+        assert_eq!((smaps[1].anon_bytes, smaps[1].shmem_pmd_bytes), (0, 2 << 10));
+        assert_eq!(smaps[1].vma.path, std::path::Path::new("/a b"));
+    }
+
+    #[test]
+    fn sums_of_absurd_sizes_do_not_overflow() {
+        let kib = u64::MAX;
+        let text = format!(
+            "1000-3000 rw-p 0 0:0 0\nPrivate_Hugetlb: {kib} kB\nShared_Hugetlb: {kib} kB\n\
+             AnonHugePages: {kib} kB\nFilePmdMapped: {kib} kB\n"
+        );
+        assert_eq!(parse(text.as_bytes())[0].pmd_bytes(), u64::MAX);
+    }
+}

@@ -1,0 +1,84 @@
+//! A process or thread in `/proc`.
+
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+
+use super::maps::{self, Maps};
+use super::smaps::{self, Smap};
+use super::value;
+use crate::system::{Entries, System};
+
+/// `/proc/PID`. That it is there is not said: what has ended answers with errors.
+#[derive(Clone)]
+pub(crate) struct Task<'a> {
+    system: &'a dyn System,
+    dir: PathBuf,
+}
+
+impl<'a> Task<'a> {
+    /// The process or thread `id`.
+    pub(crate) fn of(system: &'a dyn System, id: impl Display) -> Self {
+        Self { system, dir: PathBuf::from(format!("/proc/{id}")) }
+    }
+
+    /// This process.
+    pub(crate) fn own(system: &'a dyn System) -> Self {
+        Self::of(system, "self")
+    }
+
+    fn text(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.system.text(&self.dir.join(name))
+    }
+
+    /// Whether it is there, as a zombie too.
+    pub(crate) fn exists(&self) -> bool {
+        self.text("comm").is_ok()
+    }
+
+    pub(crate) fn maps(&self) -> io::Result<Maps> {
+        Ok(maps::parse(&self.text("maps")?, self.system.page_bytes()))
+    }
+
+    /// Its mappings with what is resident of them: the kernel walks all its pages for this. Empty for
+    /// a process that has no memory any more.
+    pub(crate) fn smaps(&self) -> io::Result<Vec<Smap>> {
+        Ok(smaps::parse(&self.text("smaps")?))
+    }
+
+    /// Entries by virtual page.
+    pub(crate) fn pagemap(&self) -> io::Result<Box<dyn Entries>> {
+        self.system.entries(&self.dir.join("pagemap"))
+    }
+
+    /// Its name; empty where it cannot be read.
+    pub(crate) fn comm(&self) -> String {
+        let name = self.text("comm").unwrap_or_default();
+        String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+    }
+
+    /// A field of `status`.
+    pub(crate) fn status(&self, field: &str) -> Option<String> {
+        value(&self.text("status").ok()?, field).map(str::to_owned)
+    }
+
+    /// Memory it has, in pages, as `statm` says: the kernel's count lags some pages a CPU behind.
+    pub(crate) fn nr_resident_pages(&self) -> io::Result<u64> {
+        let text = self.text("statm")?;
+        let words = std::str::from_utf8(&text).unwrap_or_default().split_ascii_whitespace();
+        Ok(words.skip(1).find_map(|pages| pages.parse().ok()).unwrap_or(0))
+    }
+
+    /// The processes that its threads started and that live.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let threads = self.system.names(&self.dir.join("task")).unwrap_or_default();
+        let mut children = Vec::new();
+        for thread in threads {
+            let path = self.dir.join("task").join(thread).join("children");
+            let text = self.system.text(&path).unwrap_or_default();
+            let words = text.split(u8::is_ascii_whitespace).filter_map(|w| str::from_utf8(w).ok());
+            children.extend(words.filter_map(|word| word.parse::<u32>().ok()));
+        }
+        children
+    }
+}

@@ -1,0 +1,327 @@
+//! The page cache of one file: out with what is small, and in again.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rustix::fs::Advice;
+
+use super::file::{Part, Warm, WarmError, Warmed};
+use super::refusal::WarmRefusal;
+use super::users;
+use crate::filesystem;
+use crate::proc::{host, thp};
+use crate::residency::{BlockState, Cached};
+use crate::system::Live;
+
+/// Bytes filled with one call: a signal is answered between two.
+const FILL_BYTES: u64 = 256 << 20;
+/// Blocks tried where the kernel does not tell whether they were evicted.
+const NR_TRIALS: u32 = 4;
+/// Memory left to others when the cache is filled.
+const SPARE_BYTES: u64 = 64 << 20;
+
+impl Warm {
+    /// Says how it stands and what would be in the way; changes nothing.
+    ///
+    /// # Errors
+    /// A system call that failed.
+    pub fn check(&self) -> Result<Warmed, WarmError> {
+        let mut work = Refill::new(self)?;
+        if work.told.refusal.is_none() && work.small_bytes() > 0 {
+            let pids = work.users().map_err(self.failed("look at the file"))?;
+            let bytes = work.small_bytes();
+            work.told.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
+        }
+        work.told.after_bytes = work.told.before_bytes;
+        Ok(work.told)
+    }
+
+    /// Refills the cache.
+    ///
+    /// # Errors
+    /// A system call that failed for another reason than a [`WarmRefusal`]; the file is as it was.
+    pub fn run(&self) -> Result<Warmed, WarmError> {
+        let started = Instant::now();
+        let mut work = Refill::new(self)?;
+        if work.told.refusal.is_none() && work.nr_missing() > 0 {
+            work.run()?;
+        } else {
+            work.told.after_bytes = work.told.before_bytes;
+        }
+        work.told.elapsed = started.elapsed();
+        Ok(work.told)
+    }
+}
+
+/// The work on one file.
+struct Refill<'w> {
+    warm: &'w Warm,
+    cached: Cached<'w>,
+    /// Whole blocks that are wanted.
+    wanted: Range<u64>,
+    /// Their state.
+    blocks: Vec<BlockState>,
+    told: Warmed,
+}
+
+/// What trying one block said.
+enum Trial {
+    /// It is in a PMD folio now.
+    Works,
+    /// It was evicted and came back small.
+    Small,
+    /// No block could be evicted.
+    NoneLeft,
+}
+
+impl<'w> Refill<'w> {
+    /// Looks at the file.
+    fn new(warm: &'w Warm) -> Result<Self, WarmError> {
+        let failed = || warm.failed("look at its page cache");
+        let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
+        let wanted = wanted(&warm.part, cached.pmd_bytes, cached.nr_whole());
+        let found = filesystem::of(&warm.file).map_err(warm.failed("ask for its filesystem"))?;
+        let mut told = Warmed {
+            path: warm.path.clone(),
+            file_bytes: warm.file_bytes,
+            possible_bytes: (wanted.end - wanted.start) * cached.pmd_bytes,
+            filesystem: found.name,
+            before_bytes: None,
+            after_bytes: None,
+            elapsed: Duration::ZERO,
+            refusal: None,
+        };
+        let pmd_bytes = cached.pmd_bytes;
+        told.refusal = if wanted.is_empty() {
+            Some(WarmRefusal::TooSmall { pmd_bytes })
+        } else if !found.is_cache {
+            Some(WarmRefusal::NotCached { filesystem: told.filesystem.clone() })
+        } else {
+            None
+        };
+        let mut run = Self { warm, cached, wanted, blocks: Vec::new(), told };
+        if run.told.refusal.is_none() {
+            run.blocks = run.look()?;
+            run.told.before_bytes = run.huge_bytes();
+            run.told.refusal = run.memory();
+        }
+        Ok(run)
+    }
+
+    fn look(&self) -> Result<Vec<BlockState>, WarmError> {
+        self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("look at its page cache"))
+    }
+
+    fn count(&self, is_counted: impl Fn(BlockState) -> bool) -> u64 {
+        self.blocks.iter().filter(|&&block| is_counted(block)).count() as u64
+    }
+
+    /// Blocks that are not in a PMD folio.
+    fn nr_missing(&self) -> u64 {
+        self.count(|block| block != BlockState::Huge)
+    }
+
+    /// Bytes of the blocks that must be evicted first.
+    fn small_bytes(&self) -> u64 {
+        self.count(|block| block == BlockState::Small) * self.cached.pmd_bytes
+    }
+
+    /// Processes that map the file.
+    fn users(&self) -> io::Result<Vec<u32>> {
+        Ok(users::of(&Live, &self.warm.path, &self.warm.file.metadata()?))
+    }
+
+    fn huge_bytes(&self) -> Option<u64> {
+        let is_unknown = self.blocks.contains(&BlockState::Unknown);
+        (!is_unknown).then(|| self.count(|block| block == BlockState::Huge) * self.cached.pmd_bytes)
+    }
+
+    /// Whether there is memory for what is absent. What is evicted comes back in the same amount.
+    fn memory(&self) -> Option<WarmRefusal> {
+        let nr = self.count(|block| matches!(block, BlockState::Absent | BlockState::Unknown));
+        let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
+        let have_bytes = host::available_bytes(&Live)?;
+        (nr > 0 && have_bytes < need_bytes)
+            .then_some(WarmRefusal::LowMemory { need_bytes, have_bytes })
+    }
+
+    /// Evicts what is small and fills what is absent; what became of it is told.
+    fn run(&mut self) -> Result<(), WarmError> {
+        // Dirty pages are not evicted. A file on a read-only filesystem cannot be synced and is clean.
+        let _ = rustix::fs::fdatasync(&self.warm.file);
+        if !self.cached.is_told && self.is_large_for_strangers()? {
+            return Ok(());
+        }
+        let result = self.trial().and_then(|trial| match trial {
+            Trial::Works => self.rest().map(|()| None),
+            Trial::Small => Ok(Some(self.small())),
+            Trial::NoneLeft => Ok(Some(self.stuck())),
+        });
+        let refusal = match result {
+            Ok(refusal) => refusal,
+            Err(error) => Some(refused(&error).ok_or(error).map_err(self.warm.failed("fill it"))?),
+        };
+        self.cached.is_filled = true;
+        self.blocks = self.look()?;
+        self.told.after_bytes = self.huge_bytes();
+        self.told.refusal = refusal.or_else(|| self.remaining());
+        Ok(())
+    }
+
+    /// Where the kernel does not tell what is cached: brings in what is absent, in large folios, and
+    /// looks then. Whether nothing is left to do.
+    fn is_large_for_strangers(&mut self) -> Result<bool, WarmError> {
+        let part = self.wanted.start * self.cached.pmd_bytes..self.end();
+        match self.cached.fill(part) {
+            // The run meets the same, and says what it means.
+            Err(error) if refused(&error).is_some() => return Ok(false),
+            result => result.map_err(self.warm.failed("fill it"))?,
+        }
+        self.cached.is_filled = true;
+        self.blocks = self.look()?;
+        self.told.after_bytes = self.huge_bytes();
+        Ok(self.nr_missing() == 0)
+    }
+
+    /// Bytes of a whole block.
+    fn bytes_of(&self, block: u64) -> Range<u64> {
+        let at = block * self.cached.pmd_bytes;
+        at..at + self.cached.pmd_bytes
+    }
+
+    /// Evicts and fills the first block that can be.
+    fn trial(&self) -> io::Result<Trial> {
+        let mut nr_left = NR_TRIALS;
+        for (block, &state) in self.wanted.clone().zip(&self.blocks) {
+            let bytes = self.bytes_of(block);
+            if state == BlockState::Huge || !self.evict(bytes.clone())? {
+                continue;
+            }
+            self.cached.fill(bytes)?;
+            if self.cached.blocks(block..block + 1)? == [BlockState::Huge] {
+                return Ok(Trial::Works);
+            }
+            nr_left -= 1;
+            // A stranger cannot see whether it was evicted at all: other blocks may be.
+            if self.cached.is_told || nr_left == 0 {
+                return Ok(Trial::Small);
+            }
+        }
+        Ok(Trial::NoneLeft)
+    }
+
+    /// Evicts all blocks that are not in PMD folios, and fills the whole part.
+    fn rest(&self) -> io::Result<()> {
+        for (block, &state) in self.wanted.clone().zip(&self.blocks) {
+            if state != BlockState::Huge {
+                self.evict(self.bytes_of(block))?;
+            }
+        }
+        let end = self.end();
+        let last = self.wanted.end * self.cached.pmd_bytes;
+        if last < end {
+            self.evict(last..end)?;
+        }
+        let mut at = self.wanted.start * self.cached.pmd_bytes;
+        while at < end {
+            let next = end.min(at + FILL_BYTES);
+            self.cached.fill(at..next)?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// End of the part, with the shorter piece behind the last whole block.
+    fn end(&self) -> u64 {
+        let whole = self.wanted.end * self.cached.pmd_bytes;
+        match &self.warm.part {
+            Part::Whole => self.warm.file_bytes,
+            Part::Bytes(bytes) => bytes.end.min(self.warm.file_bytes).max(whole),
+        }
+    }
+
+    /// Evicts a range; whether it is gone, as far as the kernel tells.
+    fn evict(&self, range: Range<u64>) -> io::Result<bool> {
+        let len = NonZeroU64::new(range.end - range.start);
+        rustix::fs::fadvise(&self.warm.file, range.start, len, Advice::DontNeed)?;
+        Ok(self.cached.is_cached(range)? != Some(true))
+    }
+
+    /// Why nothing could be evicted.
+    fn stuck(&self) -> WarmRefusal {
+        let bytes = self.nr_missing() * self.cached.pmd_bytes;
+        let pids = self.users().unwrap_or_default();
+        if pids.is_empty() {
+            WarmRefusal::Busy { bytes }
+        } else {
+            WarmRefusal::InUse { bytes, pids }
+        }
+    }
+
+    /// Why a block that was evicted came back small.
+    fn small(&self) -> WarmRefusal {
+        if !self.cached.is_told
+            && let stuck @ WarmRefusal::InUse { .. } = self.stuck()
+        {
+            return stuck;
+        }
+        let has_folios = self.blocks.contains(&BlockState::Huge);
+        let filesystem = self.told.filesystem.clone();
+        if has_folios {
+            WarmRefusal::Fragmented { bytes: self.nr_missing() * self.cached.pmd_bytes }
+        } else {
+            WarmRefusal::NoFolios { filesystem }
+        }
+    }
+
+    /// Why some blocks are still small.
+    fn remaining(&self) -> Option<WarmRefusal> {
+        let bytes = self.nr_missing() * self.cached.pmd_bytes;
+        if bytes == 0 {
+            return None;
+        }
+        let pids = self.users().ok()?;
+        Some(if pids.is_empty() {
+            WarmRefusal::Fragmented { bytes }
+        } else {
+            WarmRefusal::InUse { bytes, pids }
+        })
+    }
+}
+
+/// Whole blocks of a file in which the part lies.
+fn wanted(part: &Part, pmd_bytes: u64, nr_whole: u64) -> Range<u64> {
+    match part {
+        Part::Whole => 0..nr_whole,
+        Part::Bytes(bytes) => {
+            let end = bytes.end.div_ceil(pmd_bytes).min(nr_whole);
+            (bytes.start / pmd_bytes).min(end)..end
+        }
+    }
+}
+
+/// Errors of the kernel that say what it lacks.
+fn refused(error: &io::Error) -> Option<WarmRefusal> {
+    // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return None;
+    }
+    Some(if thp::setting("enabled").exists() { WarmRefusal::OldKernel } else { WarmRefusal::NoThp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_widened_to_blocks_and_kept_inside_the_file() {
+        let part = |start, end| Part::Bytes(start..end);
+        assert_eq!(wanted(&Part::Whole, 10, 3), 0..3);
+        assert_eq!(wanted(&part(5, 15), 10, 3), 0..2);
+        assert_eq!(wanted(&part(10, 20), 10, 3), 1..2);
+        assert_eq!(wanted(&part(25, 99), 10, 3), 2..3);
+        assert!(wanted(&part(35, 99), 10, 3).is_empty());
+    }
+}

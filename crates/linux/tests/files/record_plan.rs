@@ -1,0 +1,230 @@
+//! Refusals before anything runs, on a machine made of a table.
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use largefolio_linux::environment::{Environment, Host, Node};
+use largefolio_linux::record::tools::{Tool, escape_commas};
+use largefolio_linux::record::{RecordError, Recording, With, program};
+
+/// A machine: files with their first bytes, and what qemu answers to the probe.
+#[derive(Default)]
+struct Table {
+    nodes: BTreeMap<PathBuf, (Node, Vec<u8>)>,
+    qemu_complaint: String,
+    plugin: Option<OsString>,
+    /// Everybody may write to the program's directory.
+    is_bin_open: bool,
+}
+
+impl Environment for Table {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        match name {
+            "PATH" => Some("/bin:/usr/bin".into()),
+            "LARGEFOLIO_RECORDER" => self.plugin.clone(),
+            _ => None,
+        }
+    }
+
+    fn node(&self, path: &Path) -> Node {
+        self.nodes.get(path).map_or(Node::Missing, |(node, _)| *node)
+    }
+
+    fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match self.nodes.get(path) {
+            Some((_, head)) if head == b"secret" => Err(io::ErrorKind::PermissionDenied.into()),
+            Some((_, head)) => Ok(head.clone()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn own_executable(&self) -> Option<PathBuf> {
+        Some("/opt/folio/bin/folio".into())
+    }
+
+    fn distrust(&self, path: &Path) -> Option<String> {
+        let is_open = path.starts_with("/opt/folio/bin") && self.is_bin_open;
+        is_open.then(|| "everybody may write to it".to_owned())
+    }
+
+    fn complaint(&self, _tool: &Path, _arguments: &[&OsStr]) -> String {
+        self.qemu_complaint.clone()
+    }
+}
+
+fn elf(class: u8, kind: u16, machine: u16) -> Vec<u8> {
+    let mut head = b"\x7fELF\0\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    head[4] = class;
+    head.extend_from_slice(&kind.to_le_bytes());
+    head.extend_from_slice(&machine.to_le_bytes());
+    head
+}
+
+/// A machine with qemu, plugin and one good program.
+fn machine() -> Table {
+    let mut table = Table::default();
+    for (path, head) in [
+        ("/bin/good", elf(2, 3, 62)),
+        ("/usr/bin/qemu-x86_64", elf(2, 3, 62)),
+        ("/opt/folio/bin/liblargefolio_recorder.so", elf(2, 3, 62)),
+    ] {
+        table.add(path, Node::Executable, &head);
+    }
+    Table { qemu_complaint: "qemu-x86_64: Could not load plugin".to_owned(), ..table }
+}
+
+impl Table {
+    fn add(&mut self, path: &str, node: Node, head: &[u8]) {
+        self.nodes.insert(path.into(), (node, head.to_vec()));
+    }
+
+    fn plan(&self, command: &[&str], with: With) -> Result<Recording, RecordError> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let output = std::env::temp_dir().join("largefolio-plan-test.folio");
+        Recording::in_environment(self, &command, Some(&output), with)
+    }
+
+    fn refusal(&self, command: &[&str]) -> String {
+        self.plan(command, With::Auto).expect_err("a refusal").to_string()
+    }
+}
+
+#[test]
+fn a_program_in_path_is_planned_with_qemu() {
+    let plan = machine().plan(&["good", "-x"], With::Auto).expect("a plan");
+    let plugin = "/opt/folio/bin/liblargefolio_recorder.so".into();
+    assert_eq!(plan.tool(), &Tool::Qemu { qemu: "/usr/bin/qemu-x86_64".into(), plugin });
+}
+
+#[test]
+fn each_bad_program_has_its_own_message_with_a_remedy() {
+    let mut table = machine();
+    table.add("/d", Node::Directory, b"");
+    table.add("/plain", Node::Plain, b"");
+    table.add("/secret", Node::Executable, b"secret");
+    table.add("/text", Node::Executable, b"echo hello\n");
+    table.add("/thirtytwo", Node::Executable, &elf(1, 2, 3));
+    table.add("/arm", Node::Executable, &elf(2, 2, 183));
+    table.add("/object.o", Node::Executable, &elf(2, 1, 62));
+    table.add("/short", Node::Executable, b"\x7fELF");
+    for (command, words) in [
+        (&[][..], "put it after `--`"),
+        (&[""], "put it after `--`"),
+        (&["nothing"], "nothing: not found in PATH"),
+        (&["/nothing"], "/nothing: no such file"),
+        (&["/d"], "is a directory"),
+        (&["/plain"], "chmod +x /plain"),
+        (&["/secret"], "must be able to read"),
+        (&["/text"], "record `sh /text`"),
+        (&["/thirtytwo"], "32-bit"),
+        (&["/arm"], "a program for arm64"),
+        (&["/object.o"], "not a program"),
+        (&["/short"], "not a program"),
+    ] {
+        let message = table.refusal(command);
+        assert!(message.contains(words), "{command:?}: {message}");
+    }
+}
+
+#[test]
+fn scripts_lead_to_their_interpreter() {
+    let mut table = machine();
+    table.add("/script", Node::Executable, b"#! /bin/good -a b \nbody");
+    table.add("/outer", Node::Executable, b"#!/script\n");
+    table.add("/loop", Node::Executable, b"#!/loop\n");
+    table.add("/orphan", Node::Executable, b"#!/bin/nothing\n");
+    table.add("/empty", Node::Executable, b"#!\n");
+    let command = ["/outer".into(), "1".into()];
+    let found = program::resolve(&table, &command).expect("a program");
+    assert_eq!(found.elf, Path::new("/bin/good"));
+    let arguments = ["/bin/good", "-a b", "/script", "/outer", "1"];
+    assert_eq!(found.arguments, arguments.map(OsString::from));
+    assert_eq!(found.name, "outer");
+    table.add("/enved", Node::Executable, b"#!/usr/bin/env good\n");
+    let found = program::resolve(&table, &["/enved".into(), "x".into()]).expect("a program");
+    assert_eq!(found.arguments, ["/bin/good", "/enved", "x"].map(OsString::from));
+    assert!(table.refusal(&["/loop"]).contains("lead to one another"));
+    let message = table.refusal(&["/orphan"]);
+    assert!(message.contains("/orphan") && message.contains("/bin/nothing"), "{message}");
+    assert!(table.refusal(&["/empty"]).contains("neither an ELF program nor a script"));
+}
+
+#[test]
+fn the_recorder_falls_back_to_valgrind_and_says_why() {
+    let mut table = machine();
+    table.add("/usr/bin/valgrind", Node::Executable, b"");
+    table.qemu_complaint = "qemu: plugin interface not enabled in this build".to_owned();
+    let plan = table.plan(&["good"], With::Auto).expect("a plan");
+    let Tool::Valgrind { reason, .. } = plan.tool() else { panic!("{plan:?}") };
+    assert!(reason.contains("built without plugins"), "{reason}");
+    let refused = table.plan(&["good"], With::Qemu);
+    assert!(matches!(refused, Err(RecordError::QemuWithoutPlugins(_))));
+}
+
+#[test]
+fn missing_recorders_name_their_packages() {
+    let mut table = machine();
+    table.nodes.remove(Path::new("/usr/bin/qemu-x86_64"));
+    let message = table.refusal(&["good"]);
+    assert!(message.contains("apt-get install qemu-user"), "{message}");
+    assert!(matches!(table.plan(&["good"], With::Qemu), Err(RecordError::NoQemu)));
+    assert!(matches!(table.plan(&["good"], With::Valgrind), Err(RecordError::NoValgrind)));
+}
+
+#[test]
+fn a_missing_plugin_is_searched_where_the_message_says() {
+    let mut table = machine();
+    table.nodes.remove(Path::new("/opt/folio/bin/liblargefolio_recorder.so"));
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    assert!(error.contains("/opt/folio/lib/largefolio"), "{error}");
+    table.add("/opt/folio/lib/largefolio/liblargefolio_recorder.so", Node::Plain, b"");
+    assert!(table.plan(&["good"], With::Qemu).is_ok());
+    table.plugin = Some("/elsewhere.so".into());
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    assert!(error.contains("LARGEFOLIO_RECORDER=/elsewhere.so"), "{error}");
+}
+
+#[test]
+fn a_plugin_that_others_could_have_written_is_not_loaded() {
+    let table = Table { is_bin_open: true, ..machine() };
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    assert!(error.contains("/opt/folio/bin (everybody may write to it)"), "{error}");
+}
+
+#[test]
+fn a_file_is_trusted_by_the_owners_and_modes_on_its_way() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    assert_eq!(Host.distrust(&file), None);
+    for path in [file.as_path(), folder.path()] {
+        let before = path.metadata().expect("a mode").permissions();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("a mode");
+        let told = format!("everybody may write to {}", path.display());
+        assert_eq!(Host.distrust(&file), Some(told));
+        std::fs::set_permissions(path, before).expect("a mode");
+    }
+    assert!(Host.distrust(Path::new("/nonexistent")).is_some());
+}
+
+#[test]
+fn an_unwritable_output_is_found_before_the_program_starts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let command = [OsString::from("good")];
+    for output in ["/nonexistent/x.folio", directory.path().to_str().expect("utf-8")] {
+        let refused =
+            Recording::in_environment(&machine(), &command, Some(Path::new(output)), With::Auto);
+        assert!(matches!(refused, Err(RecordError::Output { .. })), "{output}: {refused:?}");
+    }
+    let plan = Recording::in_environment(&machine(), &command, None, With::Auto).expect("a plan");
+    assert_eq!(plan.output(), Path::new("good.folio"));
+}
+
+#[test]
+fn commas_are_doubled_for_qemu() {
+    assert_eq!(escape_commas(OsStr::new("/a,b/c")), "/a,,b/c");
+}

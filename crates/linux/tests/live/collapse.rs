@@ -1,0 +1,93 @@
+//! Collapse of another process's memory.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+
+use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Request};
+
+use crate::support::{compile_in, has};
+
+const M2: u64 = 2 << 20;
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <sys/mman.h>
+int main(void) {
+    long len = 8 << 20;
+    int file = memfd_create("shared", 0);
+    ftruncate(file, len);
+    char *own = mmap(0, len, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long room = (long)mmap(0, 2 * len, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *want = (char *)((room + 0x1fffff) & ~0x1fffffL);
+    char *shared = mmap(want, len, 3, MAP_SHARED | MAP_FIXED, file, 0);
+    for (long at = 0; at < len; at += 4096) own[at] = shared[at] = at >> 12;
+    puts("ready");
+    fflush(stdout);
+    getchar();
+    for (long at = 0; at < len; at += 4096)
+        if (own[at] != (char)(at >> 12) || shared[at] != (char)(at >> 12)) return 1;
+    return 0;
+}
+"#;
+
+/// A process with 8 MiB of private and 8 MiB of shared memory without advice.
+fn start() -> Option<(tempfile::TempDir, Child)> {
+    if !has("gcc", "gcc") {
+        return None;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = compile_in(place.path(), PROGRAM, &[]);
+    let mut child =
+        Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+    Some((place, child))
+}
+
+fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
+    Request { pid, kinds: kinds.to_vec(), min_bytes: M2 }
+}
+
+#[test]
+fn private_and_shared_memory_become_large_and_keep_their_content() {
+    let Some((_place, mut child)) = start() else { return };
+    let all = request(child.id(), &[CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File]);
+    let outcome = match collapse::run(&all, "folio collapse") {
+        Ok(outcome) => outcome,
+        Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {
+            eprintln!("SKIPPED: collapse of another process needs root and Linux 6.1");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    // Not aligned by the program, three of four blocks at least.
+    let anon = &outcome.kinds[&CollapseKind::Anon];
+    assert!(anon.after_bytes >= 3 * M2, "{outcome:?}");
+    let shmem = &outcome.kinds[&CollapseKind::Shmem];
+    assert_eq!((shmem.nr_blocks, shmem.after_bytes), (4, 4 * M2), "{outcome:?}");
+    // It reads all of it again.
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let gone = collapse::run(&all, "folio collapse").unwrap_err();
+    assert!(matches!(gone, CollapseError::NoProcess(_)), "{gone}");
+}
+
+#[test]
+fn only_the_kinds_asked_for_are_touched() {
+    let Some((_place, mut child)) = start() else { return };
+    let result = collapse::run(&request(child.id(), &[CollapseKind::File]), "folio collapse");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if let Ok(outcome) = result {
+        assert!(outcome.kinds.keys().all(|kind| *kind == CollapseKind::File), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_named() {
+    let error = collapse::run(&request(u32::MAX, &[CollapseKind::Anon]), "").unwrap_err();
+    assert!(error.to_string().starts_with("no process 4294967295"), "{error}");
+}

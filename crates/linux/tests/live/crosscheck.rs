@@ -1,0 +1,232 @@
+//! Recording the running kernel: what comes out, and that nothing is left behind.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it skips"
+)]
+
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Custom, Facts, Filesystem, Pause, Recorder, Selection, Workload, WorkloadPlan,
+};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use crate::support::itself;
+use crate::turn::{self, Turn};
+
+/// A reason to skip, told loudly; else the turn of this test: they compare what exists before and
+/// after.
+fn turn(test: &str) -> Option<(Turn, Facts)> {
+    // Before anything else: an instance made by a test that checks would be another test's.
+    let turn = turn::alone();
+    let facts = Facts::of_host();
+    let reason = if !facts.is_root {
+        "needs root".to_owned()
+    } else if facts.formatter(Filesystem::Ext4).is_none() {
+        "needs mkfs.ext4: apt-get install e2fsprogs".to_owned()
+    } else if let Err(error) = Recorder::new(facts.clone()) {
+        error.to_string()
+    } else {
+        return Some((turn, facts));
+    };
+    eprintln!("SKIPPED {test}: {reason}");
+    None
+}
+
+/// Everything with a name that a run could leave behind by process `pid`.
+fn left_behind(pid: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    found.extend(mounts.lines().filter(|line| line.contains("largefolio")).map(str::to_owned));
+    for entry in fs::read_dir("/sys/block").unwrap().flatten() {
+        let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
+        found.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
+    }
+    found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
+    found
+}
+
+/// Names of the tracefs instances, whether tracefs is mounted or not.
+fn instances() -> Vec<String> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+    fsconfig_create(&context).unwrap();
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let root = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
+    let path = format!("/proc/self/fd/{}/instances", root.as_raw_fd());
+    let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// Settings of every loop device.
+fn loop_settings() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/sys/block").unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        for setting in ["read_ahead_kb", "max_sectors_kb"] {
+            let value = fs::read_to_string(entry.path().join("queue").join(setting));
+            if let Some(value) = value.ok().filter(|_| name.starts_with("loop")) {
+                all.push((format!("{name}/{setting}"), value));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+fn workload(text: &str) -> Workload {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let custom = Custom::parse(&words).unwrap();
+    let selection = Selection { windows_kb: vec![128], ..Selection::default() };
+    let plan = WorkloadPlan::custom(&custom, &selection, &Facts::of_host(), "").unwrap();
+    plan.groups[0].workloads[0].clone()
+}
+
+#[test]
+fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
+    let Some((_turn, facts)) = turn("a_recording_has_every_kind_of_line") else { return };
+    let before = loop_settings();
+    {
+        let recorder = Recorder::new(facts.clone()).unwrap();
+        let mut place = recorder.place(Filesystem::Ext4, 4 << 20).unwrap();
+        let text = place.record(&workload("pattern=seq n=20 file=4M"), Pause::Usual).unwrap();
+        let header = text.lines().next().unwrap();
+        for word in ["fs=ext4", "read_ahead_kb=128", "settle=1500", "lost=0", "resid_before=0"] {
+            assert!(header.contains(word), "{word}: {header}");
+        }
+        assert!(header.contains(&format!("kernel={}", facts.release)), "{header}");
+        for start in ["N 0 ", "T 0\n", "F 0\n", "A 0 ", "E 0", "P 0", "M Rss:"] {
+            assert!(text.contains(&format!("\n{start}")), "{start:?} is missing in\n{text}");
+        }
+        // The same again: what the first run cached is gone.
+        let again = place.record(&workload("pattern=seq n=20 file=4M"), Pause::Usual).unwrap();
+        let steps = |text: &str| {
+            let is_step = |line: &&str| line.starts_with(['T', 'A']);
+            text.lines().filter(is_step).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(&text), steps(&again));
+        assert_eq!(left_behind(std::process::id()).len(), 2, "device and instance are seen");
+    }
+    assert_eq!(left_behind(std::process::id()), [""; 0]);
+    let now = loop_settings();
+    let is_known = |setting: &(String, String)| before.iter().any(|(name, _)| *name == setting.0);
+    assert_eq!(now.into_iter().filter(is_known).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_count_behind_page_0_is_a_count() {
+    let Some((_turn, facts)) = turn("a_count_behind_page_0_is_a_count") else { return };
+    let recorder = Recorder::new(facts).unwrap();
+    let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
+    let words = workload("pattern=ops ops=t0x20,b0.0+4096x3,c7.100 file=1M");
+    let text = place.record(&words, Pause::Usual).unwrap();
+    let nr = |kind: char| text.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!([nr('T'), nr('B'), nr('c')], [20, 3, 1], "{text}");
+}
+
+#[test]
+fn a_probe_that_fails_is_told_and_leaves_nothing() {
+    let Some((_turn, facts)) = turn("a_probe_that_fails_is_told") else { return };
+    {
+        let recorder = Recorder::new(facts).unwrap();
+        let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
+        for (words, said) in [
+            ("pattern=nonsense", "unknown pattern"),
+            ("pattern=ops ops=t1/3", "no such mapping"),
+            ("pattern=ops ops=b0.0+4096/9", "no such mapping or descriptor"),
+            ("pattern=ops ops=b0.0+99999999", "at most 16 MiB"),
+            ("pattern=seq opens=9", "at most 4 descriptors"),
+            ("pattern=seq pages=99999999", "too many mappings"),
+            ("pattern=seq also=r,shared,plain,7,0,1", "too many mappings"),
+        ] {
+            let words = format!("{words} file=1M");
+            let error = place.record(&workload(&words), Pause::Usual).unwrap_err();
+            assert!(matches!(error, CrosscheckError::Probe { .. }), "{error}");
+            assert!(error.to_string().contains(said), "{words}: {error}");
+        }
+    }
+    assert_eq!(left_behind(std::process::id()), [""; 0]);
+}
+
+/// Not a test: the recording that `interrupted_by` interrupts.
+#[test]
+#[ignore = "run by the tests of signals"]
+fn recording_in_a_process_of_its_own() {
+    if std::env::var_os("FOLIO_TEST_INTERRUPT").is_none() {
+        return;
+    }
+    let recorder = Recorder::new(Facts::of_host()).unwrap();
+    let mut place = recorder.place(Filesystem::Ext4, 64 << 20).unwrap();
+    let long = workload("pattern=rand n=100000 settle=10000 file=64M");
+    println!("\ngo");
+    let error = place.record(&long, Pause::Usual).unwrap_err();
+    drop(place);
+    drop(recorder);
+    let CrosscheckError::Interrupted(signal) = error else { panic!("{error}") };
+    std::process::exit(signal);
+}
+
+/// A recording of a quarter of an hour, in a process of its own.
+fn start() -> Child {
+    let mut child = itself("crosscheck::recording_in_a_process_of_its_own")
+        .env("FOLIO_TEST_INTERRUPT", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut lines = std::io::BufRead::lines(out);
+    assert!(lines.any(|line| line.unwrap().ends_with("go")), "it ended before it said go");
+    // The probe is starting or at work: both are fine.
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
+fn kill(child: &Child, signal: &str) {
+    let done = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(done.success());
+}
+
+/// Waits until nothing of `pid` is left; a killed process' mount goes with its last child.
+fn wait_until_gone(pid: u32) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !left_behind(pid).is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", left_behind(pid));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn signals_stop_the_probe_and_leave_nothing() {
+    let Some((_turn, _)) = turn("signals_stop_the_probe") else { return };
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        let before = loop_settings();
+        let mut child = start();
+        kill(&child, signal);
+        let sent = Instant::now();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(number), "{signal}");
+        assert!(sent.elapsed() < Duration::from_secs(20), "{:?}", sent.elapsed());
+        assert_eq!(left_behind(child.id()), [""; 0], "{signal}");
+        let now = loop_settings();
+        assert!(before.iter().all(|setting| now.contains(setting)), "{before:?} {now:?}");
+    }
+}
+
+#[test]
+fn after_sigkill_the_next_run_removes_the_instance() {
+    let Some((_turn, facts)) = turn("after_sigkill_the_next_run_removes_the_instance") else {
+        return;
+    };
+    let mut child = start();
+    kill(&child, "-KILL");
+    child.wait().unwrap();
+    // The probe dies with its parent, and what it held open goes with it.
+    let instance = format!("folio-crosscheck-{}", child.id());
+    assert!(instances().contains(&instance), "SIGKILL leaves the instance");
+    std::thread::sleep(Duration::from_millis(200));
+    drop(Recorder::new(facts).unwrap());
+    wait_until_gone(child.id());
+}

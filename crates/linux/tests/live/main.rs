@@ -1,0 +1,18 @@
+//! The running kernel: folios counted and made, text moved, workloads recorded.
+//!
+//! What belongs to the whole machine - settings, loop devices, tracefs instances - is guarded by a
+//! lock on a file (`turn`), which holds between threads of this program and between processes. What
+//! must be alone in its process, or killed, is this program, started again.
+
+mod census;
+mod collapse;
+mod crosscheck;
+mod program;
+mod refusals;
+mod remap;
+mod stale;
+mod stubs;
+#[path = "../support/mod.rs"]
+mod support;
+mod turn;
+mod warm;

@@ -1,0 +1,80 @@
+//! A real program recorded on the running kernel. Needs root; says so when it skips.
+
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+
+use std::fs;
+
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder,
+};
+
+use crate::turn::{self, Turn};
+
+fn plan(words: &[&str]) -> ProgramPlan {
+    ProgramPlan {
+        command: words.iter().map(Into::into).collect(),
+        filesystem: Filesystem::Ext4,
+        window_kb: 128,
+        disk: Disk::Best,
+    }
+}
+
+/// The recorder, or nothing where the kernel cannot be recorded.
+fn recorder() -> Option<(Turn, ProgramRecorder)> {
+    // It has the tracefs instance of this process, and so have the tests of workloads.
+    let turn = turn::alone();
+    match ProgramRecorder::new(Facts::of_host(), "sudo cargo test") {
+        Ok(recorder) => Some((turn, recorder)),
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+    }
+}
+
+/// Whether the system refuses what only a privileged root may do.
+fn is_refusal(error: &CrosscheckError) -> bool {
+    let is_refused = matches!(
+        error,
+        CrosscheckError::NotPermitted { .. }
+            | CrosscheckError::NoTracefs
+            | CrosscheckError::NoEvent(_)
+            | CrosscheckError::NoFilesystem(_)
+            | CrosscheckError::NoLoop(_)
+            | CrosscheckError::Mount { .. }
+    );
+    if is_refused {
+        eprintln!("SKIPPED: {error}");
+    }
+    is_refused
+}
+
+#[test]
+fn a_program_is_recorded_with_its_files_and_leaves_nothing_behind() {
+    let Some((_turn, recorder)) = recorder() else { return };
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let before = mounts();
+    let recording = match recorder.record(&plan(&["sh", "-c", "exec cat /etc/passwd > /dev/null"]))
+    {
+        Err(error) if is_refusal(&error) => return,
+        result => result.unwrap(),
+    };
+    assert!(recording.status.success());
+    assert_eq!(mounts(), before);
+    let text = recording.text;
+    assert!(text.starts_with("# kernel="), "{text}");
+    for name in ["/libc.so", "/ld-", "/etc/passwd"] {
+        assert!(text.lines().any(|line| line.starts_with("I ") && line.contains(name)), "{name}");
+    }
+    for start in ["O ", "B ", "N ", "U ", "Q ", "T ", "H "] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "no line {start}\n{text}");
+    }
+    assert!(text.ends_with("E 0\n"));
+}
+
+#[test]
+fn what_cannot_be_started_is_named() {
+    let Some((_turn, recorder)) = recorder() else { return };
+    let error = recorder.record(&plan(&["no-such-program"])).unwrap_err().to_string();
+    assert!(error.starts_with("no-such-program: not found"), "{error}");
+}

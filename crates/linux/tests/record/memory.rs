@@ -1,0 +1,224 @@
+//! Recordings of single-threaded programs: counts, mappings, layout, files.
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
+use largefolio_linux::record::{Ended, RecorderKind, With};
+use largefolio_trace::event::{map_of, prot_of};
+use largefolio_trace::{ExitKind, LayoutKind, Op};
+
+use crate::recorded::{compile, record};
+use crate::support::has;
+
+const PAGES: &str = r"
+#include <sys/mman.h>
+#include <unistd.h>
+#include <fcntl.h>
+int main(void) {
+    volatile char *p = mmap(0, 37 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (long page = 0; page < 37; page++)
+        for (int i = 0; i < 5; i++) p[page * 4096 + i] = 1;
+    for (long page = 0; page < 37; page++) (void)p[page * 4096];
+    *(volatile long *)(p + 4096 - 4) = 1; /* crosses from page 0 to page 1 */
+    __atomic_fetch_add((long *)(p + 8192), 1, __ATOMIC_SEQ_CST);
+    sbrk(0); sbrk(8192);
+    mprotect((void *)p, 4096, PROT_READ);
+    mprotect((void *)p, 4096, PROT_READ | PROT_WRITE);
+    madvise((void *)(p + 4096), 8192, MADV_DONTNEED);
+    char *q = mremap((void *)p, 37 * 4096, 50 * 4096, MREMAP_MAYMOVE);
+    q[49 * 4096] = 1;
+    munmap(q, 50 * 4096);
+    munmap((void *)1, 1); /* fails: no event */
+    return 7;
+}
+";
+
+fn check_pages(flags: &[&str]) {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = compile(PAGES, flags);
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(7));
+    assert_eq!(trace.outcome.recorder, RecorderKind::Qemu);
+    assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (1, 1));
+    assert_eq!(trace.meta.ended, "exit 7");
+
+    let map = trace.mapping(37);
+    assert_eq!((prot_of(map.flags), map_of(map.flags)), (3, 0x22));
+    let end = map.addr + 37 * 4096;
+    // 5 a page, the crossing store on two pages, the atomic as read and write.
+    assert_eq!(trace.count(Op::Write, Some(0), map.addr, end), 37 * 5 + 2 + 1);
+    assert_eq!(trace.count(Op::Read, Some(0), map.addr, end), 37 + 1);
+    let first_touches: Vec<u64> = trace
+        .of(Op::Write)
+        .iter()
+        .filter(|event| (map.addr..end).contains(&event.addr))
+        .map(|event| (event.addr - map.addr) / 4096)
+        .take(37)
+        .collect();
+    assert_eq!(first_touches, (0..37).collect::<Vec<_>>());
+
+    let changes: Vec<_> = trace
+        .events
+        .iter()
+        .skip_while(|event| **event != map)
+        .filter(|event| matches!(event.op, Op::Mprotect | Op::Madvise | Op::Mremap | Op::Munmap))
+        .map(|event| (event.op, event.len, event.aux))
+        .collect();
+    let expected = [
+        (Op::Mprotect, 4096, 0),
+        (Op::Mprotect, 4096, 0),
+        (Op::Madvise, 8192, 4),
+        (Op::Mremap, 37 * 4096, 50 * 4096),
+        (Op::Munmap, 50 * 4096, 0),
+    ];
+    assert_eq!(changes, expected);
+    let moved = trace.of(Op::Mremap)[0];
+    assert_eq!(trace.of(Op::Munmap).last().map(|event| event.addr), Some(moved.pos));
+
+    let heap = trace.of(Op::Brk);
+    assert!(!heap.is_empty() && trace.meta.brk != 0);
+    assert_eq!(heap[0].addr, trace.meta.brk, "the heap grows from where it starts");
+    assert!(heap.windows(2).all(|pair| pair[0].pos == pair[1].addr));
+
+    let exit = trace.events.last().expect("events");
+    assert_eq!((exit.op, exit.pos, exit.flags), (Op::Exit, 7, ExitKind::Process as u32));
+}
+
+#[test]
+fn a_dynamic_pie_is_recorded_exactly() {
+    check_pages(&[]);
+}
+
+#[test]
+fn a_static_program_is_recorded_exactly() {
+    check_pages(&["-static"]);
+}
+
+#[test]
+fn a_program_at_a_fixed_address_is_recorded_exactly() {
+    check_pages(&["-no-pie"]);
+}
+
+#[test]
+fn the_layout_holds_program_interpreter_and_stack() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = compile(
+        "char bss[100000]; int data = 1; int main(void) { bss[50000] = data; return 0; }",
+        &["-Wl,--build-id=sha1"],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    let of = |kind| trace.meta.layout.iter().filter(move |entry| entry.kind == kind);
+    let program: Vec<_> = of(LayoutKind::Program).collect();
+    let id = trace.file("/p");
+    assert_eq!(program[0].file, Some(id));
+    assert!(program.iter().any(|entry| entry.prot == 5 && entry.file == Some(id)), "text");
+    assert!(program.iter().any(|entry| entry.prot == 3 && entry.file.is_none()), "bss");
+    assert_eq!(trace.meta.files[id as usize].build_id.len(), 40);
+    assert!(!trace.meta.files[id as usize].filesystem.is_empty());
+    assert!(of(LayoutKind::Interpreter).any(|entry| entry.prot == 5));
+    assert_eq!(of(LayoutKind::Stack).count(), 1);
+
+    // Every executed page is in text: of the layout or of a later mapping.
+    let libc = trace.file("libc.so.6");
+    assert!(!trace.meta.files[libc as usize].build_id.is_empty());
+    let mut text: Vec<(u64, u64)> = trace
+        .meta
+        .layout
+        .iter()
+        .filter(|entry| entry.prot & 4 != 0)
+        .map(|entry| (entry.addr, entry.addr + entry.len))
+        .collect();
+    for event in &trace.events {
+        match event.op {
+            Op::Mmap if prot_of(event.flags) & 4 != 0 => {
+                text.push((event.addr, event.addr + event.len));
+            }
+            Op::Exec => {
+                let is_text = text.iter().any(|(start, end)| (*start..*end).contains(&event.addr));
+                assert!(is_text, "{:#x} executed outside of text", event.addr);
+            }
+            _ => {}
+        }
+    }
+    // The program's own main wrote to its bss and its stack.
+    let stack = of(LayoutKind::Stack).next().expect("a stack");
+    assert!(trace.count(Op::Write, None, stack.addr, stack.addr + stack.len) > 0);
+}
+
+#[test]
+fn transfers_have_their_file_and_position() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = compile(TRANSFERS, &[]);
+    let name = made.dir.path().join("data");
+    let trace = record(&made.path, &[name.to_str().expect("utf-8")], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let (data, copy) = (trace.file("/data"), trace.file("/data.copy"));
+    let seen: Vec<_> = trace
+        .events
+        .iter()
+        .filter(|event| event.file == Some(data) || event.file == Some(copy))
+        .filter(|event| event.op != Op::Mmap)
+        .map(|event| (event.op, event.len, event.pos, event.file == Some(copy)))
+        .collect();
+    let expected = [
+        (Op::Pwrite, 10000, 0, false),
+        (Op::Pwrite, 100, 20000, false),
+        (Op::Pread, 1000, 5000, false),
+        (Op::Pread, 500, 6000, false),
+        (Op::Pread, 300, 100, false),
+        (Op::Pread, 4000, 0, false),
+        (Op::Pwrite, 4000, 0, true),
+        (Op::Pread, 2000, 8, false),
+        (Op::Pwrite, 2000, 4000, true),
+        (Op::Truncate, 5000, 0, false),
+        (Op::Truncate, 4000, 0, false),
+        (Op::Fadvise, 4096, 0, false),
+        (Op::Fadvise, 8192, 4096, false),
+    ];
+    let transfers: Vec<_> = seen.iter().copied().filter(|event| event.0 != Op::Open).collect();
+    assert_eq!(transfers, expected);
+    assert_eq!(seen.len() - transfers.len(), 2, "one open each");
+    assert!(trace.meta.files.iter().all(|file| !file.path.starts_with("/proc")));
+    // The kernel wrote the buffer of the read: 4 pages are touched by a read of 3 pages + 1 byte.
+    let buffer = trace.mapping(11);
+    assert_eq!(trace.count(Op::Write, None, buffer.addr, buffer.addr + 11 * 4096), 4);
+}
+
+const TRANSFERS: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <stdio.h>
+#include <unistd.h>
+char buffer[16384];
+int main(int argc, char **argv) {
+    char copy[4096];
+    snprintf(copy, sizeof copy, "%s.copy", argv[1]);
+    int fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (write(fd, buffer, 10000) != 10000) return 1;
+    if (pwrite(fd, buffer, 100, 20000) != 100) return 2;
+    lseek(fd, 5000, SEEK_SET);
+    if (read(fd, buffer, 1000) != 1000) return 3;
+    if (read(fd, buffer, 500) != 500) return 4;
+    if (pread(fd, buffer, 300, 100) != 300) return 5;
+    int out = open(copy, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    off_t from = 0;
+    if (sendfile(out, fd, &from, 4000) != 4000) return 6;
+    from = 8;
+    if (copy_file_range(fd, &from, out, 0, 2000, 0) != 2000) return 7;
+    if (ftruncate(fd, 5000)) return 8;
+    if (truncate(argv[1], 4000)) return 9;
+    posix_fadvise(fd, 0, 4096, POSIX_FADV_WILLNEED);
+    readahead(fd, 4096, 8192);
+    int proc = open("/proc/self/stat", O_RDONLY);
+    if (read(proc, buffer, 100) <= 0) return 10;
+    int zero = open("/dev/zero", O_RDONLY);
+    char *big = mmap(0, 11 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (read(zero, big + 4096, 3 * 4096 + 1) != 3 * 4096 + 1) return 11;
+    return 0;
+}
+"#;

@@ -1,0 +1,345 @@
+//! Recordings of programs with threads and children, and of violent ends.
+
+use std::collections::BTreeSet;
+
+use largefolio_linux::record::{Ended, With};
+use largefolio_trace::event::SHARES_MEMORY;
+use largefolio_trace::{ExitKind, Op};
+
+use crate::recorded::{Recorded, program, record};
+use crate::support::has;
+
+#[test]
+fn threads_have_dense_ids_and_their_own_references() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        static void *work(void *n) { fill((long)n * 10, 10, 20); return 0; }
+        int main(void) {
+            pages(41);
+            pthread_t t[4];
+            for (long n = 0; n < 4; n++) pthread_create(&t[n], 0, work, (void *)n);
+            for (int n = 0; n < 4; n++) pthread_join(t[n], 0);
+            fill(40, 1, 3);
+            return 0;
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (5, 1));
+    let base = trace.mapping(41).addr;
+    let region = |n: u64| (base + n * 10 * 4096, base + (n + 1) * 10 * 4096);
+    for n in 0..4 {
+        let (start, end) = region(n);
+        let thread = u32::try_from(n).expect("small") + 1;
+        assert_eq!(trace.count(Op::Write, Some(thread), start, end), 200, "thread {thread}");
+        assert_eq!(trace.count(Op::Write, None, start, end), 200);
+    }
+    assert_eq!(trace.count(Op::Write, Some(0), base + 40 * 4096, base + 41 * 4096), 3);
+    let forks = trace.of(Op::Fork);
+    assert_eq!(forks.iter().map(|event| event.aux).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(forks.iter().all(|event| event.flags == SHARES_MEMORY && event.thread == 0));
+    for (thread, events) in trace.by_thread() {
+        let first = trace.events.iter().position(|event| event.thread == thread);
+        let fork = trace
+            .events
+            .iter()
+            .position(|event| event.op == Op::Fork && event.aux == u64::from(thread));
+        assert!(thread == 0 || fork < first, "thread {thread} ran before it was made");
+        let last = events.last().expect("events");
+        let kind = if thread == 0 { ExitKind::Process } else { ExitKind::Thread };
+        assert_eq!((last.op, last.flags), (Op::Exit, kind as u32));
+    }
+}
+
+#[test]
+fn no_thread_touches_a_mapping_after_another_removed_it() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        static pthread_barrier_t barrier;
+        static void *work(void *n) {
+            for (int round = 0; round < 10; round++) {
+                pthread_barrier_wait(&barrier);
+                fill((long)n * 10, 10, 2);
+                pthread_barrier_wait(&barrier);
+            }
+            return 0;
+        }
+        int main(void) {
+            pthread_t t[3];
+            pthread_barrier_init(&barrier, 0, 4);
+            for (long n = 0; n < 3; n++) pthread_create(&t[n], 0, work, (void *)n);
+            for (int round = 0; round < 10; round++) {
+                pages(31);
+                pthread_barrier_wait(&barrier);
+                pthread_barrier_wait(&barrier);
+                munmap((void *)p, 31 * 4096);
+            }
+            for (int n = 0; n < 3; n++) pthread_join(t[n], 0);
+            return 0;
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    let (mut mapped, mut gone) = (None, Vec::new());
+    let (mut nr_inside, mut nr_maps) = (0, 0);
+    let holds = |base: u64, addr: u64| (base..base + 31 * 4096).contains(&addr);
+    for event in &trace.events {
+        match event.op {
+            Op::Mmap if event.len == 31 * 4096 => {
+                mapped = Some(event.addr);
+                gone.retain(|base| *base != event.addr);
+                nr_maps += 1;
+            }
+            Op::Munmap if event.len == 31 * 4096 => gone.extend(mapped.take()),
+            Op::Write if mapped.is_some_and(|base| holds(base, event.addr)) => {
+                nr_inside += event.len;
+            }
+            Op::Write => {
+                let is_late = gone.iter().any(|base| holds(*base, event.addr));
+                assert!(!is_late, "{event:?} after its munmap: {:?}", trace.outcome.warnings);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((nr_maps, nr_inside), (10, 10 * 3 * 10 * 2));
+}
+
+#[test]
+fn a_forked_child_is_another_thread_with_its_own_exit() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        int main(void) {
+            pages(21);
+            fill(0, 5, 1);
+            for (int n = 0; n < 2; n++)
+                if (fork() == 0) { fill(5 + 5 * n, 5, 4); _exit(3 + n); }
+            int status;
+            wait(&status); wait(&status);
+            fill(20, 1, 1);
+            return 0;
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (3, 3));
+    let base = trace.mapping(21).addr;
+    let writes = |thread, first: u64, nr: u64| {
+        trace.count(Op::Write, Some(thread), base + first * 4096, base + (first + nr) * 4096)
+    };
+    assert_eq!(
+        (writes(0, 0, 5), writes(1, 5, 5), writes(2, 10, 5), writes(0, 20, 1)),
+        (5, 20, 20, 1)
+    );
+    let forks = trace.of(Op::Fork);
+    assert_eq!(
+        forks.iter().map(|event| (event.aux, event.flags)).collect::<Vec<_>>(),
+        [(1, 0), (2, 0)]
+    );
+    let mut exits: Vec<_> =
+        trace.of(Op::Exit).iter().map(|event| (event.thread, event.pos, event.flags)).collect();
+    exits.sort_unstable();
+    let process = ExitKind::Process as u32;
+    assert_eq!(exits, [(0, 0, process), (1, 3, process), (2, 4, process)]);
+}
+
+/// Every reference of `thread`, started by the only fork of a first thread without threads, is to
+/// memory it got from its parent at the fork or mapped itself.
+fn assert_lies_in_its_memory(trace: &Recorded, thread: u32) {
+    let pages = |addr: u64, len: u64| addr / 4096..(addr + len).div_ceil(4096);
+    let mut parent: BTreeSet<u64> =
+        trace.meta.layout.iter().flat_map(|entry| pages(entry.addr, entry.len)).collect();
+    let mut child = BTreeSet::new();
+    let mut nr_references = 0;
+    for event in &trace.events {
+        let memory = if event.thread == thread { &mut child } else { &mut parent };
+        let mut remove = |addr, len| memory.retain(|page| !pages(addr, len).contains(page));
+        match event.op {
+            Op::Mmap => memory.extend(pages(event.addr, event.len)),
+            Op::Munmap => remove(event.addr, event.len),
+            Op::Mremap => {
+                remove(event.addr, event.len);
+                memory.extend(pages(event.pos, event.aux));
+            }
+            Op::Brk => memory.extend(pages(event.addr, event.pos.saturating_sub(event.addr))),
+            Op::Fork => child = parent.clone(),
+            Op::Exec | Op::Read | Op::Write if event.thread == thread => {
+                assert!(child.contains(&(event.addr / 4096)), "{event:?} is to no mapping");
+                nr_references += event.len;
+            }
+            _ => {}
+        }
+    }
+    assert!(nr_references > 0, "thread {thread} did nothing");
+}
+
+#[test]
+fn a_vforked_child_is_a_process_with_a_copy_of_the_memory() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        int main(void) {
+            pages(9);
+            int status;
+            pid_t pid = vfork();
+            if (pid == 0) { fill(0, 9, 1); _exit(3); }
+            munmap((void *)p, 9 * 4096); /* QEMU does not suspend the parent */
+            waitpid(pid, &status, 0);
+            return WEXITSTATUS(status);
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 2));
+    assert_eq!(trace.of(Op::Fork)[0].flags, 0);
+    let child = trace.of(Op::Exit).into_iter().find(|event| event.thread == 1).expect("an exit");
+    assert_eq!((child.pos, child.flags), (3, ExitKind::Process as u32));
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 9);
+    assert_lies_in_its_memory(&trace, 1);
+}
+
+#[test]
+fn a_spawned_program_is_named_and_the_parent_goes_on() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r#"
+        extern char **environ;
+        int main(void) {
+            pages(9);
+            pid_t pid; int status;
+            char *arguments[] = {"true", 0};
+            if (posix_spawnp(&pid, "true", 0, 0, arguments, environ)) return 1;
+            waitpid(pid, &status, 0);
+            fill(0, 9, 1);
+            return WEXITSTATUS(status);
+        }"#,
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
+    assert_eq!(trace.outcome.nr_processes, 2);
+    assert_eq!(trace.of(Op::Fork)[0].flags, 0, "QEMU's vfork copies the memory");
+    let child = trace.of(Op::Exit).into_iter().find(|event| event.thread == 1);
+    assert_eq!(child.expect("an exit").flags, ExitKind::Execve as u32);
+    assert_lies_in_its_memory(&trace, 1);
+    let warnings = trace.outcome.warnings.join("\n");
+    assert!(warnings.contains("/true (execve)"), "{warnings}");
+}
+
+#[test]
+fn execve_ends_the_recording_after_failed_tries() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r#"
+        int main(void) {
+            pages(9);
+            execl("/nonexistent/a", "a", (char *)0);
+            fill(0, 4, 1);
+            execlp("sh", "sh", "-c", "exit 5", (char *)0);
+            return 1;
+        }"#,
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(5), "the exit code of the new program");
+    assert!(trace.meta.ended.starts_with("execve /"), "{}", trace.meta.ended);
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 4);
+    assert_eq!(trace.events.last().expect("events").flags, ExitKind::Execve as u32);
+}
+
+#[test]
+fn a_killed_program_keeps_its_last_references() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    for (death, signal) in [("kill(getpid(), SIGKILL);", 9), ("*(volatile int *)16 = 1;", 11)] {
+        let main = format!("int main(void) {{ pages(9); fill(0, 9, 3); {death} return 0; }}");
+        let made = program(&main, &[]);
+        let trace = record(&made.path, &[], With::Qemu);
+        assert_eq!(trace.outcome.ended, Ended::Signal(signal));
+        let base = trace.mapping(9).addr;
+        assert_eq!(trace.count(Op::Write, None, base, base + 9 * 4096), 27);
+        let exit = trace.events.last().expect("events");
+        assert_eq!((exit.op, exit.pos), (Op::Exit, u64::from(signal)));
+        assert_eq!(exit.flags, ExitKind::Signal as u32);
+        assert_eq!(trace.meta.ended, format!("signal {signal}"));
+    }
+}
+
+#[test]
+fn a_program_that_closes_every_descriptor_is_still_recorded() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        int main(int argc, char **argv) {
+            pages(9);
+            fill(0, 3, 1);
+            for (int fd = 3; fd < 900; fd++) close(fd); /* what the test inherited */
+            for (int fd = 3; fd < 1100; fd++)
+                if (close(fd) == 0 || errno != EBADF) return 1;
+            mprotect((void *)p, 4096, PROT_READ); /* an event: connects again */
+            if (open(argv[0], O_RDONLY) != 3) return 2;
+            if (syscall(SYS_close_range, 3, ~0U, 0)) return 3;
+            fill(3, 3, 1);
+            mprotect((void *)p, 4096, PROT_READ | PROT_WRITE);
+            int file = open(argv[1], O_RDWR | O_CREAT, 0600);
+            for (int fd = 900; fd < 1100; fd++) dup2(file, fd);
+            fill(6, 3, 1);
+            mprotect((void *)p, 4096, PROT_READ);
+            struct { char bytes[100]; } nothing;
+            return pread(file, &nothing, 100, 0) == 0 ? 0 : 4; /* nobody wrote into the file */
+        }",
+        &[],
+    );
+    let name = made.dir.path().join("victim");
+    let trace = record(&made.path, &[name.to_str().expect("utf-8")], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(0), "{:?}", trace.outcome.warnings);
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
+    assert_eq!(trace.of(Op::Exit).len(), 1);
+}
+
+#[test]
+fn a_first_thread_that_leaves_early_does_not_end_the_process() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        static void *work(void *n) { usleep(50000); fill(0, 9, 2); exit(4); }
+        int main(void) {
+            pages(9);
+            pthread_t t;
+            pthread_create(&t, 0, work, 0);
+            pthread_exit(0);
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(4));
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 18);
+    let exits: Vec<_> =
+        trace.of(Op::Exit).iter().map(|event| (event.thread, event.pos, event.flags)).collect();
+    assert_eq!(exits, [(0, 0, ExitKind::Thread as u32), (1, 4, ExitKind::Process as u32)]);
+}

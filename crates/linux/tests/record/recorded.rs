@@ -1,0 +1,177 @@
+//! Records programs, reads the traces back.
+#![expect(unreachable_pub, reason = "the tests of recordings use it")]
+#![expect(clippy::expect_used, reason = "a test helper fails")]
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use largefolio_linux::environment::{Environment, Host, Node};
+use largefolio_linux::record::{Outcome, Recording, With};
+use largefolio_trace::{Batch, Event, Meta, Op, Reader};
+
+use tempfile::TempDir;
+
+use crate::support::{build_library, compile_in};
+
+/// The machine, with the plugin of this build.
+pub struct TestHost;
+
+impl Environment for TestHost {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        if name == "LARGEFOLIO_RECORDER" {
+            return Some(plugin().into());
+        }
+        Host.variable(name)
+    }
+
+    fn node(&self, path: &Path) -> Node {
+        Host.node(path)
+    }
+
+    fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Host.head(path)
+    }
+
+    fn own_executable(&self) -> Option<PathBuf> {
+        Host.own_executable()
+    }
+
+    fn distrust(&self, path: &Path) -> Option<String> {
+        Host.distrust(path)
+    }
+
+    fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String {
+        Host.complaint(tool, arguments)
+    }
+}
+
+/// Builds the plugin once and returns its path.
+pub fn plugin() -> PathBuf {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN
+        .get_or_init(|| build_library(&["--release", "-p", "largefolio-recorder"]))
+        .join("release/liblargefolio_recorder.so")
+}
+
+/// A program made for one test.
+pub struct Made {
+    pub dir: TempDir,
+    pub path: PathBuf,
+}
+
+/// Compiles `source` into a directory of its own; `flags` as for gcc.
+pub fn compile(source: &str, flags: &[&str]) -> Made {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = compile_in(dir.path(), source, flags);
+    Made { dir, path }
+}
+
+/// A recording read back.
+pub struct Recorded {
+    pub outcome: Outcome,
+    pub meta: Meta,
+    pub events: Vec<Event>,
+}
+
+/// Records `path` with `arguments`.
+pub fn record(path: &Path, arguments: &[&str], with: With) -> Recorded {
+    record_pausing(path, arguments, with, Duration::ZERO)
+}
+
+/// The same by a `folio` that stands still for `pause` at each call of progress.
+pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Duration) -> Recorded {
+    let output = path.with_extension("folio");
+    let mut command = vec![path.as_os_str().to_owned()];
+    command.extend(arguments.iter().map(OsString::from));
+    let plan = Recording::in_environment(&TestHost, &command, Some(&output), with).expect("a plan");
+    let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
+    let (meta, events) = read(&output);
+    assert_eq!(meta.nr_references, outcome.nr_references);
+    assert_eq!(events.len() as u64, outcome.nr_rows);
+    Recorded { outcome, meta, events }
+}
+
+/// Footer and rows of a trace.
+pub fn read(path: &Path) -> (Meta, Vec<Event>) {
+    let mut reader = Reader::open(path).expect("a valid trace");
+    let (mut batch, mut events) = (Batch::default(), Vec::new());
+    while reader.next_batch(&mut batch).expect("a valid batch") {
+        events.extend(batch.events());
+    }
+    (reader.meta().clone(), events)
+}
+
+impl Recorded {
+    /// Rows of `op`.
+    pub fn of(&self, op: Op) -> Vec<Event> {
+        self.events.iter().copied().filter(|event| event.op == op).collect()
+    }
+
+    /// References of `op` by `thread` (any when `None`) to `start..end`.
+    pub fn count(&self, op: Op, thread: Option<u32>, start: u64, end: u64) -> u64 {
+        self.events
+            .iter()
+            .filter(|event| event.op == op && (start..end).contains(&event.addr))
+            .filter(|event| thread.is_none_or(|thread| event.thread == thread))
+            .map(|event| event.len)
+            .sum()
+    }
+
+    /// The anonymous mapping of `nr_pages` pages that the test's program made.
+    pub fn mapping(&self, nr_pages: u64) -> Event {
+        let found = self
+            .of(Op::Mmap)
+            .into_iter()
+            .find(|event| event.len == nr_pages * 4096 && event.file.is_none());
+        found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
+    }
+
+    /// Id of the file whose path ends in `suffix`.
+    pub fn file(&self, suffix: &str) -> u32 {
+        let found = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
+        let id = found.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));
+        u32::try_from(id).expect("few files")
+    }
+
+    /// Rows by thread.
+    pub fn by_thread(&self) -> BTreeMap<u32, Vec<Event>> {
+        let mut threads: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
+        for event in &self.events {
+            threads.entry(event.thread).or_default().push(*event);
+        }
+        threads
+    }
+}
+
+/// Start of the programs of [`program`].
+const SHARED: &str = r"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile char *p;
+static void pages(int pages) {
+    p = mmap(0, pages * 4096L, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+static void fill(long first, long nr, int times) {
+    for (long page = first; page < first + nr; page++)
+        for (int i = 0; i < times; i++) p[page * 4096 + i] = 1;
+}
+";
+
+/// Compiles `main` after [`SHARED`]: `pages` maps, `fill` writes each page so many times.
+pub fn program(main: &str, flags: &[&str]) -> Made {
+    compile(&format!("{SHARED}{main}"), flags)
+}

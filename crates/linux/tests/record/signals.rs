@@ -1,0 +1,189 @@
+//! Recordings that are interrupted: Ctrl-C, kill, the death of program or folio.
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use largefolio_linux::record::{Ended, Recording, With};
+use largefolio_trace::Op;
+
+use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
+use crate::support::{has, itself};
+
+/// Not a test: the recording that `interrupted` interrupts.
+#[test]
+#[ignore = "run by the tests of signals"]
+fn recording_in_a_process_of_its_own() {
+    let (Some(program), Some(output)) =
+        (std::env::var_os("FOLIO_TEST_PROGRAM"), std::env::var_os("FOLIO_TEST_OUTPUT"))
+    else {
+        return;
+    };
+    let plan =
+        Recording::in_environment(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
+    let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
+    std::process::exit(outcome.ended.exit_code().into());
+}
+
+/// Starts a recording of an endless program that ignores the signals `ignored`, has `kill` stop it,
+/// and checks the trace.
+fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let ignore =
+        ignored.iter().fold(String::new(), |code, name| code + "signal(" + name + ", SIG_IGN); ");
+    let main = r#"pages(9); puts("go"); fflush(stdout); for (;;) fill(0, 9, 3); }"#;
+    let made = program(&format!("int main(void) {{ {ignore}{main}"), &[]);
+    let output = made.dir.path().join("endless.folio");
+    let mut folio = start(&made, &output);
+    wait_for_word(&mut folio);
+    std::thread::sleep(Duration::from_millis(200));
+    kill(i32::try_from(folio.id()).expect("a pid"));
+    let status = folio.wait().expect("its end");
+    assert_eq!(status.code(), Some(128 + i32::from(signal)), "{status:?} {:?}", status.signal());
+    let (meta, events) = read(&output);
+    assert_eq!(meta.ended, format!("signal {signal}"));
+    assert!(meta.nr_references > 100_000, "only {}", meta.nr_references);
+    assert_eq!(events.last().map(|event| event.op), Some(Op::Exit));
+}
+
+/// Folio as a process of its own, with its own process group.
+fn start(made: &Made, output: &Path) -> Child {
+    plugin();
+    itself("signals::recording_in_a_process_of_its_own")
+        .env("FOLIO_TEST_PROGRAM", &made.path)
+        .env("FOLIO_TEST_OUTPUT", output)
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("the test itself")
+}
+
+fn wait_for_word(folio: &mut Child) {
+    use std::io::{BufRead, BufReader};
+    let out = folio.stdout.take().expect("a pipe");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for line in BufReader::new(out).lines() {
+        if line.is_ok_and(|line| line.ends_with("go")) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the program did not start");
+    }
+    panic!("the program ended before it said go");
+}
+
+fn send(target: &str, signal: &str) {
+    let status = Command::new("kill").args([signal, "--", target]).status().expect("kill");
+    assert!(status.success());
+}
+
+#[test]
+fn ctrl_c_leaves_a_valid_trace() {
+    interrupted(&[], |pid| send(&format!("-{pid}"), "-INT"), 2);
+}
+
+/// Ctrl-C so many times, with time between them to be seen.
+fn insist(pid: i32, times: usize) {
+    for _ in 0..times {
+        send(&format!("-{pid}"), "-INT");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_terminates_a_program_that_ignores_the_first() {
+    interrupted(&["SIGINT"], |pid| insist(pid, 2), 15);
+}
+
+#[test]
+fn a_third_ctrl_c_kills_a_program_that_ignores_both() {
+    interrupted(&["SIGINT", "SIGTERM"], |pid| insist(pid, 3), 9);
+}
+
+#[test]
+fn a_signal_to_folio_alone_is_forwarded() {
+    interrupted(&[], |pid| send(&pid.to_string(), "-TERM"), 15);
+}
+
+#[test]
+fn a_program_outlives_a_folio_that_is_killed() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r#"
+        int main(int argc, char **argv) {
+            char name[4096];
+            pages(9);
+            puts("go"); fflush(stdout);
+            for (int i = 0; i < 40; i++) { fill(0, 9, 100); usleep(10000); }
+            snprintf(name, sizeof name, "%s.done", argv[0]);
+            return open(name, O_CREAT, 0600) < 0;
+        }"#,
+        &[],
+    );
+    let mut folio = start(&made, &made.dir.path().join("lost.folio"));
+    wait_for_word(&mut folio);
+    folio.kill().expect("kill");
+    folio.wait().expect("its end");
+    let done = made.path.with_extension("done");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done.exists() {
+        assert!(Instant::now() < deadline, "the program did not go on without folio");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn no_reference_is_lost_or_doubled_by_a_sudden_death() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = counting();
+    for microseconds in [30_000, 77_777, 123_456] {
+        counted_is_recorded(&made, microseconds, Duration::ZERO);
+    }
+}
+
+/// Messages wait in the socket then, more than are read in one turn.
+#[test]
+fn nothing_is_lost_when_folio_reads_late() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    counted_is_recorded(&counting(), 500_000, Duration::from_millis(800));
+}
+
+/// A program that is killed by its child after as many microseconds as its second argument says.
+fn counting() -> Made {
+    // Each round writes one of 13 pages (so that rows never join) and then counts it in a file.
+    program(
+        r"
+        int main(int argc, char **argv) {
+            int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+            if (ftruncate(fd, 4096)) return 1;
+            volatile long *count = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            pages(13);
+            pid_t victim = getpid();
+            if (fork() == 0) { usleep(atoi(argv[2])); kill(victim, SIGKILL); _exit(0); }
+            for (;;) { p[*count % 13 * 4096] = 1; *count = *count + 1; }
+        }",
+        &[],
+    )
+}
+
+fn counted_is_recorded(made: &Made, microseconds: u32, pause: Duration) {
+    let name = made.dir.path().join(format!("count{microseconds}"));
+    let arguments = [name.to_str().expect("utf-8"), &microseconds.to_string()];
+    let trace = record_pausing(&made.path, &arguments, With::Qemu, pause);
+    assert_eq!(trace.outcome.ended, Ended::Signal(9));
+    let bytes = std::fs::read(&name).expect("the counter");
+    let counted = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+    let base = trace.mapping(13).addr;
+    let recorded = trace.count(Op::Write, Some(0), base, base + 13 * 4096);
+    assert!(counted > 1000, "only {counted}");
+    assert!((counted..=counted + 1).contains(&recorded), "{recorded} of {counted}");
+}
