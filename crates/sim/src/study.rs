@@ -42,5 +42,4 @@ pub use closeness::Closeness;
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, Pair, RowFinding, TableFinding};
-pub use load::MAX_FILE_BYTES;
 pub use metric::Metric;

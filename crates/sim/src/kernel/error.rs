@@ -1,33 +1,17 @@
 //! What can be wrong with a kernel's name, file or edits.
 
-use std::path::PathBuf;
-
 use largefolio_mm::rules::sizes::SizesError;
 use largefolio_mm::units::PageSize;
 use largefolio_trace::shown;
 
+use crate::datafile::DataFileError;
+
 /// A kernel that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// No such preset.
-    #[error(
-        "no kernel is called '{}' (a kernel file is given by its path ending in .toml); {hint}",
-        shown(name)
-    )]
-    UnknownName {
-        /// What was asked for.
-        name: String,
-        /// The nearest names, or all of them.
-        hint: String,
-    },
-    /// A file that cannot be read.
-    #[error("cannot read kernel file {}: {source}", shown(path))]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// No such preset, or a file that cannot be read.
+    #[error(transparent)]
+    File(#[from] DataFileError),
     /// A file that is not a kernel.
     #[error("kernel file {}: {message}", shown(origin))]
     BadFile {

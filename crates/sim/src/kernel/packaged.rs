@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::KernelError;
-use super::load::parse;
+use crate::datafile::parse;
 
 /// Key of the tables.
 const KEY: &str = "packaged";
@@ -62,7 +62,7 @@ impl Package {
 
 /// The tables in `text`, the file of the kernel `name`.
 pub(super) fn of(name: &str, text: &str) -> Result<BTreeMap<String, Package>, KernelError> {
-    take(name, &mut parse(name, text)?)
+    take(name, &mut parse(text, name)?)
 }
 
 /// Takes the tables out of the kernel file `origin`.

@@ -1,29 +1,24 @@
 //! Reading and checking a study file.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
 use std::path::Path;
 
 use largefolio_trace::Meta;
-use largefolio_trace::disk::open_regular;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::builtin::{STUDIES, names};
+use super::builtin::STUDIES;
 use super::cell::shown;
 use super::error::{Mistake, StudyError};
 use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Generated;
+use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
-use crate::machine::locate::{line_at, line_of};
 use crate::names::nearest;
 use crate::replay::{CacheState, Cell, CellSpec};
-
-/// Largest study file, ten times the built-in ones: a wrong path must not fill the memory.
-pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// The file as written.
 #[derive(Deserialize)]
@@ -113,13 +108,9 @@ impl Study {
     /// A built-in study.
     ///
     /// # Errors
-    /// [`StudyError::Unknown`], with the nearest names.
+    /// [`StudyError::File`], with the nearest names.
     pub fn named(name: &str) -> Result<Self, StudyError> {
-        let Some((_, text)) = STUDIES.iter().find(|(known, _)| *known == name) else {
-            let hint = nearest(&name.to_ascii_lowercase(), names());
-            return Err(StudyError::Unknown { name: name.to_owned(), hint });
-        };
-        Self::from_toml(text, &format!("studies/{name}.toml"))
+        Self::from_toml(STUDIES.named(name)?, &format!("studies/{name}.toml"))
     }
 
     /// The study a file describes.
@@ -127,31 +118,18 @@ impl Study {
     /// # Errors
     /// When the file cannot be read, is too large, or is no study.
     pub fn from_path(path: &Path) -> Result<Self, StudyError> {
-        let origin = largefolio_trace::shown(path).to_string();
-        let mut text = String::new();
-        let read = |text: &mut String| -> io::Result<usize> {
-            open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
-        };
-        let nr_bytes =
-            read(&mut text).map_err(|error| StudyError::Read { path: origin.clone(), error })?;
-        if nr_bytes as u64 > MAX_FILE_BYTES {
-            return Err(StudyError::TooLarge { path: origin });
-        }
+        let (text, origin) = STUDIES.read(path)?;
         Self::from_toml(&text, &origin)
     }
 
     /// The study a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`StudyError::Toml`] for a text that is no study file, else [`StudyError::Mistake`] with
+    /// [`StudyError::File`] for a text that is no study file, else [`StudyError::Mistake`] with
     /// the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
+        let file: StudyFile = parse(text, origin)?;
         let origin = origin.to_owned();
-        let file: StudyFile = toml::from_str(text).map_err(|error| StudyError::Toml {
-            origin: origin.clone(),
-            line: line_at(text, error.span().map_or(0, |span| span.start)),
-            message: error.message().replace('\n', "; "),
-        })?;
         file.study(&origin).map_err(|mistake| {
             let line = line_of(text, mistake.place());
             StudyError::Mistake { origin, line, mistake: Box::new(mistake) }

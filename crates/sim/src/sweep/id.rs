@@ -161,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn equal_rules_are_one_cell_where_they_have_one_name() {
+        let of = |name: &str| CellSpec { kernel: Kernel::parse(name).unwrap(), ..cell() };
+        let short = of("6.12+exec-block=64K");
+        for equal in ["6.12+exec-block=65536", "6.12+fault.exec.block.bytes=64K"] {
+            let mut equal = of(equal);
+            assert_ne!(id(&equal), id(&short), "the name stands in the row");
+            equal.kernel.name.clone_from(&short.kernel.name);
+            assert_eq!(id(&equal), id(&short));
+        }
+    }
+
+    #[test]
     fn the_form_of_an_identity_does_not_change_unnoticed() {
         let stamp = |name: &str| Stamp { name: name.to_owned(), text: "0".to_owned() };
         let setting = Setting::of(&cell());

@@ -31,7 +31,7 @@ pub(crate) fn line_of(text: &str, place: &str) -> usize {
 }
 
 /// The line of byte `offset`.
-pub(crate) fn line_at(text: &str, offset: usize) -> usize {
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or_default();
     before.split(|&byte| byte == b'\n').count()
 }
