@@ -6,7 +6,7 @@ pub mod bench;
 pub mod cost;
 pub mod cowcheck;
 pub mod crosscheck;
-mod datafile;
+pub mod datafile;
 pub mod kernel;
 pub mod machine;
 pub mod names;
@@ -15,5 +15,3 @@ pub mod size;
 pub mod study;
 pub mod sweep;
 pub mod tlb;
-
-pub use datafile::DataFileError;

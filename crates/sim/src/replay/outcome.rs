@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::census::FolioCensus;
 use super::detail::Detail;
+use super::sizes::FolioSizes;
 use crate::cost::{Estimate, ReadEvents};
 use crate::tlb;
 
@@ -140,7 +140,7 @@ pub struct Outcome {
     /// Swap space in bytes.
     pub swap_bytes: u64,
     /// Mapped memory by kind and folio size.
-    pub folios: FolioCensus,
+    pub folios: FolioSizes,
     /// Bytes in the page cache at the end by folio size, mapped or not.
     pub cached_bytes: BTreeMap<u64, u64>,
     /// Faults.

@@ -16,6 +16,7 @@ use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::Machine;
 use crate::names::nearest;
+use crate::size::MEMORY_GIB_MAX;
 
 /// Cells of one result: more are a mistake, and each takes memory of its own.
 pub const NR_CELLS_MAX: usize = 256;
@@ -25,9 +26,6 @@ const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 pub const NO_LARGE_FOLIOS: &str = "none";
 /// Physical memory unless it is said: 16 GiB.
 pub const MEMORY_BYTES: u64 = 16 << 30;
-/// Most physical memory: the model keeps nine bytes of state a page, and a larger zone may not be
-/// had from the host.
-pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 /// The whole, in thousandths.
 pub const PERMILLE_MAX: u32 = 1000;
 

@@ -13,12 +13,22 @@
 use serde::Serialize;
 
 use super::file::Row;
-use super::finding::Pair;
 
 /// Share of the published number within which ours is as good as the same.
 const CLOSE: f64 = 0.1;
 /// A distance that is no more than a rounding error of the two numbers.
 const ROUNDING: f64 = 1e-9;
+
+/// Two numbers, or the second alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pair {
+    /// Without the change under study.
+    pub before: Option<f64>,
+    /// With it.
+    pub after: Option<f64>,
+    /// The change in the row's measure: percent or points.
+    pub change: Option<f64>,
+}
 
 /// How close ours is to what it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

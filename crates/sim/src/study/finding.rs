@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::cell::Values;
-use super::closeness::Closeness;
+use super::closeness::{Closeness, Pair};
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::metric::{Metric, Number};
 use crate::replay::{CacheState, CellSpec};
@@ -56,17 +56,6 @@ pub struct TableFinding {
     pub title: String,
     /// Rows.
     pub rows: Vec<RowFinding>,
-}
-
-/// Two numbers, or the second alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Pair {
-    /// Without the change under study.
-    pub before: Option<f64>,
-    /// With it.
-    pub after: Option<f64>,
-    /// The change in the row's measure: percent or points.
-    pub change: Option<f64>,
 }
 
 /// A row, compared.

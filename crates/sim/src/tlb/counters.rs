@@ -4,8 +4,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use super::access::Side;
 use super::coalesce::LeafKind;
-use super::hierarchy::Side;
 use super::walk_cache::Steps;
 
 /// Counters of one side.

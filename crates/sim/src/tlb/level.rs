@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
 
+use super::access::Access;
 use super::config::StructureConfig;
 use super::entry::{Entry, Key, NR_ORDERS, Use};
-use super::hierarchy::Access;
 use super::index::Index;
 use super::resident::{Orders, Resident};
 use super::structure::Structure;

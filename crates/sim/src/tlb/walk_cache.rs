@@ -21,7 +21,7 @@ use largefolio_mm::units::{PageSize, Vpn};
 use serde::{Deserialize, Serialize};
 
 use super::coalesce::LeafKind;
-use super::config::Ways;
+use super::ways::Ways;
 
 /// User addresses have 48 bits: Linux gives larger ones only to those who ask for them.
 const ADDRESS_BITS: u32 = 48;
@@ -67,10 +67,7 @@ impl WalkCacheConfig {
     /// Ways of a set as a number.
     #[must_use]
     pub const fn nr_ways(&self) -> u32 {
-        match self.ways {
-            Ways::Full => self.entries,
-            Ways::Number(ways) => ways,
-        }
+        self.ways.of(self.entries)
     }
 }
 
