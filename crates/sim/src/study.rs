@@ -37,7 +37,7 @@ mod parts;
 mod tests;
 
 pub use builtin::names;
-pub use cell::{Progress, Values, run};
+pub use cell::{Folders, Progress, Values, run};
 pub use closeness::{Closeness, Pair};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};

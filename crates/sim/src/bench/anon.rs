@@ -59,7 +59,7 @@ impl AnonBench {
     /// Sizes that `kernel` does not have.
     pub fn new(kernel: &Kernel, folio_bytes: u64, len_bytes: u64) -> Result<Self, AnonBenchError> {
         let ram_bytes = 2 * len_bytes + (1 << 30);
-        Self::build(kernel, (folio_bytes, len_bytes), ram_bytes, Counted::default())
+        Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Counted::default())
     }
 
     /// What was counted so far.
@@ -93,7 +93,7 @@ impl AnonBench<Bytes> {
         len_bytes: u64,
         ram: Bytes,
     ) -> Result<Self, AnonBenchError> {
-        Self::build(kernel, (folio_bytes, len_bytes), len_bytes + SPARE_BYTES, ram)
+        Self::build(kernel, folio_bytes, len_bytes, len_bytes + SPARE_BYTES, ram)
     }
 
     /// The memory, for the next machine.
@@ -113,7 +113,8 @@ impl AnonBench<Bytes> {
 impl<R: Ram> AnonBench<R> {
     fn build(
         kernel: &Kernel,
-        (folio_bytes, len_bytes): (u64, u64),
+        folio_bytes: u64,
+        len_bytes: u64,
         ram_bytes: u64,
         ram: R,
     ) -> Result<Self, AnonBenchError> {

@@ -73,7 +73,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Every cause, in the order of its numbers in [`Run`].
+    /// Every cause, in the order of its numbers in [`FolioRun`].
     pub const ALL: [Self; 17] = [
         Self::Fetch,
         Self::Load,
@@ -142,7 +142,7 @@ impl Origin {
 /// As JSON: `[page, nr_pages, order, cause]`, in base pages of the cell; `cause` is an index into
 /// `detail.causes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct FolioRun {
     /// First base page, from the start of the area.
     pub page: u64,
     /// Base pages.
@@ -153,7 +153,7 @@ pub struct Run {
     pub origin: Origin,
 }
 
-impl Serialize for Run {
+impl Serialize for FolioRun {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.page, self.nr_pages, self.order.get(), self.origin as u8).serialize(serializer)
     }
@@ -187,7 +187,7 @@ pub struct Area {
     /// Its length.
     pub len_bytes: u64,
     /// Folios at the end: of the replay for files, of the process for private memory.
-    pub runs: Vec<Run>,
+    pub runs: Vec<FolioRun>,
 }
 
 impl Area {
@@ -196,7 +196,7 @@ impl Area {
     }
 
     /// Adds a folio, or the part of one, behind the others.
-    pub(super) fn push(&mut self, run: Run) {
+    pub(super) fn push(&mut self, run: FolioRun) {
         match self.runs.last_mut() {
             Some(last)
                 if last.page + last.nr_pages == run.page

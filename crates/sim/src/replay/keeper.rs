@@ -13,7 +13,7 @@ use largefolio_trace::{LayoutKind, Meta};
 
 use super::causes::Causes;
 use super::curve::Measured;
-use super::detail::{Area, AreaKind, Bucket, Detail, NR_BUCKETS, Origin, Run};
+use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, NR_BUCKETS, Origin};
 use super::place::Segment;
 use super::program::{Process, ProcessNr};
 use crate::tlb::curve::Curve;
@@ -57,7 +57,7 @@ impl Placed {
             let Some((Owner::Anon { .. }, order)) = memory.owner_of(pfn) else { continue };
             let page = vpn.0 - self.first.0;
             let origin = keeper.causes.of(pfn, order, mm);
-            self.area.push(Run { page, nr_pages, order, origin });
+            self.area.push(FolioRun { page, nr_pages, order, origin });
             if self.area.runs.len() > keeper.runs_max {
                 break;
             }
@@ -243,7 +243,7 @@ impl Keeper {
                     None => self.unheard,
                 };
                 let (page, nr_pages) = (entry.index.0, entry.order.nr_pages());
-                area.push(Run { page, nr_pages, order: entry.order, origin });
+                area.push(FolioRun { page, nr_pages, order: entry.order, origin });
                 if area.runs.len() > self.runs_max {
                     break;
                 }

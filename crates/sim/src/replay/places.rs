@@ -52,6 +52,7 @@ impl Places {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "ten bits are left of it")]
     fn slot(process: ProcessNr, page: u64) -> usize {
         ((page ^ ((process as u64) << 7)) & (NR_PLACES as u64 - 1)) as usize
     }

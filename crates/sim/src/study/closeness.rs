@@ -83,20 +83,20 @@ impl Closeness {
             (Some(0), Some(0)) => Some(Self::Close),
             (Some(_), Some(_)) => Some(match (published.change, ours.change) {
                 (Some(published), Some(ours)) => {
-                    Self::of_sizes((published, ours), row.same_within).unwrap_or(Self::Direction)
+                    Self::of_sizes(published, ours, row.same_within).unwrap_or(Self::Direction)
                 }
                 _ => Self::Direction,
             }),
             (None, None) if row.unit == row.ours_unit => {
-                let numbers = (published.after?, ours.after?);
-                Some(Self::of_sizes(numbers, row.same_within).unwrap_or(Self::Apart))
+                let (published, ours) = (published.after?, ours.after?);
+                Some(Self::of_sizes(published, ours, row.same_within).unwrap_or(Self::Apart))
             }
             _ => None,
         }
     }
 
     /// The class of two numbers of one sign; `None` where they are further apart.
-    fn of_sizes((published, ours): (f64, f64), same_within: f64) -> Option<Self> {
+    fn of_sizes(published: f64, ours: f64, same_within: f64) -> Option<Self> {
         let apart = (ours - published).abs();
         if apart <= same_within.max(CLOSE * published.abs()) + ROUNDING {
             return Some(Self::Close);

@@ -161,7 +161,7 @@ impl Finding {
                 .zip(&table.rows)
                 .map(|(row_nr, row)| {
                     let measured = measured.get(&(study.name.clone(), nr, row_nr));
-                    RowFinding::new(row, study, (values, measured))
+                    RowFinding::new(row, study, values, measured)
                 })
                 .collect(),
         };
@@ -188,10 +188,11 @@ impl Finding {
 }
 
 impl RowFinding {
-    fn new(row: &Row, study: &Study, (values, measured): (&Values, Option<&Measured>)) -> Self {
+    fn new(row: &Row, study: &Study, values: &Values, measured: Option<&Measured>) -> Self {
         let (ours, how) = match &row.ours {
             Ours::Cells { metric, before, after } => {
-                of_cells(study, values, (metric, before.as_deref(), after), &row.ours_unit)
+                let cells = Compared { metric, before: before.as_deref(), after };
+                of_cells(study, values, cells, &row.ours_unit)
             }
             Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
             Ours::None(why) => (None, How::None { why: why.clone() }),
@@ -262,10 +263,17 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
     }
 }
 
+/// One number of two cells, or of one.
+struct Compared<'a> {
+    metric: &'a Metric,
+    before: Option<&'a str>,
+    after: &'a str,
+}
+
 fn of_cells(
     study: &Study,
     values: &Values,
-    (metric, before, after): (&Metric, Option<&str>, &str),
+    Compared { metric, before, after }: Compared<'_>,
     unit: &str,
 ) -> (Option<Pair>, How) {
     let (mut not_known, mut assumed) = (None, BTreeSet::new());

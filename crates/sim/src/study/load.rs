@@ -165,7 +165,7 @@ impl StudyFile {
             let mut rows = Vec::new();
             for (row_nr, row) in table.rows.iter().enumerate() {
                 let place = format!("tables[{nr}].rows[{row_nr}]");
-                rows.push(row.row(&place, &table, (&study, &sample))?);
+                rows.push(row.row(&place, &table, Known { study: &study, sample: &sample })?);
             }
             study.tables.push(Table { title: table.title, rows });
         }
@@ -255,12 +255,7 @@ fn machine_named(name: &str, place: &str) -> Result<Machine, Mistake> {
 
 impl RowFile {
     /// The row with what its table says filled in.
-    fn row(
-        &self,
-        place: &str,
-        table: &TableFile,
-        (study, sample): (&Study, &Value),
-    ) -> Result<Row, Mistake> {
+    fn row(&self, place: &str, table: &TableFile, known: Known<'_>) -> Result<Row, Mistake> {
         let either = |own: &Option<String>, of_table: &Option<String>| {
             own.as_ref().or(of_table.as_ref()).cloned()
         };
@@ -273,7 +268,7 @@ impl RowFile {
             same_within: self.same_within.or(table.same_within),
         };
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
-        let ours = self.ours(place, &common, (study, sample))?;
+        let ours = self.ours(place, &common, known)?;
         if self.disagrees.is_some() && (self.published.is_none() || matches!(ours, Ours::None(_))) {
             return Err(wrong("only a row with published numbers and ours can disagree"));
         }
@@ -295,12 +290,7 @@ impl RowFile {
         })
     }
 
-    fn ours(
-        &self,
-        place: &str,
-        common: &Common,
-        (study, sample): (&Study, &Value),
-    ) -> Result<Ours, Mistake> {
+    fn ours(&self, place: &str, common: &Common, known: Known<'_>) -> Result<Ours, Mistake> {
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
         let after = || common.after.clone().ok_or(wrong("no cell or bench: give after"));
         match (&self.count, self.bench, &self.none) {
@@ -309,7 +299,7 @@ impl RowFile {
                     .map_err(|message| Mistake::Count { place: place.to_owned(), message })?;
                 let (before, after) = (common.before.clone(), after()?);
                 for name in before.iter().chain([&after]) {
-                    study.check_metric(name, &metric, (place, sample))?;
+                    known.check_metric(name, &metric, place)?;
                 }
                 Ok(Ours::Cells { metric, before, after })
             }
@@ -317,9 +307,9 @@ impl RowFile {
                 let before = common.before.clone().ok_or(wrong("a bench compares: give before"))?;
                 let after = after()?;
                 for name in [&before, &after] {
-                    if !study.benches.contains_key(name) {
-                        let known = study.benches.keys().map(String::as_str);
-                        let (place, hint) = (place.to_owned(), nearest(name, known));
+                    if !known.study.benches.contains_key(name) {
+                        let names = known.study.benches.keys().map(String::as_str);
+                        let (place, hint) = (place.to_owned(), nearest(name, names));
                         let name = name.clone();
                         return Err(Mistake::NoSuch { place, what: "bench", name, hint });
                     }
@@ -332,22 +322,26 @@ impl RowFile {
     }
 }
 
-impl Study {
-    fn check_metric(
-        &self,
-        name: &str,
-        metric: &Metric,
-        (place, sample): (&str, &Value),
-    ) -> Result<(), Mistake> {
+/// What a row may name.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    study: &'a Study,
+    /// Every number that a replay gives.
+    sample: &'a Value,
+}
+
+impl Known<'_> {
+    fn check_metric(self, name: &str, metric: &Metric, place: &str) -> Result<(), Mistake> {
         let place = || place.to_owned();
-        let unknown = match self.cells.get(name) {
+        let cells = &self.study.cells;
+        let unknown = match cells.get(name) {
             None => {
-                let hint = nearest(name, self.cells.keys().map(String::as_str));
+                let hint = nearest(name, cells.keys().map(String::as_str));
                 let (what, name) = ("cell", name.to_owned());
                 return Err(Mistake::NoSuch { place: place(), what, name, hint });
             }
             Some(Source::Model(model)) => metric.unknown_in(&model.sample()),
-            Some(_) => metric.unknown_in(sample),
+            Some(_) => metric.unknown_in(self.sample),
         };
         match unknown {
             Some(message) => Err(Mistake::Count { place: place(), message }),

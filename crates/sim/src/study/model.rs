@@ -161,7 +161,7 @@ impl Model {
             Self::Clear { kernel, size } => serde_json::to_value(clear(&parse(kernel)?, *size)?),
             Self::Anon { kernel, machine, operation, size, region } => {
                 let machine = Machine::load(machine).map_err(|error| error.to_string())?;
-                let counted = anon(&parse(kernel)?, &machine, *operation, (*size, *region))?;
+                let counted = anon(&parse(kernel)?, &machine, *operation, *size, *region)?;
                 serde_json::to_value(counted)
             }
             Self::History { kernel, filesystem, size, way, call } => {
@@ -206,7 +206,8 @@ fn anon(
     kernel: &Kernel,
     machine: &Machine,
     operation: AnonOperation,
-    (size, region): (u64, u64),
+    size: u64,
+    region: u64,
 ) -> Result<Anon, String> {
     let told = |error: crate::bench::AnonBenchError| error.to_string();
     let mut bench = AnonBench::new(kernel, size, region).map_err(told)?;
