@@ -16,45 +16,16 @@ use crate::names::nearest;
 
 /// Why there is no such file, or no text in it that could be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum DataFileError {
-    /// No built-in file has the name.
     #[error("no {} is called '{}'{}; {hint}", .of.what, shown(name), .of.own)]
-    Unknown {
-        /// Which files there are.
-        of: &'static DataFiles,
-        /// What was asked for.
-        name: String,
-        /// The nearest names, or all of them.
-        hint: String,
-    },
-    /// A file that the system does not read.
+    Unknown { of: &'static DataFiles, name: String, hint: String },
     #[error("cannot read the {} file {path}: {source}", .of.what)]
-    Read {
-        /// Which files there are.
-        of: &'static DataFiles,
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file longer than any of its kind.
+    Read { of: &'static DataFiles, path: String, source: io::Error },
     #[error("the {} file {path} is larger than {} KiB", .of.what, .of.bytes_max >> 10)]
-    TooLarge {
-        /// Which files there are.
-        of: &'static DataFiles,
-        /// The file.
-        path: String,
-    },
-    /// A text that is no TOML, or not of this form.
+    TooLarge { of: &'static DataFiles, path: String },
     #[error("{origin}:{line}: {message}")]
-    Syntax {
-        /// The file.
-        origin: String,
-        /// Line, from 1.
-        line: usize,
-        /// What the parser said.
-        message: String,
-    },
+    Syntax { origin: String, line: usize, message: String },
 }
 
 /// The files of one kind.

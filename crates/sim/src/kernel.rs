@@ -35,7 +35,7 @@ pub struct Kernel {
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// What it does.
+    /// Every choice in which it differs from others.
     pub rules: Rules,
     /// Whether the file or an edit chose the base page size; else the machine does.
     pub is_page_given: bool,

@@ -71,24 +71,14 @@ const NR_REFERENCES_MAX: u64 = 1 << 62;
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReplayError {
-    /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A cell.
     #[error("{kernel} on {machine}: {source}")]
-    Cell {
-        /// Kernel of the cell.
-        kernel: String,
-        /// Machine of the cell.
-        machine: String,
-        /// What went wrong.
-        source: CellError,
-    },
-    /// The runs of a trace add up to more than any program does.
+    Cell { kernel: String, machine: String, source: CellError },
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
-    /// The progress callback asked for the end.
     #[error("stopped before the end of the trace")]
     Stopped,
 }

@@ -15,7 +15,7 @@ pub struct EditHelp {
     pub name: &'static str,
     /// Form of the value.
     pub value: &'static str,
-    /// What it sets.
+    /// What it sets, one line.
     pub help: &'static str,
     /// The first entry that takes the value, and the rules it sets: `PATH=VALUE`, one after the
     /// other, where `#` stands for the value of the edit.
@@ -319,7 +319,7 @@ pub(super) fn find(name: &str) -> Option<&'static EditHelp> {
     EDITS.iter().find(is_it)
 }
 
-/// The short names.
+/// Short names, in the order they are listed.
 pub(super) fn names<'a>() -> impl Iterator<Item = &'a str> {
     EDITS.iter().map(|known| known.name).filter(|name| *name != ANY_RULE)
 }

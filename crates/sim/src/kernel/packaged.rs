@@ -27,13 +27,13 @@ const TOLD: [(&str, &str); 9] = [
     ("READ_ONLY_THP_FOR_FS", "THP of read-only files"),
 ];
 
-/// One package.
+/// What one package was built with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Package {
-    /// Its name.
+    /// Package name, as the distribution has it.
     pub package: String,
-    /// Its version.
+    /// Package version, as the distribution has it.
     pub version: String,
     built_in: Vec<String>,
     off: Vec<String>,

@@ -45,7 +45,7 @@ impl fmt::Display for Unit {
 pub struct Quantity {
     /// The number: finite, above 0.
     pub value: f64,
-    /// Its unit.
+    /// Unit of `value`.
     pub unit: Unit,
     /// The document, or the reason for an assumption.
     pub source: String,

@@ -56,7 +56,7 @@ pub struct Budget {
     pub steps: u64,
     /// Steps more for each row replayed.
     pub steps_per_row: u64,
-    /// Bytes of state.
+    /// Bytes that the model may hold.
     pub state_bytes: u64,
     /// What the default was multiplied by, to say what to ask for.
     pub factor: u64,
@@ -93,18 +93,18 @@ impl Budget {
 /// What there was too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// Steps.
+    /// More work than allowed.
     Steps {
-        /// Steps taken.
+        /// Steps so far.
         taken: u64,
-        /// Steps allowed.
+        /// Steps the trace may take so far.
         allowed: u64,
     },
-    /// Bytes of state.
+    /// Bytes that the model may hold.
     State {
-        /// Bytes held.
+        /// Bytes of state, now.
         held: u64,
-        /// Bytes allowed.
+        /// Bytes of state it may hold.
         allowed: u64,
     },
 }

@@ -73,7 +73,6 @@ pub(super) struct FaultMark {
 }
 
 impl FaultMark {
-    /// The counters now.
     pub(super) fn of(now: &Counters) -> Self {
         Self {
             nr_anon_faults: now.nr_anon_faults,

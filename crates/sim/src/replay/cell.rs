@@ -143,7 +143,7 @@ impl Cell {
 
     /// Whether the run that fills the page cache is still to come.
     #[must_use]
-    pub fn is_warming(&self) -> bool {
+    pub(super) fn is_warming(&self) -> bool {
         self.pass == Pass::Warming
     }
 

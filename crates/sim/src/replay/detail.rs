@@ -145,11 +145,11 @@ impl Origin {
 pub struct FolioRun {
     /// First base page, from the start of the area.
     pub page: u64,
-    /// Base pages.
+    /// Length in base pages of the cell.
     pub nr_pages: u64,
     /// Order of each folio.
     pub order: Order,
-    /// Who caused them.
+    /// Cause of every folio of the run.
     pub origin: Origin,
 }
 
@@ -165,9 +165,9 @@ impl Serialize for FolioRun {
 pub enum AreaKind {
     /// The page cache of a file.
     File,
-    /// Memory from brk.
+    /// Memory that brk gave.
     Heap,
-    /// The stack.
+    /// A recorded stack.
     Stack,
     /// Other private memory.
     Private,
@@ -176,7 +176,7 @@ pub enum AreaKind {
 /// A file, or a range of private memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Area {
-    /// What it is.
+    /// File, heap, stack or other private memory.
     pub kind: AreaKind,
     /// Path of the file; empty for private memory.
     pub path: String,
@@ -184,7 +184,7 @@ pub struct Area {
     pub process: ProcessNr,
     /// Recorded address of private memory: the same in every cell; 0 for files.
     pub start: u64,
-    /// Its length.
+    /// Length in recorded bytes.
     pub len_bytes: u64,
     /// Folios at the end: of the replay for files, of the process for private memory.
     pub runs: Vec<FolioRun>,
@@ -212,7 +212,7 @@ impl Area {
 /// A part of the trace: one [`NR_BUCKETS`]th of its references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// Faults.
+    /// Faults in this part.
     pub faults: u64,
     /// Bytes read from files.
     pub read_bytes: u64,

@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 use largefolio_mm::folio::MappingId;
 use largefolio_trace::FileId;
 
-/// One file.
+/// A file of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceFile {
     /// Its page cache.

@@ -13,7 +13,7 @@ use super::curve::Stacks;
 use super::program::ProcessNr;
 use crate::tlb::{self, Tlb};
 
-/// One hardware thread.
+/// A thread and its TLB.
 pub(super) struct HardwareThread {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessNr,
@@ -95,7 +95,7 @@ impl Hardware {
         self.running.len()
     }
 
-    /// All of them.
+    /// Every thread with a TLB.
     pub(super) fn running_mut(&mut self) -> impl Iterator<Item = &mut HardwareThread> {
         self.running.iter_mut()
     }

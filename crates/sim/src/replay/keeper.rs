@@ -74,7 +74,6 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The counters now.
     pub(super) const fn of(now: &Counters) -> Self {
         Self { faults: now.pgfault, pages_read: now.nr_read }
     }

@@ -45,10 +45,9 @@ impl Program {
     }
 }
 
-/// One process.
+/// A process of the recorded program.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    /// Its address space.
     pub(super) mm: MmId,
     /// Recorded ranges and their places.
     pub(super) segments: Segments,

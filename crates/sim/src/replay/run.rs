@@ -221,7 +221,6 @@ impl Cell {
         self.measure_process(process);
     }
 
-    /// Ends every process.
     pub(super) fn end_processes(&mut self) {
         for process in 0..self.program.processes.len() {
             self.end_process(process);
@@ -233,7 +232,7 @@ impl Cell {
     ///
     /// # Errors
     /// When the layout cannot be placed.
-    pub fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
+    pub(super) fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };

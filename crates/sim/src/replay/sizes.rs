@@ -136,13 +136,13 @@ fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
 /// Mapped memory by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FolioSizes {
-    /// Executable mappings.
+    /// Executable mappings of files.
     pub text: SizeTable,
     /// All other file mappings, page-cache pages only.
     pub data: SizeTable,
     /// Shared memory without a file (`MAP_SHARED | MAP_ANONYMOUS`).
     pub shmem: SizeTable,
-    /// Private memory.
+    /// Private memory, copies of file pages among it.
     pub anon: SizeTable,
 }
 

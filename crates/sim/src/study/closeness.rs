@@ -24,7 +24,7 @@ const ROUNDING: f64 = 1e-9;
 pub struct Pair {
     /// Without the change under study.
     pub before: Option<f64>,
-    /// With it.
+    /// With the change under study.
     pub after: Option<f64>,
     /// The change in the row's measure: percent or points.
     pub change: Option<f64>,

@@ -18,24 +18,24 @@ pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
 pub struct Measured {
     /// Median without the change.
     pub before: f64,
-    /// Median with it.
+    /// Median with the change, in the row's unit.
     pub after: f64,
     /// Median, smallest and largest change within a round, in percent.
     pub change: [f64; 3],
-    /// Rounds.
+    /// Rounds the medians are of.
     pub n: usize,
-    /// Processor.
+    /// Processor it was measured on.
     pub cpu: String,
-    /// Kernel.
+    /// Kernel it was measured under.
     pub kernel: String,
 }
 
 /// A study's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Study.
+    /// Name of the study.
     pub study: String,
-    /// One line.
+    /// Its title, one line.
     pub title: String,
     /// Where the published table stands.
     pub source: String,
@@ -45,35 +45,35 @@ pub struct Finding {
     pub reference: String,
     /// What of the published work ours rest on.
     pub rests_on: Option<String>,
-    /// Tables.
+    /// In the order of the study file.
     pub tables: Vec<TableFinding>,
 }
 
 /// A table's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableFinding {
-    /// What it shows.
+    /// Title of the published table.
     pub title: String,
-    /// Rows.
+    /// In the order of the study file.
     pub rows: Vec<RowFinding>,
 }
 
-/// A row, compared.
+/// A published row beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
     /// What the numbers are of.
     pub what: String,
-    /// Published.
+    /// Published numbers; absent where only ours are told.
     pub published: Option<Pair>,
     /// As printed, where that is no number.
     pub published_text: Option<String>,
-    /// Spread as printed.
+    /// Spread of the published numbers, as printed.
     pub published_spread: Option<String>,
     /// Unit of the published numbers.
     pub unit: String,
     /// Ours; absent where nothing gives them.
     pub ours: Option<Pair>,
-    /// Unit of ours.
+    /// Unit of our numbers.
     pub ours_unit: String,
     /// How changes are expressed.
     pub measure: Change,
@@ -105,19 +105,19 @@ pub enum How {
     Estimated {
         /// Trace, kernels and machine.
         of: String,
-        /// Costs it lacked.
+        /// Costs that the machine file lacks.
         not_known: Option<String>,
         /// Constants it rests on that no document or measurement gives, by their name in the
         /// machine file.
         assumed: Vec<String>,
     },
-    /// Measured now.
+    /// Measured on the running kernel for this comparison.
     Measured(Measured),
-    /// Measured earlier.
+    /// Measured earlier, and written into the study.
     Quoted(Quoted),
-    /// Not obtained.
+    /// Nothing gives it.
     None {
-        /// Why.
+        /// One line for people.
         why: String,
     },
 }

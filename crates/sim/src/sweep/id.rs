@@ -42,7 +42,7 @@ impl CellId {
         cell.of_version(env!("CARGO_PKG_VERSION"), RESULTS_VERSION)
     }
 
-    /// The digits.
+    /// Its 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

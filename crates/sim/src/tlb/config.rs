@@ -26,7 +26,7 @@ pub struct StructureConfig {
     pub name: String,
     /// Number of entries: `1..=MAX_ENTRIES`, not only powers of two.
     pub entries: u32,
-    /// Associativity.
+    /// Ways of a set; `full` is one set.
     pub ways: Ways,
     /// Sizes of the entries it may hold.
     pub sizes: EntrySizes,

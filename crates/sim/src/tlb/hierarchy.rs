@@ -1,6 +1,6 @@
 //! The TLB of one hardware thread: both sides, both levels, and the hints in front.
 
-use largefolio_mm::units::{PageSize, Pfn, Vpn};
+use largefolio_mm::units::{PageSize, Vpn};
 
 use super::access::{Access, Side};
 use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
@@ -183,13 +183,6 @@ impl Tlb {
         let found = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
         found(&self.l1[side as usize])
             .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
-    }
-
-    /// The frame a lookup of `vpn` would use: for checks against the page table.
-    #[must_use]
-    pub fn peek_pfn(&self, side: Side, vpn: Vpn) -> Option<Pfn> {
-        let entry = self.peek(side, vpn)?;
-        Some(entry.pfn.plus(vpn.0 - entry.first_vpn.0))
     }
 
     /// What one entry may cover; [`Coalescing::run_cap`] tells a walk how far to look.

@@ -54,7 +54,7 @@ pub struct WalkCacheConfig {
     pub level: TableLevel,
     /// Number of entries: `1..=MAX_WALK_ENTRIES`.
     pub entries: u32,
-    /// Associativity.
+    /// Ways of a set; `full` is one set.
     pub ways: Ways,
     /// The document the numbers come from, or the reason for an assumption.
     pub source: String,
@@ -128,9 +128,9 @@ pub struct Steps {
     pub pgd: u64,
     /// Of the level above PMD entries.
     pub pud: u64,
-    /// PMD entries.
+    /// PMD entries that walks read.
     pub pmd: u64,
-    /// PTEs.
+    /// PTEs that walks read.
     pub pte: u64,
 }
 
