@@ -56,7 +56,7 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
             value: value.to_owned(),
         }],
         (Some(alias), None) => {
-            alias.settings(name, value, &kernel.rules).ok_or_else(|| bad(alias.value.to_owned()))?
+            alias.settings(name, value, &kernel.rules).ok_or_else(|| bad(alias.value.clone()))?
         }
         (None, None) => vec![Setting { path: name.to_owned(), value: value.to_owned() }],
     };
@@ -68,7 +68,7 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
             rule::set(&kernel.rules, &path, &value).map_err(|refused| match refused {
                 Refused::Unknown(hint) => unknown(kernel, edit, hint),
                 Refused::Value(expected) => {
-                    bad(alias.map_or(expected, |alias| alias.value.to_owned()))
+                    bad(alias.map_or(expected, |alias| alias.value.clone()))
                 }
             })?;
         kernel.is_page_given |= path == "page";

@@ -151,7 +151,7 @@ fn a_short_name_and_the_rules_it_stands_for_are_the_same_rules() {
 fn every_word_in_the_help_of_a_short_name_is_taken() {
     let mut nr_words = 0;
     for edit in EDITS.iter().filter(|edit| !edit.name.contains(|c: char| c.is_uppercase())) {
-        let (words, _) = edit.value.split_once(';').unwrap_or((edit.value, ""));
+        let (words, _) = edit.value.split_once(';').unwrap_or((&edit.value, ""));
         let words = words.replace(" or ", ", ").replace('`', "");
         let is_word = |word: &&str| !word.contains(' ') && !word.contains(':');
         for word in words.split(", ").map(str::trim).filter(is_word) {
