@@ -30,7 +30,7 @@ use thiserror::Error;
 
 pub use rule::{Arch, MERGED_UNIT_BYTES, POSTED_UNIT_BYTES, PreemptBuild, Rule};
 pub use steps::Steps;
-use steps::{Piece, Points};
+use steps::{Pace, Piece, Points};
 
 /// Pages on each side of the fault page that are cleared last (docs/behaviour D.4.2, D.4.3).
 pub const NEAR_RADIUS_PAGES: u64 = 2;
@@ -150,7 +150,11 @@ impl Plan {
             Rule::Converging { straight_over_pages } if shape.nr_pages > straight_over_pages => {
                 // Page at a time even where no reschedule point asks for it.
                 let points = preemption.points(Points::Before);
-                [Piece::extent(0, shape.nr_pages, Region::Whole, (1, points)), EMPTY, EMPTY]
+                [
+                    Piece::extent(0, shape.nr_pages, Region::Whole, Pace { unit_pages: 1, points }),
+                    EMPTY,
+                    EMPTY,
+                ]
             }
             Rule::Converging { .. } => {
                 [Piece::converging(shape, preemption.points(Points::Before)), EMPTY, EMPTY]
@@ -213,7 +217,8 @@ impl Plan {
     }
 }
 
-const EMPTY: Piece = Piece::extent(0, 0, Region::Near, (1, Points::Never));
+const EMPTY: Piece =
+    Piece::extent(0, 0, Region::Near, Pace { unit_pages: 1, points: Points::Never });
 
 impl Shape {
     /// Bytes of the folio.
@@ -264,17 +269,18 @@ impl Preemption {
         }
     }
 
-    /// Pages of a unit: `unit_bytes`, at least a page, where others wait; else everything.
-    fn unit_pages(self, unit_bytes: u64, page_bytes: u64) -> u64 {
-        match self {
+    /// Units of `unit_bytes`, at least a page, where others wait; else everything at once.
+    fn pace(self, unit_bytes: u64, page_bytes: u64, points: Points) -> Pace {
+        let unit_pages = match self {
             Self::Cooperative => (unit_bytes / page_bytes).max(1),
             Self::Preemptible => u64::MAX,
-        }
+        };
+        Pace { unit_pages, points: self.points(points) }
     }
 }
 
 fn one_piece(shape: Shape, unit_bytes: u64, preemption: Preemption, points: Points) -> [Piece; 3] {
-    let pace = (preemption.unit_pages(unit_bytes, shape.page_bytes), preemption.points(points));
+    let pace = preemption.pace(unit_bytes, shape.page_bytes, points);
     [Piece::extent(0, shape.nr_pages, Region::Whole, pace), EMPTY, EMPTY]
 }
 
@@ -284,7 +290,7 @@ fn three_extents(
     preemption: Preemption,
     points: Points,
 ) -> [Piece; 3] {
-    let pace = (preemption.unit_pages(unit_bytes, shape.page_bytes), preemption.points(points));
+    let pace = preemption.pace(unit_bytes, shape.page_bytes, points);
     let low = shape.fault_page.saturating_sub(NEAR_RADIUS_PAGES);
     let end = shape.fault_page.saturating_add(NEAR_RADIUS_PAGES + 1).min(shape.nr_pages);
     [

@@ -24,7 +24,7 @@ pub(crate) fn machines() -> Result<Vec<(String, String)>, Failure> {
 /// Name, form of the value and help of each edit.
 #[pyfunction]
 pub(crate) fn edits() -> Vec<(&'static str, &'static str, &'static str)> {
-    EDITS.iter().map(|edit| (edit.name, edit.value, edit.help)).collect()
+    EDITS.iter().map(|edit| (&*edit.name, &*edit.value, &*edit.help)).collect()
 }
 
 /// Filesystems that have large folios under some kernel.

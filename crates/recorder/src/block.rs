@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::qemu::{self, Block, Insn, PluginId};
 use crate::tail::{Room, Tail};
 use crate::wire::PAGE_BITS;
-use crate::{grace, layout, thread};
+use crate::{epoch, layout, send, thread};
 
 const EXEC: u32 = 0;
 const READ: u32 = 1;
@@ -117,8 +117,8 @@ fn watch_accesses(insn: *mut Insn) {
 
 extern "C" fn executed(vcpu: c_uint, data: *mut c_void) {
     let Some(tail) = thread::tail_of(vcpu) else { return };
-    if grace::is_behind(tail) {
-        grace::catch_up(tail);
+    if epoch::is_behind(tail) {
+        epoch::catch_up(tail);
     }
     let word = data.addr() as u64;
     let count = word & ((1 << SEGMENT_COUNT_BITS) - 1);
@@ -148,7 +148,7 @@ fn access_at_page_end(tail: &Tail, info: u32, addr: u64, op: u32) {
 #[inline]
 fn touch(tail: &Tail, op: u32, addr: u64, count: u64) {
     if tail.touch(op, addr, count) == Room::Full {
-        thread::flush(tail);
+        send::flush(tail);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Order between threads when the address space shrinks.
 //!
-//! Owns the epoch and the states of threads. Rows of several threads are in order only within a
+//! Owns the states of threads, and who waits for whom. Rows of several threads are in order only within a
 //! thread; but a row that happened before an munmap (by any thread) must not arrive after it. The
 //! thread that unmaps starts an epoch and waits until each other thread flushed:
 //!
@@ -14,12 +14,11 @@
 //! - G1: a wait ends after [`WAIT_MAX`]; giving up is counted and becomes a warning.
 //! - G2: a tail is flushed by its owner in `RUNNING`, by the holder of `STEALING` otherwise.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use crate::tail::Tail;
-use crate::thread;
+use crate::{epoch, send, thread};
 
 /// The owner runs program code or a callback of ours.
 pub(crate) const RUNNING: u32 = 0;
@@ -34,27 +33,6 @@ const WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Pause between looks at another thread.
 const PAUSE: Duration = Duration::from_micros(50);
-
-static EPOCH: AtomicU32 = AtomicU32::new(0);
-
-/// Whether an epoch began that `tail` was not flushed for.
-#[inline]
-pub(crate) fn is_behind(tail: &Tail) -> bool {
-    tail.epoch().load(Relaxed) != EPOCH.load(Relaxed)
-}
-
-/// A new thread owes nothing to earlier epochs.
-pub(crate) fn join(tail: &Tail) {
-    tail.epoch().store(EPOCH.load(SeqCst), Release);
-}
-
-/// Flushes the caller's own `tail` for the present epoch.
-#[cold]
-pub(crate) fn catch_up(tail: &Tail) {
-    let epoch = EPOCH.load(SeqCst);
-    thread::flush(tail);
-    tail.epoch().store(epoch, Release);
-}
 
 /// From here on others may flush `tail`.
 pub(crate) fn enter_syscall(tail: &Tail) {
@@ -75,8 +53,7 @@ pub(crate) fn flush_others(own: &Tail) {
         return;
     }
     thread::with_registry(own, || {
-        let epoch = EPOCH.fetch_add(1, SeqCst).wrapping_add(1);
-        own.epoch().store(epoch, Release);
+        let epoch = epoch::begin(own);
         let deadline = Instant::now() + WAIT_MAX;
         thread::for_each_tail(|other| {
             let is_flushed = std::ptr::eq(own, other) || wait_for(other, epoch, deadline);
@@ -104,7 +81,7 @@ fn try_steal(other: &Tail, epoch: u32) -> bool {
     if steal.is_err() {
         return false;
     }
-    thread::flush(other);
+    send::flush(other);
     other.epoch().store(epoch, Release);
     other.state().store(IN_SYSCALL, Release);
     true

@@ -23,10 +23,12 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod block;
+mod epoch;
 mod grace;
 mod layout;
 mod link;
 mod qemu;
+mod send;
 mod spin;
 mod sys;
 mod syscall;

@@ -20,7 +20,7 @@ use crate::qemu::PluginId;
 use crate::tail::Tail;
 use crate::thread::Thread;
 use crate::wire::WireEvent;
-use crate::{grace, link, thread};
+use crate::{grace, link, send, thread};
 
 /// A system call of the calling thread.
 struct Call {
@@ -34,7 +34,7 @@ struct Call {
 impl Call {
     /// Sends the event of this call.
     fn send(&self, event: &WireEvent) {
-        thread::send_event(self.tail, event);
+        send::send_event(self.tail, event);
     }
 
     /// The argument as a descriptor.

@@ -1,12 +1,10 @@
 //! The threads of the recorded process.
 //!
-//! Owns the table from QEMU's virtual cpu number to a thread's tail and private state, and sends
-//! what the tails hold. Invariants:
+//! Owns the table from QEMU's virtual cpu number to a thread's tail and private state. Invariants:
 //! - H1: a slot is filled by its own thread at its first callback and emptied by it at its exit;
 //!   the child of a fork empties the slots of threads it does not have.
 //! - H2: another thread uses a tail only under the registry lock, and a tail is released only
 //!   under it.
-//! - H3: what was sent is cleared at once, so no row is sent twice.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -16,8 +14,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use crate::spin::Spin;
 use crate::tail::Tail;
-use crate::wire::{Kind, TAIL_PREFIX, WireEvent};
-use crate::{grace, link, sys};
+use crate::wire::TAIL_PREFIX;
+use crate::{epoch, link, sys};
 
 /// Virtual cpus recorded at the same time; QEMU numbers live threads densely. Threads beyond run
 /// unrecorded.
@@ -77,7 +75,7 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
     let tail = Tail::create(&path, std::process::id(), sys::thread_number())?;
     // SAFETY: the tail was just made and stays mapped until `detach`.
     let tail = unsafe { tail.as_ref() };
-    grace::join(tail);
+    epoch::join(tail);
     let thread = Thread {
         args: Cell::new([0; 6]),
         announced: RefCell::new(Vec::new()),
@@ -122,8 +120,8 @@ pub(crate) fn detach(vcpu: u32) {
 /// be waiting for the caller.
 pub(crate) fn with_registry(own: &Tail, f: impl FnOnce()) {
     REGISTRY.lock(|| {
-        if grace::is_behind(own) {
-            grace::catch_up(own);
+        if epoch::is_behind(own) {
+            epoch::catch_up(own);
         }
     });
     f();
@@ -142,31 +140,6 @@ pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
             nr_left -= 1;
             f(tail);
         }
-    }
-}
-
-/// Sends the rows of `tail`; the caller owns it or holds it at STEALING.
-#[cold]
-#[inline(never)]
-pub(crate) fn flush(tail: &Tail) {
-    if tail.nr_pending() > 0 {
-        send(tail, Kind::Rows, [&[], &[]]);
-    }
-}
-
-/// Sends the rows of `tail`, then an event of its thread.
-pub(crate) fn send_event(tail: &Tail, event: &WireEvent) {
-    send(tail, Kind::Event, [&event.encode(), &[]]);
-}
-
-/// Sends the rows of `tail`, then what `kind` and `body` say.
-pub(crate) fn send(tail: &Tail, kind: Kind, body: [&[u8]; 2]) {
-    let mut header = link::header(kind, tail.tid(), body[0].len() + body[1].len());
-    header.nr_rows = tail.nr_pending();
-    header.seq = tail.seq();
-    link::send(&header, tail.pending(), body);
-    if header.nr_rows > 0 {
-        tail.clear();
     }
 }
 

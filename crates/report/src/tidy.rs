@@ -24,7 +24,7 @@
 use std::io::Write;
 
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::Census;
+use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::tlb::SideCounters;
 
 use crate::cells::Cells;
@@ -144,7 +144,7 @@ fn sized(metric: impl Into<String>, folio_bytes: u64, value: u64) -> Number {
     Number { metric: metric.into(), folio_bytes: Some(folio_bytes), value, unit: "bytes" }
 }
 
-fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &Census) {
+fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &SizeTable) {
     numbers.push(plain(format!("{kind}_mapped"), census.mapped_bytes, "bytes"));
     for (&size, row) in &census.by_size {
         numbers.push(sized(format!("{kind}_aligned"), size, row.aligned_bytes));

@@ -7,21 +7,21 @@ use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo}
 use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::{Census, FolioCensus, SizeRow};
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Reads, Strays, Writers,
 };
+use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
 
 /// (size, aligned, unaligned) in KiB, then partly, contpte- and PMD-mapped.
-fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> Census {
+fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> SizeTable {
     let row =
         |aligned, unaligned| SizeRow { aligned_bytes: aligned * K, unaligned_bytes: unaligned * K };
     let by_size: BTreeMap<_, _> = sizes.iter().map(|&(size, a, u)| (size * K, row(a, u))).collect();
     let in_sizes: u64 = sizes.iter().map(|&(_, a, u)| a + u).sum();
-    Census {
+    SizeTable {
         mapped_bytes: (in_sizes + others[0]) * K,
         by_size,
         partial_bytes: others[0] * K,
@@ -43,10 +43,10 @@ fn before() -> Outcome {
         cache: "cold".to_owned(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
-        folios: FolioCensus {
+        folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
-            shmem: Census::default(),
+            shmem: SizeTable::default(),
             anon: census(&[(4, 5000, 0)], [0, 0, 0]),
         },
         cached_bytes: BTreeMap::from([(4 * K, 9_000 * K), (16 * K, 1_600 * K), (64 * K, 256 * K)]),
@@ -131,7 +131,7 @@ fn large_pages() -> Outcome {
     let mut outcome = before();
     (outcome.kernel, outcome.machine) = ("7.2".to_owned(), "grace-64k".to_owned());
     outcome.page_bytes = 64 * K;
-    outcome.folios = FolioCensus {
+    outcome.folios = FolioSizes {
         text: census(&[(64, 2944, 0), (2048, 2048, 0)], [0, 0, 0]),
         data: census(&[(64, 1024, 0)], [0, 0, 0]),
         shmem: census(&[(64, 128, 0)], [0, 0, 0]),

@@ -81,7 +81,7 @@ impl Refusal {
 /// What a filesystem allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
-    /// Base page.
+    /// Base page that it was asked for.
     pub page: PageSize,
     /// Largest folio of the filesystem.
     pub max: Order,

@@ -40,7 +40,7 @@ pub use device::{Device, Read, Timing};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Walks {
-    /// One page table.
+    /// Native: one page table is walked.
     #[default]
     Native,
     /// Two-dimensional walks, as in a virtual machine.
@@ -68,17 +68,17 @@ pub enum Cause {
     Map,
     /// Entries copied by fork.
     Fork,
-    /// Entries taken away.
+    /// PTEs and PMD entries taken away.
     Unmap,
-    /// Memory zeroed.
+    /// Bytes zeroed.
     Clear,
-    /// Memory copied.
+    /// Bytes copied.
     Copy,
     /// Waiting for reads of files.
     Read,
-    /// Level-2 TLB hits.
+    /// Level-2 TLB hits, beyond the cost of a level-1 hit.
     Tlb,
-    /// Page-table walks.
+    /// Walks of the page table after a level-2 miss.
     Walk,
 }
 
@@ -116,7 +116,7 @@ impl Cause {
 /// What was counted, as far as it costs time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Page faults.
+    /// Faults of every kind.
     pub faults: u64,
     /// Folios allocated: by faults, and for the page cache.
     pub folios_allocated: u64,
@@ -134,7 +134,7 @@ pub struct Events {
     pub batches_unmapped: u64,
     /// Of these, batches of large folios.
     pub large_unmapped: u64,
-    /// PTEs taken away.
+    /// PTEs that were taken away.
     pub ptes_unmapped: u64,
     /// PMD entries taken away.
     pub pmds_unmapped: u64,
@@ -142,9 +142,9 @@ pub struct Events {
     pub cleared: BTreeMap<u64, u64>,
     /// Bytes copied, by the bytes of the unit.
     pub copied: BTreeMap<u64, u64>,
-    /// Reading files.
+    /// Reads of files: requests and waits.
     pub read: ReadEvents,
-    /// Level-2 TLB hits.
+    /// Level-2 TLB hits, beyond the cost of a level-1 hit.
     pub l2_hits: u64,
     /// Walks that ended at a PTE.
     pub walks_pte: u64,
@@ -159,11 +159,11 @@ pub struct Events {
 pub struct ReadEvents {
     /// Reads the program waited for from the moment they were asked for.
     pub sync_requests: u64,
-    /// Their bytes.
+    /// Bytes of these reads.
     pub sync_bytes: u64,
     /// Reads ahead of the program.
     pub async_requests: u64,
-    /// Their bytes.
+    /// Bytes of these reads.
     pub async_bytes: u64,
     /// Times the program met a read ahead that was not complete; absent where the machine file
     /// does not know its storage.
@@ -179,9 +179,9 @@ pub struct ReadEvents {
 pub struct Term {
     /// Name of the cost in the machine file, such as `costs.fault`.
     pub cost: String,
-    /// What was counted.
+    /// Plural of what was counted, such as `faults`.
     pub of: String,
-    /// How often.
+    /// How many of them.
     pub events: u64,
     /// Time of all of them; absent where the cost is not known.
     pub ns: Option<u64>,
@@ -201,9 +201,9 @@ pub struct CauseTime {
 /// A constant that the estimate used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Constant {
-    /// Its value.
+    /// Value in `unit`.
     pub value: f64,
-    /// Unit of `value`.
+    /// Unit of `value`, as the machine file has it.
     pub unit: Unit,
     /// The document or the measurement, or the reason for an assumption.
     pub source: String,
@@ -211,7 +211,7 @@ pub struct Constant {
     pub assumed: bool,
 }
 
-/// Estimated time.
+/// Estimated time by cause, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// Which walks were reckoned with.
@@ -222,7 +222,7 @@ pub struct Estimate {
     pub known_ns: u64,
     /// Difference of the totals from the reference row; absent where either is not known.
     pub difference_ns: Option<i64>,
-    /// By cause.
+    /// Terms of each cause.
     pub causes: BTreeMap<Cause, CauseTime>,
     /// Costs that were needed and are not known, by their name in the machine file.
     pub not_known: BTreeSet<String>,

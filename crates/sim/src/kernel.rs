@@ -6,15 +6,17 @@
 //!
 //! Owns the names and the files. Does not know what a rule does: that is `mm`.
 
+mod alias;
 mod builtin;
 mod edit;
 mod error;
 mod load;
 mod nearest;
 mod packaged;
+mod rule;
 mod text;
 
-pub use edit::{EDITS, EditHelp};
+pub use alias::{EDITS, EditHelp};
 pub use error::KernelError;
 pub use packaged::Package;
 
@@ -33,7 +35,7 @@ pub struct Kernel {
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// What it does.
+    /// Every choice in which it differs from others.
     pub rules: Rules,
     /// Whether the file or an edit chose the base page size; else the machine does.
     pub is_page_given: bool,
@@ -153,7 +155,7 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::BadFile`].
     pub fn packages(name: &str) -> Result<BTreeMap<String, Package>, KernelError> {
-        packaged::of(name, builtin::text(name).unwrap_or_default())
+        packaged::of(name, builtin::KERNELS.text(name).unwrap_or_default())
     }
 
     /// Whether the page cache has the folio sizes that the kernel is asked for, with base pages of
@@ -187,7 +189,7 @@ impl Kernel {
 
     /// Names of the kernels that are built in, oldest first; the recorded ones come last.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        builtin::FILES.iter().map(|(name, _)| *name)
+        builtin::KERNELS.names()
     }
 }
 

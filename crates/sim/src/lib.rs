@@ -5,6 +5,7 @@ pub mod alignment;
 pub mod bench;
 pub mod cost;
 pub mod crosscheck;
+pub mod datafile;
 pub mod kernel;
 pub mod machine;
 pub mod names;

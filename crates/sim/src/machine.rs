@@ -37,7 +37,6 @@ mod builtin;
 mod costs;
 mod error;
 mod load;
-pub(crate) mod locate;
 mod this;
 
 #[cfg(test)]
@@ -51,7 +50,6 @@ use crate::tlb::TlbConfig;
 pub use builtin::names;
 pub use costs::{Costs, Elision, Quantity, Unit, UnitBytes, UnitRate};
 pub use error::{Contradiction, MachineError};
-pub use load::MAX_FILE_BYTES;
 pub use this::{THIS, this_path};
 
 /// A machine to replay a trace on.

@@ -1,4 +1,4 @@
-//! Unknown names: which one was meant.
+//! Names in messages: which one was meant, and what there is.
 
 /// Names nearer than this (Jaro-Winkler) are offered alone.
 const NEAR: f64 = 0.75;
@@ -19,4 +19,13 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     }
     let near: Vec<&str> = near.into_iter().map(|(_, candidate)| candidate).collect();
     format!("did you mean {}?", near.join(" or "))
+}
+
+/// `a, b or c`.
+pub(crate) fn or_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
 }

@@ -6,14 +6,15 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `annotate` (folio sizes a loader asks for), `spec` (what to replay under),
-//! [`cell`] (one combination, the hot loop), `hardware` (threads and their TLBs), `budget` (how much
-//! a trace may cause), `place` (recorded addresses become
-//! addresses of the modelled kernel), `program` (threads, processes, open files), `layout`
-//! (mapping what was placed), `syscalls` (events that change memory), `files`, [`clock`] (what
-//! khugepaged wakes by), `curve` (TLBs of every size), `touched` and [`census`] (what is counted),
-//! `reads` (who waits for which read), [`detail`] (what pictures need besides), `causes` (of private
-//! folios), `finish`, [`outcome`], [`request`] (what is asked for becomes cells).
+//! Reading order: `annotate` (folio sizes a loader asks for), `spec` (what to replay under);
+//! the parts of a cell: `files`, `program` (threads, processes, open files), `place` and `places`
+//! (recorded addresses become addresses of the modelled kernel), `hardware` (threads and their
+//! TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is counted), `reads`
+//! (who waits for which read), [`detail`], `keeper`, `causes` and `curve` (what pictures need
+//! besides), `budget` (how much a trace may cause); [`cell`] (one combination) and what happens to
+//! it: `run` (the hot loop), `layout` (mapping what was placed), `memory_calls` and `file_calls`
+//! (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is asked for becomes
+//! cells).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -22,22 +23,30 @@ mod annotate;
 mod budget;
 mod causes;
 pub mod cell;
-pub mod census;
 pub mod clock;
 mod curve;
 pub mod detail;
+mod error;
+mod file_calls;
 mod files;
 mod finish;
 mod hardware;
+mod keeper;
 mod layout;
+mod memory_calls;
+mod metering;
 pub mod outcome;
 mod place;
+mod places;
 mod program;
 mod reads;
+mod reference;
 pub mod request;
+mod run;
+pub mod sizes;
 mod spec;
-mod syscalls;
 mod touched;
+mod watch;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -47,7 +56,8 @@ use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
 pub use budget::{Budget, Excess, FACTOR_MAX, OverBudget};
-pub use cell::{Cell, CellError};
+pub use cell::Cell;
+pub use error::CellError;
 pub use outcome::Outcome;
 pub use request::{Request, RequestError};
 pub use spec::{CacheState, CellSpec};
@@ -61,24 +71,14 @@ const NR_REFERENCES_MAX: u64 = 1 << 62;
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReplayError {
-    /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A cell.
     #[error("{kernel} on {machine}: {source}")]
-    Cell {
-        /// Kernel of the cell.
-        kernel: String,
-        /// Machine of the cell.
-        machine: String,
-        /// What went wrong.
-        source: CellError,
-    },
-    /// The runs of a trace add up to more than any program does.
+    Cell { kernel: String, machine: String, source: CellError },
     #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
-    /// The progress callback asked for the end.
     #[error("stopped before the end of the trace")]
     Stopped,
 }
@@ -155,13 +155,13 @@ fn run(
     let mut lanes: Vec<Lane> = specs.iter().map(new).collect();
     check(&mut lanes, failed)?;
     if lanes.iter().flatten().any(|cell| cell.is_warming()) {
-        pass(path, &mut lanes, (&|cell| cell.is_warming(), failed), progress)?;
+        pass(path, &mut lanes, &Cell::is_warming, failed, progress)?;
         for lane in &mut lanes {
             step(lane, |cell| if cell.is_warming() { cell.end_warming(&meta) } else { Ok(()) });
         }
         check(&mut lanes, failed)?;
     }
-    pass(path, &mut lanes, (&|_| true, failed), progress)?;
+    pass(path, &mut lanes, &|_| true, failed, progress)?;
     let finish = |lane: Lane| lane.map(|cell| cell.finish());
     Ok((meta, lanes.into_iter().map(finish).collect()))
 }
@@ -190,7 +190,8 @@ fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
 fn pass(
     path: &Path,
     lanes: &mut Vec<Lane>,
-    (takes, failed): (&(dyn Fn(&Cell) -> bool + Sync), Failed),
+    takes: &(dyn Fn(&Cell) -> bool + Sync),
+    failed: Failed,
     progress: Progress<'_>,
 ) -> Result<(), ReplayError> {
     let mut reader = Reader::open(path)?;

@@ -2,7 +2,9 @@
 
 pub use largefolio_mm::units::parse_bytes;
 
-use crate::replay::request::MEMORY_GIB_MAX;
+/// Most physical memory: the model keeps nine bytes of state a page, and a larger zone may not be
+/// had from the host.
+pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 
 /// Physical memory: `512M`, `16G`.
 ///

@@ -37,10 +37,9 @@ mod parts;
 mod tests;
 
 pub use builtin::names;
-pub use cell::{Progress, Values, run};
-pub use closeness::Closeness;
+pub use cell::{Folders, Progress, Values, run};
+pub use closeness::{Closeness, Pair};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
-pub use finding::{Finding, How, Measured, Measurements, Pair, RowFinding, TableFinding};
-pub use load::MAX_FILE_BYTES;
+pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};
 pub use metric::Metric;

@@ -70,6 +70,7 @@
 //! # Ok::<(), largefolio_sim::machine::MachineError>(())
 //! ```
 
+mod access;
 mod coalesce;
 mod config;
 mod counters;
@@ -82,17 +83,20 @@ mod resident;
 mod sizes;
 mod structure;
 mod walk_cache;
+mod ways;
 
 #[cfg(test)]
 mod tests;
 
+pub use access::{Access, Side};
 pub use coalesce::{Aggregation, Coalescing, CoalescingMode, LeafKind, Translation, Walk};
 pub use config::{
-    CoalescingConfig, ConfigError, MAX_ENTRIES, MAX_STRUCTURES, StructureConfig, TlbConfig, Ways,
+    CoalescingConfig, ConfigError, MAX_ENTRIES, MAX_STRUCTURES, StructureConfig, TlbConfig,
 };
 pub use counters::{Counters, SideCounters};
 pub use entry::Entry;
-pub use hierarchy::{Access, Lookup, Side, Tlb};
+pub use hierarchy::{Lookup, Tlb};
 pub use level::Violation;
 pub use sizes::{EntrySize, EntrySizes};
 pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TableLevel, WalkCacheConfig, WalkCaches, nr_levels};
+pub use ways::Ways;

@@ -13,6 +13,14 @@ pub(super) enum Points {
     Never,
 }
 
+/// In which units an extent is worked, and where others get their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Pages of a unit; at least 1.
+    pub(super) unit_pages: u64,
+    pub(super) points: Points,
+}
+
 /// A part of a plan whose steps follow from their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
@@ -34,12 +42,8 @@ impl Piece {
         Self::Converging { shape, points }
     }
 
-    pub(super) const fn extent(
-        first: u64,
-        nr: u64,
-        region: Region,
-        (unit_pages, points): (u64, Points),
-    ) -> Self {
+    pub(super) const fn extent(first: u64, nr: u64, region: Region, pace: Pace) -> Self {
+        let Pace { unit_pages, points } = pace;
         Self::Extent { first, nr, region, unit_pages, points }
     }
 

@@ -57,6 +57,7 @@ Examples:
   folio predict --list
 
 A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
+An edit is a short name, or any rule by its name in a kernel file: 7.2+fault.exec_miss=counted.
 Edits may change rules no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
 data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of one filesystem.
 A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."

@@ -15,7 +15,7 @@ use largefolio_report::cells::Cells;
 use largefolio_report::json;
 use largefolio_sim::replay::{Budget, FACTOR_MAX};
 use largefolio_sim::study::{
-    self, Closeness, Finding, How, Measurements, RowFinding, Study, StudyError,
+    self, Closeness, Finding, Folders, How, Measurements, RowFinding, Study, StudyError,
 };
 use largefolio_trace::shown;
 use serde::Serialize;
@@ -227,14 +227,14 @@ impl StudyPlan {
         let line = console::status();
         // Until the directory is gone again.
         let stop = Stop::watch().context("watching for signals")?;
-        let values =
-            study::run(&self.studies, (&self.traces, scratch.path()), &mut |name, nr_rows| {
-                line.set_message(format!("{name}, {nr_rows} rows"));
-                match stop.asked_by() {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
-                }
-            });
+        let folders = Folders { traces: &self.traces, scratch: scratch.path() };
+        let values = study::run(&self.studies, folders, &mut |name, nr_rows| {
+            line.set_message(format!("{name}, {nr_rows} rows"));
+            match stop.asked_by() {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        });
         line.finish_and_clear();
         drop(scratch);
         drop(stop);

@@ -9,9 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::position::{self, At};
 use super::{Call, low, op};
-use crate::sys;
-use crate::thread;
 use crate::wire::{self, Kind, WireEvent};
+use crate::{send, sys};
 
 /// `POSIX_FADV_WILLNEED`, what readahead(2) amounts to.
 const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
@@ -123,6 +122,6 @@ pub(super) fn announce(call: &Call, fd: RawFd) -> u64 {
     let mut head = [0; 16];
     head[..8].copy_from_slice(&key.to_le_bytes());
     head[8..].copy_from_slice(&identity.size_bytes.to_le_bytes());
-    thread::send(call.tail, Kind::File, [&head, path.as_os_str().as_bytes()]);
+    send::send(call.tail, Kind::File, [&head, path.as_os_str().as_bytes()]);
     key
 }

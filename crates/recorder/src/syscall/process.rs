@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Call, op};
 use crate::wire::{Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
-use crate::{grace, sys, thread};
+use crate::{grace, send, sys, thread};
 
 /// Longest path read from the program (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
@@ -37,13 +37,13 @@ pub(super) fn before(call: &Call) -> Next {
             let path_index = usize::from(call.number == libc::SYS_execveat);
             let path = string_at(call.args[path_index]);
             grace::flush_others(call.tail);
-            thread::send(call.tail, Kind::ExecveTry, [&path, &[]]);
+            send::send(call.tail, Kind::ExecveTry, [&path, &[]]);
         }
         libc::SYS_exit if thread::nr_threads() > 1 => return end_thread(call),
         libc::SYS_exit | libc::SYS_exit_group => {
             grace::flush_others(call.tail);
             let status = status(call).to_le_bytes();
-            thread::send(call.tail, Kind::Ending, [&status, &[]]);
+            send::send(call.tail, Kind::Ending, [&status, &[]]);
         }
         _ => {}
     }
@@ -65,7 +65,7 @@ fn status(call: &Call) -> u64 {
 pub(super) fn after(call: &Call, result: i64) {
     match call.number {
         libc::SYS_execve | libc::SYS_execveat => {
-            thread::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
+            send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
         }
         libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 if result > 0 => {
             // Differs: a kernel's vfork lends the child its parent's memory and suspends the

@@ -1,7 +1,7 @@
 //! Cells of a report: their names, and what several pictures read from them.
 
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::Census;
+use largefolio_sim::replay::sizes::SizeTable;
 
 use crate::figures::{self, size};
 
@@ -33,7 +33,7 @@ pub(super) fn names(rows: &[Outcome]) -> Vec<String> {
 }
 
 /// Bytes of a census in whole folios of [`LARGE_BYTES`] and more.
-pub(super) fn large_bytes(census: &Census) -> u64 {
+pub(super) fn large_bytes(census: &SizeTable) -> u64 {
     let large = census.by_size.range(LARGE_BYTES..);
     large.map(|(_, row)| row.aligned_bytes + row.unaligned_bytes).sum()
 }

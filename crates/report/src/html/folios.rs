@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::{Census, FolioCensus};
+use largefolio_sim::replay::sizes::{FolioSizes, SizeTable};
 
 use super::bars::{Bar, Part, bars};
 use super::cells::names;
@@ -18,7 +18,7 @@ pub(super) struct Kind {
     name: &'static str,
     /// Its key in the JSON.
     key: &'static str,
-    get: fn(&FolioCensus) -> &Census,
+    get: fn(&FolioSizes) -> &SizeTable,
 }
 
 /// Every kind, text first.

@@ -131,9 +131,8 @@ impl Plan {
         let mut cells = Vec::new();
         for (kernel, of_kernel) in self.kernels.iter().enumerate() {
             for (machine, of_machine) in self.machines.iter().enumerate() {
-                let stamps = (&of_kernel.stamp, &of_machine.stamp);
                 cells.extend(settings.iter().map(|setting| TaskCell {
-                    id: CellId::of_stamps(digest, stamps, setting),
+                    id: CellId::of_stamps(digest, &of_kernel.stamp, &of_machine.stamp, setting),
                     kernel,
                     machine,
                     setting: setting.clone(),

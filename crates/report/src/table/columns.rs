@@ -6,7 +6,7 @@
 use arrow_array::ArrayRef;
 use arrow_schema::Field;
 use largefolio_sim::cost::Cause;
-use largefolio_sim::replay::census::Census;
+use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
 
 use super::values::{Names, Sizes, Values};
@@ -238,7 +238,7 @@ fn estimate() -> [Column; 13] {
     ]
 }
 
-fn census_sizes(census: &Census) -> Vec<(u64, Vec<u64>)> {
+fn census_sizes(census: &SizeTable) -> Vec<(u64, Vec<u64>)> {
     let rows = census.by_size.iter();
     rows.map(|(&size, row)| (size, vec![row.aligned_bytes, row.unaligned_bytes])).collect()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::census::{Census, SizeRow};
 use largefolio_sim::replay::outcome::AnonSize;
+use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 
 use super::section::{Line, Section};
 use crate::figures::{self, size};
@@ -51,27 +51,31 @@ fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
 }
 
 /// The rows of docs/behaviour J.1 for one kind of file memory, or for all of it as published.
-fn mapped(title: &'static str, rows: &[Outcome], census: impl Fn(&Outcome) -> Census) -> Section {
-    let columns: Vec<Census> = rows.iter().map(census).collect();
+fn mapped(
+    title: &'static str,
+    rows: &[Outcome],
+    census: impl Fn(&Outcome) -> SizeTable,
+) -> Section {
+    let columns: Vec<SizeTable> = rows.iter().map(census).collect();
     let whole: Vec<u64> = columns.iter().map(|column| column.mapped_bytes).collect();
-    let share = |label: String, get: &dyn Fn(&Census) -> u64| {
+    let share = |label: String, get: &dyn Fn(&SizeTable) -> u64| {
         Line::bytes(label, columns.iter().map(get).collect()).with_shares_of(&whole)
     };
     let sizes: BTreeSet<u64> =
         columns.iter().flat_map(|column| column.by_size.keys().copied()).collect();
     let in_size =
-        |column: &Census, size: u64| column.by_size.get(&size).copied().unwrap_or_default();
+        |column: &SizeTable, size: u64| column.by_size.get(&size).copied().unwrap_or_default();
     let mut lines = vec![Line::bytes("all", whole.clone())];
     for &bytes in &sizes {
         let is_base = rows.iter().zip(&columns).all(|(row, column)| {
             row.page_bytes == bytes || in_size(column, bytes) == SizeRow::default()
         });
         let kind = if is_base { "base pages" } else { "aligned" };
-        let aligned = |column: &Census| in_size(column, bytes).aligned_bytes;
+        let aligned = |column: &SizeTable| in_size(column, bytes).aligned_bytes;
         lines.push(share(format!("{} {kind}", size_column(bytes)), &aligned));
     }
     for &bytes in &sizes {
-        let unaligned = |column: &Census| in_size(column, bytes).unaligned_bytes;
+        let unaligned = |column: &SizeTable| in_size(column, bytes).unaligned_bytes;
         lines.push(share(format!("{} unaligned", size_column(bytes)), &unaligned));
     }
     lines.push(share("partly mapped".to_owned(), &|column| column.partial_bytes));

@@ -18,27 +18,18 @@ const SPARE_BYTES: u64 = 64 << 20;
 
 /// Why a benchmark of the model cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum AnonBenchError {
-    /// The model could not be set up.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The region could not be mapped or unmapped.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// A store failed.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// A fork failed.
     #[error(transparent)]
     Fork(#[from] ForkError),
-    /// The kernel has no anonymous folios of this size.
     #[error("kernel {kernel} has no anonymous folios of {kib} KiB")]
-    NoSize {
-        /// Kernel.
-        kernel: String,
-        /// Size in KiB.
-        kib: u64,
-    },
+    NoSize { kernel: String, kib: u64 },
 }
 
 /// One process with one anonymous region whose folios have one size.
@@ -58,7 +49,7 @@ impl AnonBench {
     /// Sizes that `kernel` does not have.
     pub fn new(kernel: &Kernel, folio_bytes: u64, len_bytes: u64) -> Result<Self, AnonBenchError> {
         let ram_bytes = 2 * len_bytes + (1 << 30);
-        Self::build(kernel, (folio_bytes, len_bytes), ram_bytes, Counted::default())
+        Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Counted::default())
     }
 
     /// What was counted so far.
@@ -92,7 +83,7 @@ impl AnonBench<Bytes> {
         len_bytes: u64,
         ram: Bytes,
     ) -> Result<Self, AnonBenchError> {
-        Self::build(kernel, (folio_bytes, len_bytes), len_bytes + SPARE_BYTES, ram)
+        Self::build(kernel, folio_bytes, len_bytes, len_bytes + SPARE_BYTES, ram)
     }
 
     /// The memory, for the next machine.
@@ -111,7 +102,8 @@ impl AnonBench<Bytes> {
 impl<R: Ram> AnonBench<R> {
     fn build(
         kernel: &Kernel,
-        (folio_bytes, len_bytes): (u64, u64),
+        folio_bytes: u64,
+        len_bytes: u64,
         ram_bytes: u64,
         ram: R,
     ) -> Result<Self, AnonBenchError> {
@@ -177,12 +169,6 @@ impl<R: Ram> AnonBench<R> {
     /// Never for the region of this type.
     pub fn munmap(&mut self) -> Result<(), AnonBenchError> {
         Ok(self.memory.munmap(self.mm, self.at, self.len_bytes)?)
-    }
-
-    /// Pages kept and pages copied by stores to shared memory so far.
-    #[must_use]
-    pub fn reused_and_copied(&self) -> (u64, u64) {
-        (self.memory.counters().nr_wp_reuse, self.memory.counters().nr_cow)
     }
 }
 

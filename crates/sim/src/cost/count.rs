@@ -13,9 +13,9 @@ use super::Events;
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
-    /// Events.
+    /// Counters of the memory manager.
     pub counters: Counters,
-    /// Bytes moved.
+    /// Bytes that were zeroed and copied.
     pub ram: Counted,
 }
 

@@ -7,6 +7,17 @@ use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 use super::price::{ns_each, ns_of};
 use super::{Cause, CauseTime, Constant, Estimate, Events, Term, Walks};
 
+/// How many events there were, and what they are called.
+#[derive(Clone, Copy)]
+struct Counted<'a> {
+    events: u64,
+    of: &'a str,
+}
+
+const fn nr(events: u64, of: &str) -> Counted<'_> {
+    Counted { events, of }
+}
+
 /// The sum while it is made.
 pub(super) struct Sum<'a> {
     costs: &'a Costs,
@@ -25,28 +36,28 @@ impl<'a> Sum<'a> {
     pub(super) fn add(&mut self, cause: Cause, events: &Events, walks: Walks) {
         let costs = self.costs;
         self.terms.entry(cause).or_default();
-        let mut one = |name: &str, cost: &Option<Quantity>, counted: (u64, &str)| {
-            self.single(cause, (name, cost.as_ref()), counted);
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
+            self.single(cause, name, cost.as_ref(), counted);
         };
         match cause {
             Cause::Fault => {
-                one("fault", &costs.fault, (events.faults, "faults"));
+                one("fault", &costs.fault, nr(events.faults, "faults"));
                 if costs.folio_alloc.is_some() {
-                    let folios = (events.folios_allocated, "folios allocated");
+                    let folios = nr(events.folios_allocated, "folios allocated");
                     one("folio_alloc", &costs.folio_alloc, folios);
                 }
             }
             Cause::Map => {
                 if costs.map_batch.is_some() {
-                    one("map_batch", &costs.map_batch, (events.batches_mapped, "batches"));
+                    one("map_batch", &costs.map_batch, nr(events.batches_mapped, "batches"));
                 }
-                one("map_entry", &costs.map_entry, (events.entries_mapped, "entries"));
+                one("map_entry", &costs.map_entry, nr(events.entries_mapped, "entries"));
             }
             Cause::Fork => self.fork(events),
             Cause::Unmap => self.unmap(events),
-            Cause::Tlb => one("l2_hit", &costs.l2_hit, (events.l2_hits, "level-2 hits")),
-            Cause::Clear => self.by_unit(cause, ("clear", &costs.clear), &events.cleared),
-            Cause::Copy => self.by_unit(cause, ("copy", &costs.copy), &events.copied),
+            Cause::Tlb => one("l2_hit", &costs.l2_hit, nr(events.l2_hits, "level-2 hits")),
+            Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
+            Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
             Cause::Walk => self.walk(events, walks),
         }
@@ -55,40 +66,40 @@ impl<'a> Sum<'a> {
     /// Fork: PTEs, their batches, PMD entries; each as a PTE where nothing finer is known.
     fn fork(&mut self, events: &Events) {
         let costs = self.costs;
-        let mut one = |name, cost: &Option<Quantity>, counted| {
-            self.single(Cause::Fork, (name, cost.as_ref()), counted);
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
+            self.single(Cause::Fork, name, cost.as_ref(), counted);
         };
         if costs.fork_batch.is_some() {
-            one("fork_batch", &costs.fork_batch, (events.batches_forked, "batches"));
+            one("fork_batch", &costs.fork_batch, nr(events.batches_forked, "batches"));
         }
         if costs.fork_pmd.is_none() {
-            one("fork_entry", &costs.fork_entry, (events.entries_forked, "entries"));
+            one("fork_entry", &costs.fork_entry, nr(events.entries_forked, "entries"));
             return;
         }
         let nr_ptes = events.entries_forked.saturating_sub(events.pmds_forked);
-        one("fork_entry", &costs.fork_entry, (nr_ptes, "PTEs"));
-        one("fork_pmd", &costs.fork_pmd, (events.pmds_forked, "PMD entries"));
+        one("fork_entry", &costs.fork_entry, nr(nr_ptes, "PTEs"));
+        one("fork_pmd", &costs.fork_pmd, nr(events.pmds_forked, "PMD entries"));
     }
 
     /// Unmapping: batches, PTEs, PMD entries; all but PTEs as batches where nothing finer is known.
     fn unmap(&mut self, events: &Events) {
         let costs = self.costs;
-        let mut one = |name, cost: &Option<Quantity>, counted| {
-            self.single(Cause::Unmap, (name, cost.as_ref()), counted);
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
+            self.single(Cause::Unmap, name, cost.as_ref(), counted);
         };
         let mut nr_batches = events.batches_unmapped;
         if costs.unmap_large.is_some() {
             nr_batches = nr_batches.saturating_sub(events.large_unmapped);
-            let batches = (events.large_unmapped, "batches of large folios");
+            let batches = nr(events.large_unmapped, "batches of large folios");
             one("unmap_large", &costs.unmap_large, batches);
         }
         if costs.unmap_pmd.is_none() {
             nr_batches = nr_batches.saturating_add(events.pmds_unmapped);
         }
-        one("unmap_batch", &costs.unmap_batch, (nr_batches, "batches"));
-        one("unmap_pte", &costs.unmap_pte, (events.ptes_unmapped, "PTEs"));
+        one("unmap_batch", &costs.unmap_batch, nr(nr_batches, "batches"));
+        one("unmap_pte", &costs.unmap_pte, nr(events.ptes_unmapped, "PTEs"));
         if costs.unmap_pmd.is_some() {
-            one("unmap_pmd", &costs.unmap_pmd, (events.pmds_unmapped, "PMD entries"));
+            one("unmap_pmd", &costs.unmap_pmd, nr(events.pmds_unmapped, "PMD entries"));
         }
     }
 
@@ -98,8 +109,8 @@ impl<'a> Sum<'a> {
         let latency = costs.storage_latency.as_ref();
         let rate = costs.storage_rate.as_ref();
         let cause = Cause::Read;
-        self.single(cause, ("storage_latency", latency), (read.sync_requests, "reads waited for"));
-        self.single(cause, ("storage_rate", rate), (read.sync_bytes, "bytes waited for"));
+        self.single(cause, "storage_latency", latency, nr(read.sync_requests, "reads waited for"));
+        self.single(cause, "storage_rate", rate, nr(read.sync_bytes, "bytes waited for"));
         let parts =
             [(read.queue_ns, "ns behind earlier reads"), (read.late_ns, "ns for reads ahead")];
         let has_reads = read.sync_requests + read.async_requests > 0;
@@ -130,32 +141,32 @@ impl<'a> Sum<'a> {
     fn walk(&mut self, events: &Events, walks: Walks) {
         let costs = self.costs;
         let (pte, pmd) =
-            ((events.walks_pte, "walks to a PTE"), (events.walks_pmd, "walks to a PMD entry"));
+            (nr(events.walks_pte, "walks to a PTE"), nr(events.walks_pmd, "walks to a PMD entry"));
         let cause = Cause::Walk;
         match (walks, &costs.walk_reference) {
             (Walks::Nested, _) => {
-                self.single(cause, ("walk_nested", costs.walk_nested.as_ref()), pte);
-                self.single(cause, ("walk_nested_pmd", costs.walk_nested_pmd.as_ref()), pmd);
+                self.single(cause, "walk_nested", costs.walk_nested.as_ref(), pte);
+                self.single(cause, "walk_nested_pmd", costs.walk_nested_pmd.as_ref(), pmd);
             }
             (Walks::Native, Some(reference)) => {
-                let counted = (events.walk_references, "entries read by walks");
-                self.single(cause, ("walk_reference", Some(reference)), counted);
+                let counted = nr(events.walk_references, "entries read by walks");
+                self.single(cause, "walk_reference", Some(reference), counted);
             }
             (Walks::Native, None) => {
-                self.single(cause, ("walk_native", costs.walk_native.as_ref()), pte);
-                self.single(cause, ("walk_native_pmd", costs.walk_native_pmd.as_ref()), pmd);
+                self.single(cause, "walk_native", costs.walk_native.as_ref(), pte);
+                self.single(cause, "walk_native_pmd", costs.walk_native_pmd.as_ref(), pmd);
             }
         }
     }
 
     /// One term; none where nothing was counted.
-    fn single(&mut self, cause: Cause, cost: (&str, Option<&Quantity>), counted: (u64, &str)) {
-        let (events, of) = counted;
+    fn single(&mut self, cause: Cause, name: &str, cost: Option<&Quantity>, counted: Counted<'_>) {
+        let Counted { events, of } = counted;
         if events == 0 {
             return;
         }
-        let ns = self.price(cost.0, cost.1).map(|ns_each| ns_of(events, ns_each));
-        let cost = full_name(cost.0);
+        let ns = self.price(name, cost).map(|ns_each| ns_of(events, ns_each));
+        let cost = full_name(name);
         let term = Term { cost, of: of.to_owned(), events, ns };
         self.terms.entry(cause).or_default().push(term);
     }
@@ -163,8 +174,13 @@ impl<'a> Sum<'a> {
     /// A term for each rate: that of the largest size not above the unit. What lies outside the
     /// sizes of the machine file is not known: a rate says nothing of longer pieces, nor of
     /// shorter ones.
-    fn by_unit(&mut self, cause: Cause, rates: (&str, &[UnitRate]), bytes: &BTreeMap<u64, u64>) {
-        let (name, rates) = rates;
+    fn by_unit(
+        &mut self,
+        cause: Cause,
+        name: &str,
+        rates: &[UnitRate],
+        bytes: &BTreeMap<u64, u64>,
+    ) {
         let largest = rates.last().map_or(0, |rate| rate.size.0);
         // By the size of the rate, or by that of the unit where there is none.
         let mut by_size: BTreeMap<(u64, Option<usize>), u64> = BTreeMap::new();
@@ -180,7 +196,7 @@ impl<'a> Sum<'a> {
                 _ => format!("{name} of {}", String::from(UnitBytes(size))),
             };
             let cost = rate.map(|nr| quantity(&rates[nr]));
-            self.single(cause, (&name, cost.as_ref()), (bytes, "bytes"));
+            self.single(cause, &name, cost.as_ref(), nr(bytes, "bytes"));
         }
     }
 

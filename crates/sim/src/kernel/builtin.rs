@@ -1,13 +1,23 @@
 //! The kernel files that are part of the program.
 
+use crate::datafile::DataFiles;
+
 macro_rules! kernel {
     ($name:literal) => {
         ($name, include_str!(concat!("../../../../kernels/", $name, ".toml")))
     };
 }
 
-/// Name and text of every built-in kernel.
-pub(super) const FILES: &[(&str, &str)] = &[
+/// The kernel files. One is a page of text.
+pub(super) static KERNELS: DataFiles = DataFiles {
+    what: "kernel",
+    own: " (a kernel file is given by its path ending in .toml)",
+    built_in: BUILT_IN,
+    bytes_max: 1 << 20,
+};
+
+/// Name and text of every built-in kernel, oldest first; the recorded ones come last.
+const BUILT_IN: &[(&str, &str)] = &[
     kernel!("6.1"),
     kernel!("6.12"),
     kernel!("6.16"),
@@ -29,8 +39,3 @@ pub(super) const FILES: &[(&str, &str)] = &[
     kernel!("recorded/h_72_64k_pre002"),
     kernel!("recorded/i_72_64k_s002v5"),
 ];
-
-/// Text of the built-in kernel `name`.
-pub(super) fn text(name: &str) -> Option<&'static str> {
-    FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
-}

@@ -1,15 +1,16 @@
 //! Reading kernel files: a file over the one it is based on.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
-use largefolio_mm::rules::Rules;
-use largefolio_trace::disk::read_text;
+use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use serde::Deserialize;
 use toml::Table;
 
-use super::{Kernel, KernelError, builtin, packaged};
-use crate::names::nearest;
+use super::builtin::KERNELS;
+use super::{Kernel, KernelError, packaged};
+use crate::datafile::parse;
+use crate::size::parse_bytes;
 
 /// Longest chain of `based-on`.
 const DEPTH_MAX: usize = 16;
@@ -19,8 +20,6 @@ const DEFAULT_PAGE: &str = "4K";
 const PAGE: &str = "page";
 /// Key of the line for people.
 const DESCRIPTION: &str = "description";
-/// A kernel file is a page of text; more is not a kernel file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 struct File {
@@ -31,7 +30,7 @@ struct File {
 
 /// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
-    from_table(name, resolve(name, parse(name, &text_of(name)?)?)?)
+    from_table(name, resolve(name, table_of(name)?)?)
 }
 
 /// The kernel that `table` describes; `name` names it, in errors too.
@@ -63,7 +62,7 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     Ok(table)
 }
 
-/// Values that no kernel can have (`Rules` I1, I2).
+/// Values that no kernel can have (`Rules` I1, I2; `AnonRules` I1, I2).
 pub(super) fn check(rules: &Rules) -> Result<(), String> {
     let around = rules.fault_around_bytes;
     if !around.is_power_of_two() {
@@ -72,6 +71,23 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
     let min = rules.min_folio_bytes;
     if min != 0 && !min.is_power_of_two() {
         return Err(format!("min_folio_bytes = {min}: expected 0 or a power of two"));
+    }
+    for (name, bytes) in
+        [("exec", exec_bytes(rules.fault.exec)), ("start_order", start_bytes(rules))]
+    {
+        if bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
+            return Err(format!("fault.{name}: expected a power of two of bytes"));
+        }
+    }
+    for kib in rules.anon.size_kib.keys() {
+        let bytes =
+            parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
+        if bytes.and_then(|bytes| rules.anon.clone().set_size(bytes, SizeMode::Never)).is_none() {
+            return Err(format!(
+                "anon.size_kib.{kib}: expected a power of two of KiB, at least 16, and sizes = \
+                 \"per-size\""
+            ));
+        }
     }
     let limit_bytes = 1_u64 << 40;
     for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
@@ -83,23 +99,31 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
     Ok(())
 }
 
-fn text_of(name: &str) -> Result<String, KernelError> {
-    if let Some(text) = builtin::text(name) {
-        return Ok(text.to_owned());
+const fn exec_bytes(exec: Exec) -> Option<u64> {
+    match exec {
+        Exec::Block { bytes } | Exec::Window { bytes } => Some(bytes),
+        Exec::None | Exec::ArchWindow => None,
+    }
+}
+
+const fn start_bytes(rules: &Rules) -> Option<u64> {
+    match rules.fault.start_order {
+        StartOrder::Size { bytes } => Some(bytes),
+        StartOrder::Ramp => None,
+    }
+}
+
+/// The table of the preset `name`, or of the file at that path.
+fn table_of(name: &str) -> Result<Table, KernelError> {
+    if let Some(text) = KERNELS.text(name) {
+        return Ok(parse(text, name)?);
     }
     let path = Path::new(name);
     if path.extension().is_none_or(|extension| extension != "toml") {
-        let hint = nearest(name, Kernel::names());
-        return Err(KernelError::UnknownName { name: name.to_owned(), hint });
+        KERNELS.named(name)?;
     }
-    read_text(path, FILE_BYTES_MAX).map_err(|source| match source.kind() {
-        ErrorKind::FileTooLarge => {
-            let message =
-                format!("more than {FILE_BYTES_MAX} bytes is too large for a kernel file");
-            KernelError::BadFile { origin: name.to_owned(), message }
-        }
-        _ => KernelError::Io { path: path.to_owned(), source },
-    })
+    let (text, origin) = KERNELS.read(path)?;
+    Ok(parse(&text, &origin)?)
 }
 
 /// Lays `table` over what it is based on.
@@ -114,7 +138,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
             let origin = origin.to_owned();
             return Err(KernelError::TooDeep { origin, limit: DEPTH_MAX });
         }
-        let mut layer = parse(&base, &text_of(&base)?)?;
+        let mut layer = table_of(&base)?;
         packaged::take(&base, &mut layer)?;
         layers.push(layer);
     }
@@ -123,13 +147,6 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
         merge(&mut merged, layer);
     }
     Ok(merged)
-}
-
-pub(super) fn parse(origin: &str, text: &str) -> Result<Table, KernelError> {
-    text.parse::<Table>().map_err(|e| KernelError::BadFile {
-        origin: origin.to_owned(),
-        message: e.to_string().trim().to_owned(),
-    })
 }
 
 /// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size

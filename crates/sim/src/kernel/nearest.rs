@@ -4,7 +4,6 @@ use super::{Kernel, version};
 
 /// A known kernel that stands for another version.
 pub(super) struct Nearest {
-    /// Its name.
     pub(super) base: &'static str,
     /// Whether it is newer than the version it stands for.
     pub(super) is_newer: bool,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::KernelError;
-use super::load::parse;
+use crate::datafile::parse;
 
 /// Key of the tables.
 const KEY: &str = "packaged";
@@ -27,13 +27,13 @@ const TOLD: [(&str, &str); 9] = [
     ("READ_ONLY_THP_FOR_FS", "THP of read-only files"),
 ];
 
-/// One package.
+/// What one package was built with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Package {
-    /// Its name.
+    /// Package name, as the distribution has it.
     pub package: String,
-    /// Its version.
+    /// Package version, as the distribution has it.
     pub version: String,
     built_in: Vec<String>,
     off: Vec<String>,
@@ -62,7 +62,7 @@ impl Package {
 
 /// The tables in `text`, the file of the kernel `name`.
 pub(super) fn of(name: &str, text: &str) -> Result<BTreeMap<String, Package>, KernelError> {
-    take(name, &mut parse(name, text)?)
+    take(name, &mut parse(text, name)?)
 }
 
 /// Takes the tables out of the kernel file `origin`.

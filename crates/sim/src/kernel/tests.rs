@@ -135,7 +135,7 @@ fn mistakes_name_the_cause_and_the_remedy() {
         message("6.18+exec-block=65K"),
         "'+exec-block=65K': exec-block takes a power of two of bytes, such as 64K"
     );
-    assert!(message("/nowhere/x.toml").starts_with("cannot read kernel file /nowhere/x.toml"));
+    assert!(message("/nowhere/x.toml").starts_with("cannot read the kernel file /nowhere/x.toml"));
 }
 
 #[test]

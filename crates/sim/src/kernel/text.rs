@@ -1,7 +1,10 @@
 //! A kernel as a text of its own: what another host needs to replay under the same rules.
 
-use super::load::{from_table, parse};
+use toml::Table;
+
+use super::load::from_table;
 use super::{Kernel, KernelError};
+use crate::datafile::parse;
 
 impl Kernel {
     /// The kernel file that says everything this kernel does, edits included, and is based on no
@@ -33,7 +36,7 @@ impl Kernel {
     /// # Errors
     /// As [`Kernel::parse`] for a bad file.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, KernelError> {
-        let table = parse(name, text)?;
+        let table: Table = parse(text, name)?;
         if table.contains_key("based-on") {
             let message = "a text of its own is based on no other".to_owned();
             return Err(KernelError::BadFile { origin: name.to_owned(), message });

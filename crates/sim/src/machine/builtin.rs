@@ -1,7 +1,17 @@
 //! The machines of `machines/*.toml`, embedded.
 
+use crate::datafile::DataFiles;
+
+/// The machine files.
+pub(super) static MACHINES: DataFiles = DataFiles {
+    what: "machine",
+    own: " (a file is given by its path, *.toml)",
+    built_in: &BUILT_IN,
+    bytes_max: 256 << 10,
+};
+
 /// Name and text of every built-in machine, by name.
-pub(super) const MACHINES: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("altra", include_str!("../../../../machines/altra.toml")),
     ("ampereone", include_str!("../../../../machines/ampereone.toml")),
     ("cascadelake", include_str!("../../../../machines/cascadelake.toml")),
@@ -17,5 +27,5 @@ pub(super) const MACHINES: [(&str, &str); 11] = [
 
 /// Names of the built-in machines, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    MACHINES.iter().map(|(name, _)| *name)
+    MACHINES.names()
 }

@@ -45,7 +45,7 @@ impl fmt::Display for Unit {
 pub struct Quantity {
     /// The number: finite, above 0.
     pub value: f64,
-    /// Its unit.
+    /// Unit of `value`.
     pub unit: Unit,
     /// The document, or the reason for an assumption.
     pub source: String,
@@ -110,7 +110,7 @@ pub struct Elision {
 
 /// What the unit of a cost must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CostKind {
     /// Cycles, nanoseconds or microseconds.
     Time,
     /// GHz.
@@ -119,7 +119,7 @@ pub(super) enum Kind {
     Rate,
 }
 
-impl Kind {
+impl CostKind {
     /// Units in the order in which a message lists them.
     pub(super) const fn units(self) -> &'static [Unit] {
         match self {
@@ -201,8 +201,8 @@ impl Costs {
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, Kind, Option<&Quantity>); 21] {
-        use Kind::{Clock, Rate, Time};
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 21] {
+        use CostKind::{Clock, Rate, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
             ("reference", Time, self.reference.as_ref()),

@@ -1,29 +1,22 @@
 //! Why there is no such machine.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 use largefolio_mm::units::PageSize;
 use largefolio_trace::shown;
 
+use crate::datafile::DataFileError;
 use crate::tlb::ConfigError;
 
 use super::costs::Unit;
-use super::load::MAX_FILE_BYTES;
 
 /// Why a machine could not be loaded or changed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MachineError {
-    #[error("no machine is called '{}' (a file is given by its path, *.toml); {hint}", shown(name))]
-    Unknown { name: String, hint: String },
-    #[error("cannot read the machine file {path}: {error}")]
-    Read { path: String, error: io::Error },
-    #[error("the machine file {path} is larger than {} KiB", MAX_FILE_BYTES >> 10)]
-    TooLarge { path: String },
-    #[error("{origin}:{line}: {message}")]
-    Toml { origin: String, line: usize, message: String },
+    #[error(transparent)]
+    File(#[from] DataFileError),
     #[error("{origin}:{line}: {error}")]
     Contradiction { origin: String, line: usize, error: Box<Contradiction> },
     #[error("the machine {machine} has no {page} base pages; it has {supported}")]

@@ -1,26 +1,18 @@
 //! Reading and checking a machine file.
 
-use std::io::{self, Read};
 use std::path::Path;
 
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
-use largefolio_trace::disk::open_regular;
-use largefolio_trace::shown;
 use serde::{Deserialize, Serialize};
 
 use crate::tlb::TlbConfig;
 
 use super::Machine;
-use super::builtin::{MACHINES, names};
+use super::builtin::MACHINES;
 use super::costs::{Costs, Quantity};
 use super::error::{Contradiction, MachineError};
-use super::locate::{line_at, line_of};
-use crate::names::nearest;
-
-/// Largest machine file, a hundred times the built-in ones: a wrong path, such as a device, must
-/// not fill the memory.
-pub const MAX_FILE_BYTES: u64 = 256 << 10;
+use crate::datafile::{DataFileError, line_of, parse};
 
 /// The file as written. What another machine is based on it may leave out.
 #[derive(Serialize, Deserialize)]
@@ -55,13 +47,9 @@ impl Machine {
     /// A built-in machine.
     ///
     /// # Errors
-    /// [`MachineError::Unknown`], with the nearest names and all names.
+    /// [`MachineError::File`], with the nearest names and all names.
     pub fn named(name: &str) -> Result<Self, MachineError> {
-        let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) else {
-            let hint = nearest(&name.to_ascii_lowercase(), names());
-            return Err(MachineError::Unknown { name: name.to_owned(), hint });
-        };
-        Self::from_toml(text, &format!("machines/{name}.toml"))
+        Self::from_toml(MACHINES.named(name)?, &format!("machines/{name}.toml"))
     }
 
     /// The machine a file describes.
@@ -69,27 +57,17 @@ impl Machine {
     /// # Errors
     /// When the file cannot be read, is too large, or is no machine file.
     pub fn from_path(path: &Path) -> Result<Self, MachineError> {
-        let origin = shown(path).to_string();
-        let mut text = String::new();
-        let read = |text: &mut String| -> io::Result<usize> {
-            open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
-        };
-        let nr_bytes =
-            read(&mut text).map_err(|error| MachineError::Read { path: origin.clone(), error })?;
-        if nr_bytes as u64 > MAX_FILE_BYTES {
-            return Err(MachineError::TooLarge { path: origin });
-        }
+        let (text, origin) = MACHINES.read(path)?;
         Self::from_toml(&text, &origin)
     }
 
     /// The machine a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`MachineError::Toml`] for a text that is no machine file, else
+    /// [`MachineError::File`] for a text that is no machine file, else
     /// [`MachineError::Contradiction`] with the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, MachineError> {
-        let file: MachineFile =
-            toml::from_str(text).map_err(|error| syntax_error(&error, text, origin))?;
+        let file: MachineFile = parse(text, origin)?;
         file.machine().map_err(|error| {
             let line = line_of(text, &error.place());
             MachineError::Contradiction { origin: origin.to_owned(), line, error: Box::new(error) }
@@ -115,7 +93,7 @@ impl Machine {
             costs: self.costs.clone(),
         };
         let origin = format!("the machine file of {}", self.name);
-        let body = toml::to_string(&file).map_err(|error| MachineError::Toml {
+        let body = toml::to_string(&file).map_err(|error| DataFileError::Syntax {
             origin: origin.clone(),
             line: 1,
             message: error.to_string(),
@@ -164,7 +142,9 @@ impl MachineFile {
 /// The built-in machine that a file is based on.
 fn base(name: &str) -> Result<Machine, Contradiction> {
     Machine::named(name).map_err(|error| match error {
-        MachineError::Unknown { name, hint } => Contradiction::NoBase { name, hint },
+        MachineError::File(DataFileError::Unknown { name, hint, .. }) => {
+            Contradiction::NoBase { name, hint }
+        }
         other => unreachable!("a built-in machine loads: {other}"),
     })
 }
@@ -231,12 +211,4 @@ fn check_number(place: &str, value: f64, source: &str) -> Result<(), Contradicti
         return Err(Contradiction::NoSource { place: place() });
     }
     Ok(())
-}
-
-fn syntax_error(error: &toml::de::Error, text: &str, origin: &str) -> MachineError {
-    MachineError::Toml {
-        origin: origin.to_owned(),
-        line: line_at(text, error.span().map_or(0, |span| span.start)),
-        message: error.message().replace('\n', "; "),
-    }
 }

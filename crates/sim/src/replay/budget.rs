@@ -10,14 +10,11 @@
 //!   steps  <=  factor * (2^26 + 64 * rows so far)         state  <=  factor * 1 GiB
 //! ```
 //!
-//! Owns the limits, when they are looked at, and what is said then. It is looked at after every
-//! event and every fault, never after a reference that found its page.
+//! Owns the limits and what is said of a trace that exceeds them. When they are checked is
+//! `metering`'s.
 
 use largefolio_trace::Op;
 use serde::{Deserialize, Serialize};
-
-use super::cell::{Cell, CellError};
-use super::program::ProcessNr;
 
 /// Steps of any trace: seconds. Those that come with folio need less than 2^15.
 const STEPS: u64 = 1 << 26;
@@ -28,14 +25,21 @@ const STATE_BYTES: u64 = 1 << 30;
 /// Most a user may ask for at a time: more than any machine has.
 pub const FACTOR_MAX: u64 = 1 << 20;
 
+/// Processes of a trace: a large build in one recording.
+pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
+/// Thread ids of a trace: dense numbers, so more are a damaged trace.
+pub(super) const NR_THREADS_MAX: usize = 1 << 20;
+/// Threads with a TLB at one time; the recorder follows as many.
+pub(super) const NR_RUNNING_MAX: usize = 1 << 12;
+
 /// Bytes of the TLB of a running thread.
-const THREAD_BYTES: u64 = 128 << 10;
+pub(super) const THREAD_BYTES: u64 = 128 << 10;
 /// Bytes of the buffers of all sizes beside it, where pictures are drawn.
-const STACKS_BYTES: u64 = 1 << 20;
+pub(super) const STACKS_BYTES: u64 = 1 << 20;
 /// Bytes of an entry of a map: a segment, a descriptor, a thread, 64 pieces of a file.
-const ENTRY_BYTES: u64 = 96;
+pub(super) const ENTRY_BYTES: u64 = 96;
 /// Steps of an event beside what it does in the memory manager.
-const STEPS_OF_EVENT: u64 = 4;
+pub(super) const STEPS_OF_EVENT: u64 = 4;
 
 /// Limits of a replay.
 ///
@@ -52,7 +56,7 @@ pub struct Budget {
     pub steps: u64,
     /// Steps more for each row replayed.
     pub steps_per_row: u64,
-    /// Bytes of state.
+    /// Bytes that the model may hold.
     pub state_bytes: u64,
     /// What the default was multiplied by, to say what to ask for.
     pub factor: u64,
@@ -76,7 +80,7 @@ impl Budget {
         }
     }
 
-    fn steps_after(&self, nr_rows: u64) -> u64 {
+    pub(super) fn steps_after(&self, nr_rows: u64) -> u64 {
         self.steps.saturating_add(self.steps_per_row.saturating_mul(nr_rows))
     }
 
@@ -89,18 +93,18 @@ impl Budget {
 /// What there was too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// Steps.
+    /// More work than allowed.
     Steps {
-        /// Steps taken.
+        /// Steps so far.
         taken: u64,
-        /// Steps allowed.
+        /// Steps the trace may take so far.
         allowed: u64,
     },
-    /// Bytes of state.
+    /// Bytes that the model may hold.
     State {
-        /// Bytes held.
+        /// Bytes of state, now.
         held: u64,
-        /// Bytes allowed.
+        /// Bytes of state it may hold.
         allowed: u64,
     },
 }
@@ -133,7 +137,7 @@ pub struct OverBudget {
     pub op: Option<Op>,
     /// Of what there was too much.
     pub excess: Excess,
-    budget: Budget,
+    pub(super) budget: Budget,
 }
 
 fn place(row: Option<u64>, op: Option<Op>) -> String {
@@ -147,80 +151,7 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
     /// Rows of earlier batches, of all passes.
-    nr_rows: u64,
+    pub(super) nr_rows: u64,
     /// Bytes of the maps of all processes.
-    process_bytes: u64,
-}
-
-impl Cell {
-    /// Before the rows of a batch: they may take more steps.
-    pub(super) fn allow(&mut self, nr_rows: usize) {
-        self.meter.nr_rows += nr_rows as u64;
-        let limit = self.spec.budget.steps_after(self.meter.nr_rows);
-        self.memory.work_mut().set_limit(limit);
-    }
-
-    /// Counts work of the cell's own.
-    pub(super) fn count_steps(&self, nr: usize) {
-        self.memory.work().add(nr as u64);
-    }
-
-    /// Counts an event.
-    pub(super) fn count_event(&self) {
-        self.memory.work().add(STEPS_OF_EVENT);
-    }
-
-    /// After an event or a fault of a process: whether it is too much by now.
-    pub(super) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
-        self.measure_process(process);
-        let budget = &self.spec.budget;
-        let held = self.state_bytes();
-        let work = self.memory.work();
-        let excess = if work.is_spent() {
-            let allowed = budget.steps_after(self.meter.nr_rows);
-            Excess::Steps { taken: work.nr_steps(), allowed }
-        } else if held > budget.state_bytes {
-            Excess::State { held, allowed: budget.state_bytes }
-        } else {
-            return Ok(());
-        };
-        let over = OverBudget { row: None, op: None, excess, budget: *budget };
-        Err(CellError::OverBudget(Box::new(over)))
-    }
-
-    /// Looks at the size of a process again.
-    pub(super) fn measure_process(&mut self, process: ProcessNr) {
-        let process = &mut self.processes[process];
-        self.memory.measure(process.mm);
-        let bytes = process.nr_entries() as u64 * ENTRY_BYTES;
-        let before = std::mem::replace(&mut process.measured_bytes, bytes);
-        self.meter.process_bytes = self.meter.process_bytes - before + bytes;
-    }
-
-    /// Processes of an earlier run are gone.
-    pub(super) fn forget_processes(&mut self) {
-        self.meter.process_bytes = 0;
-    }
-
-    fn state_bytes(&self) -> u64 {
-        let of_thread = THREAD_BYTES + if self.detail.is_some() { STACKS_BYTES } else { 0 };
-        let nr_entries = self.touched.nr_words() + self.threads.len();
-        self.memory.state_bytes()
-            + self.meter.process_bytes
-            + self.running.len() as u64 * of_thread
-            + nr_entries as u64 * ENTRY_BYTES
-    }
-}
-
-impl CellError {
-    /// The same error, at a row of the trace if it is one of the budget.
-    pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
-        match self {
-            Self::OverBudget(mut over) => {
-                (over.row, over.op) = (Some(row), op);
-                Self::OverBudget(over)
-            }
-            other => other,
-        }
-    }
+    pub(super) process_bytes: u64,
 }

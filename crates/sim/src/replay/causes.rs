@@ -2,17 +2,18 @@
 //!
 //! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. A folio is known by its
 //! first frame; what is noted of a frame counts until another folio is noted there. Owns no
-//! decision: it looks at the counters around a fault, and at the page table after a collapse.
+//! decision: `watch` compares the counters around a fault, and reads the page table after a
+//! collapse.
 //!
 //! `Differs`: a fault that a call makes on behalf of a program (populate) and a folio that moved to
 //! other frames are not heard of; such folios are [`Origin::Remade`].
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::folio::Owner;
-use largefolio_mm::units::{MmId, Order, Pfn};
+use largefolio_mm::counters::Counters;
+use largefolio_mm::units::MmId;
+use largefolio_mm::units::{Order, Pfn};
 
-use super::cell::Cell;
 use super::detail::Origin;
 
 /// Largest order of a folio that could have been split into others.
@@ -33,7 +34,7 @@ pub(super) struct Causes(BTreeMap<u64, Known>);
 
 impl Causes {
     /// Notes a new folio, in place of what was known of its frames.
-    fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
+    pub(super) fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
         let first = order.round_down(pfn.0);
         let stale: Vec<u64> =
             self.0.range(first..first + order.nr_pages()).map(|(&pfn, _)| pfn).collect();
@@ -71,55 +72,29 @@ pub(super) struct FaultMark {
     nr_swapped_in: u64,
 }
 
-impl Cell {
-    /// What tells faults apart, where somebody wants to know.
-    pub(super) fn mark_fault(&self) -> Option<FaultMark> {
-        self.detail.as_ref()?;
-        let now = self.memory.counters();
-        Some(FaultMark {
+impl FaultMark {
+    pub(super) fn of(now: &Counters) -> Self {
+        Self {
             nr_anon_faults: now.nr_anon_faults,
             nr_cow: now.nr_cow,
             nr_wp_reuse: now.nr_wp_reuse,
             nr_fallbacks: now.sizes.iter().map(|size| size.anon_fault_fallback).sum(),
             nr_swapped_in: now.reclaim.pswpin,
-        })
-    }
-
-    /// After a touch that faulted: what it got, if that is a new folio of private memory.
-    pub(super) fn note_fault(&mut self, mm: MmId, pfn: Pfn, before: FaultMark) {
-        let Some(now) = self.mark_fault().filter(|now| *now != before) else { return };
-        let origin = if now.nr_cow > before.nr_cow {
-            Origin::Copy
-        } else if now.nr_swapped_in > before.nr_swapped_in {
-            Origin::SwapIn
-        } else if now.nr_anon_faults == before.nr_anon_faults {
-            return;
-        } else if now.nr_fallbacks > before.nr_fallbacks {
-            Origin::Fallback
-        } else {
-            Origin::Touch
-        };
-        if let (Some((Owner::Anon { .. }, order)), Some(keeper)) =
-            (self.memory.owner_of(pfn), &mut self.detail)
-        {
-            keeper.causes.note(pfn, order, origin, mm);
         }
     }
 
-    /// After khugepaged or `MADV_COLLAPSE`, whose flushes are the blocks they tried: the folios that
-    /// fill a block now.
-    pub(super) fn note_collapsed(&mut self, origin: Origin) {
-        let Some(keeper) = &mut self.detail else { return };
-        for flush in &self.flushes {
-            let Some(leaf) = self.memory.space(flush.mm).table.leaf(flush.first) else { continue };
-            let pfn = leaf.pfn_of(flush.first);
-            if let Some((Owner::Anon { .. }, order)) = self.memory.owner_of(pfn)
-                && order > Order::ZERO
-                && order.nr_pages() == flush.nr_pages
-                && order.round_down(pfn.0) == pfn.0
-            {
-                keeper.causes.note(pfn, order, origin, flush.mm);
-            }
+    /// Who caused the folio of private memory that a fault since then got, if it got one.
+    pub(super) fn origin(&self, now: &Self) -> Option<Origin> {
+        if now.nr_cow > self.nr_cow {
+            Some(Origin::Copy)
+        } else if now.nr_swapped_in > self.nr_swapped_in {
+            Some(Origin::SwapIn)
+        } else if now.nr_anon_faults == self.nr_anon_faults {
+            None
+        } else if now.nr_fallbacks > self.nr_fallbacks {
+            Some(Origin::Fallback)
+        } else {
+            Some(Origin::Touch)
         }
     }
 }

@@ -5,9 +5,8 @@
 
 use largefolio_mm::units::{PageSize, Vpn};
 
-use super::cell::{Cell, Kind, walk_of};
-use crate::tlb::curve::{Curve, Distances, LruStack, NR_ENTRIES_MAX, OwnSizes, Then};
-use crate::tlb::{Lookup, Side, TlbConfig, Translation};
+use crate::tlb::curve::{Curve, Distances, LruStack, NR_ENTRIES_MAX, OwnSizes};
+use crate::tlb::{Side, TlbConfig};
 
 /// The stacks of a thread.
 pub(super) struct Stacks([LruStack; 2]);
@@ -39,9 +38,9 @@ impl Stacks {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// By side.
-    distances: [Distances; 2],
+    pub(super) distances: [Distances; 2],
     /// By side; bit `k`: a walk found an entry of order `k`.
-    orders: [u32; 2],
+    pub(super) orders: [u32; 2],
 }
 
 impl Measured {
@@ -53,38 +52,5 @@ impl Measured {
             ..data
         };
         Curve::new(&self.distances, own)
-    }
-}
-
-impl Cell {
-    /// What a walk found, for the stack as well.
-    pub(super) fn fill_stack(&mut self, nr: usize, side: Side, walked: &Translation) {
-        let Some(thread) = &mut self.hardware[nr] else { return };
-        if let (Some(stacks), Some(keeper)) = (&mut thread.stacks, &mut self.detail) {
-            stacks.of_mut(side).fill(walked);
-            keeper.measured.orders[side as usize] |= 1 << walked.order.get();
-        }
-    }
-
-    /// A reference that the entry on top of its stack does not serve; `found` is what the TLB said.
-    /// Where that walks, the walk fills the stack as well.
-    #[inline(never)]
-    pub(super) fn measure(&mut self, nr: usize, kind: Kind, vpn: Vpn, found: Lookup) {
-        let Some(thread) = &mut self.hardware[nr] else { return };
-        let Some(stacks) = &mut thread.stacks else { return };
-        let then = if found.needs_walk() { Then::Fill } else { Then::Use };
-        let measured = stacks.of_mut(kind.side).lookup(vpn, kind.tlb, then);
-        if let Some(keeper) = &mut self.detail {
-            keeper.measured.distances[kind.side as usize].count(measured);
-        }
-        if !measured.needs_walk() || found.needs_walk() {
-            return;
-        }
-        let table = &self.memory.space(self.processes[thread.process].mm).table;
-        let coalescing = thread.tlb.coalescing();
-        if let Some(leaf) = table.leaf(vpn) {
-            let walk = walk_of(table, &leaf, vpn, coalescing);
-            self.fill_stack(nr, kind.side, &coalescing.entry(&walk));
-        }
     }
 }

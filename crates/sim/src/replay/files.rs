@@ -1,139 +1,56 @@
-//! Events on files: open, close, reading and writing calls, and what runs a file.
-//!
-//! Owns which recorded opens write, and for how long (docs/behaviour H.1.4, H.2.1): an open says so
-//! by its `O_*`, a write call or a shared mapping with stores by being one. An open ends when its
-//! descriptors are closed in every process that has them (an event, another open of the same
-//! number, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
-//! recorded: a writer that lives on in one is forgotten when the first is closed.
-//!
-//! The program of the trace is run: who would write it is refused.
+//! The files of a trace as the modelled kernel has them.
 
-use largefolio_mm::io::Fadvice;
-use largefolio_mm::units::ByteRange;
-use largefolio_mm::vma::OpenId;
-use largefolio_trace::event::abi::O_ACCMODE;
-use largefolio_trace::{Event, FileId, Op};
+use std::ops::{Index, IndexMut};
 
-use super::cell::{Cell, CellError};
-use super::program::ProcessNr;
+use largefolio_mm::units::MappingId;
+use largefolio_trace::FileId;
 
-/// The descriptor of opens that were not recorded. One holds them all: the last keeps it, and what
-/// was behind it before is closed.
-pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
+/// A file of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceFile {
+    /// Its page cache.
+    pub(super) mapping: MappingId,
+    /// Its length as the trace has it so far; a reference beyond it uses nothing.
+    pub(super) size_bytes: u64,
+    /// A device: it has no page cache, and a mapping of one is anonymous memory here.
+    pub(super) is_device: bool,
+    /// An image with a build id, whose segments a linker laid out.
+    pub(super) is_elf: bool,
+    /// Folio size that the loader asks for.
+    pub(super) preferred_bytes: Option<u64>,
+}
 
-impl Cell {
-    /// An open that the recorded kernel granted. Where the modelled one refuses it, because a
-    /// process runs the file, it is an open for read.
-    pub(super) fn open(&mut self, process: ProcessNr, event: &Event) {
-        let Some(file) = event.file else { return };
-        let mapping = self.files[file as usize];
-        let open = if event.flags & O_ACCMODE == 0 {
-            self.memory.open(mapping)
-        } else {
-            let granted = self.memory.open_for_write(mapping);
-            granted.unwrap_or_else(|_| self.memory.open(mapping))
-        };
-        self.note_open(process, (event.pos, file), open);
+/// The files by their number in the trace, which the reader of the trace has checked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TraceFiles(Vec<TraceFile>);
+
+impl TraceFiles {
+    /// Adds the next file.
+    pub(super) fn push(&mut self, file: TraceFile) {
+        self.0.push(file);
     }
 
-    /// Gives an open its descriptor; what had that is closed.
-    pub(super) fn note_open(
-        &mut self,
-        process: ProcessNr,
-        (descriptor, file): (u64, FileId),
-        open: OpenId,
-    ) {
-        if let Some(closed) = self.processes[process].opened(descriptor, file, open) {
-            self.memory.close(closed);
-        }
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    pub(super) fn close(&mut self, process: ProcessNr, descriptor: u64) {
-        if let Some(open) = self.processes[process].closed(descriptor) {
-            self.memory.close(open);
-        }
-    }
-
-    /// The end of a process closes what it has open.
-    pub(super) fn close_all(&mut self, process: ProcessNr) {
-        for open in self.processes[process].close_all() {
-            self.memory.close(open);
-        }
-    }
-
-    /// Makes a file the program of a process. One that somebody writes is not protected.
-    pub(super) fn run(&mut self, process: ProcessNr, file: FileId) {
-        // A refusal is counted; the recorded kernel ran the program.
-        _ = self.memory.run(self.processes[process].mm, self.files[file as usize]);
-    }
-
-    /// Calls on files.
-    pub(super) fn file_event(
-        &mut self,
-        process: ProcessNr,
-        event: &Event,
-    ) -> Result<(), CellError> {
-        let Some(file) = event.file else {
-            self.count_steps(self.files.len());
-            for file in self.files.clone() {
-                self.memory.drop_cache(file);
-            }
-            return Ok(());
-        };
-        let mapping = self.files[file as usize];
-        let descriptor = matches!(event.op, Op::Pread | Op::Pwrite).then_some(event.aux);
-        let open = match self.processes[process].open_of(file, descriptor) {
-            Some(open) => open,
-            None => self.open_for_map(process, file),
-        };
-        match event.op {
-            Op::Pread => {
-                self.memory.pread(open, event.pos, event.len)?;
-                let nr_words = self.touched.nr_words();
-                self.touched.mark(file, (event.pos, event.len), self.sizes[file as usize]);
-                self.count_steps(self.touched.nr_words() - nr_words);
-            }
-            Op::Pwrite => {
-                self.write_through(open);
-                self.memory.pwrite(open, event.pos, event.len)?;
-                let end = event.pos.saturating_add(event.len);
-                let size = &mut self.sizes[file as usize];
-                *size = (*size).max(end);
-            }
-            Op::Truncate => {
-                self.memory.truncate(mapping, event.len);
-                self.sizes[file as usize] = event.len;
-            }
-            Op::Fadvise => {
-                if let Some(advice) = fadvice(event.aux) {
-                    self.memory.fadvise(
-                        open,
-                        ByteRange { pos: event.pos, len_bytes: event.len },
-                        advice,
-                    );
-                }
-            }
-            _ => self.memory.drop_cache(mapping),
-        }
-        Ok(())
-    }
-    /// A write call implies that its descriptor was opened for write. One that is closed here (a
-    /// duplicate of it was used) could never be closed again and stays what it is.
-    fn write_through(&mut self, open: OpenId) {
-        if self.memory.open_file(open).nr_descriptors > 0 {
-            // A refusal is counted; the recorded kernel wrote.
-            _ = self.memory.write_through(open);
-        }
+    /// The page cache of each.
+    pub(super) fn mappings(&self) -> Vec<MappingId> {
+        self.0.iter().map(|file| file.mapping).collect()
     }
 }
 
-fn fadvice(number: u64) -> Option<Fadvice> {
-    Some(match number {
-        0 => Fadvice::Normal,
-        1 => Fadvice::Random,
-        2 => Fadvice::Sequential,
-        3 => Fadvice::Willneed,
-        4 => Fadvice::Dontneed,
-        _ => return None,
-    })
+impl Index<FileId> for TraceFiles {
+    type Output = TraceFile;
+
+    fn index(&self, file: FileId) -> &TraceFile {
+        &self.0[file as usize]
+    }
+}
+
+impl IndexMut<FileId> for TraceFiles {
+    fn index_mut(&mut self, file: FileId) -> &mut TraceFile {
+        &mut self.0[file as usize]
+    }
 }

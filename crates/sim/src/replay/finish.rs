@@ -18,7 +18,7 @@ impl Cell {
         let events = self.events();
         let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
         let counters = self.memory.counters();
-        let base = &self.base;
+        let base = &self.counted.base;
         let ram = &self.memory.cache().ram;
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
@@ -35,7 +35,7 @@ impl Cell {
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
-            tlb: self.finished_tlbs,
+            tlb: *self.hardware.ended(),
             anon_sizes: self.anon_sizes(),
             pmd_refused: refused.collect(),
             writers: self.writers(),
@@ -47,15 +47,15 @@ impl Cell {
             cleared_bytes: events.cleared,
             waits: events.read,
             estimate,
-            strays: self.strays,
-            is_replaced: self.is_replaced,
-            folios: self.census,
+            strays: self.counted.strays,
+            is_replaced: self.program.is_replaced,
+            folios: self.counted.sizes,
             detail,
         }
     }
 
     fn collapses(&self) -> Collapses {
-        let (now, base) = (&self.memory.counters().collapse, &self.base.counters.collapse);
+        let (now, base) = (&self.memory.counters().collapse, &self.counted.base.counters.collapse);
         let refused = CollapseRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), now.refused[nr] - base.refused[nr])
@@ -82,7 +82,7 @@ impl Cell {
     }
 
     fn pressure(&self) -> BTreeMap<&'static str, u64> {
-        let (now, base) = (&self.memory.counters().reclaim, &self.base.counters.reclaim);
+        let (now, base) = (&self.memory.counters().reclaim, &self.counted.base.counters.reclaim);
         let pairs = now.named().into_iter().zip(base.named());
         let counts = pairs.map(|((name, now), (_, base))| (name, now - base));
         counts.filter(|(_, nr)| *nr > 0).collect()
@@ -90,7 +90,7 @@ impl Cell {
 
     /// Sizes to which anything happened.
     fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let (now, base) = (self.memory.counters(), &self.counted.base.counters);
         let page = self.memory.rules().page;
         let sizes = (0_u32..).zip(now.sizes.iter().zip(&base.sizes));
         let sizes = sizes.map(|(order, (now, base))| {
@@ -110,17 +110,17 @@ impl Cell {
     fn events(&self) -> Events {
         let now = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
         Events {
-            read: self.reads.counts(),
-            l2_hits: self.finished_tlbs.l2_hits(),
-            walks_pte: self.finished_tlbs.walks_pte,
-            walks_pmd: self.finished_tlbs.walks_pmd,
-            walk_references: self.finished_tlbs.walk_references(),
-            ..now.since(&self.base, self.memory.rules().page.bytes())
+            read: self.counted.reads.counts(),
+            l2_hits: self.hardware.ended().l2_hits(),
+            walks_pte: self.hardware.ended().walks_pte,
+            walks_pmd: self.hardware.ended().walks_pmd,
+            walk_references: self.hardware.ended().walk_references(),
+            ..now.since(&self.counted.base, self.memory.rules().page.bytes())
         }
     }
 
     fn entries(&self) -> Entries {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let (now, base) = (self.memory.counters(), &self.counted.base.counters);
         let set = now.nr_ptes_set + now.nr_pmds_set - base.nr_ptes_set - base.nr_pmds_set;
         let by_fork = now.nr_forked - base.nr_forked;
         Entries {
@@ -133,7 +133,7 @@ impl Cell {
     }
 
     fn faults(&self) -> Faults {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let (now, base) = (self.memory.counters(), &self.counted.base.counters);
         Faults {
             total: now.pgfault - base.pgfault,
             major: now.pgmajfault - base.pgmajfault,
@@ -148,7 +148,7 @@ impl Cell {
     }
 
     fn writers(&self) -> Writers {
-        let (now, base) = (&self.memory.counters().writers, &self.base.counters.writers);
+        let (now, base) = (&self.memory.counters().writers, &self.counted.base.counters.writers);
         let dropped = now.nr_dropped_pages - base.nr_dropped_pages;
         Writers {
             opens: now.nr_opens - base.nr_opens,
@@ -160,9 +160,9 @@ impl Cell {
     }
 
     fn reads(&self) -> Reads {
-        let (now, base) = (self.memory.counters(), &self.base.counters);
+        let (now, base) = (self.memory.counters(), &self.counted.base.counters);
         let bytes = (now.nr_read - base.nr_read) << self.memory.rules().page.shift();
-        let used_bytes = self.touched.bytes();
+        let used_bytes = self.counted.touched.bytes();
         Reads {
             bytes,
             used_bytes,

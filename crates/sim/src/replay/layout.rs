@@ -4,13 +4,13 @@ use largefolio_mm::map::{Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
+use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta, ThreadId};
 
-use super::cell::{Cell, CellError};
-use super::files::NO_DESCRIPTOR;
-use super::place::{self, RECORDED_MASK, Segment};
-use super::program::{Heap, Process, ProcessNr};
-use super::syscalls::{LEN_MAX, prot_bits};
+use super::cell::Cell;
+use super::error::CellError;
+use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
+use super::program::{Heap, NO_DESCRIPTOR, Process, ProcessNr};
 
 /// Where the kernel loads a position-independent program, less the random part.
 const PIE_BASE: u64 = 0x5555_5555_0000;
@@ -25,8 +25,8 @@ impl Cell {
     /// Maps the initial layout.
     pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
         let mm = self.memory.new_space();
-        self.processes.push(Process::new(mm));
-        self.threads.started(FIRST_THREAD, 0);
+        self.program.processes.push(Process::new(mm));
+        self.program.threads.started(FIRST_THREAD, 0);
         let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
         if let Some(file) = meta.layout.iter().filter(is_program).find_map(|entry| entry.file) {
             self.run(0, file);
@@ -43,15 +43,15 @@ impl Cell {
             let before = image.and_then(|image| images[image]);
             let wanted = match (before, entry.kind) {
                 (Some(before), _) => {
-                    place::after(&before, start, file.map(|(_, pos)| pos), self.link)
+                    place::after(&before, start, file.map(|(_, pos)| pos), self.program.link)
                 }
                 (None, LayoutKind::Program) if start >= FIXED_BELOW => {
-                    PIE_BASE + (entry.pos & (self.link.bytes() - 1))
+                    PIE_BASE + (entry.pos & (self.program.link.bytes() - 1))
                 }
                 (None, LayoutKind::Program) => start,
                 (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
                 (None, LayoutKind::Interpreter) => {
-                    self.free_image(0, (entry.file, entry.pos), image_len(meta, entry))?
+                    self.free_image(0, entry.file, entry.pos, image_len(meta, entry))?
                 }
                 (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
             };
@@ -64,7 +64,7 @@ impl Cell {
         if let [Some(program), _] = images {
             self.place_heap(meta, program);
         }
-        self.forget_places();
+        self.places.clear();
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl Cell {
         let end = last.placed + (last.end - last.start);
         let placed = (end + self.mask()) & !self.mask();
         let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };
-        self.processes[0].heap = Heap { start, placed };
+        self.program.processes[0].heap = Heap { start, placed };
     }
 
     /// Maps the pages of a placed segment and remembers it.
@@ -86,11 +86,11 @@ impl Cell {
     ) -> Result<(), CellError> {
         let mask = self.mask();
         let first = segment.placed & !mask;
-        self.is_replaced |= self.link != PageSize::K4;
+        self.program.is_replaced |= self.program.link != PageSize::K4;
         let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
         // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
         // that grows) has that page already.
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let is_shared_page = segment.file.is_none()
             && first < segment.placed
             && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
@@ -104,7 +104,8 @@ impl Cell {
                 None => Backing::Anon,
             };
             let (addr, len_bytes) = (Some(Vaddr(first)), end - first);
-            let preferred = segment.file.and_then(|(file, _)| self.preferred[file as usize]);
+            let preferred =
+                segment.file.and_then(|(file, _)| self.program.files[file].preferred_bytes);
             let prot = prot_bits(prot);
             let map = Map { addr, len_bytes, prot, sharing, backing, preferred };
             match self.memory.mmap(mm, map) {
@@ -113,16 +114,16 @@ impl Cell {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.processes[process].segments.insert(segment);
+        self.program.processes[process].segments.insert(segment);
         Ok(())
     }
 
     pub(super) fn open_for_map(&mut self, process: ProcessNr, file: FileId) -> OpenId {
-        if let Some(open) = self.processes[process].open_of(file, None) {
+        if let Some(open) = self.program.processes[process].open_of(file, None) {
             return open;
         }
-        let open = self.memory.open(self.files[file as usize]);
-        self.note_open(process, (NO_DESCRIPTOR, file), open);
+        let open = self.memory.open(self.program.files[file].mapping);
+        self.note_open(process, NO_DESCRIPTOR, file, open);
         open
     }
 
@@ -151,7 +152,7 @@ impl Cell {
             backing,
             preferred: None,
         };
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let addr = self.memory.mmap(mm, map)?;
         debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
         Ok(addr.0)
@@ -163,11 +164,12 @@ impl Cell {
     pub(super) fn free_image(
         &mut self,
         process: ProcessNr,
-        (file, pos): (Option<FileId>, u64),
+        file: Option<FileId>,
+        pos: u64,
         len: u64,
     ) -> Result<u64, CellError> {
-        let mask = self.link.bytes() - 1;
-        let span = place::reserve(len, self.link);
+        let mask = self.program.link.bytes() - 1;
+        let span = place::reserve(len, self.program.link);
         // Room for segments to move apart must not make a smaller image look like one that holds
         // a whole PMD range.
         let page = self.page();
@@ -178,18 +180,20 @@ impl Cell {
         let free = self.free_place(process, file.filter(|_| spans), pos, span)?;
         Ok(((free + mask) & !mask) + (pos & mask))
     }
-
-    pub(super) fn page(&self) -> PageSize {
-        self.memory.rules().page
-    }
-
-    pub(super) fn mask(&self) -> u64 {
-        self.page().bytes() - 1
-    }
 }
 
 /// Recorded bytes from the first segment of `entry`'s image to the end of the last.
 fn image_len(meta: &Meta, entry: &LayoutEntry) -> u64 {
     let last = meta.layout.iter().rev().find(|e| e.kind == entry.kind);
     last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
+}
+
+/// `PROT_*` of a recorded mapping.
+pub(super) fn prot_bits(prot: u32) -> Prot {
+    Prot {
+        // On the modelled machines a page that may be written or run may be read.
+        can_read: prot & (PROT_READ | PROT_WRITE | PROT_EXEC) != 0,
+        can_write: prot & PROT_WRITE != 0,
+        can_exec: prot & PROT_EXEC != 0,
+    }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::census::FolioCensus;
 use super::detail::Detail;
+use super::sizes::FolioSizes;
 use crate::cost::{Estimate, ReadEvents};
 use crate::tlb;
 
 /// Faults by kind; all are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// All faults.
+    /// Faults of every kind.
     pub total: u64,
     /// Counted major: the page was not in the page cache.
     pub major: u64,
@@ -32,7 +32,7 @@ pub struct Faults {
     pub retries: u64,
 }
 
-/// Reading from files.
+/// What was read from files, and what of it was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reads {
     /// Bytes read from files.
@@ -41,7 +41,7 @@ pub struct Reads {
     pub used_bytes: u64,
     /// `bytes / used_bytes`; absent when nothing was used.
     pub amplification: Option<f64>,
-    /// Readahead windows.
+    /// Windows of readahead, as a count.
     pub windows: u64,
     /// Windows started by the marker.
     pub async_windows: u64,
@@ -103,7 +103,7 @@ pub struct Entries {
     pub set_by_faults: u64,
     /// PTEs and PMD entries that fork copied.
     pub set_by_fork: u64,
-    /// PTEs taken away.
+    /// PTEs that were cleared.
     pub ptes_cleared: u64,
     /// PMD entries taken away.
     pub pmds_cleared: u64,
@@ -127,7 +127,7 @@ pub struct Strays {
 pub struct Outcome {
     /// Kernel, with its edits.
     pub kernel: String,
-    /// Machine.
+    /// Machine, by name.
     pub machine: String,
     /// Base page in bytes.
     pub page_bytes: u64,
@@ -140,20 +140,20 @@ pub struct Outcome {
     /// Swap space in bytes.
     pub swap_bytes: u64,
     /// Mapped memory by kind and folio size.
-    pub folios: FolioCensus,
+    pub folios: FolioSizes,
     /// Bytes in the page cache at the end by folio size, mapped or not.
     pub cached_bytes: BTreeMap<u64, u64>,
-    /// Faults.
+    /// Faults by what ended them.
     pub faults: Faults,
-    /// Reading.
+    /// Bytes read from files, and windows.
     pub reads: Reads,
-    /// Translation.
+    /// References, misses and walks of all threads.
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
-    /// Opens for write.
+    /// Opens for write, and what they dropped.
     pub writers: Writers,
     /// Collapse by advice and by khugepaged.
     pub collapse: Collapses,
@@ -161,7 +161,7 @@ pub struct Outcome {
     pub pressure: BTreeMap<&'static str, u64>,
     /// Pages filled with zeroes.
     pub zeroed_pages: u64,
-    /// Pages copied.
+    /// Base pages copied.
     pub copied_pages: u64,
     /// Entries of page tables.
     pub entries: Entries,

@@ -27,6 +27,8 @@ use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 
 /// log2 of the bytes of a recorded page.
 pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
+/// Bytes of the longest mapping followed: half of a 47-bit address space.
+pub(super) const LEN_MAX: u64 = 1 << 46;
 /// Places are per recorded page: segments start on its boundaries, at congruent places.
 pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 

@@ -1,22 +1,53 @@
-//! The recorded program: threads, processes, open files.
+//! The recorded program: files, threads, processes, what they have open.
 //!
 //! Owns who is who. Does not own memory ([`crate::replay::cell`]).
 
 use std::collections::BTreeMap;
 
 use largefolio_mm::units::MmId;
+use largefolio_mm::units::PageSize;
 use largefolio_mm::vma::OpenId;
 use largefolio_trace::{FileId, ThreadId};
 
+use super::files::TraceFiles;
 use super::place::Segments;
 
 /// Process of the replay.
 pub(super) type ProcessNr = usize;
 
-/// One process.
+/// The descriptor of opens that were not recorded. One holds them all: the last keeps it, and what
+/// was behind it before is closed.
+pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
+
+/// The program as it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) files: TraceFiles,
+    pub(super) processes: Vec<Process>,
+    pub(super) threads: Threads,
+    /// Pages that the modelled programs are linked for.
+    pub(super) link: PageSize,
+    /// Whether a segment was placed for larger pages than the recorded ones.
+    pub(super) is_replaced: bool,
+}
+
+impl Program {
+    /// One without files that has not started.
+    pub(super) fn new(link: PageSize) -> Self {
+        let (files, processes) = (TraceFiles::default(), Vec::new());
+        Self { files, processes, threads: Threads::default(), link, is_replaced: false }
+    }
+
+    /// Forgets all but the files: the program starts again.
+    pub(super) fn restart(&mut self) {
+        self.processes.clear();
+        self.threads = Threads::default();
+    }
+}
+
+/// A process of the recorded program.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    /// Its address space.
     pub(super) mm: MmId,
     /// Recorded ranges and their places.
     pub(super) segments: Segments,

@@ -14,12 +14,9 @@
 use std::collections::VecDeque;
 
 use largefolio_mm::core::observed::{EntryKind, Observed};
-use largefolio_mm::folio::Owner;
-use largefolio_mm::units::{MappingId, Pfn};
-use largefolio_trace::{Event, Op};
+use largefolio_mm::memory::Memory;
+use largefolio_mm::units::MappingId;
 
-use super::cell::Cell;
-use super::detail::Origin;
 use crate::cost::{Device, ReadEvents, Timing};
 
 /// Reads under way that are remembered; a queue this long is as good as endless.
@@ -27,27 +24,48 @@ const NR_UNDER_WAY_MAX: usize = 1 << 12;
 
 /// Whether the program waits for a read from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+pub(super) enum Wait {
     AtOnce,
     WhenNeeded,
 }
 
-/// One read: pages `first .. end` of a file.
+/// Pages of a file.
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    file: MappingId,
-    first: u64,
-    end: u64,
-    nr_pages: u64,
+pub(super) struct Pages {
+    pub(super) file: MappingId,
+    /// First page.
+    pub(super) first: u64,
+    /// The page after the last.
+    pub(super) end: u64,
+}
+
+impl Pages {
+    fn overlaps(self, other: Self) -> bool {
+        self.file == other.file && self.first < other.end && other.first < self.end
+    }
+}
+
+/// One read: the pages it reaches over, and how many of them it brings in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadRequest {
+    pages: Pages,
+    pub(super) nr_pages: u64,
     wait: Wait,
+}
+
+impl ReadRequest {
+    /// Adds pages of the same file.
+    fn add(&mut self, pages: Pages) {
+        self.pages.first = self.pages.first.min(pages.first);
+        self.pages.end = self.pages.end.max(pages.end);
+        self.nr_pages += pages.end - pages.first;
+    }
 }
 
 /// A read ahead that is not complete.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
-    file: MappingId,
-    first: u64,
-    end: u64,
+    pages: Pages,
     done_ns: u64,
 }
 
@@ -75,7 +93,7 @@ impl Reads {
     }
 
     /// Asks the device for a request; `references` is the program's clock.
-    fn submit(&mut self, request: &Request, bytes: u64, references: u64) {
+    pub(super) fn submit(&mut self, request: &ReadRequest, bytes: u64, references: u64) {
         let (nr, sum) = match request.wait {
             Wait::AtOnce => (&mut self.counts.sync_requests, &mut self.counts.sync_bytes),
             Wait::WhenNeeded => (&mut self.counts.async_requests, &mut self.counts.async_bytes),
@@ -91,8 +109,8 @@ impl Reads {
                 self.waited_ns = self.waited_ns.saturating_add(read.done_ns - now_ns);
             }
             Wait::WhenNeeded => {
-                let &Request { file, first, end, .. } = request;
-                self.under_way.push_back(UnderWay { file, first, end, done_ns: read.done_ns });
+                let (pages, done_ns) = (request.pages, read.done_ns);
+                self.under_way.push_back(UnderWay { pages, done_ns });
                 if self.under_way.len() > NR_UNDER_WAY_MAX {
                     self.under_way.pop_front();
                 }
@@ -100,13 +118,17 @@ impl Reads {
         }
     }
 
-    /// The program needs pages `first .. end` of a file.
-    fn need(&mut self, file: MappingId, (first, end): (u64, u64), references: u64) {
+    /// Whether no read is under way: nobody can have to wait.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// The program needs pages of a file; `references` is its clock.
+    pub(super) fn need(&mut self, pages: Pages, references: u64) {
         let Some(device) = &self.device else { return };
         let now_ns = device.timing().of_references(references).saturating_add(self.waited_ns);
         self.under_way.retain(|read| read.done_ns > now_ns);
-        let needed = |read: &UnderWay| read.file == file && read.first < end && first < read.end;
-        let reads = self.under_way.iter().filter(|read| needed(read));
+        let reads = self.under_way.iter().filter(|read| read.pages.overlaps(pages));
         if let Some(done_ns) = reads.map(|read| read.done_ns).max() {
             add(&mut self.counts.late_waits, 1);
             add(&mut self.counts.late_ns, done_ns - now_ns);
@@ -121,91 +143,42 @@ fn add(sum: &mut Option<u64>, more: u64) {
     }
 }
 
-impl Cell {
-    /// After a walk: the reads its fault started, and the page it found.
-    pub(super) fn settle_walk(&mut self, pfn: Pfn, cause: Origin) {
-        self.settle(Wait::AtOnce, cause);
-        if self.reads.under_way.is_empty() {
-            return;
-        }
-        let Some((Owner::File { mapping, index }, order)) = self.memory.owner_of(pfn) else {
-            return;
-        };
-        let references = self.references();
-        self.reads.need(mapping, (index.0, index.0 + order.nr_pages()), references);
-    }
-
-    /// After a call: the reads it started, and what a read call covers.
-    pub(super) fn settle_call(&mut self, event: &Event) {
-        let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
-        self.settle(wait, Origin::of_call(event.op));
-        let (Op::Pread, Some(file)) = (event.op, event.file) else { return };
-        if self.reads.under_way.is_empty() || event.len == 0 {
-            return;
-        }
-        let shift = self.memory.rules().page.shift();
-        let last = event.pos.saturating_add(event.len - 1);
-        let (file, references) = (self.files[file as usize], self.references());
-        self.reads.need(file, (event.pos >> shift, (last >> shift) + 1), references);
-    }
-
-    /// Hands the reads since the last call to the device; `cause` started them.
-    fn settle(&mut self, wait: Wait, cause: Origin) {
-        let observed = self.memory.take_observed();
-        if observed.is_empty() {
-            return;
-        }
-        if let Some(keeper) = &mut self.detail {
-            keeper.hear(&observed, cause);
-        }
-        let (shift, references) = (self.memory.rules().page.shift(), self.references());
-        let mut now = wait;
-        let mut open: Option<Request> = None;
-        let mut requests = Vec::new();
-        for event in observed {
-            match event {
-                Observed::Insertion { mapping, index, order } => {
-                    if self.memory.cache().mapping(mapping).is_anon_shared {
-                        continue;
-                    }
-                    let nr = order.nr_pages();
+/// The reads that `observed` holds. The program waits for them as `wait` says, unless the marker
+/// started them.
+pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Vec<ReadRequest> {
+    let mut now = wait;
+    let mut open: Option<ReadRequest> = None;
+    let mut requests = Vec::new();
+    for event in observed {
+        match *event {
+            Observed::Insertion { mapping, index, order } => {
+                if !memory.cache().mapping(mapping).is_anon_shared {
+                    let nr_pages = order.nr_pages();
+                    let pages = Pages { file: mapping, first: index.0, end: index.0 + nr_pages };
                     match &mut open {
-                        Some(request) if request.file == mapping => {
-                            request.first = request.first.min(index.0);
-                            request.end = request.end.max(index.0 + nr);
-                            request.nr_pages += nr;
-                        }
+                        Some(request) if request.pages.file == mapping => request.add(pages),
                         _ => {
                             requests.extend(open.take());
-                            let (first, end) = (index.0, index.0 + nr);
-                            open = Some(Request {
-                                file: mapping,
-                                first,
-                                end,
-                                nr_pages: nr,
-                                wait: now,
-                            });
+                            open = Some(ReadRequest { pages, nr_pages, wait: now });
                         }
                     }
-                    continue;
                 }
-                Observed::Entry { kind: EntryKind::Async, .. } => now = Wait::WhenNeeded,
-                Observed::Entry { kind: EntryKind::Sync, .. } | Observed::ColdFault { .. } => {
-                    now = wait;
-                }
-                Observed::Handler { .. } | Observed::HandlerHit { .. } => now = wait,
-                // Parts of one decision.
-                Observed::Around { .. }
-                | Observed::InFlight { .. }
-                | Observed::Waited { .. }
-                | Observed::Window { .. }
-                | Observed::Base { .. } => continue,
+                continue;
             }
-            requests.extend(open.take());
+            Observed::Entry { kind: EntryKind::Async, .. } => now = Wait::WhenNeeded,
+            Observed::Entry { kind: EntryKind::Sync, .. }
+            | Observed::ColdFault { .. }
+            | Observed::Handler { .. }
+            | Observed::HandlerHit { .. } => now = wait,
+            // Parts of one decision.
+            Observed::Around { .. }
+            | Observed::InFlight { .. }
+            | Observed::Waited { .. }
+            | Observed::Window { .. }
+            | Observed::Base { .. } => continue,
         }
-        requests.extend(open);
-        for request in requests {
-            self.reads.submit(&request, request.nr_pages << shift, references);
-        }
+        requests.extend(open.take());
     }
+    requests.extend(open);
+    requests
 }

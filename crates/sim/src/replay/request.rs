@@ -16,6 +16,7 @@ use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::Machine;
 use crate::names::nearest;
+use crate::size::MEMORY_GIB_MAX;
 
 /// Cells of one result: more are a mistake, and each takes memory of its own.
 pub const NR_CELLS_MAX: usize = 256;
@@ -25,9 +26,6 @@ const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 pub const NO_LARGE_FOLIOS: &str = "none";
 /// Physical memory unless it is said: 16 GiB.
 pub const MEMORY_BYTES: u64 = 16 << 30;
-/// Most physical memory: the model keeps nine bytes of state a page, and a larger zone may not be
-/// had from the host.
-pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 /// The whole, in thousandths.
 pub const PERMILLE_MAX: u32 = 1000;
 
@@ -47,7 +45,7 @@ pub const PERMILLE_MAX: u32 = 1000;
 pub struct Request {
     /// Kernels; the first is the reference.
     pub kernels: Vec<Kernel>,
-    /// Machines.
+    /// Machines, each at its own base page unless a kernel says one.
     pub machines: Vec<Machine>,
     /// Seeds of the fragmentation.
     pub seeds: Vec<u64>,
@@ -85,51 +83,32 @@ pub enum Detail {
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
-    /// More cells than a result has.
     #[error(
         "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells, at most \
          {limit} go into one result; ask for fewer at a time",
         nrs[0], nrs[1], nrs[2], nrs[3]
     )]
-    TooManyCells {
-        /// Kernels, machines, memory sizes, seeds.
-        nrs: [usize; 4],
-        /// Their product.
-        nr_cells: usize,
-        /// Most cells.
-        limit: usize,
-    },
-    /// An empty list.
+    TooManyCells { nrs: [usize; 4], nr_cells: usize, limit: usize },
     #[error("no {0} to replay under; name at least one")]
     Nothing(&'static str),
-    /// Not a size of physical memory.
     #[error(
         "{0} bytes of memory; expected bytes, such as 512M or 16G, and at most {MEMORY_GIB_MAX}G"
     )]
     Memory(u64),
-    /// Not a factor of the budget.
     #[error("{0} times the work; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
-    /// Not a fragmentation.
     #[error("fragmentation of {0} thousandths; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
-    /// A kernel that has not the folio sizes it is asked for.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A filesystem no kernel knows.
     #[error(
         "no kernel has large folios on a filesystem called '{}'; {hint}; \
          `--fs {NO_LARGE_FOLIOS}` stands for all that have none",
         shown(name)
     )]
-    Filesystem {
-        /// The name.
-        name: String,
-        /// The nearest names, or all of them.
-        hint: String,
-    },
-    /// An annotation of a file the program never maps, which would silently do nothing.
+    Filesystem { name: String, hint: String },
     #[error("--annotate {}: no file of the trace has such a name; `folio trace info` lists them",
         shown(.0))]
     IdleAnnotation(String),

@@ -35,7 +35,7 @@ impl CacheState {
 /// What to replay a trace under.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
-    /// Kernel.
+    /// Kernel, at the base page it was asked for with.
     pub kernel: Kernel,
     /// Machine, at its own base page size.
     pub machine: Machine,

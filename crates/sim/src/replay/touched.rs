@@ -19,7 +19,7 @@ pub(super) struct Touched {
 
 impl Touched {
     /// Marks the pieces of bytes `[pos, pos + len)`, cut to the file's `size` in bytes.
-    pub(super) fn mark(&mut self, file: FileId, (pos, len): (u64, u64), size: u64) {
+    pub(super) fn mark(&mut self, file: FileId, pos: u64, len: u64, size: u64) {
         let end = pos.saturating_add(len).min(size);
         if pos >= end {
             return;
@@ -53,10 +53,10 @@ mod tests {
     #[test]
     fn a_piece_counts_once_and_only_inside_the_file() {
         let mut touched = Touched::default();
-        touched.mark(0, (4000, 200), 1 << 20);
-        touched.mark(0, (0, 10), 1 << 20);
-        touched.mark(1, (8192, 100_000), 10_000);
-        touched.mark(1, (20_000, 1), 10_000);
+        touched.mark(0, 4000, 200, 1 << 20);
+        touched.mark(0, 0, 10, 1 << 20);
+        touched.mark(1, 8192, 100_000, 10_000);
+        touched.mark(1, 20_000, 1, 10_000);
         assert_eq!(touched.bytes(), 3 * 4096);
     }
 }

@@ -1,7 +1,13 @@
 //! The studies of `studies/*.toml`, embedded.
 
+use crate::datafile::DataFiles;
+
+/// The study files.
+pub(super) static STUDIES: DataFiles =
+    DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
+
 /// Name and text of every built-in study, in the order they are shown.
-pub(super) const STUDIES: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("exec-order", include_str!("../../../../studies/exec-order.toml")),
     ("clear", include_str!("../../../../studies/clear.toml")),
     ("exec-readahead", include_str!("../../../../studies/exec-readahead.toml")),
@@ -13,5 +19,5 @@ pub(super) const STUDIES: [(&str, &str); 7] = [
 
 /// Names of the built-in studies, in the order they are shown.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    STUDIES.iter().map(|(name, _)| *name)
+    STUDIES.names()
 }

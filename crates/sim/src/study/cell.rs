@@ -43,19 +43,33 @@ enum Input {
 /// Cells of one trace.
 struct Group<'a> {
     input: Input,
-    /// Study and cell.
-    cells: Vec<(&'a Study, &'a str, &'a CellSpec)>,
+    cells: Vec<GroupCell<'a>>,
 }
 
-/// Runs every cell of `studies`: recorded traces are in `traces`, generated ones are written to
-/// `scratch`.
+/// One cell of a study.
+struct GroupCell<'a> {
+    study: &'a Study,
+    name: &'a str,
+    spec: &'a CellSpec,
+}
+
+/// Where traces are.
+#[derive(Clone, Copy, Debug)]
+pub struct Folders<'a> {
+    /// Recorded traces, `NAME.folio`.
+    pub traces: &'a Path,
+    /// A folder for those that are generated.
+    pub scratch: &'a Path,
+}
+
+/// Runs every cell of `studies`.
 ///
 /// # Errors
 /// A trace that cannot be replayed or generated, or [`StudyError::Stopped`]; a trace that does not
 /// exist leaves its cells without a result.
 pub fn run(
     studies: &[Study],
-    (traces, scratch): (&Path, &Path),
+    folders: Folders<'_>,
     progress: Progress<'_>,
 ) -> Result<Values, StudyError> {
     let mut values = Values::default();
@@ -78,9 +92,9 @@ pub fn run(
             return Err(StudyError::Stopped);
         }
         let path = match &group.input {
-            Input::Recorded(name) => traces.join(format!("{name}.folio")),
+            Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
             Input::Generated(workload) => {
-                let path = scratch.join("generated.folio");
+                let path = folders.scratch.join("generated.folio");
                 let told = |error| StudyError::Generate { path: path.clone(), error };
                 workload.write(&path).map_err(told)?;
                 path
@@ -99,13 +113,13 @@ impl Values {
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
         if !path.exists() {
-            for (study, name, _) in &group.cells {
+            for GroupCell { study, name, .. } in &group.cells {
                 let why = Err(format!("no trace {}", largefolio_trace::shown(path)));
                 self.cells.insert((study.name.clone(), (*name).to_owned()), why);
             }
             return Ok(());
         }
-        let specs: Vec<CellSpec> = group.cells.iter().map(|(_, _, spec)| (*spec).clone()).collect();
+        let specs: Vec<CellSpec> = group.cells.iter().map(|cell| cell.spec.clone()).collect();
         let name = match &group.input {
             Input::Recorded(name) => name.clone(),
             Input::Generated(_) => "generated".to_owned(),
@@ -115,11 +129,11 @@ impl Values {
             if matches!(error, ReplayError::Stopped) {
                 return StudyError::Stopped;
             }
-            let (study, cell, _) = group.cells[0];
-            let (origin, cell) = (study.origin.clone(), cell.to_owned());
+            let first = &group.cells[0];
+            let (origin, cell) = (first.study.origin.clone(), first.name.to_owned());
             StudyError::Replay { origin, cell, error: Box::new(error) }
         })?;
-        for ((study, name, _), outcome) in group.cells.iter().zip(&outcomes) {
+        for (GroupCell { study, name, .. }, outcome) in group.cells.iter().zip(&outcomes) {
             self.cells.insert((study.name.clone(), (*name).to_owned()), Ok(shown(outcome)));
         }
         Ok(())
@@ -135,7 +149,7 @@ fn groups(studies: &[Study]) -> Vec<Group<'_>> {
                 Source::Generated(workload, spec) => (Input::Generated(workload.clone()), spec),
                 Source::Model(_) => continue,
             };
-            let cell = (study, name.as_str(), &**spec);
+            let cell = GroupCell { study, name, spec };
             match groups.iter_mut().find(|group| group.input == input) {
                 Some(group) => group.cells.push(cell),
                 None => groups.push(Group { input, cells: vec![cell] }),

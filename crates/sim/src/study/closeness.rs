@@ -13,12 +13,22 @@
 use serde::Serialize;
 
 use super::file::Row;
-use super::finding::Pair;
 
 /// Share of the published number within which ours is as good as the same.
 const CLOSE: f64 = 0.1;
 /// A distance that is no more than a rounding error of the two numbers.
 const ROUNDING: f64 = 1e-9;
+
+/// Two numbers, or the second alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pair {
+    /// Without the change under study.
+    pub before: Option<f64>,
+    /// With the change under study.
+    pub after: Option<f64>,
+    /// The change in the row's measure: percent or points.
+    pub change: Option<f64>,
+}
 
 /// How close ours is to what it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -73,20 +83,20 @@ impl Closeness {
             (Some(0), Some(0)) => Some(Self::Close),
             (Some(_), Some(_)) => Some(match (published.change, ours.change) {
                 (Some(published), Some(ours)) => {
-                    Self::of_sizes((published, ours), row.same_within).unwrap_or(Self::Direction)
+                    Self::of_sizes(published, ours, row.same_within).unwrap_or(Self::Direction)
                 }
                 _ => Self::Direction,
             }),
             (None, None) if row.unit == row.ours_unit => {
-                let numbers = (published.after?, ours.after?);
-                Some(Self::of_sizes(numbers, row.same_within).unwrap_or(Self::Apart))
+                let (published, ours) = (published.after?, ours.after?);
+                Some(Self::of_sizes(published, ours, row.same_within).unwrap_or(Self::Apart))
             }
             _ => None,
         }
     }
 
     /// The class of two numbers of one sign; `None` where they are further apart.
-    fn of_sizes((published, ours): (f64, f64), same_within: f64) -> Option<Self> {
+    fn of_sizes(published: f64, ours: f64, same_within: f64) -> Option<Self> {
         let apart = (ours - published).abs();
         if apart <= same_within.max(CLOSE * published.abs()) + ROUNDING {
             return Some(Self::Close);

@@ -1,12 +1,11 @@
 //! Why there is no such study, or no result.
 
-use std::io;
 use std::path::PathBuf;
 
 use largefolio_trace::generate::GenerateError;
 use largefolio_trace::shown;
 
-use super::load::MAX_FILE_BYTES;
+use crate::datafile::DataFileError;
 use crate::kernel::KernelError;
 use crate::machine::MachineError;
 use crate::replay::ReplayError;
@@ -15,14 +14,8 @@ use crate::replay::ReplayError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StudyError {
-    #[error("no study is called '{}'; {hint}", shown(name))]
-    Unknown { name: String, hint: String },
-    #[error("cannot read the study file {path}: {error}")]
-    Read { path: String, error: io::Error },
-    #[error("the study file {path} is larger than {} KiB", MAX_FILE_BYTES >> 10)]
-    TooLarge { path: String },
-    #[error("{origin}:{line}: {message}")]
-    Toml { origin: String, line: usize, message: String },
+    #[error(transparent)]
+    File(#[from] DataFileError),
     #[error("{origin}:{line}: {mistake}")]
     Mistake { origin: String, line: usize, mistake: Box<Mistake> },
     #[error("{origin}: cell {cell}: {error}")]

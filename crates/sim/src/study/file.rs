@@ -9,12 +9,12 @@ use super::model::Model;
 use super::parts::Generated;
 use crate::replay::{Budget, CellSpec};
 
-/// A study.
+/// A published table beside what this model gives.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// Short name: that of the file without `.toml`.
     pub name: String,
-    /// One line.
+    /// One line for a list of studies.
     pub title: String,
     /// Where the published table stands.
     pub source: String,
@@ -39,13 +39,13 @@ pub struct Study {
 pub enum Source {
     /// A recorded trace, `traces/NAME.folio`.
     Trace(String, Box<CellSpec>),
-    /// A generated one.
+    /// A trace that is generated first.
     Generated(Generated, Box<CellSpec>),
     /// The memory manager alone.
     Model(Model),
 }
 
-/// A table.
+/// One published table.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// What it shows, published and ours.
@@ -63,7 +63,7 @@ pub struct Row {
     pub published: Option<Published>,
     /// Unit of the published numbers.
     pub unit: String,
-    /// Unit of ours.
+    /// Unit of our numbers, where it is another.
     pub ours_unit: String,
     /// How two numbers are compared.
     pub change: Change,
@@ -97,11 +97,11 @@ pub enum Change {
 pub struct Published {
     /// Without the change under study.
     pub before: Option<f64>,
-    /// With it.
+    /// With the change under study.
     pub after: Option<f64>,
     /// The change as printed, where the numbers were not.
     pub change: Option<f64>,
-    /// Spread as printed.
+    /// Spread of the published numbers, as printed.
     pub spread: Option<String>,
     /// As printed, where that is not a number ("up to", "about").
     pub text: Option<String>,
@@ -112,18 +112,18 @@ pub struct Published {
 pub enum Ours {
     /// A number of one or two cells.
     Cells {
-        /// Which number.
+        /// Number that is read from both cells.
         metric: Metric,
         /// Cell without the change; absent in a row of one number.
         before: Option<String>,
-        /// Cell with it.
+        /// Cell with the change.
         after: String,
     },
     /// Measured on the running kernel, or quoted.
     Bench {
         /// Bench without the change.
         before: String,
-        /// Bench with it.
+        /// Bench with the change.
         after: String,
         /// The last figures, where nothing is measured now.
         quoted: Option<Quoted>,
@@ -136,13 +136,13 @@ pub enum Ours {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
-    /// What is done.
+    /// Operation that is timed.
     #[serde(rename = "do")]
     pub work: BenchWork,
     /// Folio size, or bytes cleared in one go.
     #[serde(with = "super::parts::bytes")]
     pub size: u64,
-    /// Who does it.
+    /// The running kernel, or code of this program.
     #[serde(default)]
     pub subject: Subject,
 }
@@ -183,21 +183,21 @@ impl From<String> for Subject {
     }
 }
 
-/// Figures measured earlier.
+/// Medians measured earlier, in the row's unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quoted {
-    /// Without the change.
+    /// Median without the change.
     pub before: f64,
-    /// With it.
+    /// With the change under study.
     pub after: f64,
     /// The document that has them.
     pub from: String,
-    /// Processor.
+    /// Processor they were measured on.
     pub cpu: String,
-    /// Kernel.
+    /// Kernel they were measured under.
     pub kernel: String,
-    /// Rounds.
+    /// Rounds the medians are of.
     pub n: u32,
     /// Day, where the document has it.
     pub date: Option<String>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::cell::Values;
-use super::closeness::Closeness;
+use super::closeness::{Closeness, Pair};
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::metric::{Metric, Number};
 use crate::replay::{CacheState, CellSpec};
@@ -18,24 +18,24 @@ pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
 pub struct Measured {
     /// Median without the change.
     pub before: f64,
-    /// Median with it.
+    /// Median with the change, in the row's unit.
     pub after: f64,
     /// Median, smallest and largest change within a round, in percent.
     pub change: [f64; 3],
-    /// Rounds.
+    /// Rounds the medians are of.
     pub n: usize,
-    /// Processor.
+    /// Processor it was measured on.
     pub cpu: String,
-    /// Kernel.
+    /// Kernel it was measured under.
     pub kernel: String,
 }
 
 /// A study's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Study.
+    /// Name of the study.
     pub study: String,
-    /// One line.
+    /// Its title, one line.
     pub title: String,
     /// Where the published table stands.
     pub source: String,
@@ -45,46 +45,35 @@ pub struct Finding {
     pub reference: String,
     /// What of the published work ours rest on.
     pub rests_on: Option<String>,
-    /// Tables.
+    /// In the order of the study file.
     pub tables: Vec<TableFinding>,
 }
 
 /// A table's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableFinding {
-    /// What it shows.
+    /// Title of the published table.
     pub title: String,
-    /// Rows.
+    /// In the order of the study file.
     pub rows: Vec<RowFinding>,
 }
 
-/// Two numbers, or the second alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Pair {
-    /// Without the change under study.
-    pub before: Option<f64>,
-    /// With it.
-    pub after: Option<f64>,
-    /// The change in the row's measure: percent or points.
-    pub change: Option<f64>,
-}
-
-/// A row, compared.
+/// A published row beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
     /// What the numbers are of.
     pub what: String,
-    /// Published.
+    /// Published numbers; absent where only ours are told.
     pub published: Option<Pair>,
     /// As printed, where that is no number.
     pub published_text: Option<String>,
-    /// Spread as printed.
+    /// Spread of the published numbers, as printed.
     pub published_spread: Option<String>,
     /// Unit of the published numbers.
     pub unit: String,
     /// Ours; absent where nothing gives them.
     pub ours: Option<Pair>,
-    /// Unit of ours.
+    /// Unit of our numbers.
     pub ours_unit: String,
     /// How changes are expressed.
     pub measure: Change,
@@ -116,19 +105,19 @@ pub enum How {
     Estimated {
         /// Trace, kernels and machine.
         of: String,
-        /// Costs it lacked.
+        /// Costs that the machine file lacks.
         not_known: Option<String>,
         /// Constants it rests on that no document or measurement gives, by their name in the
         /// machine file.
         assumed: Vec<String>,
     },
-    /// Measured now.
+    /// Measured on the running kernel for this comparison.
     Measured(Measured),
-    /// Measured earlier.
+    /// Measured earlier, and written into the study.
     Quoted(Quoted),
-    /// Not obtained.
+    /// Nothing gives it.
     None {
-        /// Why.
+        /// One line for people.
         why: String,
     },
 }
@@ -172,7 +161,7 @@ impl Finding {
                 .zip(&table.rows)
                 .map(|(row_nr, row)| {
                     let measured = measured.get(&(study.name.clone(), nr, row_nr));
-                    RowFinding::new(row, study, (values, measured))
+                    RowFinding::new(row, study, values, measured)
                 })
                 .collect(),
         };
@@ -199,10 +188,11 @@ impl Finding {
 }
 
 impl RowFinding {
-    fn new(row: &Row, study: &Study, (values, measured): (&Values, Option<&Measured>)) -> Self {
+    fn new(row: &Row, study: &Study, values: &Values, measured: Option<&Measured>) -> Self {
         let (ours, how) = match &row.ours {
             Ours::Cells { metric, before, after } => {
-                of_cells(study, values, (metric, before.as_deref(), after), &row.ours_unit)
+                let cells = Compared { metric, before: before.as_deref(), after };
+                of_cells(study, values, cells, &row.ours_unit)
             }
             Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
             Ours::None(why) => (None, How::None { why: why.clone() }),
@@ -273,10 +263,17 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
     }
 }
 
+/// One number of two cells, or of one.
+struct Compared<'a> {
+    metric: &'a Metric,
+    before: Option<&'a str>,
+    after: &'a str,
+}
+
 fn of_cells(
     study: &Study,
     values: &Values,
-    (metric, before, after): (&Metric, Option<&str>, &str),
+    Compared { metric, before, after }: Compared<'_>,
     unit: &str,
 ) -> (Option<Pair>, How) {
     let (mut not_known, mut assumed) = (None, BTreeSet::new());

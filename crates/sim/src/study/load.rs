@@ -1,29 +1,24 @@
 //! Reading and checking a study file.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
 use std::path::Path;
 
 use largefolio_trace::Meta;
-use largefolio_trace::disk::open_regular;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::builtin::{STUDIES, names};
+use super::builtin::STUDIES;
 use super::cell::shown;
 use super::error::{Mistake, StudyError};
 use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Generated;
+use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
-use crate::machine::locate::{line_at, line_of};
 use crate::names::nearest;
 use crate::replay::{CacheState, Cell, CellSpec};
-
-/// Largest study file, ten times the built-in ones: a wrong path must not fill the memory.
-pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// The file as written.
 #[derive(Deserialize)]
@@ -113,13 +108,9 @@ impl Study {
     /// A built-in study.
     ///
     /// # Errors
-    /// [`StudyError::Unknown`], with the nearest names.
+    /// [`StudyError::File`], with the nearest names.
     pub fn named(name: &str) -> Result<Self, StudyError> {
-        let Some((_, text)) = STUDIES.iter().find(|(known, _)| *known == name) else {
-            let hint = nearest(&name.to_ascii_lowercase(), names());
-            return Err(StudyError::Unknown { name: name.to_owned(), hint });
-        };
-        Self::from_toml(text, &format!("studies/{name}.toml"))
+        Self::from_toml(STUDIES.named(name)?, &format!("studies/{name}.toml"))
     }
 
     /// The study a file describes.
@@ -127,31 +118,18 @@ impl Study {
     /// # Errors
     /// When the file cannot be read, is too large, or is no study.
     pub fn from_path(path: &Path) -> Result<Self, StudyError> {
-        let origin = largefolio_trace::shown(path).to_string();
-        let mut text = String::new();
-        let read = |text: &mut String| -> io::Result<usize> {
-            open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_string(text)
-        };
-        let nr_bytes =
-            read(&mut text).map_err(|error| StudyError::Read { path: origin.clone(), error })?;
-        if nr_bytes as u64 > MAX_FILE_BYTES {
-            return Err(StudyError::TooLarge { path: origin });
-        }
+        let (text, origin) = STUDIES.read(path)?;
         Self::from_toml(&text, &origin)
     }
 
     /// The study a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`StudyError::Toml`] for a text that is no study file, else [`StudyError::Mistake`] with
+    /// [`StudyError::File`] for a text that is no study file, else [`StudyError::Mistake`] with
     /// the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
+        let file: StudyFile = parse(text, origin)?;
         let origin = origin.to_owned();
-        let file: StudyFile = toml::from_str(text).map_err(|error| StudyError::Toml {
-            origin: origin.clone(),
-            line: line_at(text, error.span().map_or(0, |span| span.start)),
-            message: error.message().replace('\n', "; "),
-        })?;
         file.study(&origin).map_err(|mistake| {
             let line = line_of(text, mistake.place());
             StudyError::Mistake { origin, line, mistake: Box::new(mistake) }
@@ -187,7 +165,7 @@ impl StudyFile {
             let mut rows = Vec::new();
             for (row_nr, row) in table.rows.iter().enumerate() {
                 let place = format!("tables[{nr}].rows[{row_nr}]");
-                rows.push(row.row(&place, &table, (&study, &sample))?);
+                rows.push(row.row(&place, &table, Known { study: &study, sample: &sample })?);
             }
             study.tables.push(Table { title: table.title, rows });
         }
@@ -277,12 +255,7 @@ fn machine_named(name: &str, place: &str) -> Result<Machine, Mistake> {
 
 impl RowFile {
     /// The row with what its table says filled in.
-    fn row(
-        &self,
-        place: &str,
-        table: &TableFile,
-        (study, sample): (&Study, &Value),
-    ) -> Result<Row, Mistake> {
+    fn row(&self, place: &str, table: &TableFile, known: Known<'_>) -> Result<Row, Mistake> {
         let either = |own: &Option<String>, of_table: &Option<String>| {
             own.as_ref().or(of_table.as_ref()).cloned()
         };
@@ -295,7 +268,7 @@ impl RowFile {
             same_within: self.same_within.or(table.same_within),
         };
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
-        let ours = self.ours(place, &common, (study, sample))?;
+        let ours = self.ours(place, &common, known)?;
         if self.disagrees.is_some() && (self.published.is_none() || matches!(ours, Ours::None(_))) {
             return Err(wrong("only a row with published numbers and ours can disagree"));
         }
@@ -317,12 +290,7 @@ impl RowFile {
         })
     }
 
-    fn ours(
-        &self,
-        place: &str,
-        common: &Common,
-        (study, sample): (&Study, &Value),
-    ) -> Result<Ours, Mistake> {
+    fn ours(&self, place: &str, common: &Common, known: Known<'_>) -> Result<Ours, Mistake> {
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
         let after = || common.after.clone().ok_or(wrong("no cell or bench: give after"));
         match (&self.count, self.bench, &self.none) {
@@ -331,7 +299,7 @@ impl RowFile {
                     .map_err(|message| Mistake::Count { place: place.to_owned(), message })?;
                 let (before, after) = (common.before.clone(), after()?);
                 for name in before.iter().chain([&after]) {
-                    study.check_metric(name, &metric, (place, sample))?;
+                    known.check_metric(name, &metric, place)?;
                 }
                 Ok(Ours::Cells { metric, before, after })
             }
@@ -339,9 +307,9 @@ impl RowFile {
                 let before = common.before.clone().ok_or(wrong("a bench compares: give before"))?;
                 let after = after()?;
                 for name in [&before, &after] {
-                    if !study.benches.contains_key(name) {
-                        let known = study.benches.keys().map(String::as_str);
-                        let (place, hint) = (place.to_owned(), nearest(name, known));
+                    if !known.study.benches.contains_key(name) {
+                        let names = known.study.benches.keys().map(String::as_str);
+                        let (place, hint) = (place.to_owned(), nearest(name, names));
                         let name = name.clone();
                         return Err(Mistake::NoSuch { place, what: "bench", name, hint });
                     }
@@ -354,22 +322,26 @@ impl RowFile {
     }
 }
 
-impl Study {
-    fn check_metric(
-        &self,
-        name: &str,
-        metric: &Metric,
-        (place, sample): (&str, &Value),
-    ) -> Result<(), Mistake> {
+/// What a row may name.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    study: &'a Study,
+    /// Every number that a replay gives.
+    sample: &'a Value,
+}
+
+impl Known<'_> {
+    fn check_metric(self, name: &str, metric: &Metric, place: &str) -> Result<(), Mistake> {
         let place = || place.to_owned();
-        let unknown = match self.cells.get(name) {
+        let cells = &self.study.cells;
+        let unknown = match cells.get(name) {
             None => {
-                let hint = nearest(name, self.cells.keys().map(String::as_str));
+                let hint = nearest(name, cells.keys().map(String::as_str));
                 let (what, name) = ("cell", name.to_owned());
                 return Err(Mistake::NoSuch { place: place(), what, name, hint });
             }
             Some(Source::Model(model)) => metric.unknown_in(&model.sample()),
-            Some(_) => metric.unknown_in(sample),
+            Some(_) => metric.unknown_in(self.sample),
         };
         match unknown {
             Some(message) => Err(Mistake::Count { place: place(), message }),

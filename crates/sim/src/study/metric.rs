@@ -40,7 +40,7 @@ pub struct Metric {
 /// What a cell says to a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
-    /// A number.
+    /// Its value, in the unit the outcome has.
     Known(f64),
     /// It was not known; names what was missing.
     NotKnown(String),
@@ -79,7 +79,7 @@ impl Metric {
 
     /// Whether it is a share, which `%` shows in hundredths.
     #[must_use]
-    pub const fn is_share(&self) -> bool {
+    pub(super) const fn is_share(&self) -> bool {
         self.of.is_some()
     }
 

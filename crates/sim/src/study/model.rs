@@ -28,7 +28,7 @@ use crate::machine::Machine;
 pub enum Model {
     /// How a folio is zeroed whose middle page was touched.
     Clear {
-        /// Rules.
+        /// Kernel whose rules are followed, with its edits.
         kernel: String,
         /// The folio, or a gigantic page.
         #[serde(with = "parts::bytes")]
@@ -36,11 +36,11 @@ pub enum Model {
     },
     /// An operation on a region of anonymous memory.
     Anon {
-        /// Rules.
+        /// Kernel whose rules are followed, with its edits.
         kernel: String,
         /// Machine whose costs make the estimate.
         machine: String,
-        /// Which operation.
+        /// What is done to the folios.
         operation: AnonOperation,
         /// Folios of the region.
         #[serde(with = "parts::bytes")]
@@ -58,7 +58,7 @@ pub enum Model {
         /// Bytes of the file.
         #[serde(with = "parts::bytes")]
         size: u64,
-        /// How it came.
+        /// How the file came into the page cache.
         way: Way,
         /// Bytes of each call, where it came by calls.
         #[serde(default = "whole_file", with = "parts::bytes")]
@@ -105,19 +105,19 @@ struct Cleared {
 /// What an operation on anonymous memory counts.
 #[derive(Debug, Default, Serialize)]
 struct Anon {
-    /// Faults.
+    /// Faults, as a count.
     faults: u64,
-    /// Pages copied.
+    /// Base pages copied.
     copied_pages: u64,
     /// Pages kept by the process that alone still has them.
     reused_pages: u64,
     /// Entries of page tables set by fork.
     entries_forked: u64,
-    /// PTEs taken away.
+    /// PTEs cleared, as a count.
     ptes_cleared: u64,
     /// Runs of pages of one folio in which they were taken away.
     batches_cleared: u64,
-    /// Estimated time.
+    /// Estimated time by cause, in nanoseconds.
     estimate: Estimate,
 }
 
@@ -125,7 +125,7 @@ struct Anon {
 #[derive(Debug, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the unit of each")]
 struct History {
-    /// The file.
+    /// Length of the file.
     file_bytes: u64,
     /// In the page cache.
     cached_bytes: u64,
@@ -162,7 +162,7 @@ impl Model {
             Self::Clear { kernel, size } => serde_json::to_value(clear(&parse(kernel)?, *size)?),
             Self::Anon { kernel, machine, operation, size, region } => {
                 let machine = Machine::load(machine).map_err(|error| error.to_string())?;
-                let counted = anon(&parse(kernel)?, &machine, *operation, (*size, *region))?;
+                let counted = anon(&parse(kernel)?, &machine, *operation, *size, *region)?;
                 serde_json::to_value(counted)
             }
             Self::History { kernel, filesystem, size, way, call } => {
@@ -207,7 +207,8 @@ fn anon(
     kernel: &Kernel,
     machine: &Machine,
     operation: AnonOperation,
-    (size, region): (u64, u64),
+    size: u64,
+    region: u64,
 ) -> Result<Anon, String> {
     let told = |error: crate::bench::AnonBenchError| error.to_string();
     let mut bench = AnonBench::new(kernel, size, region).map_err(told)?;

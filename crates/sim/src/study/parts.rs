@@ -31,7 +31,7 @@ pub enum Generated {
     /// A function a page.
     #[serde(rename_all = "kebab-case")]
     RetStubs {
-        /// Functions.
+        /// Functions, one on each page.
         pages: u64,
         /// Bytes from function to function.
         #[serde(with = "bytes")]
@@ -57,7 +57,7 @@ pub enum Generated {
         /// `-z max-page-size` of the library.
         #[serde(with = "bytes")]
         max_page_size: u64,
-        /// Runs of fetches.
+        /// Runs of fetches, each within one page.
         calls: u64,
         /// Fetches of the longest run.
         run_max: u64,
@@ -82,7 +82,7 @@ pub enum Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advised {
-    /// None.
+    /// No madvise call.
     None,
     /// `MADV_HUGEPAGE`.
     Hugepage,

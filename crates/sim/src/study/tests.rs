@@ -99,7 +99,10 @@ fn found(text: &str) -> Finding {
     let studies = [study];
     let nowhere = Path::new("no-such-directory");
     let values =
-        run(&studies, (nowhere, scratch.path()), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        run(&studies, Folders { traces: nowhere, scratch: scratch.path() }, &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
     Finding::new(&studies[0], &values, &Measurements::new())
 }
 
@@ -125,7 +128,7 @@ fn work_that_shall_stop_does() {
     let study = Study::from_toml(SMALL, "small.toml").unwrap();
     let nowhere = Path::new("no-such-directory");
     let mut nr_left = 2;
-    let stopped = run(&[study], (nowhere, nowhere), &mut |_, _| {
+    let stopped = run(&[study], Folders { traces: nowhere, scratch: nowhere }, &mut |_, _| {
         nr_left -= 1;
         if nr_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -219,9 +222,11 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
 fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
     let owners = Study::named("owners").unwrap();
     let nowhere = Path::new("no-such-directory");
-    let values = run(std::slice::from_ref(&owners), (nowhere, nowhere), &mut |_, _| {
-        ControlFlow::Continue(())
-    });
+    let values = run(
+        std::slice::from_ref(&owners),
+        Folders { traces: nowhere, scratch: nowhere },
+        &mut |_, _| ControlFlow::Continue(()),
+    );
     let finding = Finding::new(&owners, &values.unwrap(), &Measurements::new());
     let row = |what: &str| {
         let mut rows = finding.tables.iter().flat_map(|table| &table.rows);
@@ -264,7 +269,7 @@ fn every_built_in_study_is_one_and_has_the_name_of_its_file() {
 /// Every line of every built-in study damaged: refused with a line of the file, or a study.
 #[test]
 fn a_damaged_study_is_refused_with_a_line() {
-    for (name, text) in builtin::STUDIES {
+    for &(name, text) in builtin::STUDIES.built_in {
         let nr_lines = text.lines().count();
         // Every seventh line: all of them take minutes.
         for at in (0..nr_lines).step_by(7) {

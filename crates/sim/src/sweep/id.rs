@@ -32,32 +32,40 @@ impl CellId {
     #[must_use]
     pub fn new(digest: &str, recipe: &Recipe) -> Self {
         let (kernel, machine) = (recipe.kernel.stamp(), recipe.machine.stamp());
-        Self::of_stamps(digest, (&kernel, &machine), &recipe.setting)
+        Self::of_stamps(digest, &kernel, &machine, &recipe.setting)
     }
 
     /// The same from the stamps of kernel and machine, for who has many cells of a few of each.
     #[must_use]
-    pub fn of_stamps(digest: &str, stamps: (&Stamp, &Stamp), setting: &Setting) -> Self {
-        Self::of_version((env!("CARGO_PKG_VERSION"), RESULTS_VERSION), digest, stamps, setting)
+    pub fn of_stamps(digest: &str, kernel: &Stamp, machine: &Stamp, setting: &Setting) -> Self {
+        let cell = Identified { digest, kernel, machine, setting };
+        cell.of_version(env!("CARGO_PKG_VERSION"), RESULTS_VERSION)
     }
 
-    fn of_version(
-        version: (&str, u32),
-        digest: &str,
-        stamps: (&Stamp, &Stamp),
-        setting: &Setting,
-    ) -> Self {
-        let parts = (FORM, version, digest, stamps, setting);
-        let Ok(text) = serde_json::to_vec(&parts) else {
-            unreachable!("texts, numbers and names of variants are JSON")
-        };
-        Self(blake3::hash(&text).to_hex().to_string())
-    }
-
-    /// The digits.
+    /// Its 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// What an identity is made of, beside the version.
+struct Identified<'a> {
+    digest: &'a str,
+    kernel: &'a Stamp,
+    machine: &'a Stamp,
+    setting: &'a Setting,
+}
+
+impl Identified<'_> {
+    /// The identity under a version of folio and one of what a replay counts.
+    fn of_version(&self, folio: &str, results: u32) -> CellId {
+        let stamps = (self.kernel, self.machine);
+        let parts = (FORM, (folio, results), self.digest, stamps, self.setting);
+        let Ok(text) = serde_json::to_vec(&parts) else {
+            unreachable!("texts, numbers and names of variants are JSON")
+        };
+        CellId(blake3::hash(&text).to_hex().to_string())
     }
 }
 
@@ -149,14 +157,30 @@ mod tests {
         assert_eq!(ids.len(), cells.len());
         let recipe = Recipe::of(&cell()).unwrap();
         let (kernel, machine) = (recipe.kernel.stamp(), recipe.machine.stamp());
-        let of_version =
-            |version| CellId::of_version(version, DIGEST, (&kernel, &machine), &recipe.setting);
+        let identified = Identified {
+            digest: DIGEST,
+            kernel: &kernel,
+            machine: &machine,
+            setting: &recipe.setting,
+        };
         for other in [
             CellId::new("01", &recipe),
-            of_version(("0.0.9", RESULTS_VERSION)),
-            of_version((env!("CARGO_PKG_VERSION"), RESULTS_VERSION + 1)),
+            identified.of_version("0.0.9", RESULTS_VERSION),
+            identified.of_version(env!("CARGO_PKG_VERSION"), RESULTS_VERSION + 1),
         ] {
             assert!(!ids.contains(&other));
+        }
+    }
+
+    #[test]
+    fn equal_rules_are_one_cell_where_they_have_one_name() {
+        let of = |name: &str| CellSpec { kernel: Kernel::parse(name).unwrap(), ..cell() };
+        let short = of("6.12+exec-block=64K");
+        for equal in ["6.12+exec-block=65536", "6.12+fault.exec.block.bytes=64K"] {
+            let mut equal = of(equal);
+            assert_ne!(id(&equal), id(&short), "the name stands in the row");
+            equal.kernel.name.clone_from(&short.kernel.name);
+            assert_eq!(id(&equal), id(&short));
         }
     }
 
@@ -164,7 +188,9 @@ mod tests {
     fn the_form_of_an_identity_does_not_change_unnoticed() {
         let stamp = |name: &str| Stamp { name: name.to_owned(), text: "0".to_owned() };
         let setting = Setting::of(&cell());
-        let id = CellId::of_version(("1.2.3", 1), DIGEST, (&stamp("k"), &stamp("m")), &setting);
+        let (kernel, machine) = (&stamp("k"), &stamp("m"));
+        let id = Identified { digest: DIGEST, kernel, machine, setting: &setting }
+            .of_version("1.2.3", 1);
         assert_eq!(id.as_str(), "5c7a5b08294f98d88dc16b2a184aaad221243de80d7194759fb1212f05a83b61");
     }
 

@@ -12,14 +12,12 @@ use crate::replay::{AnnotationError, Budget, CacheState, CellSpec};
 
 /// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum RecipeError {
-    /// Its kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Its machine.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// An annotation.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
 }
@@ -62,11 +60,11 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Kernel.
+    /// Kernel, as a file of its own.
     pub kernel: Named,
-    /// Machine.
+    /// Machine, as a file of its own.
     pub machine: Named,
-    /// The rest.
+    /// State of memory, seed, and what else is asked for.
     pub setting: Setting,
     /// How much the replay may do: it decides whether there is a row, not what is in it.
     #[serde(default)]

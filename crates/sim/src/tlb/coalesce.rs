@@ -19,9 +19,9 @@ use super::entry::Entry;
 /// What a page-table walk found for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// The referenced page.
+    /// Page that was referenced.
     pub vpn: Vpn,
-    /// Its page frame.
+    /// Frame that the page table has for it.
     pub pfn: Pfn,
     /// Whether the leaf allows stores.
     pub is_writable: bool,
@@ -91,7 +91,7 @@ pub enum CoalescingMode {
 /// Aggregation by hardware, without help from the page table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// None.
+    /// Each entry is one page.
     #[default]
     None,
     /// Two or four adjacent pages.

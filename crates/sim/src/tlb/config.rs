@@ -3,13 +3,13 @@
 use std::fmt;
 
 use largefolio_mm::units::PageSize;
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use super::access::Side;
 use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
-use super::hierarchy::Side;
 use super::sizes::EntrySizes;
 use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
+use super::ways::Ways;
 
 /// Most entries of one structure: 20 times the largest TLB in production (Zen 5: 4,096), and a
 /// bound on what a machine file can make the program allocate.
@@ -17,15 +17,6 @@ pub const MAX_ENTRIES: u32 = 1 << 16;
 
 /// Most structures of one level; Intel's data side has four.
 pub const MAX_STRUCTURES: usize = 8;
-
-/// Ways of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
-    /// One set of all entries.
-    Full,
-    /// This many; it must divide the entries.
-    Number(u32),
-}
 
 /// One structure of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +26,7 @@ pub struct StructureConfig {
     pub name: String,
     /// Number of entries: `1..=MAX_ENTRIES`, not only powers of two.
     pub entries: u32,
-    /// Associativity.
+    /// Ways of a set; `full` is one set.
     pub ways: Ways,
     /// Sizes of the entries it may hold.
     pub sizes: EntrySizes,
@@ -50,10 +41,7 @@ impl StructureConfig {
     /// Ways of a set as a number.
     #[must_use]
     pub const fn nr_ways(&self) -> u32 {
-        match self.ways {
-            Ways::Full => self.entries,
-            Ways::Number(ways) => ways,
-        }
+        self.ways.of(self.entries)
     }
 }
 
@@ -315,43 +303,5 @@ impl ConfigError {
                 "tlb.coalescing.modes".to_owned()
             }
         }
-    }
-}
-
-impl Serialize for Ways {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Full => serializer.serialize_str("full"),
-            Self::Number(ways) => serializer.serialize_u32(*ways),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Ways {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WaysVisitor)
-    }
-}
-
-struct WaysVisitor;
-
-impl Visitor<'_> for WaysVisitor {
-    type Value = Ways;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number of ways or \"full\"")
-    }
-
-    fn visit_i64<E: de::Error>(self, ways: i64) -> Result<Ways, E> {
-        let number = u32::try_from(ways)
-            .map_err(|_| E::invalid_value(de::Unexpected::Signed(ways), &self))?;
-        Ok(Ways::Number(number))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Ways, E> {
-        if text == "full" {
-            return Ok(Ways::Full);
-        }
-        Err(E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }

@@ -4,8 +4,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use super::access::Side;
 use super::coalesce::LeafKind;
-use super::hierarchy::Side;
 use super::walk_cache::Steps;
 
 /// Counters of one side.
@@ -23,12 +23,6 @@ pub struct SideCounters {
 }
 
 impl SideCounters {
-    /// `references - l1_misses - permission_misses`.
-    #[must_use]
-    pub const fn l1_hits(&self) -> u64 {
-        self.references - self.l1_misses - self.permission_misses
-    }
-
     /// `l1_misses - l2_misses`.
     #[must_use]
     pub const fn l2_hits(&self) -> u64 {
@@ -50,9 +44,9 @@ impl AddAssign for SideCounters {
 /// When every miss is followed by one fill, `walks() == l2_misses() + permission_misses()`. A walk that ends in a segmentation fault is a miss without a fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Instruction side.
+    /// Fetches.
     pub instruction: SideCounters,
-    /// Data side.
+    /// Loads and stores.
     pub data: SideCounters,
     /// Walks that ended at a PTE, folded or not: the whole depth of the page table.
     pub walks_pte: u64,

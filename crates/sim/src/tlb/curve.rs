@@ -42,8 +42,8 @@ use std::collections::BTreeSet;
 use largefolio_mm::units::PageSize;
 use serde::{Serialize, Serializer};
 
+use super::access::Side;
 use super::config::{StructureConfig, TlbConfig};
-use super::hierarchy::Side;
 use super::resident::Orders;
 
 pub use stack::{Found, LruStack, Then, Violation};

@@ -1,10 +1,8 @@
 //! The TLB of one hardware thread: both sides, both levels, and the hints in front.
 
-use std::fmt;
+use largefolio_mm::units::{PageSize, Vpn};
 
-use largefolio_mm::units::{PageSize, Pfn, Vpn};
-use serde::{Deserialize, Serialize};
-
+use super::access::{Access, Side};
 use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
 use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
@@ -16,34 +14,6 @@ use super::walk_cache::WalkCaches;
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
 /// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
-
-/// Which half of level 1 a reference uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// Instruction fetch.
-    Instruction,
-    /// Load or store.
-    Data,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Instruction => "instruction",
-            Self::Data => "data",
-        })
-    }
-}
-
-/// What a reference wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// Fetch or load.
-    Read,
-    /// Store: needs a writable entry.
-    Write,
-}
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,13 +183,6 @@ impl Tlb {
         let found = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
         found(&self.l1[side as usize])
             .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
-    }
-
-    /// The frame a lookup of `vpn` would use: for checks against the page table.
-    #[must_use]
-    pub fn peek_pfn(&self, side: Side, vpn: Vpn) -> Option<Pfn> {
-        let entry = self.peek(side, vpn)?;
-        Some(entry.pfn.plus(vpn.0 - entry.first_vpn.0))
     }
 
     /// What one entry may cover; [`Coalescing::run_cap`] tells a walk how far to look.

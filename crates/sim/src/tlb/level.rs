@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
 
+use super::access::Access;
 use super::config::StructureConfig;
 use super::entry::{Entry, Key, NR_ORDERS, Use};
-use super::hierarchy::Access;
 use super::index::Index;
 use super::resident::{Orders, Resident};
 use super::structure::Structure;
@@ -266,19 +266,19 @@ pub enum Violation {
     /// An entry outside its set or in a structure that does not hold its order.
     #[error("I2: the entry of slot {slot} is out of place")]
     I2 {
-        /// Its slot.
+        /// Slot of the entry.
         slot: usize,
     },
     /// The index misses an entry.
     #[error("I3: the index misses slot {slot}")]
     I3 {
-        /// Its slot.
+        /// Slot of the entry.
         slot: usize,
     },
     /// A slot is free by its key and used by its clock, or the other way round.
     #[error("slot {slot} is half free")]
     Free {
-        /// The slot.
+        /// Slot of the entry.
         slot: usize,
     },
     /// Counts by order or region are off.

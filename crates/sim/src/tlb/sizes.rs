@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for EntrySize {
 /// The sizes of the entries a structure may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntrySizes {
-    /// Every size.
+    /// Entries of every size that the base page has.
     Any,
     /// These sizes, in the order of the file.
     Listed(Vec<EntrySize>),

@@ -21,7 +21,7 @@ use largefolio_mm::units::{PageSize, Vpn};
 use serde::{Deserialize, Serialize};
 
 use super::coalesce::LeafKind;
-use super::config::Ways;
+use super::ways::Ways;
 
 /// User addresses have 48 bits: Linux gives larger ones only to those who ask for them.
 const ADDRESS_BITS: u32 = 48;
@@ -54,7 +54,7 @@ pub struct WalkCacheConfig {
     pub level: TableLevel,
     /// Number of entries: `1..=MAX_WALK_ENTRIES`.
     pub entries: u32,
-    /// Associativity.
+    /// Ways of a set; `full` is one set.
     pub ways: Ways,
     /// The document the numbers come from, or the reason for an assumption.
     pub source: String,
@@ -67,10 +67,7 @@ impl WalkCacheConfig {
     /// Ways of a set as a number.
     #[must_use]
     pub const fn nr_ways(&self) -> u32 {
-        match self.ways {
-            Ways::Full => self.entries,
-            Ways::Number(ways) => ways,
-        }
+        self.ways.of(self.entries)
     }
 }
 
@@ -131,9 +128,9 @@ pub struct Steps {
     pub pgd: u64,
     /// Of the level above PMD entries.
     pub pud: u64,
-    /// PMD entries.
+    /// PMD entries that walks read.
     pub pmd: u64,
-    /// PTEs.
+    /// PTEs that walks read.
     pub pte: u64,
 }
 

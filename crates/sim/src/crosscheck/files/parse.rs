@@ -1,7 +1,7 @@
 //! Reader of the recordings of files (`recordings/README.md`).
 
-use largefolio_mm::mapping::reserve::{Extent, ExtentKind};
 use largefolio_mm::core::observed::EntryKind;
+use largefolio_mm::mapping::reserve::{Extent, ExtentKind};
 
 use super::body::{AreaEnd, FileSteps, FolioRun};
 use super::step::{

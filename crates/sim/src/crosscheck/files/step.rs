@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use largefolio_mm::mapping::reserve::Extent;
 use largefolio_mm::core::observed::EntryKind;
+use largefolio_mm::mapping::reserve::Extent;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]

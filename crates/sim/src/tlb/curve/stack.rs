@@ -13,9 +13,9 @@
 use largefolio_mm::units::{PageSize, Vpn};
 
 use super::slots::Slots;
+use crate::tlb::access::Access;
 use crate::tlb::coalesce::Translation;
 use crate::tlb::entry::Key;
-use crate::tlb::hierarchy::Access;
 use crate::tlb::index::Index;
 use crate::tlb::resident::Resident;
 

@@ -5,8 +5,7 @@
 //! page as *partial* when it maps only some of it. Beside these rows, and not added to them, stand
 //! the bytes under contpte blocks and PMD entries.
 //!
-//! The census of a process is taken when it ends; a process that lives at the end of the trace is
-//! counted then.
+//! A process is counted when it ends; one that lives at the end of the trace is counted then.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +27,7 @@ pub struct SizeRow {
 
 /// Mapped bytes of one kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Census {
+pub struct SizeTable {
     /// All mapped bytes: the sum of the rows and of `partial_bytes`.
     pub mapped_bytes: u64,
     /// By folio size in bytes.
@@ -42,7 +41,7 @@ pub struct Census {
 }
 
 /// A run of pages of one folio, mapped one after the other.
-struct Run {
+struct MappedRun {
     vpn: Vpn,
     pfn: Pfn,
     nr_pages: u64,
@@ -50,7 +49,7 @@ struct Run {
 
 /// Which pages of an area are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PageKind {
     /// Pages of the page cache.
     Cached,
     /// Anonymous pages: of heaps, stacks and other private memory, and private copies of file
@@ -58,17 +57,17 @@ enum Kind {
     Anon,
 }
 
-impl Census {
+impl SizeTable {
     /// Adds the mapped pages of `vma` that are of `kind`.
-    fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma, kind: Kind) {
-        let mut run: Option<Run> = None;
+    fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma, kind: PageKind) {
+        let mut run: Option<MappedRun> = None;
         for leaf in memory.space(mm).table.leaves(vma.start, vma.nr_pages()) {
             let vpn = leaf.first_vpn.max(vma.start);
             let nr_pages = leaf.end_vpn().min(vma.end).0 - vpn.0;
             let pfn = leaf.pfn_of(vpn);
             let is_counted = memory.owner_of(pfn).is_some_and(|(owner, _)| match kind {
-                Kind::Cached => matches!(owner, Owner::File { .. }),
-                Kind::Anon => matches!(owner, Owner::Anon { .. }),
+                PageKind::Cached => matches!(owner, Owner::File { .. }),
+                PageKind::Anon => matches!(owner, Owner::Anon { .. }),
             });
             if !is_counted {
                 continue;
@@ -78,7 +77,7 @@ impl Census {
                 Some(open) if continues(memory, open, vpn, pfn) => open.nr_pages += nr_pages,
                 _ => {
                     self.close(memory, run.take());
-                    run = Some(Run { vpn, pfn, nr_pages });
+                    run = Some(MappedRun { vpn, pfn, nr_pages });
                 }
             }
         }
@@ -95,7 +94,7 @@ impl Census {
         }
     }
 
-    fn close(&mut self, memory: &Memory, run: Option<Run>) {
+    fn close(&mut self, memory: &Memory, run: Option<MappedRun>) {
         let Some(run) = run else { return };
         let shift = memory.rules().page.shift();
         let order = memory.owner_of(run.pfn).map_or(Order::ZERO, |(_, order)| order);
@@ -112,7 +111,7 @@ impl Census {
         }
     }
 
-    /// Adds another census.
+    /// Adds the bytes of another table.
     pub fn add(&mut self, other: &Self) {
         self.mapped_bytes += other.mapped_bytes;
         self.partial_bytes += other.partial_bytes;
@@ -127,7 +126,7 @@ impl Census {
 }
 
 /// Whether `pfn` at `vpn` goes on where `run` ends, in the same folio.
-fn continues(memory: &Memory, run: &Run, vpn: Vpn, pfn: Pfn) -> bool {
+fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
     run.vpn.0 + run.nr_pages == vpn.0
         && run.pfn.0 + run.nr_pages == pfn.0
         && memory.cache().folios.of_pfn(run.pfn) == memory.cache().folios.of_pfn(pfn)
@@ -135,38 +134,38 @@ fn continues(memory: &Memory, run: &Run, vpn: Vpn, pfn: Pfn) -> bool {
 
 /// Mapped memory by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FolioCensus {
-    /// Executable mappings.
-    pub text: Census,
+pub struct FolioSizes {
+    /// Executable mappings of files.
+    pub text: SizeTable,
     /// All other file mappings, page-cache pages only.
-    pub data: Census,
+    pub data: SizeTable,
     /// Shared memory without a file (`MAP_SHARED | MAP_ANONYMOUS`).
-    pub shmem: Census,
-    /// Private memory.
-    pub anon: Census,
+    pub shmem: SizeTable,
+    /// Private memory, copies of file pages among it.
+    pub anon: SizeTable,
 }
 
-impl FolioCensus {
+impl FolioSizes {
     /// Adds every mapping of a process.
     pub(super) fn add_process(&mut self, memory: &Memory, mm: MmId) {
         for vma in memory.space(mm).vmas.iter() {
-            self.anon.add_area(memory, mm, vma, Kind::Anon);
+            self.anon.add_area(memory, mm, vma, PageKind::Anon);
             let Backing::File { open, .. } = vma.backing else { continue };
             let file = memory.open_file(open).mapping;
-            let census = if memory.cache().mapping(file).is_anon_shared {
+            let table = if memory.cache().mapping(file).is_anon_shared {
                 &mut self.shmem
             } else if vma.prot.can_exec {
                 &mut self.text
             } else {
                 &mut self.data
             };
-            census.add_area(memory, mm, vma, Kind::Cached);
+            table.add_area(memory, mm, vma, PageKind::Cached);
         }
     }
 
     /// Text and data together: what the published table counts.
     #[must_use]
-    pub fn all(&self) -> Census {
+    pub fn all(&self) -> SizeTable {
         let mut all = self.text.clone();
         all.add(&self.data);
         all

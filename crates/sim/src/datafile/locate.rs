@@ -14,14 +14,14 @@ pub(crate) fn line_of(text: &str, place: &str) -> usize {
             Some(value) => DeValue::as_table(value),
         };
         let next = match (step, at) {
-            (Step::Key(key), _) => table.and_then(|table| {
+            (PathStep::Key(key), _) => table.and_then(|table| {
                 let (key, value) = table.iter().find(|(name, _)| name.get_ref() == key)?;
                 Some((key.span().start, value))
             }),
-            (Step::Index(nr), Some(DeValue::Array(items))) => {
+            (PathStep::Index(nr), Some(DeValue::Array(items))) => {
                 items.get(nr).map(|item| (item.span().start, item))
             }
-            (Step::Index(_), _) => None,
+            (PathStep::Index(_), _) => None,
         };
         let Some((start, value)) = next else { break };
         offset = start;
@@ -31,23 +31,23 @@ pub(crate) fn line_of(text: &str, place: &str) -> usize {
 }
 
 /// The line of byte `offset`.
-pub(crate) fn line_at(text: &str, offset: usize) -> usize {
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or_default();
     before.split(|&byte| byte == b'\n').count()
 }
 
-enum Step<'a> {
+enum PathStep<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-fn steps(place: &str) -> impl Iterator<Item = Step<'_>> {
+fn steps(place: &str) -> impl Iterator<Item = PathStep<'_>> {
     place.split('.').flat_map(|part| {
         let (key, index) = match part.strip_suffix(']').and_then(|part| part.split_once('[')) {
-            Some((key, index)) => (key, index.parse().ok().map(Step::Index)),
+            Some((key, index)) => (key, index.parse().ok().map(PathStep::Index)),
             None => (part, None),
         };
-        std::iter::once(Step::Key(key)).chain(index)
+        std::iter::once(PathStep::Key(key)).chain(index)
     })
 }
 

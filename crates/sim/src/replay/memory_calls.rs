@@ -1,4 +1,6 @@
-//! Events that change memory: the recorded system calls. Those on files stand in `files`.
+//! Events that change memory: the recorded system calls. Those on files stand in `file_calls`.
+
+use std::ops::Range;
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
@@ -6,25 +8,26 @@ use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::abi::{
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
 use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
-use super::cell::{Cell, CellError, NR_PROCESSES_MAX};
-use super::place::{self, RECORDED_MASK, Segment};
+use super::budget::NR_PROCESSES_MAX;
+use super::cell::Cell;
+use super::error::CellError;
+use super::layout::prot_bits;
+use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
 use super::program::ProcessNr;
 
 /// Number of `MADV_COLLAPSE`.
 const MADV_COLLAPSE: u64 = 25;
-/// Bytes of the longest mapping followed: half of a 47-bit address space.
-pub(super) const LEN_MAX: u64 = 1 << 46;
 
 impl Cell {
     /// Follows one event that is not a reference.
     pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         self.count_event();
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         if self.memory.space(mm).is_dead {
             return Ok(());
         }
@@ -36,7 +39,7 @@ impl Cell {
             Op::Madvise => self.madvise(process, event)?,
             Op::Brk => self.brk(process, event)?,
             Op::Fork => self.fork(process, event)?,
-            Op::Exit if event.flags == ExitKind::Thread as u32 => self.end_thread(event.thread),
+            Op::Exit if event.flags == ExitKind::Thread as u32 => self.hardware.end(event.thread),
             Op::Exit => self.end_process(process),
             Op::Open => self.open(process, event),
             Op::Close => self.close(process, event.pos),
@@ -52,19 +55,19 @@ impl Cell {
     fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         let len = event.len.min(LEN_MAX);
-        let file = event.file.filter(|&f| !self.is_device[f as usize]).map(|f| (f, event.pos));
+        let file = event.file.filter(|&f| !self.program.files[f].is_device).map(|f| (f, event.pos));
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
         let pos = file.map(|(_, pos)| pos);
         let end = event.addr.saturating_add(len);
         if is_fixed {
-            self.clear_beyond(process, (event.addr, end))?;
+            self.clear_beyond(process, event.addr..end)?;
         }
         let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
         let placed = match (fixed, file) {
             (Some(placed), _) => placed,
-            (None, Some((id, pos))) if self.is_elf[id as usize] => {
-                self.free_image(process, (Some(id), pos), len)?
+            (None, Some((id, pos))) if self.program.files[id].is_elf => {
+                self.free_image(process, Some(id), pos, len)?
             }
             (None, _) => {
                 let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
@@ -72,29 +75,29 @@ impl Cell {
             }
         };
         if fixed.is_some() {
-            self.move_rest(process, (event.addr, end), placed)?;
+            self.move_rest(process, event.addr..end, placed)?;
         }
         let segment = Segment { start: event.addr, end, placed, file };
         self.map_segment(process, segment, prot, sharing)?;
-        self.forget_places();
+        self.places.clear();
         Ok(())
     }
 
     /// Place of a fixed mapping: over an existing one where its address lies, moved up inside an
     /// image as its segments move apart; elsewhere its own address, if that is free here.
     fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
-        let (addr, segments) = (event.addr, &self.processes[process].segments);
+        let (addr, segments) = (event.addr, &self.program.processes[process].segments);
         let Some(over) = segments.find(addr) else {
             let end = addr.checked_add(event.len)?;
-            let vmas = &self.memory.space(self.processes[process].mm).vmas;
+            let vmas = &self.memory.space(self.program.processes[process].mm).vmas;
             let (first, last) = (Vaddr(addr).vpn(self.page()), Vaddr(end).vpn(self.page()));
             let is_free = addr & self.mask() == 0
                 && end < MMAP_BASE
                 && vmas.overlapping(first, last.plus(1)).is_empty();
             return is_free.then_some(addr);
         };
-        let is_image = over.file.is_some_and(|(file, _)| self.is_elf[file as usize]);
-        let link = if is_image { self.link } else { self.page() };
+        let is_image = over.file.is_some_and(|(file, _)| self.program.files[file].is_elf);
+        let link = if is_image { self.program.link } else { self.page() };
         let keeps_shape = link == PageSize::K4 || (over.file.is_none() && pos.is_none());
         match segments.before(addr) {
             Some(before) if !keeps_shape && before.end >= addr => {
@@ -106,13 +109,10 @@ impl Cell {
 
     /// Unmaps what a fixed mapping replaces besides the segment it begins in. One that reaches past
     /// that segment replaces it too: what follows there is not what was recorded to follow.
-    fn clear_beyond(
-        &mut self,
-        process: ProcessNr,
-        (start, end): (u64, u64),
-    ) -> Result<(), CellError> {
+    fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
+        let Range { start, end } = range;
         let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
-        let over = self.processes[process].segments.find(start).copied();
+        let over = self.program.processes[process].segments.find(start).copied();
         match over {
             Some(over) if page_end(end) <= page_end(over.end) => Ok(()),
             _ => self.munmap(process, start, end - start),
@@ -125,10 +125,11 @@ impl Cell {
     fn move_rest(
         &mut self,
         process: ProcessNr,
-        (start, end): (u64, u64),
+        range: Range<u64>,
         placed: u64,
     ) -> Result<(), CellError> {
-        let Some(over) = self.processes[process].segments.find(start).copied() else {
+        let Range { start, end } = range;
+        let Some(over) = self.program.processes[process].segments.find(start).copied() else {
             return Ok(());
         };
         let moved_by = placed - over.place(start).min(placed);
@@ -139,19 +140,19 @@ impl Cell {
         let (gap, gap_end) = ((over.place(start) + mask) & !mask, placed & !mask);
         if gap < gap_end {
             let none = Map::anon(gap_end - gap, Prot::default()).at(Vaddr(gap));
-            self.memory.mmap(self.processes[process].mm, none)?;
+            self.memory.mmap(self.program.processes[process].mm, none)?;
         }
         if end < over.end {
             let mut rest = over.part(end, over.end);
             rest.placed += moved_by;
-            self.processes[process].segments.insert(rest);
+            self.program.processes[process].segments.insert(rest);
         }
         Ok(())
     }
 
     /// The segments of a range, cut to it.
     pub(super) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
-        let parts = self.processes[process].segments.overlapping(start, end);
+        let parts = self.program.processes[process].segments.overlapping(start, end);
         self.count_steps(parts.len());
         parts
     }
@@ -159,13 +160,13 @@ impl Cell {
     fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
         let end = addr.saturating_add(len);
         for part in self.parts(process, addr, end) {
-            let mm = self.processes[process].mm;
+            let mm = self.program.processes[process].mm;
             if let Some((start, len_bytes)) = self.inner(&part) {
                 self.memory.munmap(mm, start, len_bytes)?;
             }
         }
-        self.processes[process].segments.remove(addr, end);
-        self.forget_places();
+        self.program.processes[process].segments.remove(addr, end);
+        self.places.clear();
         Ok(())
     }
 
@@ -195,7 +196,7 @@ impl Cell {
         part: &Segment,
         prot: Prot,
     ) -> Result<(), CellError> {
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let page_bytes = self.page().bytes();
         let first = part.placed & !self.mask();
         let last = (part.placed + (part.end - part.start) - 1) & !self.mask();
@@ -235,7 +236,7 @@ impl Cell {
             let (at, end) = (part.start - old, if is_last { new_len } else { part.end - old });
             let end = end.min(new_len);
             if at < end {
-                self.move_part(process, part, (to + at, end - at))?;
+                self.move_part(process, part, to + at, end - at)?;
                 let (start, end) = (new + at, new.saturating_add(end));
                 moved.push(Segment { start, end, placed: to + at, file: part.file });
             }
@@ -245,9 +246,9 @@ impl Cell {
             self.munmap(process, new, new_len)?;
         }
         for segment in moved {
-            self.processes[process].segments.insert(segment);
+            self.program.processes[process].segments.insert(segment);
         }
-        self.forget_places();
+        self.places.clear();
         Ok(())
     }
 
@@ -257,9 +258,10 @@ impl Cell {
         &mut self,
         process: ProcessNr,
         part: &Segment,
-        (to, len): (u64, u64),
+        to: u64,
+        len: u64,
     ) -> Result<(), CellError> {
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let old_len = (part.end - part.start).min(len);
         let from = Vaddr(part.placed);
         if self
@@ -279,7 +281,7 @@ impl Cell {
 
     /// `MADV_COLLAPSE`: a program goes on whether it worked or not; the refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
@@ -304,7 +306,7 @@ impl Cell {
             }
             _ => return Ok(()),
         };
-        let mm = self.processes[process].mm;
+        let mm = self.program.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
@@ -324,7 +326,7 @@ impl Cell {
         if new < old {
             return self.munmap(process, new, old - new);
         }
-        let heap = self.processes[process].heap;
+        let heap = self.program.processes[process].heap;
         if heap.placed == 0 || old < heap.start || new - old > LEN_MAX {
             return Ok(());
         }
@@ -333,7 +335,7 @@ impl Cell {
         if new > old {
             self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;
         }
-        self.forget_places();
+        self.places.clear();
         Ok(())
     }
 
@@ -341,29 +343,20 @@ impl Cell {
         let Ok(child) = u32::try_from(event.aux) else { return Ok(()) };
         let mut of_child = process;
         if event.flags & SHARES_MEMORY == 0 {
-            if self.processes.len() >= NR_PROCESSES_MAX {
+            if self.program.processes.len() >= NR_PROCESSES_MAX {
                 return Err(CellError::TooManyProcesses);
             }
-            let mm = self.memory.fork(self.processes[process].mm)?;
-            let forked = self.processes[process].forked(mm);
+            let mm = self.memory.fork(self.program.processes[process].mm)?;
+            let forked = self.program.processes[process].forked(mm);
             self.count_steps(forked.nr_entries());
             for open in forked.opens() {
                 self.memory.share_open(open);
             }
-            self.processes.push(forked);
-            of_child = self.processes.len() - 1;
+            self.program.processes.push(forked);
+            of_child = self.program.processes.len() - 1;
             self.measure_process(of_child);
         }
-        self.threads.started(child, of_child);
+        self.program.threads.started(child, of_child);
         Ok(())
-    }
-}
-
-pub(super) fn prot_bits(prot: u32) -> Prot {
-    Prot {
-        // On the modelled machines a page that may be written or run may be read.
-        can_read: prot & (PROT_READ | PROT_WRITE | PROT_EXEC) != 0,
-        can_write: prot & PROT_WRITE != 0,
-        can_exec: prot & PROT_EXEC != 0,
     }
 }

@@ -1,0 +1,85 @@
+//! Data files: kernels, machines and studies, built in or given by a path.
+//!
+//! Owns how the text of one is found, read within its limit and parsed, and on which line a mistake
+//! stands. Does not own what a file says.
+
+mod locate;
+
+use std::io;
+use std::path::Path;
+
+use largefolio_trace::disk::read_text;
+use largefolio_trace::shown;
+use serde::de::DeserializeOwned;
+
+use crate::names::nearest;
+
+/// Why there is no such file, or no text in it that could be read.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum DataFileError {
+    #[error("no {} is called '{}'{}; {hint}", .of.what, shown(name), .of.own)]
+    Unknown { of: &'static DataFiles, name: String, hint: String },
+    #[error("cannot read the {} file {path}: {source}", .of.what)]
+    Read { of: &'static DataFiles, path: String, source: io::Error },
+    #[error("the {} file {path} is larger than {} KiB", .of.what, .of.bytes_max >> 10)]
+    TooLarge { of: &'static DataFiles, path: String },
+    #[error("{origin}:{line}: {message}")]
+    Syntax { origin: String, line: usize, message: String },
+}
+
+/// The files of one kind.
+#[derive(Debug)]
+pub struct DataFiles {
+    /// What one of them says: `machine`.
+    pub(crate) what: &'static str,
+    /// How a file that is not built in is given, in brackets.
+    pub(crate) own: &'static str,
+    /// Name and text of those built in, in the order they are shown.
+    pub(crate) built_in: &'static [(&'static str, &'static str)],
+    /// A hundred times the built-in ones: a wrong path, such as a device, must not fill the memory.
+    pub(crate) bytes_max: u64,
+}
+
+impl DataFiles {
+    /// Names of the built-in files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.built_in.iter().map(|(name, _)| *name)
+    }
+
+    /// The text of the built-in file `name`.
+    pub(crate) fn text(&self, name: &str) -> Option<&'static str> {
+        self.built_in.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// The text of the built-in file `name`, else the names that could be meant.
+    pub(crate) fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
+        self.text(name).ok_or_else(|| {
+            let hint = nearest(&name.to_ascii_lowercase(), self.names());
+            DataFileError::Unknown { of: self, name: name.to_owned(), hint }
+        })
+    }
+
+    /// The text of the file at `path`, and how messages call it.
+    pub(crate) fn read(&'static self, path: &Path) -> Result<(String, String), DataFileError> {
+        let origin = shown(path).to_string();
+        match read_text(path, self.bytes_max) {
+            Ok(text) => Ok((text, origin)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Err(DataFileError::TooLarge { of: self, path: origin })
+            }
+            Err(source) => Err(DataFileError::Read { of: self, path: origin, source }),
+        }
+    }
+}
+
+/// The value that `text` is as TOML; `origin` names it in errors.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, DataFileError> {
+    toml::from_str(text).map_err(|error| DataFileError::Syntax {
+        origin: origin.to_owned(),
+        line: locate::line_at(text, error.span().map_or(0, |span| span.start)),
+        message: error.message().replace('\n', "; "),
+    })
+}
+
+pub(crate) use locate::line_of;

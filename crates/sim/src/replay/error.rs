@@ -1,0 +1,56 @@
+//! Why a cell cannot go on.
+
+use largefolio_mm::fault::FaultError;
+use largefolio_mm::fork::ForkError;
+use largefolio_mm::io::OutOfMemory;
+use largefolio_mm::map::MapError;
+use largefolio_mm::memory::MemoryError;
+use largefolio_trace::{Op, ThreadId};
+
+use super::budget::{NR_PROCESSES_MAX, NR_RUNNING_MAX, NR_THREADS_MAX, OverBudget};
+use crate::machine::MachineError;
+
+/// Why a cell cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum CellError {
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    #[error(transparent)]
+    Io(#[from] OutOfMemory),
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(
+        "thread {0}: a trace may name {NR_THREADS_MAX} threads, of which {NR_RUNNING_MAX} run at \
+         the same time"
+    )]
+    TooManyThreads(ThreadId),
+    #[error(
+        "thread {0} is not the first and no fork of the trace made it: the trace is damaged; \
+         record it again"
+    )]
+    UnknownThread(ThreadId),
+    #[error(transparent)]
+    OverBudget(Box<OverBudget>),
+    #[error("a trace may have {NR_PROCESSES_MAX} processes")]
+    TooManyProcesses,
+}
+
+impl CellError {
+    /// The same error, at a row of the trace if it is one of the budget.
+    pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
+        match self {
+            Self::OverBudget(mut over) => {
+                (over.row, over.op) = (Some(row), op);
+                Self::OverBudget(over)
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What pictures need, while a cell runs: see [`super::detail`], whose invariants it keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::counters::Counters;
+use largefolio_mm::folio::Owner;
+use largefolio_mm::memory::Memory;
+use largefolio_mm::units::MappingId;
+use largefolio_mm::units::MmId;
+use largefolio_mm::units::{Order, PageIndex, PageSize, Vaddr, Vpn};
+use largefolio_trace::{LayoutKind, Meta};
+
+use super::causes::Causes;
+use super::curve::Measured;
+use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, NR_BUCKETS, Origin};
+use super::place::Segment;
+use super::program::{Process, ProcessNr};
+use crate::tlb::curve::Curve;
+
+/// Private memory while its segments are put together.
+struct Placed {
+    area: Area,
+    first: Vpn,
+    /// Placed address after the last segment.
+    end: u64,
+    /// Page after the last one that was looked at.
+    next: Vpn,
+}
+
+impl Placed {
+    fn new(kind: AreaKind, process: ProcessNr, segment: &Segment, page: PageSize) -> Self {
+        let (path, start, runs) = (String::new(), segment.start, Vec::new());
+        let first = Vaddr(segment.placed).vpn(page);
+        let area = Area { kind, path, process, start, len_bytes: 0, runs };
+        Self { area, first, end: segment.placed, next: first }
+    }
+
+    /// Whether `segment` begins where this ends, recorded and placed.
+    fn goes_on(&self, segment: &Segment) -> bool {
+        self.end == segment.placed && self.area.start + self.area.len_bytes == segment.start
+    }
+
+    /// Adds a segment, and what of it is present and private.
+    fn add(&mut self, memory: &Memory, mm: MmId, segment: &Segment, keeper: &Keeper) {
+        let page = memory.rules().page;
+        let len = segment.end - segment.start;
+        self.area.len_bytes += len;
+        self.end = segment.placed + len;
+        let end = Vpn(page.pages_in(self.end));
+        // A page that two segments share is the first one's.
+        let nr_pages = end.0.saturating_sub(self.next.0);
+        for leaf in memory.space(mm).table.leaves(self.next, nr_pages) {
+            let vpn = leaf.first_vpn.max(self.next);
+            let nr_pages = leaf.end_vpn().min(end).0 - vpn.0;
+            let pfn = leaf.pfn_of(vpn);
+            let Some((Owner::Anon { .. }, order)) = memory.owner_of(pfn) else { continue };
+            let page = vpn.0 - self.first.0;
+            let origin = keeper.causes.of(pfn, order, mm);
+            self.area.push(FolioRun { page, nr_pages, order, origin });
+            if self.area.runs.len() > keeper.runs_max {
+                break;
+            }
+        }
+        self.next = self.next.max(end);
+    }
+}
+
+/// Counters of the memory manager that buckets are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    faults: u64,
+    pages_read: u64,
+}
+
+impl Seen {
+    pub(super) const fn of(now: &Counters) -> Self {
+        Self { faults: now.pgfault, pages_read: now.nr_read }
+    }
+}
+
+/// What is kept while a cell runs.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    runs_max: usize,
+    paths: Vec<String>,
+    /// Recorded addresses of the stacks.
+    stacks: Vec<Range<u64>>,
+    nr_references: u64,
+    /// The cause of folios that nobody was heard to insert.
+    unheard: Origin,
+    inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
+    /// The causes of private memory.
+    pub(super) causes: Causes,
+    areas: Vec<Area>,
+    /// Runs of all areas.
+    nr_runs: usize,
+    nr_left_out: u64,
+    buckets: Vec<Bucket>,
+    /// What stands in the buckets.
+    seen: Seen,
+    /// How far down the stacks references found their entries.
+    pub(super) measured: Measured,
+}
+
+impl Keeper {
+    pub(super) fn new(runs_max: u32, meta: &Meta) -> Self {
+        let stacks = meta.layout.iter().filter(|entry| entry.kind == LayoutKind::Stack);
+        Self {
+            runs_max: runs_max as usize,
+            paths: meta.files.iter().map(|file| file.path.clone()).collect(),
+            stacks: stacks.map(|e| e.addr..e.addr.saturating_add(e.len)).collect(),
+            nr_references: meta.nr_references,
+            unheard: Origin::Remade,
+            inserted: BTreeMap::new(),
+            causes: Causes::default(),
+            areas: Vec::new(),
+            nr_runs: 0,
+            nr_left_out: 0,
+            buckets: vec![Bucket::default(); NR_BUCKETS],
+            seen: Seen::default(),
+            measured: Measured::default(),
+        }
+    }
+
+    /// Starts again after the run that filled the page cache, which left `seen` in the counters.
+    pub(super) fn restart(&mut self, seen: Seen) {
+        self.inserted.clear();
+        self.causes = Causes::default();
+        self.areas.clear();
+        self.nr_runs = 0;
+        (self.nr_left_out, self.seen, self.unheard) = (0, seen, Origin::Earlier);
+        self.buckets = vec![Bucket::default(); NR_BUCKETS];
+        self.measured = Measured::default();
+    }
+
+    /// Hears what one fault or call did; `cause` brought in what the marker did not.
+    pub(super) fn hear(&mut self, observed: &[Observed], cause: Origin) {
+        let mut now = cause;
+        for event in observed {
+            match *event {
+                Observed::Insertion { mapping, index, order } => {
+                    self.inserted.insert((mapping, index), (order, now));
+                }
+                Observed::Entry { kind: EntryKind::Async, .. } => now = Origin::Marker,
+                Observed::Window { .. } | Observed::Base { .. } => {}
+                _ => now = cause,
+            }
+        }
+    }
+
+    /// Counters after `references`: what is new goes into their bucket.
+    pub(super) fn count(&mut self, now: Seen, references: u64, page_bytes: u64) {
+        let whole = u128::from(self.nr_references.max(1));
+        let nr = u128::from(references) * NR_BUCKETS as u128 / whole;
+        let nr = usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1);
+        let bucket = &mut self.buckets[nr];
+        bucket.faults += now.faults - self.seen.faults;
+        bucket.read_bytes += (now.pages_read - self.seen.pages_read) * page_bytes;
+        self.seen = now;
+    }
+
+    /// Whether the counters say what stands in the buckets.
+    pub(super) fn has_seen(&self, now: Seen) -> bool {
+        self.seen == now
+    }
+
+    /// Keeps the private memory of a process that is about to end.
+    pub(super) fn add_process(&mut self, memory: &Memory, process: &Process, nr: ProcessNr) {
+        let mut open: Option<Placed> = None;
+        for segment in process.segments.private() {
+            let goes_on =
+                |placed: &Placed| placed.goes_on(segment) && segment.start != process.heap.start;
+            let mut placed = match open.take() {
+                Some(placed) if goes_on(&placed) => placed,
+                before => {
+                    self.keep(before.map(|placed| placed.area));
+                    let kind = self.kind_of(process, segment.start);
+                    Placed::new(kind, nr, segment, memory.rules().page)
+                }
+            };
+            placed.add(memory, process.mm, segment, self);
+            open = Some(placed);
+        }
+        self.keep(open.map(|placed| placed.area));
+    }
+
+    fn kind_of(&self, process: &Process, start: u64) -> AreaKind {
+        if self.stacks.iter().any(|stack| stack.contains(&start)) {
+            AreaKind::Stack
+        } else if process.heap.start == start {
+            AreaKind::Heap
+        } else {
+            AreaKind::Private
+        }
+    }
+
+    /// Keeps an area that holds folios. At twice the number of runs it is time to choose: so each
+    /// area is looked at a few times, however many there are.
+    fn keep(&mut self, area: Option<Area>) {
+        let Some(area) = area.filter(|area| !area.runs.is_empty()) else { return };
+        self.nr_runs += area.runs.len();
+        self.areas.push(area);
+        if self.nr_runs > 2 * self.runs_max {
+            self.choose();
+        }
+    }
+
+    /// Leaves the smallest areas out until the others fit (I2); those that alone do not fit first.
+    fn choose(&mut self) {
+        let is_oversized = |area: &Area| area.runs.len() > self.runs_max;
+        let mut ranked: Vec<usize> = (0..self.areas.len()).collect();
+        ranked.sort_by_key(|&nr| (!is_oversized(&self.areas[nr]), self.areas[nr].nr_pages()));
+        let mut victims = BTreeSet::new();
+        for nr in ranked {
+            if self.nr_runs <= self.runs_max {
+                break;
+            }
+            self.nr_runs -= self.areas[nr].runs.len();
+            victims.insert(nr);
+        }
+        self.nr_left_out += victims.len() as u64;
+        let mut nr = 0;
+        self.areas.retain(|_| {
+            nr += 1;
+            !victims.contains(&(nr - 1))
+        });
+    }
+
+    /// Keeps the page cache of every file.
+    fn add_files(&mut self, memory: &Memory, files: &[MappingId]) {
+        for (nr, &file) in files.iter().enumerate() {
+            let path = self.paths.get(nr).cloned().unwrap_or_default();
+            let len_bytes = memory.cache().mapping(file).size_bytes;
+            let (kind, runs) = (AreaKind::File, Vec::new());
+            let mut area = Area { kind, path, process: 0, start: 0, len_bytes, runs };
+            for entry in memory.folios(file) {
+                let heard = self.inserted.get(&(file, entry.index));
+                let origin = match heard {
+                    Some(&(order, origin)) if order == entry.order => origin,
+                    Some(_) => Origin::Remade,
+                    None => self.unheard,
+                };
+                let (page, nr_pages) = (entry.index.0, entry.order.nr_pages());
+                area.push(FolioRun { page, nr_pages, order: entry.order, origin });
+                if area.runs.len() > self.runs_max {
+                    break;
+                }
+            }
+            self.keep(Some(area));
+        }
+    }
+
+    pub(super) fn finish(
+        mut self,
+        memory: &Memory,
+        files: &[MappingId],
+        tlb_curve: Curve,
+    ) -> Detail {
+        self.add_files(memory, files);
+        self.choose();
+        // Stable: files stay in the order of the trace.
+        self.areas.sort_by_key(|area| (area.kind != AreaKind::File, area.process, area.start));
+        Detail {
+            causes: Origin::ALL.map(Origin::name).to_vec(),
+            areas: self.areas,
+            nr_left_out: self.nr_left_out,
+            buckets: self.buckets,
+            tlb_curve,
+        }
+    }
+}

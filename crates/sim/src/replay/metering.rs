@@ -1,0 +1,64 @@
+//! Counts what a cell does and holds against its [`Budget`](super::Budget).
+//!
+//! The budget is checked after every event and every fault, never after a reference that found its
+//! page.
+
+use super::budget::{ENTRY_BYTES, Excess, OverBudget, STACKS_BYTES, STEPS_OF_EVENT, THREAD_BYTES};
+use super::cell::Cell;
+use super::error::CellError;
+use super::program::ProcessNr;
+
+impl Cell {
+    /// Before the rows of a batch: they may take more steps.
+    pub(super) fn allow(&mut self, nr_rows: usize) {
+        self.meter.nr_rows += nr_rows as u64;
+        let limit = self.spec.budget.steps_after(self.meter.nr_rows);
+        self.memory.work_mut().set_limit(limit);
+    }
+
+    /// Counts work of the cell's own.
+    pub(super) fn count_steps(&self, nr: usize) {
+        self.memory.work().add(nr as u64);
+    }
+
+    /// Counts an event.
+    pub(super) fn count_event(&self) {
+        self.memory.work().add(STEPS_OF_EVENT);
+    }
+
+    /// After an event or a fault of a process: whether it is too much by now.
+    pub(super) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
+        self.measure_process(process);
+        let budget = &self.spec.budget;
+        let held = self.state_bytes();
+        let work = self.memory.work();
+        let excess = if work.is_spent() {
+            let allowed = budget.steps_after(self.meter.nr_rows);
+            Excess::Steps { taken: work.nr_steps(), allowed }
+        } else if held > budget.state_bytes {
+            Excess::State { held, allowed: budget.state_bytes }
+        } else {
+            return Ok(());
+        };
+        let over = OverBudget { row: None, op: None, excess, budget: *budget };
+        Err(CellError::OverBudget(Box::new(over)))
+    }
+
+    /// Looks at the size of a process again.
+    pub(super) fn measure_process(&mut self, process: ProcessNr) {
+        let process = &mut self.program.processes[process];
+        self.memory.measure(process.mm);
+        let bytes = process.nr_entries() as u64 * ENTRY_BYTES;
+        let before = std::mem::replace(&mut process.measured_bytes, bytes);
+        self.meter.process_bytes = self.meter.process_bytes - before + bytes;
+    }
+
+    fn state_bytes(&self) -> u64 {
+        let of_thread = THREAD_BYTES + if self.pictures.is_some() { STACKS_BYTES } else { 0 };
+        let nr_entries = self.counted.touched.nr_words() + self.program.threads.len();
+        self.memory.state_bytes()
+            + self.meter.process_bytes
+            + self.hardware.nr_running() as u64 * of_thread
+            + nr_entries as u64 * ENTRY_BYTES
+    }
+}

@@ -1,0 +1,248 @@
+//! The hot loop: the rows of a trace, one after the other.
+//!
+//! A row of references is placed, looked up in its thread's TLB and, on a miss, in the page table;
+//! only a page that is not mapped reaches the memory manager. So the cost of a trace grows with its
+//! rows, and that of memory management with distinct pages.
+//!
+//! Owns the order of what a row does, and when threads, processes and runs begin and end.
+
+use largefolio_mm::fault::{self, FaultError};
+use largefolio_mm::pgtable::Leaf;
+use largefolio_mm::units::{Vaddr, Vpn};
+use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
+
+use super::budget::{NR_RUNNING_MAX, NR_THREADS_MAX};
+use super::cell::{Cell, Counted, Pass};
+use super::curve::Stacks;
+use super::error::CellError;
+use super::hardware::{Hardware, HardwareThread, Slot};
+use super::program::ProcessNr;
+use super::reference::{Reference, walk_of};
+use crate::cost::Mark;
+use crate::tlb::{Lookup, Tlb};
+
+/// Numbers of the reference ops, as the batches of a trace hold them.
+const EXEC: u8 = Op::Exec as u8;
+const READ: u8 = Op::Read as u8;
+const WRITE: u8 = Op::Write as u8;
+
+impl Cell {
+    /// Replays the rows of a batch.
+    ///
+    /// # Errors
+    /// When memory is exhausted or a recorded call cannot be followed at all.
+    pub fn replay(&mut self, batch: &Batch) -> Result<(), CellError> {
+        let (threads, ops) = (batch.threads(), batch.ops());
+        let (addrs, lens) = (batch.addrs(), batch.lens());
+        self.allow(batch.len());
+        for row in 0..batch.len() {
+            let replayed = match ops[row] {
+                EXEC => self.reference(threads[row], Reference::EXEC, addrs[row], lens[row]),
+                READ => self.reference(threads[row], Reference::READ, addrs[row], lens[row]),
+                WRITE => self.reference(threads[row], Reference::WRITE, addrs[row], lens[row]),
+                _ => self.call(&batch.event(row)),
+            };
+            if let Err(error) = replayed {
+                return Err(error.at(self.counted.nr_rows + row as u64, Op::from_number(ops[row])));
+            }
+        }
+        self.counted.nr_rows += batch.len() as u64;
+        Ok(())
+    }
+
+    /// One event that is not a reference, and what follows from it.
+    fn call(&mut self, event: &Event) -> Result<(), CellError> {
+        let process = self.process_of(event.thread)?;
+        self.event(process, event)?;
+        self.drain_flushes();
+        self.watch_call(event);
+        self.check_budget(process)
+    }
+
+    /// A run of references to one recorded page.
+    #[inline]
+    fn reference(
+        &mut self,
+        thread: ThreadId,
+        kind: Reference,
+        addr: u64,
+        count: u64,
+    ) -> Result<(), CellError> {
+        if self.clock.advance(count) {
+            self.run_khugepaged();
+        }
+        let slot = match self.hardware.slot_of(thread) {
+            Some(slot) => slot,
+            None => self.start_thread(thread)?,
+        };
+        let process = self.hardware[slot].process;
+        let Some(vpn) = self.place(process, addr) else {
+            self.counted.strays.unmapped += count;
+            return Ok(());
+        };
+        let thread = &mut self.hardware[slot];
+        let found = thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
+        if let Some(stacks) = &thread.stacks
+            && !stacks.of(kind.side).is_top(vpn, kind.tlb)
+        {
+            self.measure(slot, kind, vpn, found);
+        }
+        match found {
+            Lookup::L1 | Lookup::L2 => Ok(()),
+            Lookup::Miss | Lookup::Permission => self.walk(slot, kind, vpn, count),
+        }
+    }
+
+    /// Lets khugepaged wake once, and do what it has waited for.
+    #[cold]
+    #[inline(never)]
+    fn run_khugepaged(&mut self) {
+        let wake_ns = self.memory.khugepaged_wakes_ns();
+        self.memory.run_khugepaged(wake_ns);
+        self.clock.sleep(self.memory.khugepaged_wakes_ns() - wake_ns);
+        self.drain_flushes();
+        self.watch_khugepaged();
+    }
+
+    /// A TLB miss: walk, fault where nothing is mapped, fill.
+    #[cold]
+    #[inline(never)]
+    fn walk(&mut self, slot: Slot, kind: Reference, vpn: Vpn, count: u64) -> Result<(), CellError> {
+        let process = self.hardware[slot].process;
+        let mm = self.program.processes[process].mm;
+        let before = self.before_touch();
+        let touched = self.memory.touch(mm, vpn.vaddr(self.page()), kind.mm);
+        // Memory may have been reclaimed even where the touch failed.
+        self.drain_flushes();
+        self.count_pictures();
+        let touched = match touched {
+            Ok(touched) => touched,
+            Err(error) => return self.stray(error, count),
+        };
+        if touched.outcome != fault::Outcome::Hit {
+            self.check_budget(process)?;
+        }
+        self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);
+        self.fill(slot, kind, vpn, &touched.leaf);
+        Ok(())
+    }
+
+    /// What a walk found goes into the TLB, and into the stacks beside it.
+    fn fill(&mut self, slot: Slot, kind: Reference, vpn: Vpn, leaf: &Leaf) {
+        let thread = &mut self.hardware[slot];
+        let mm = self.program.processes[thread.process].mm;
+        let coalescing = thread.tlb.coalescing();
+        let walk = walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing);
+        thread.tlb.fill_walk(kind.side, &walk);
+        if thread.stacks.is_some() {
+            self.fill_stack(slot, kind.side, &coalescing.entry(&walk));
+        }
+    }
+
+    fn stray(&mut self, error: FaultError, count: u64) -> Result<(), CellError> {
+        let strays = &mut self.counted.strays;
+        match error {
+            FaultError::NotMapped(_) => strays.unmapped += count,
+            FaultError::Protected(_) => strays.protected += count,
+            FaultError::BeyondFile(_) => strays.beyond_file += count,
+            FaultError::OutOfMemory(_) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The page of the modelled process for a recorded address.
+    #[inline]
+    fn place(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
+        match self.places.find(process, addr) {
+            Some(vpn) => Some(vpn),
+            None => self.place_slowly(process, addr),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn place_slowly(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
+        let segment = self.program.processes[process].segments.find(addr)?;
+        let vpn = Vaddr(segment.place(addr)).vpn(self.memory.rules().page);
+        if let Some((file, pos)) = segment.file {
+            let pos = pos + (addr - segment.start);
+            self.counted.touched.mark(file, pos, 1, self.program.files[file].size_bytes);
+        }
+        self.places.insert(process, addr, vpn);
+        Some(vpn)
+    }
+
+    /// Takes changed translations out of the TLBs (I1).
+    fn drain_flushes(&mut self) {
+        self.memory.take_flushes(&mut self.flushes);
+        self.count_steps(self.flushes.len() * self.hardware.nr_running());
+        for flush in &self.flushes {
+            for thread in self.hardware.running_mut() {
+                if self.program.processes[thread.process].mm == flush.mm {
+                    thread.invalidate(flush.first, flush.nr_pages);
+                }
+            }
+        }
+    }
+
+    /// The process of a thread: the first thread runs the first one, every other thread is announced
+    /// by the fork that made it.
+    fn process_of(&self, thread: ThreadId) -> Result<ProcessNr, CellError> {
+        self.program.threads.process_of(thread).ok_or(CellError::UnknownThread(thread))
+    }
+
+    /// Gives a thread its TLB when it first runs.
+    #[cold]
+    fn start_thread(&mut self, thread: ThreadId) -> Result<Slot, CellError> {
+        if thread as usize >= NR_THREADS_MAX || self.hardware.nr_running() >= NR_RUNNING_MAX {
+            return Err(CellError::TooManyThreads(thread));
+        }
+        let (process, page) = (self.process_of(thread)?, self.page());
+        let tlb = Tlb::new(&self.spec.machine.tlb, page);
+        let is_drawn = self.pictures.is_some() && !self.is_warming();
+        let stacks = is_drawn.then(|| Box::new(Stacks::new(page)));
+        Ok(self.hardware.start(HardwareThread { thread, process, tlb, stacks }))
+    }
+
+    /// Ends a process: counts what it maps, then unmaps it.
+    pub(super) fn end_process(&mut self, process: ProcessNr) {
+        let mm = self.program.processes[process].mm;
+        if self.memory.space(mm).is_dead {
+            return;
+        }
+        self.counted.sizes.add_process(&self.memory, mm);
+        if let Some(keeper) = &mut self.pictures {
+            keeper.add_process(&self.memory, &self.program.processes[process], process);
+        }
+        self.memory.exit(mm);
+        self.close_all(process);
+        self.count_steps(self.hardware.nr_running());
+        self.hardware.end_process(process);
+        self.measure_process(process);
+    }
+
+    pub(super) fn end_processes(&mut self) {
+        for process in 0..self.program.processes.len() {
+            self.end_process(process);
+        }
+        self.drain_flushes();
+    }
+
+    /// Ends the run that filled the page cache and loads the program again.
+    ///
+    /// # Errors
+    /// When the layout cannot be placed.
+    pub(super) fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
+        self.end_processes();
+        self.pass = Pass::Reported;
+        let base = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
+        self.counted = Counted { base, ..Counted::new(&self.spec) };
+        self.memory.take_observed();
+        self.restart_pictures();
+        self.hardware = Hardware::default();
+        self.program.restart();
+        self.meter.process_bytes = 0;
+        self.places.clear();
+        self.load(meta)
+    }
+}
