@@ -2,49 +2,44 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_sim::crosscheck::{Header, Recording, kernel_of};
 use largefolio_sim::kernel::Kernel;
 
-use crate::console;
+use crate::Error;
 
 /// What the kernel calls itself: `uname -r`.
-pub(crate) fn release() -> String {
+#[must_use]
+pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The kernel that a user names, with a word where it has the rules of another version.
-pub(crate) fn named(name: &str) -> Result<Kernel> {
-    let kernel = Kernel::parse(name)?;
-    tell(kernel.note.as_deref());
-    Ok(kernel)
-}
-
-/// Says whose rules are used where they are those of another version.
-pub(crate) fn tell(note: Option<&str>) {
-    if let Some(note) = note {
-        console::warn(note);
-    }
-}
-
 /// The rules nearest to those of this kernel, however old it is.
-pub(crate) fn nearest_rules() -> Result<Kernel> {
+///
+/// # Errors
+/// A release that is no version.
+pub fn nearest_rules() -> Result<Kernel, Error> {
     let release = release();
     let page_bytes = rustix::param::page_size() as u64;
     let nearest = Kernel::nearest_to_release(&release, page_bytes)
-        .with_context(|| format!("{release:?} is no version of a kernel"))?;
+        .ok_or_else(|| Error::asked(format!("{release:?} is no version of a kernel")))?;
     Ok(nearest?)
 }
 
 /// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
-pub(crate) fn rules(release: String, page_bytes: u64) -> Result<Kernel> {
+///
+/// # Errors
+/// A kernel that is older than all rules, or no version.
+pub fn rules(release: String, page_bytes: u64) -> Result<Kernel, Error> {
     let header = Header { release, page_bytes, ..Header::default() };
     Ok(kernel_of(&Recording { header, ..Recording::default() })?)
 }
 
 /// The rules of this kernel with its settings of now.
-pub(crate) fn rules_with_settings() -> Result<Kernel> {
+///
+/// # Errors
+/// As [`rules`].
+pub fn rules_with_settings() -> Result<Kernel, Error> {
     let kernel = rules(release(), rustix::param::page_size() as u64)?;
     let catalog = Catalog::below(Path::new("/"));
     let mut name = kernel.name.clone();
@@ -63,7 +58,8 @@ pub(crate) fn rules_with_settings() -> Result<Kernel> {
 
 /// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
 /// model does not have.
-pub(crate) fn edit(setting: &str, value: &str) -> Option<String> {
+#[must_use]
+pub fn edit(setting: &str, value: &str) -> Option<String> {
     Some(match setting {
         "thp.enabled" => format!("thp={value}"),
         "thp.defrag" => format!("defrag={}", value.replace('+', "-")),

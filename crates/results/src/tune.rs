@@ -2,21 +2,21 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::tune::plan::{Missing, Plan};
 use largefolio_linux::tune::record::{Entry, Undone};
+use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::json;
 use serde::Serialize;
 
-use crate::verbs::running;
+use crate::running;
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
 /// One setting.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TuneRow {
     setting: String,
     /// Before what is told here.
     now: String,
@@ -29,9 +29,9 @@ struct Row {
 
 /// Everything about one command.
 #[derive(Debug, Serialize)]
-pub(super) struct View {
+pub struct TuneResult {
     title: String,
-    rows: Vec<Row>,
+    rows: Vec<TuneRow>,
     missing: Vec<Missing>,
     /// What to do next.
     hint: String,
@@ -44,11 +44,12 @@ struct Document<'a> {
     kernel: String,
     command: &'a [String],
     #[serde(flatten)]
-    view: &'a View,
+    view: &'a TuneResult,
 }
 
 /// What would change.
-pub(super) fn planned(plan: &Plan, recorded: &[Entry]) -> View {
+#[must_use]
+pub fn planned(plan: &Plan, recorded: &[Entry]) -> TuneResult {
     let mut hint = if plan.changes.is_empty() {
         String::new()
     } else {
@@ -62,13 +63,19 @@ pub(super) fn planned(plan: &Plan, recorded: &[Entry]) -> View {
         );
         hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
     }
-    View { title: title(plan), rows: rows(plan, "planned"), missing: plan.missing.clone(), hint }
+    TuneResult {
+        title: title(plan),
+        rows: rows(plan, "planned"),
+        missing: plan.missing.clone(),
+        hint,
+    }
 }
 
 /// What was changed.
-pub(super) fn applied(plan: &Plan) -> View {
+#[must_use]
+pub fn applied(plan: &Plan) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
-    View { title: title(plan), rows, missing, hint: String::new() }
+    TuneResult { title: title(plan), rows, missing, hint: String::new() }
 }
 
 fn title(plan: &Plan) -> String {
@@ -79,15 +86,15 @@ fn title(plan: &Plan) -> String {
     }
 }
 
-fn rows(plan: &Plan, result: &'static str) -> Vec<Row> {
-    let changes = plan.changes.iter().map(|change| Row {
+fn rows(plan: &Plan, result: &'static str) -> Vec<TuneRow> {
+    let changes = plan.changes.iter().map(|change| TuneRow {
         setting: change.name.clone(),
         now: change.now.clone(),
         then: change.planned.clone(),
         result,
         note: change.why.clone(),
     });
-    let kept = plan.kept.iter().map(|kept| Row {
+    let kept = plan.kept.iter().map(|kept| TuneRow {
         setting: kept.name.clone(),
         now: kept.now.clone(),
         then: String::new(),
@@ -98,12 +105,13 @@ fn rows(plan: &Plan, result: &'static str) -> Vec<Row> {
 }
 
 /// What was put back.
-pub(super) fn undone(all: &[Undone]) -> View {
+#[must_use]
+pub fn undone(all: &[Undone]) -> TuneResult {
     let title = match all.len() {
         0 => "nothing to undo: no setting was changed since the system was booted".to_owned(),
         nr => format!("{nr} recorded"),
     };
-    let row = |entry: &Entry, result, note: String| Row {
+    let row = |entry: &Entry, result, note: String| TuneRow {
         setting: entry.name.clone(),
         now: entry.given.last().cloned().unwrap_or_default(),
         then: entry.old.clone(),
@@ -118,13 +126,20 @@ pub(super) fn undone(all: &[Undone]) -> View {
         }
         Undone::Refused { entry, reason } => row(entry, "refused", reason.clone()),
     };
-    View { title, rows: all.iter().map(of).collect(), missing: Vec::new(), hint: String::new() }
+    TuneResult {
+        title,
+        rows: all.iter().map(of).collect(),
+        missing: Vec::new(),
+        hint: String::new(),
+    }
 }
 
-impl View {
-    pub(super) fn text(&self) -> String {
+impl TuneResult {
+    /// For people; ends with a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);
-        let width = |of: fn(&Row) -> &str| self.rows.iter().map(|row| of(row).len()).max();
+        let width = |of: fn(&TuneRow) -> &str| self.rows.iter().map(|row| of(row).len()).max();
         let setting = width(|row| &row.setting).unwrap_or(0);
         let now = width(|row| &row.now).unwrap_or(0);
         let then = width(|row| &row.then).unwrap_or(0);
@@ -149,18 +164,26 @@ impl View {
         text
     }
 
-    pub(super) fn csv(&self) -> Result<String> {
+    /// One row per setting.
+    ///
+    /// # Errors
+    /// None in practice: memory takes everything.
+    pub fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         if !self.rows.is_empty() {
             writer.record(["setting", "now", "then", "result", "note"])?;
         }
-        for Row { setting, now, then, result, note } in &self.rows {
+        for TuneRow { setting, now, then, result, note } in &self.rows {
             writer.record([setting, now, then, *result, note])?;
         }
-        Ok(writer.into_text()?)
+        writer.into_text()
     }
 
-    pub(super) fn json(&self, command: &[String]) -> Result<String> {
+    /// Indented JSON.
+    ///
+    /// # Errors
+    /// None in practice: names and values.
+    pub fn json(&self, command: &[String]) -> Result<String, ExportError> {
         let document = Document {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -168,6 +191,6 @@ impl View {
             command,
             view: self,
         };
-        json::pretty(&document).context("writing JSON")
+        Ok(json::pretty(&document)?)
     }
 }

@@ -3,25 +3,21 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::Result;
 use largefolio_linux::warm::{Refusal, Warmed};
+use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, printable};
-use largefolio_report::json;
 use largefolio_trace::shown;
 use serde::Serialize;
 
-use crate::console::Console;
-use crate::errors::Exit;
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use crate::{Forms, Remark, running};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
 /// One file.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+struct WarmRow {
     path: String,
     filesystem: String,
     file_bytes: u64,
@@ -37,8 +33,8 @@ pub(super) struct Row {
     is_large: bool,
 }
 
-impl Row {
-    pub(super) fn of(warmed: &Warmed) -> Self {
+impl WarmRow {
+    fn of(warmed: &Warmed) -> Self {
         let refusal = warmed.refusal.as_ref();
         Self {
             path: warmed.path.to_string_lossy().into_owned(),
@@ -64,19 +60,21 @@ impl Row {
 
 /// The whole result.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub struct WarmResult {
     schema_version: u32,
     tool_version: &'static str,
     kernel: String,
     command_line: Vec<String>,
     is_check: bool,
-    pub(super) rows: Vec<Row>,
+    rows: Vec<WarmRow>,
     /// Files that could not be looked at, with the reason.
-    pub(super) failed: Vec<(String, String)>,
+    failed: Vec<(String, String)>,
 }
 
-impl Report {
-    pub(super) fn new(command_line: Vec<String>, is_check: bool) -> Self {
+impl WarmResult {
+    /// Of no file yet.
+    #[must_use]
+    pub fn new(command_line: Vec<String>, is_check: bool) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -88,33 +86,36 @@ impl Report {
         }
     }
 
-    pub(super) fn fail(&mut self, path: &Path, reason: String) {
+    /// What became of a file.
+    pub fn add(&mut self, warmed: &Warmed) {
+        self.rows.push(WarmRow::of(warmed));
+    }
+
+    /// The files that could not be looked at.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.failed.iter().map(|(_, told)| Remark::Missing(told.clone())).collect()
+    }
+
+    /// A file that could not be looked at.
+    pub fn fail(&mut self, path: &Path, reason: String) {
         let name = shown(path).to_string();
         let path = path.to_string_lossy().into_owned();
         let reason = if reason.contains(&name) { reason } else { format!("{name}: {reason}") };
         self.failed.push((path, reason));
     }
 
-    /// Writes it; the exit code is its answer.
-    pub(super) fn deliver(&self, form: Form, console: &mut Console) -> Result<Exit> {
-        let text = match form {
-            Form::Json => json::pretty(self)?,
-            Form::Csv => self.csv()?,
-            Form::Text => self.text(),
-        };
-        console.deliver(text.as_bytes(), None)?;
-        let is_yes = |row: &Row| {
+    /// Whether something is in large folios, or could be where only that was asked.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        let is_yes = |row: &WarmRow| {
             row.is_large || (self.is_check && row.could_grow() && row.possible_bytes > 0)
         };
-        Ok(if !self.failed.is_empty() {
-            Exit::Error
-        } else if self.rows.iter().any(is_yes) {
-            Exit::Done
-        } else {
-            Exit::No
-        })
+        self.rows.iter().any(is_yes)
     }
+}
 
+impl Forms for WarmResult {
     fn text(&self) -> String {
         let mut text = String::new();
         if self.rows.is_empty() {
@@ -144,7 +145,7 @@ impl Report {
         text
     }
 
-    fn csv(&self) -> Result<String> {
+    fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
             "path",
@@ -169,6 +170,6 @@ impl Report {
                 row.refusal.unwrap_or_default(),
             ])?;
         }
-        Ok(writer.into_text()?)
+        writer.into_text()
     }
 }

@@ -1,6 +1,7 @@
 //! Values of options, and options that several verbs have.
 
 use clap::Args;
+use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
 /// `64K`, `16G`.
@@ -13,14 +14,6 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
         .filter(|&bytes| bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes))
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
-}
-
-/// In which form a result is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Text,
-    Json,
-    Csv,
 }
 
 /// The options that choose the form.

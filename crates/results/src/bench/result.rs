@@ -2,39 +2,37 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::measure::{Series, Spread};
+use largefolio_report::ExportError;
 use serde::Serialize;
 
-use crate::console::Console;
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use crate::{Forms, running};
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
 /// One subject of one measurement.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub struct BenchRow {
     /// What was done.
-    pub(super) operation: String,
+    pub operation: String,
     /// Folio size, or another dimension of the table.
-    pub(super) size: String,
+    pub size: String,
     /// Who did it.
-    pub(super) subject: String,
+    pub subject: String,
     /// Unit of the value.
-    pub(super) unit: &'static str,
+    pub unit: &'static str,
     /// What it came to.
-    pub(super) value: Spread,
+    pub value: Spread,
     /// The value over that of the reference, within a round.
-    pub(super) ratio: Option<Spread>,
+    pub ratio: Option<Spread>,
     /// The first subject of the same operation and size.
-    pub(super) ratio_to: Option<String>,
+    pub ratio_to: Option<String>,
 }
 
 /// How a time becomes a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scale {
+pub enum Scale {
     /// Nanoseconds of each of so many parts.
     NsEach(f64, &'static str),
     /// 10^9 bytes a second, of so many bytes.
@@ -80,15 +78,16 @@ fn told(spread: Spread) -> String {
 }
 
 /// Rows of one operation and size: the first series is the reference.
-pub(super) fn rows(
+#[must_use]
+pub fn rows(
     operation: &str,
     size: &str,
     scale: Scale,
     subjects: &[(String, Series)],
-) -> Vec<Row> {
+) -> Vec<BenchRow> {
     let of = |(name, series): &(String, Series)| {
         let reference = subjects.first().filter(|(first, _)| first != name);
-        Some(Row {
+        Some(BenchRow {
             operation: operation.to_owned(),
             size: size.to_owned(),
             subject: name.clone(),
@@ -102,7 +101,8 @@ pub(super) fn rows(
 }
 
 /// `64K`, `2M`.
-pub(super) fn short(bytes: u64) -> String {
+#[must_use]
+pub fn short(bytes: u64) -> String {
     match bytes {
         large if large >= 1 << 30 => format!("{}G", large >> 30),
         middle if middle >= 1 << 20 => format!("{}M", middle >> 20),
@@ -112,7 +112,7 @@ pub(super) fn short(bytes: u64) -> String {
 
 /// A result with what is needed to understand it.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub struct BenchResult {
     schema: u32,
     version: &'static str,
     command: Vec<String>,
@@ -123,14 +123,16 @@ pub(super) struct Report {
     published: &'static [&'static str],
     /// What was not measured, and why.
     notes: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<BenchRow>,
 }
 
-impl Report {
-    pub(super) fn new(
+impl BenchResult {
+    /// Rows, and what was published about the same.
+    #[must_use]
+    pub fn new(
         command: Vec<String>,
         published: &'static [&'static str],
-        rows: Vec<Row>,
+        rows: Vec<BenchRow>,
     ) -> Self {
         let kernel = running::release();
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -140,24 +142,13 @@ impl Report {
     }
 
     /// The report with `notes`.
-    pub(super) fn with_notes(self, notes: Vec<String>) -> Self {
+    #[must_use]
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
         Self { notes, ..self }
     }
+}
 
-    /// Writes the report in the form asked for.
-    pub(super) fn write(&self, form: Form, console: &mut Console) -> Result<()> {
-        let text = match form {
-            Form::Text => self.text(),
-            Form::Csv => self.csv(),
-            Form::Json => {
-                let mut text = serde_json::to_string_pretty(self).context("writing JSON")?;
-                text.push('\n');
-                text
-            }
-        };
-        console.deliver(text.as_bytes(), None)
-    }
-
+impl Forms for BenchResult {
     fn text(&self) -> String {
         let mut text = String::new();
         let n = self.rows.first().map_or(0, |row| row.value.n);
@@ -188,7 +179,7 @@ impl Report {
         text
     }
 
-    fn csv(&self) -> String {
+    fn csv(&self) -> Result<String, ExportError> {
         let mut text =
             "operation,size,subject,unit,value,min,max,n,ratio,ratio_min,ratio_max\n".to_owned();
         for row in &self.rows {
@@ -197,14 +188,14 @@ impl Report {
                 || ",,".to_owned(),
                 |ratio| format!("{},{},{}", ratio.median, ratio.min, ratio.max),
             );
-            let Row { operation, size, subject, unit, .. } = row;
+            let BenchRow { operation, size, subject, unit, .. } = row;
             // Names of operations have commas.
             let _ = writeln!(
                 text,
                 "\"{operation}\",{size},{subject},{unit},{median},{min},{max},{n},{ratio}"
             );
         }
-        text
+        Ok(text)
     }
 }
 
@@ -237,12 +228,13 @@ mod tests {
         assert_eq!(told(rows[0].value), "7.50 [5.00 .. 10.0]");
         assert_eq!(told(rows[1].value), "20.0 [20.0 .. 20.0]");
         assert_eq!(told(rows[1].ratio.unwrap()), "3.00 [2.00 .. 4.00]");
-        let report = Report::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
+        let report =
+            BenchResult::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
         let text = report.text();
         assert!(text.contains("clear, cold, GB/s\n"), "{text}");
         assert!(text.contains("3.00 [2.00 .. 4.00]x of before\n"), "{text}");
         assert!(text.ends_with("\nnote: this\n\npublished: that\n"), "{text}");
-        let csv = report.csv();
+        let csv = report.csv().unwrap();
         assert!(csv.contains("\"clear, cold\",4K,after,GB/s,20,20,20,2,3,2,4\n"), "{csv}");
     }
 

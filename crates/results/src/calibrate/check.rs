@@ -5,15 +5,14 @@
 //! running one, counts events and prices them with the machine file; the measured side runs it here.
 //! Nothing of a measurement goes into its own prediction but one thing, which is stated: what a call
 //! of a stub takes apart from memory management (`stubs packed`) is measured in the same rounds.
-//! Reading order: `model` (predicted), `host` (measured), the table.
+//! Reading order: `model` (predicted), `host` (measured), `result`.
 
 mod host;
 mod model;
-mod table;
+mod result;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
 use largefolio_linux::bench::anon::Operation;
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_linux::calibrate::Effort;
@@ -22,10 +21,9 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 
-use crate::console::{self, Console};
-use crate::errors::Exit;
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use crate::{Error, running};
+
+pub use result::CheckResult;
 
 /// Largest distance of a predicted from a measured ratio of stubs.
 const STUBS_BOUND: f64 = 0.15;
@@ -91,7 +89,7 @@ impl Phase {
 }
 
 /// One operation on one size.
-struct Row {
+struct CheckRow {
     operation: &'static str,
     size: String,
     /// What one of it is.
@@ -106,18 +104,22 @@ struct Row {
     is_reference: bool,
 }
 
-/// What a comparison needs.
-pub(crate) struct CheckPlan {
+/// A comparison that can be made.
+pub struct CheckRequest {
     machine: Machine,
     kernel: Kernel,
     walks: Walks,
     extent: Extent,
     dir: PathBuf,
-    form: Form,
 }
 
-impl CheckPlan {
-    pub(super) fn new(machine: &str, effort: Effort, dir: PathBuf, form: Form) -> Result<Self> {
+impl CheckRequest {
+    /// With the machine that a user names, under the rules nearest to those of this kernel; `dir` has
+    /// files that are executed.
+    ///
+    /// # Errors
+    /// A machine that is not known.
+    pub fn new(machine: &str, effort: Effort, dir: PathBuf) -> Result<Self, Error> {
         let machine = Machine::of_user(machine)?;
         let is_nested = machine.costs.walk_nested.is_some();
         Ok(Self {
@@ -126,26 +128,29 @@ impl CheckPlan {
             walks: if is_nested { Walks::Nested } else { Walks::Native },
             extent: Extent::new(effort),
             dir,
-            form,
         })
     }
 
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
-        let line = console::status();
+    /// Predicts, measures and compares; `progress` hears what is under way.
+    ///
+    /// # Errors
+    /// What cannot be measured here or replayed.
+    pub fn run(
+        &self,
+        command_line: Vec<String>,
+        progress: &mut dyn FnMut(&'static str),
+    ) -> Result<CheckResult, Error> {
         let mut notes: Vec<String> = self.kernel.note.iter().cloned().collect();
-        line.set_message("stubs");
+        progress("stubs");
         let mut rows = self.stubs(&mut notes)?;
         for (operation, name) in OPERATIONS {
-            line.set_message(name);
+            progress(name);
             rows.extend(self.anon(operation, name, &mut notes)?);
         }
-        line.finish_and_clear();
-        let table = table::Table::new(self, command_line, &rows, notes);
-        table.write(self.form, console)?;
-        Ok(if table.is_good() { Exit::Done } else { Exit::No })
+        Ok(CheckResult::new(self, command_line, &rows, notes))
     }
 
-    fn stubs(&self, notes: &mut Vec<String>) -> Result<Vec<Row>> {
+    fn stubs(&self, notes: &mut Vec<String>) -> Result<Vec<CheckRow>, Error> {
         let (measured, more) = host::stubs(&self.extent, &self.dir)?;
         notes.extend(more);
         let base = Spread::of(&measured.packed.rounds_ns).map_or(0.0, |ns| ns.median);
@@ -156,7 +161,7 @@ impl CheckPlan {
                 Phase::Random => self.extent.nr_calls,
                 Phase::Mapped => self.extent.text_bytes / 4096,
             };
-            rows.push(Row {
+            rows.push(CheckRow {
                 operation: phase.name(),
                 size: backing.name().to_owned(),
                 unit: "call",
@@ -180,14 +185,14 @@ impl CheckPlan {
         operation: Operation,
         name: &'static str,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<CheckRow>, Error> {
         let (measured, more) = host::anon(operation, &self.extent)?;
         notes.extend(more.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         let nr_pages = self.extent.region_bytes / 4096;
         let mut rows = Vec::new();
         for (bytes, series) in measured {
             let estimate = model::anon(self, operation, bytes)?;
-            rows.push(Row {
+            rows.push(CheckRow {
                 operation: name,
                 size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
                 unit: "4 KiB",

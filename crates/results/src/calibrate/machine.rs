@@ -4,19 +4,20 @@
 //! number of a built-in machine, marked as assumed, with the reason. A figure that is no cost never
 //! gets here ([`Figure::of`]), and [`Machine::to_toml`] refuses what is left.
 
-use anyhow::Result;
 use largefolio_linux::calibrate::{
     Bracket, Calibration, Effort, Figure, Pages, Place, Rate, Side, Structure, step_within,
 };
 use largefolio_linux::measure::Spread;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
-use largefolio_sim::machine::{Costs, Machine, Quantity, THIS, Unit, UnitBytes, UnitRate};
+use largefolio_sim::machine::{
+    Costs, Machine, MachineError, Quantity, THIS, Unit, UnitBytes, UnitRate,
+};
 use largefolio_sim::tlb::{
     CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig, TlbConfig, Ways,
 };
 
-use crate::verbs::running;
+use crate::running;
 
 /// The machine whose numbers stand in for those that could not be measured.
 const STAND_IN: &str = "cascadelake";
@@ -28,8 +29,9 @@ const L2_ENTRIES: u32 = 1024;
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
 
 /// A machine, and what a reader of its file should know.
-pub(super) struct Made {
-    pub(super) machine: Machine,
+pub struct Made {
+    /// What the file will say.
+    pub machine: Machine,
     /// How measured reach and CPUID agree, what is missing.
     pub(super) notes: Vec<String>,
     /// Lines about reach, for the table.
@@ -49,7 +51,8 @@ pub(super) struct Reach {
 
 impl Made {
     /// The head of the file.
-    pub(super) fn comment(&self, effort: Effort) -> String {
+    #[must_use]
+    pub fn comment(&self, effort: Effort) -> String {
         let mut text = format!("{}\n", self.machine.description);
         text.push_str("Written by folio calibrate");
         text.push_str(match effort {
@@ -66,7 +69,10 @@ impl Made {
 }
 
 /// The machine of `found`.
-pub(super) fn machine(found: &Calibration) -> Result<Made> {
+///
+/// # Errors
+/// None in practice: the machine that stands in is built in.
+pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let stand_in = Machine::named(STAND_IN)?;
     let is_splintered = is_splintered(found);
     let reach = reach(found);
@@ -98,25 +104,23 @@ pub(super) fn machine(found: &Calibration) -> Result<Made> {
 /// `2026-11-22`, in UTC.
 fn today() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let mut days = now.map_or(0, |now| now.as_secs() / 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", days + 1)
+    date(now.map_or(0, |now| now.as_secs() / 86_400))
+}
+
+/// The date of a day that is counted from 1970-01-01.
+///
+/// Years begin in March here, so that the day of a leap year is the last of them: then the months
+/// begin after 0, 31, 61, 92, .. days, which is `(153 * month + 2) / 5`; 400 years have 146,097 days.
+fn date(days: u64) -> String {
+    let from_march = days + 719_468;
+    let (era, day) = (from_march / 146_097, from_march % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) =
+        if month < 10 { (era * 400 + year, month + 3) } else { (era * 400 + year + 1, month - 9) };
+    format!("{year}-{month:02}-{day:02}")
 }
 
 /// Whether 2M folios miss where 4K folios do: over working sets that a few PMD entries cover.

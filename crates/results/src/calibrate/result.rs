@@ -3,24 +3,21 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::calibrate::{Calibration, Curve, Pages, Point, Side};
 use largefolio_linux::measure::Spread;
-use largefolio_report::json;
+use largefolio_report::ExportError;
 use largefolio_sim::machine::Quantity;
 use serde::Serialize;
 
 use super::machine::{Made, Reach};
-use crate::console::Console;
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use crate::{Forms, running};
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
 /// A calibration with what is needed to understand it.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub struct CalibrationResult {
     schema: u32,
     version: &'static str,
     command: Vec<String>,
@@ -73,13 +70,10 @@ struct PointRow {
     extra_ns: Spread,
 }
 
-impl Report {
-    pub(super) fn new(
-        command: Vec<String>,
-        found: &Calibration,
-        made: &Made,
-        output: &Path,
-    ) -> Self {
+impl CalibrationResult {
+    /// Of `found`, which made the machine `made` in the file `output`.
+    #[must_use]
+    pub fn new(command: Vec<String>, found: &Calibration, made: &Made, output: &Path) -> Self {
         let costs = &made.machine.costs;
         let single = costs.known().map(|(name, known)| cost_row(name, known));
         let rates = costs.rates().into_iter().flat_map(|(name, rates)| {
@@ -111,7 +105,9 @@ impl Report {
             notes: made.notes.clone(),
         }
     }
+}
 
+impl Forms for CalibrationResult {
     fn text(&self) -> String {
         let mut text = format!("{}\n\nTLB reach, in pages of 4K\n", self.machine);
         for row in &self.reach {
@@ -158,7 +154,7 @@ impl Report {
         text
     }
 
-    fn csv(&self) -> String {
+    fn csv(&self) -> Result<String, ExportError> {
         let mut text = "side,folios,pages,what,ns,min,max,n\n".to_owned();
         for curve in &self.curves {
             for point in &curve.points {
@@ -175,18 +171,8 @@ impl Report {
                 }
             }
         }
-        text
+        Ok(text)
     }
-}
-
-/// Writes `report` in `form`.
-pub(super) fn write(report: &Report, form: Form, console: &mut Console) -> Result<()> {
-    let text = match form {
-        Form::Text => report.text(),
-        Form::Csv => report.csv(),
-        Form::Json => json::pretty(report).context("writing JSON")?,
-    };
-    console.deliver(text.as_bytes(), None)
 }
 
 fn cost_row(name: &str, known: &Quantity) -> CostRow {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
+use largefolio_report::ExportError;
 use largefolio_report::figures::grouped;
 use largefolio_report::html::bars::{Bar, Part, bars, drawing};
 use largefolio_report::html::frame::{Basis, Page, TABLE_END, figure, table_head};
@@ -13,9 +13,9 @@ use largefolio_report::html::markup::{Markup, pointer_part};
 use largefolio_sim::crosscheck::{Aspect, Difference};
 use serde::Serialize;
 
-use super::report::{Outcome, Report, Row};
-use super::text::{outcome, words};
-use crate::verbs::page_file::{footer, meanings, section};
+use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
+use super::words::{outcome, words};
+use crate::page::{footer, meanings, section};
 
 /// Bytes of the texts of differences.
 const TEXT_BYTES_MAX: usize = 1 << 19;
@@ -89,15 +89,16 @@ struct RowData<'a> {
 }
 
 /// The page.
-pub(super) fn of(report: &Report) -> Result<Page> {
+pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
     let data = Data::of(report);
     let mut sections = vec![
-        section("matrix", "Recordings", Basis::Counted, (LEAD, matrix(&data, report))),
+        section("matrix", "Recordings", Basis::Counted, LEAD, matrix(&data, report)),
         section(
             "compared",
             "What was compared",
             Basis::Counted,
-            ("Items of kernel and model that were held against each other.", compared(&data)),
+            "Items of kernel and model that were held against each other.",
+            compared(&data),
         ),
     ];
     if !data.different.is_empty() {
@@ -106,21 +107,22 @@ pub(super) fn of(report: &Report) -> Result<Page> {
             "differences",
             "Differences",
             Basis::Counted,
-            (lead, differences(&data)),
+            lead,
+            differences(&data),
         ));
     }
     if !data.reasons.is_empty() {
-        sections.push(section("left-out", "Left out", Basis::Counted, ("", reasons(&data))));
+        sections.push(section("left-out", "Left out", Basis::Counted, "", reasons(&data)));
     }
-    sections.push(section("rows", "Every recording", Basis::Counted, ("", rows(&data))));
-    sections.push(section("sources", "Sources", Basis::None, ("", sources())));
+    sections.push(section("rows", "Every recording", Basis::Counted, "", rows(&data)));
+    sections.push(section("sources", "Sources", Basis::None, "", sources()));
     let title = if report.kernel.is_empty() { "recordings" } else { &report.kernel };
     Ok(Page {
         title: title.to_owned(),
         kind: "folio crosscheck: does the model do what the kernel does?",
         answer: answer(&data),
         sections,
-        json: serde_json::to_string(&data).context("writing JSON")?,
+        json: serde_json::to_string(&data)?,
         footer: footer(&report.command_line),
     })
 }
@@ -128,7 +130,7 @@ pub(super) fn of(report: &Report) -> Result<Page> {
 const LEAD: &str = "One recording a workload. Green agrees in everything that was compared.";
 
 impl<'a> Data<'a> {
-    fn of(report: &'a Report) -> Self {
+    fn of(report: &'a CrosscheckResult) -> Self {
         let all = &report.rows;
         let mut outcomes = BTreeMap::new();
         let mut compared: BTreeMap<Aspect, u64> = BTreeMap::new();
@@ -148,7 +150,7 @@ impl<'a> Data<'a> {
             all.iter().filter(|row| row.outcome == Outcome::Different).collect();
         let shown = shown(&different);
         Self {
-            schema_version: super::report::SCHEMA_VERSION,
+            schema_version: super::result::SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line: &report.command_line,
             kernel: &report.kernel,
@@ -211,7 +213,7 @@ impl<'a> RowData<'a> {
 }
 
 /// Filesystem and window; of recordings of several kernels the kernel, and filesystem with window.
-fn cells(report: &Report) -> Vec<CellData> {
+fn cells(report: &CrosscheckResult) -> Vec<CellData> {
     let window = |row: &Row| format!("{}K", row.window_kb);
     let both = |row: &Row| format!("{} {}", row.filesystem, window(row));
     let nr_columns = report.rows.iter().map(both).collect::<BTreeSet<_>>().len();
@@ -276,7 +278,7 @@ fn parts(cell: &CellData) -> Vec<Part> {
     OUTCOMES.map(part).to_vec()
 }
 
-fn matrix(data: &Data<'_>, report: &Report) -> Markup {
+fn matrix(data: &Data<'_>, report: &CrosscheckResult) -> Markup {
     let mut columns: Vec<&str> = Vec::new();
     let mut rows: Vec<&str> = Vec::new();
     for cell in &data.cells {

@@ -1,20 +1,15 @@
-//! The result of a check: one row a recording; JSON, CSV, and the exit code.
+//! The result of a check: one row per recording; JSON and CSV.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
 use largefolio_linux::crosscheck::{Change, Settings};
+use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
-use largefolio_report::json;
 use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
-use super::page;
-use crate::console::Console;
-use crate::errors::Exit;
-use crate::verbs::page_file::{self, PageFile};
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use super::words::outcome;
+use crate::Remark;
 
 /// Version of the JSON of this verb.
 pub(super) const SCHEMA_VERSION: u32 = 1;
@@ -22,7 +17,7 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 /// What became of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
+pub enum CrosscheckOutcome {
     /// Kernel and model agree.
     #[default]
     Equal,
@@ -36,7 +31,7 @@ pub(super) enum Outcome {
 
 /// One recording.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Row {
+pub struct CrosscheckRow {
     /// Workload, or folder and file of a recording.
     pub(super) name: String,
     /// Name of the kernel's recordings.
@@ -47,7 +42,7 @@ pub(super) struct Row {
     pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CrosscheckOutcome,
     /// Why it was skipped or failed.
     pub(super) reason: Option<String>,
     /// Command that records a drawn workload by itself.
@@ -69,13 +64,17 @@ pub(super) struct Row {
     pub(super) differences: Vec<Difference>,
 }
 
-impl Row {
+impl CrosscheckRow {
     /// Takes over what a replay found.
     pub(super) fn take(&mut self, verdict: Verdict) {
-        self.outcome = if verdict.is_equal() { Outcome::Equal } else { Outcome::Different };
+        self.outcome = if verdict.is_equal() {
+            CrosscheckOutcome::Equal
+        } else {
+            CrosscheckOutcome::Different
+        };
         let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
         if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
-            self.outcome = Outcome::Skipped;
+            self.outcome = CrosscheckOutcome::Skipped;
             self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
         }
         self.rules = verdict.rules;
@@ -89,15 +88,15 @@ impl Row {
     }
 }
 
-impl Row {
+impl CrosscheckRow {
     /// A difference proves nothing where somebody else has changed a setting since `before`.
     pub(super) fn unless_changed(&mut self, before: &Settings) {
-        if self.outcome != Outcome::Different {
+        if self.outcome != CrosscheckOutcome::Different {
             return;
         }
         let changes = before.changes(&Settings::now());
         if let Some(reason) = not_judged(&changes) {
-            self.outcome = Outcome::Failed;
+            self.outcome = CrosscheckOutcome::Failed;
             self.reason = Some(reason);
             self.differences.clear();
         }
@@ -112,15 +111,9 @@ fn not_judged(changes: &[Change]) -> Option<String> {
         .then(|| format!("the setting {all} during the run, by somebody else: not judged"))
 }
 
-/// In which form, and whether as a page too.
-pub(super) struct Output {
-    pub(super) form: Form,
-    pub(super) page: Option<PageFile>,
-}
-
 /// All rows, and where they come from.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub struct CrosscheckResult {
     schema_version: u32,
     tool_version: &'static str,
     pub(super) command_line: Vec<String>,
@@ -128,10 +121,11 @@ pub(super) struct Report {
     pub(super) kernel: String,
     /// Where the recordings are.
     pub(super) kept: Option<String>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CrosscheckRow>,
 }
 
-impl Report {
+impl CrosscheckResult {
+    /// Of recordings of `kernel`; empty where each has its own.
     pub(super) fn new(kernel: &str, command_line: Vec<String>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
@@ -144,38 +138,21 @@ impl Report {
     }
 
     /// Number of rows with that outcome.
-    pub(super) fn nr(&self, outcome: Outcome) -> usize {
+    #[must_use]
+    pub fn nr(&self, outcome: CrosscheckOutcome) -> usize {
         self.rows.iter().filter(|row| row.outcome == outcome).count()
     }
 
-    /// Writes the report, and the page beside it; the exit code it means.
-    pub(super) fn deliver(&self, out: &Output, console: &mut Console) -> Result<Exit> {
+    /// What is to be said of the rules, each note once.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Remark> {
         let notes: BTreeSet<_> =
             self.rows.iter().filter_map(|row| row.rules_note.as_ref()).collect();
-        for note in notes {
-            running::tell(Some(note));
-        }
-        let text = match out.form {
-            Form::Json => json::pretty(self)?,
-            Form::Csv => self.csv()?,
-            Form::Text => super::text::of(self),
-        };
-        let page = match &out.page {
-            Some(file) => Some((file, page::of(self)?)),
-            None => None,
-        };
-        page_file::deliver(console, text.as_bytes(), page)?;
-        Ok(if self.nr(Outcome::Different) > 0 {
-            Exit::No
-        } else if self.nr(Outcome::Failed) > 0 || self.nr(Outcome::Equal) == 0 {
-            Exit::Error
-        } else {
-            Exit::Done
-        })
+        notes.into_iter().map(|note| Remark::Warning(note.clone())).collect()
     }
 
-    /// A row a recording, without the differences themselves.
-    fn csv(&self) -> Result<String> {
+    /// One row per recording, without the differences themselves.
+    pub(super) fn records(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
             "name",
@@ -196,14 +173,14 @@ impl Report {
                 row.rules.as_str(),
                 row.filesystem.as_str(),
                 row.window_kb.to_string().as_str(),
-                super::text::outcome(row.outcome),
+                outcome(row.outcome),
                 row.reason.as_deref().unwrap_or(""),
                 row.nr_steps.to_string().as_str(),
                 row.compared.values().sum::<u64>().to_string().as_str(),
                 row.differences.len().to_string().as_str(),
             ])?;
         }
-        Ok(writer.into_text()?)
+        writer.into_text()
     }
 }
 
@@ -228,13 +205,13 @@ mod tests {
     /// Two files were left out and nothing else was compared: neither agreement nor difference.
     #[test]
     fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
-        let mut row = Row::default();
+        let mut row = CrosscheckRow::default();
         let found = NotCompared { nr_calls: 3, files: [0, 1].into() };
         let not_compared = BTreeMap::from([("mlock".to_owned(), found)]);
         row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
-        assert_eq!((row.outcome, row.reason.is_some()), (Outcome::Skipped, true));
+        assert_eq!((row.outcome, row.reason.is_some()), (CrosscheckOutcome::Skipped, true));
         let compared = BTreeMap::from([(Aspect::Insertions, 7)]);
         row.take(Verdict { not_compared, compared, ..Verdict::default() });
-        assert_eq!(row.outcome, Outcome::Equal);
+        assert_eq!(row.outcome, CrosscheckOutcome::Equal);
     }
 }

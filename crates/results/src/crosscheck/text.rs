@@ -7,25 +7,16 @@ use std::fmt::Write as _;
 use largefolio_report::figures;
 use largefolio_sim::crosscheck::Aspect;
 
-use super::report::{Outcome, Report, Row};
+use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
+use super::words::{outcome, words};
 
 /// Recordings whose differences are printed; the rest is counted.
 const NR_SHOWN: usize = 12;
 /// Differences printed of one recording: the first says where it begins.
 const NR_EACH: usize = 3;
 
-/// Word for an outcome.
-pub(super) const fn outcome(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Equal => "equal",
-        Outcome::Different => "different",
-        Outcome::Skipped => "skipped",
-        Outcome::Failed => "failed",
-    }
-}
-
 /// The report as text.
-pub(super) fn of(report: &Report) -> String {
+pub(super) fn of(report: &CrosscheckResult) -> String {
     let mut text = String::new();
     if !report.kernel.is_empty() {
         let rules = report.rows.iter().find(|row| !row.rules.is_empty());
@@ -47,7 +38,7 @@ fn line(text: &mut String, line: &str) {
 }
 
 /// One line a filesystem and window, or a kernel where recordings of several were read.
-fn table(text: &mut String, report: &Report) {
+fn table(text: &mut String, report: &CrosscheckResult) {
     const OUTCOMES: [Outcome; 4] =
         [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
     let mut groups: BTreeMap<(&str, u64), [usize; 4]> = BTreeMap::new();
@@ -85,7 +76,7 @@ fn table(text: &mut String, report: &Report) {
 }
 
 /// What was held against each other.
-fn compared(text: &mut String, report: &Report) {
+fn compared(text: &mut String, report: &CrosscheckResult) {
     let mut all: BTreeMap<Aspect, u64> = BTreeMap::new();
     for row in &report.rows {
         for (&aspect, nr) in &row.compared {
@@ -101,28 +92,8 @@ fn compared(text: &mut String, report: &Report) {
     }
 }
 
-pub(super) const fn words(aspect: Aspect) -> &'static str {
-    match aspect {
-        Aspect::Insertions => "insertions",
-        Aspect::Removals => "folios dropped or cut off",
-        Aspect::Reserved => "reservations",
-        Aspect::Windows => "windows",
-        Aspect::Entries => "readahead calls",
-        Aspect::ColdStates => "states at cold faults",
-        Aspect::HandlerHits => "hits in the handler",
-        Aspect::Around => "runs of fault-around",
-        Aspect::Handler => "passes of the handler",
-        Aspect::Faults => "touches that faulted",
-        Aspect::Points => "pages at marked points",
-        Aspect::Mapped => "mapped pages",
-        Aspect::Folios => "runs of large folios",
-        Aspect::PmdMapped => "PMD totals",
-        Aspect::MajorFaults => "major faults",
-    }
-}
-
 /// What was skipped, failed or recorded twice, by reason.
-fn notes(text: &mut String, report: &Report) {
+fn notes(text: &mut String, report: &CrosscheckResult) {
     let mut reasons: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in &report.rows {
         if let Some(reason) = &row.reason {
@@ -157,7 +128,7 @@ fn more(nr: usize) -> &'static str {
     if nr > 1 { ", .." } else { "" }
 }
 
-fn differences(text: &mut String, report: &Report) {
+fn differences(text: &mut String, report: &CrosscheckResult) {
     let different: Vec<&Row> =
         report.rows.iter().filter(|row| row.outcome == Outcome::Different).collect();
     for row in different.iter().take(NR_SHOWN) {
@@ -179,7 +150,7 @@ fn differences(text: &mut String, report: &Report) {
     }
 }
 
-fn verdict(text: &mut String, report: &Report) {
+fn verdict(text: &mut String, report: &CrosscheckResult) {
     line(text, "");
     let (equal, different) = (report.nr(Outcome::Equal), report.nr(Outcome::Different));
     let all = equal + different;

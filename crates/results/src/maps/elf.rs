@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use largefolio_linux::elf::{Class, ElfError, ElfFile, Kind, Load};
+use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_sim::alignment::{self, Ground, Loading, Refusal, Segment};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 use serde::Serialize;
 
-use crate::console;
+use crate::Remark;
 
 /// Version of the JSON of this view.
 pub(super) const SCHEMA_VERSION: u32 = 1;
@@ -21,7 +21,7 @@ const EXECUTE: u32 = 4;
 
 /// The whole result.
 #[derive(Debug, Serialize)]
-pub(super) struct View {
+pub struct ElfResult {
     schema_version: u32,
     tool_version: &'static str,
     pub(super) command_line: Vec<String>,
@@ -39,6 +39,8 @@ pub(super) struct View {
     pub(super) failed: Vec<(String, String)>,
     /// Executable segments by size.
     pub(super) summary: Summary,
+    #[serde(skip)]
+    remarks: Vec<Remark>,
 }
 
 /// How many executable segments there are, and how many could hold a folio.
@@ -107,9 +109,10 @@ impl SegmentView {
     }
 }
 
-impl View {
-    /// Reads `paths`; what cannot be shown is told and remembered.
-    pub(super) fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
+impl ElfResult {
+    /// Reads `paths`, and of directories all below them; what cannot be shown is remarked.
+    #[must_use]
+    pub fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
         let rules = &kernel.rules;
         let page = rules.page.bytes();
         let grounds: Vec<_> =
@@ -128,13 +131,14 @@ impl View {
             files: Vec::new(),
             failed: Vec::new(),
             summary: Summary::default(),
+            remarks: Vec::new(),
         };
         let judge = Judge { kernel, grounds, sizes: view.size_bytes.clone() };
         for path in paths {
             if path.is_dir() {
                 view.walk(&judge, path);
             } else if let Err(error) = view.add(&judge, path) {
-                console::say(&format!("folio: error: {error}"));
+                view.remarks.push(Remark::Missing(error.to_string()));
                 view.failed.push((path.to_string_lossy().into_owned(), error.to_string()));
             }
         }
@@ -175,8 +179,21 @@ impl View {
         }
         if let Some(first) = unread.first() {
             let (nr, name) = (unread.len(), shown(folder));
-            console::warn(&format!("{nr} files below {name} are skipped, the first: {first}"));
+            let told = format!("{nr} files below {name} are skipped, the first: {first}");
+            self.remarks.push(Remark::Warning(told));
         }
+    }
+
+    /// Whether every file that was named is in it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// What is missing in it.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
     }
 
     fn add(&mut self, judge: &Judge, path: &Path) -> Result<(), ElfError> {
@@ -202,8 +219,8 @@ impl View {
         };
     }
 
-    /// A row a file, segment and size.
-    pub(super) fn csv(&self) -> Result<String> {
+    /// One row per file, segment and size.
+    pub(super) fn records(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
             "path",
@@ -245,7 +262,7 @@ impl View {
                 }
             }
         }
-        Ok(writer.into_text()?)
+        writer.into_text()
     }
 }
 

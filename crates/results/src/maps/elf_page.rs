@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result};
+use largefolio_report::ExportError;
 use largefolio_report::figures::{self, size};
 use largefolio_report::html::bars::{Bar, Part, bars};
 use largefolio_report::html::frame::{Basis, Page, TABLE_END, figure, table_head};
@@ -10,9 +10,9 @@ use largefolio_report::html::markup::Markup;
 use largefolio_report::html::sizes::{class, legend};
 use serde::Serialize;
 
-use super::elf::{FileView, SegmentView, Summary, View};
-use super::text;
-use crate::verbs::page_file::{footer, meanings, notes, section};
+use super::elf::{ElfResult, FileView, SegmentView, Summary};
+use super::elf_text;
+use crate::page::{footer, meanings, notes, section};
 
 /// Files of a page, those with most text first: some 8 KiB each.
 const NR_FILES_MAX: usize = 100;
@@ -34,7 +34,7 @@ struct Data<'a> {
 }
 
 /// The page.
-pub(super) fn of(view: &View) -> Result<Page> {
+pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
     let mut files: Vec<&FileView> = view.files.iter().collect();
     let text_bytes = |file: &FileView| {
         let text = file.segments.iter().filter(|segment| segment.is_text());
@@ -68,15 +68,15 @@ pub(super) fn of(view: &View) -> Result<Page> {
         kind: "folio maps --elf: which folio sizes can map these segments",
         answer: answer(view),
         sections: vec![
-            section("segments", "Segments", Basis::Counted, (lead, segments(view, &data))),
-            section("sources", "Sources", Basis::None, ("", sources(view))),
+            section("segments", "Segments", Basis::Counted, lead, segments(view, &data)),
+            section("sources", "Sources", Basis::None, "", sources(view)),
         ],
-        json: serde_json::to_string(&data).context("writing JSON")?,
+        json: serde_json::to_string(&data)?,
         footer: footer(&view.command_line),
     })
 }
 
-fn answer(view: &View) -> Markup {
+fn answer(view: &ElfResult) -> Markup {
     let summary = view.summary;
     let mut answer = Markup::new();
     answer.raw("<p class=\"answer\">Folios of 64K can map a part of <b>");
@@ -104,7 +104,7 @@ fn answer(view: &View) -> Markup {
     answer
 }
 
-fn segments(view: &View, data: &Data<'_>) -> Markup {
+fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     let mut body = Markup::new();
     let sizes: BTreeSet<u64> = view.size_bytes.iter().copied().collect();
     body.append(&legend(&sizes, &[("s12", "none of these: base pages")]));
@@ -115,7 +115,7 @@ fn segments(view: &View, data: &Data<'_>) -> Markup {
             continue;
         }
         let mut picture = bars(&drawn);
-        let words = text::notes(view, file);
+        let words = elf_text::notes(view, file);
         if !words.is_empty() {
             picture.append(&notes(words.iter().map(String::as_str)));
         }
@@ -150,7 +150,7 @@ fn bar((file, nr): (usize, usize), segment: &SegmentView) -> Bar {
     Bar { label: format!("{} {}", segment.nr, segment.flags), parts, total }
 }
 
-fn table(view: &View, (nr, file): (usize, &FileView)) -> Markup {
+fn table(view: &ElfResult, (nr, file): (usize, &FileView)) -> Markup {
     let mut columns = ["offset", "address", "bytes", "align"].map(str::to_owned).to_vec();
     columns.extend(view.size_bytes.iter().map(|bytes| size(*bytes)));
     let mut table = table_head("Segment", &columns);
@@ -169,7 +169,7 @@ fn table(view: &View, (nr, file): (usize, &FileView)) -> Markup {
         for (at, one) in segment.sizes.iter().enumerate() {
             table.raw("<td>");
             let at = format!("{of}/sizes/{at}/covered_bytes");
-            table.number(&at, one.covered_bytes, &text::cell(segment, one)).raw("</td>");
+            table.number(&at, one.covered_bytes, &elf_text::cell(segment, one)).raw("</td>");
         }
         table.raw("</tr>");
     }
@@ -177,8 +177,8 @@ fn table(view: &View, (nr, file): (usize, &FileView)) -> Markup {
     table
 }
 
-fn sources(view: &View) -> Markup {
-    let limits = text::limits(view);
+fn sources(view: &ElfResult) -> Markup {
+    let limits = elf_text::limits(view);
     meanings(&[
         (
             "counted",

@@ -7,13 +7,13 @@ use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 use largefolio_sim::alignment::Refusal;
 
-use super::elf::{FileView, SegmentView, SizeView, View};
+use super::elf::{ElfResult, FileView, SegmentView, SizeView};
 
 /// Width of a column of one size.
 const CELL: usize = 8;
 
 /// The whole text.
-pub(super) fn of(view: &View) -> String {
+pub(super) fn of(view: &ElfResult) -> String {
     let mut text = String::new();
     for file in &view.files {
         file_text(&mut text, view, file);
@@ -24,7 +24,7 @@ pub(super) fn of(view: &View) -> String {
     text
 }
 
-fn file_text(text: &mut String, view: &View, file: &FileView) {
+fn file_text(text: &mut String, view: &ElfResult, file: &FileView) {
     let order = if file.is_little_endian { "" } else { ", big-endian" };
     let what = match (file.kind, file.step_bytes) {
         ("fixed", _) => "program at fixed addresses".to_owned(),
@@ -88,7 +88,7 @@ fn word(refusal: Refusal) -> &'static str {
 }
 
 /// Why text is not mapped larger and what helps; where a size fits on some filesystems only.
-pub(super) fn notes(view: &View, file: &FileView) -> Vec<String> {
+pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
     let mut notes = Vec::new();
     for (refusal, sizes) in refused(file) {
         let names: Vec<_> = sizes.keys().map(|&bytes| size_name(bytes)).collect();
@@ -137,7 +137,7 @@ fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
 }
 
 /// Sizes of text that fit on some of the filesystems with large folios and not on others.
-fn partly(view: &View, file: &FileView) -> Option<String> {
+fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     let text = file.segments.iter().filter(|segment| segment.is_text());
     let sizes = text.flat_map(|segment| &segment.sizes);
     let is_part = |size: &&SizeView| (1..view.filesystems.len()).contains(&size.filesystems.len());
@@ -149,7 +149,7 @@ fn partly(view: &View, file: &FileView) -> Option<String> {
 }
 
 /// Which filesystems have which folios.
-pub(super) fn limits(view: &View) -> String {
+pub(super) fn limits(view: &ElfResult) -> String {
     let mut by_size: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (name, bytes) in &view.filesystems {
         by_size.entry(*bytes).or_default().push(name);
@@ -162,7 +162,7 @@ pub(super) fn limits(view: &View) -> String {
     limits.join("; ")
 }
 
-fn footer(view: &View) -> String {
+fn footer(view: &ElfResult) -> String {
     let (kernel, page, limits) = (&view.kernel, size_name(view.page_bytes), limits(view));
     let mut text = format!("kernel {kernel}, {page} pages: large folios {limits}\n");
     let summary = view.summary;

@@ -9,8 +9,26 @@ use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Refusal};
 
-use super::Sort;
 use super::plain::what;
+
+/// What rows are ordered by, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Mapped bytes.
+    Size,
+    /// Bytes in base pages.
+    Small,
+    /// Executable mappings of files.
+    Text,
+    /// Other mappings of files.
+    File,
+    /// Private memory.
+    Anon,
+    /// Shared memory.
+    Shmem,
+    /// Bytes mapped by PMD entries.
+    Pmd,
+}
 
 /// Mappings of the same file with the same permissions.
 #[derive(Clone, Debug, Default)]

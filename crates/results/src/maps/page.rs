@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::census::Access;
 use largefolio_linux::system::Live;
+use largefolio_report::ExportError;
 use largefolio_report::figures::{self, percent, size};
 use largefolio_report::html::bars::{Bar, Part, bars};
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
@@ -13,10 +13,10 @@ use largefolio_report::html::markup::Markup;
 use largefolio_report::html::runs::{Drawn, Strip};
 use largefolio_report::html::sizes::{class, legend};
 
-use super::live::Look;
+use super::look::Look;
 use super::plain::shortened;
 use super::summary::{Named, SizeData, Sizes, StripData, Summary, is_aside};
-use crate::verbs::page_file::{footer, meanings, section};
+use crate::page::{footer, meanings, section};
 
 /// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
 const LARGE_BYTES: u64 = 64 << 10;
@@ -24,12 +24,12 @@ const LARGE_BYTES: u64 = 64 << 10;
 const NAME_CHARS: usize = 56;
 
 /// The page.
-pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page> {
+pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
     of_summary(&Summary::of(look, command_line, &Live), title(look))
 }
 
 /// The page of what was gathered.
-pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page> {
+pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, ExportError> {
     let mut sections = Vec::new();
     if summary.nr_processes > 0 {
         sections.extend(of_census(summary));
@@ -43,15 +43,15 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page> {
         body.append(&asides(&nrs));
         body.append(&strips(summary, true));
         let lead = "Folios of the page cache, mapped or not; the largest files first.";
-        sections.push(section("files", "Page cache of files", Basis::Measured, (lead, body)));
+        sections.push(section("files", "Page cache of files", Basis::Measured, lead, body));
     }
-    sections.push(section("sources", "Sources", Basis::None, ("", sources(summary))));
+    sections.push(section("sources", "Sources", Basis::None, "", sources(summary)));
     Ok(Page {
         title,
         kind: "folio maps: which folio sizes back it now, and why not larger ones",
         answer: answer(summary),
         sections,
-        json: serde_json::to_string(summary).context("writing JSON")?,
+        json: serde_json::to_string(summary)?,
         footer: footer(summary.command_line),
     })
 }
@@ -73,12 +73,12 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     let once = if summary.access == Some(Access::Full) { "each page once" } else { "a plain sum" };
     let lead = format!("Mapped memory by what it is, {once}.");
     let kinds = sized("By kind", "Kind", &rows(&summary.kinds, "kinds"));
-    let mut sections = vec![section("kinds", "Folio sizes", Basis::Measured, (&lead, kinds))];
+    let mut sections = vec![section("kinds", "Folio sizes", Basis::Measured, &lead, kinds)];
     if summary.nr_processes > 1 {
         let mut body = sized("By process", "Process", &rows(&summary.processes, "processes"));
         body.append(&asides(&[(summary.nr_processes_not_shown, "smaller processes")]));
         let lead = "What several processes share counts in each.";
-        sections.push(section("processes", "Processes", Basis::Measured, (lead, body)));
+        sections.push(section("processes", "Processes", Basis::Measured, lead, body));
     }
     let mut body = sized("By mapping", "Mapping", &rows(&summary.mappings, "mappings"));
     body.append(&asides(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
@@ -87,12 +87,12 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     } else {
         "The largest."
     };
-    sections.push(section("mappings", "Mappings", Basis::Measured, (lead, body)));
+    sections.push(section("mappings", "Mappings", Basis::Measured, lead, body));
     if summary.strips.iter().any(|strip| !strip.is_file) {
         let body = strips(summary, false);
-        sections.push(section("places", "Where the folios lie", Basis::Measured, (PLACES, body)));
+        sections.push(section("places", "Where the folios lie", Basis::Measured, PLACES, body));
     }
-    sections.push(section("why", "Why not larger", Basis::Measured, (WHY, why(summary))));
+    sections.push(section("why", "Why not larger", Basis::Measured, WHY, why(summary)));
     sections
 }
 

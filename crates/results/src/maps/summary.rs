@@ -17,9 +17,8 @@ use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::System;
 use serde::Serialize;
 
-use super::Sort;
-use super::group::{self, Group, Subject};
-use super::live::Look;
+use super::group::{self, Group, Sort, Subject};
+use super::look::Look;
 use super::plain::plain;
 use super::view::SCHEMA_VERSION;
 

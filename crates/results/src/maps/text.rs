@@ -14,11 +14,9 @@ use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
-use super::Sort;
-use super::group::{self, Subject};
-use super::live::Look;
+use super::group::{self, Sort, Subject};
+use super::look::Look;
 use super::plain::{plain, shortened};
-use crate::console::Console;
 
 /// ASCII: the same on a terminal, in a file and in a mail.
 const STYLE: TableStyle = TableStyle::new()
@@ -34,14 +32,19 @@ const NAME_MIN: usize = 24;
 
 /// How much is shown, in which order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Show {
-    pub(super) nr_rows: usize,
-    pub(super) sort: Sort,
+pub struct Show {
+    /// Rows of each table.
+    pub nr_rows: usize,
+    /// Their order.
+    pub sort: Sort,
+    /// Characters of a line.
+    pub width: usize,
 }
 
 impl Show {
     /// Mappings that are judged: more than are shown, since they are grouped by file.
-    pub(super) const fn nr_judged(self) -> usize {
+    #[must_use]
+    pub const fn nr_judged(self) -> usize {
         self.nr_rows.saturating_mul(JUDGED_OF_ROW)
     }
 }
@@ -255,7 +258,7 @@ fn mappings(text: &mut String, census: &Census, show: Show) {
         row.extend(classes.shares(&group.tally));
         row.extend(classes.mapped(&group.tally));
         row.extend(is_many.then(|| group.nr_processes.to_string()));
-        row.extend([group.permissions.clone(), shortened(&group.what, name_chars())]);
+        row.extend([group.permissions.clone(), shortened(&group.what, name_chars(show))]);
         row
     });
     let what = if is_many { "mappings of all processes by file" } else { "mappings" };
@@ -264,8 +267,8 @@ fn mappings(text: &mut String, census: &Census, show: Show) {
     more(text, groups.len(), show);
 }
 
-fn name_chars() -> usize {
-    Console::width().saturating_sub(BESIDE).max(NAME_MIN)
+fn name_chars(show: Show) -> usize {
+    show.width.saturating_sub(BESIDE).max(NAME_MIN)
 }
 
 fn more(text: &mut String, nr: usize, show: Show) {
@@ -340,7 +343,7 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
         let bytes = file.tally.all().mapped_bytes();
         let mut row = vec![figures::bytes(bytes), share(bytes, file.len_bytes.max(bytes))];
         row.extend(classes.shares(&file.tally));
-        row.push(shortened(&printable(&plain(&file.path)), name_chars()));
+        row.push(shortened(&printable(&plain(&file.path)), name_chars(show)));
         rows.push(row);
     }
     if files.len() > 1 {

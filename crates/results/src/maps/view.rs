@@ -1,15 +1,15 @@
 //! The result as data: JSON, and CSV with a row a (process, mapping, kind, folio size).
 
-use anyhow::Result;
 use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::why::{Finding, Reason};
 use largefolio_linux::census::{Access, Census, Skipped};
+use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use serde::Serialize;
 
-use super::live::Look;
+use super::look::Look;
 use super::plain::plain;
 
 /// Version of the JSON of this view.
@@ -17,7 +17,7 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 
 /// The whole result.
 #[derive(Debug, Serialize)]
-pub(super) struct View<'a> {
+pub struct MapsResult<'a> {
     schema_version: u32,
     tool_version: &'static str,
     command_line: &'a [String],
@@ -101,8 +101,10 @@ struct FolioView {
     cached_bytes: u64,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn of(look: &'a Look, command_line: &'a [String]) -> Self {
+impl<'a> MapsResult<'a> {
+    /// The whole of `look`, which `command_line` asked for.
+    #[must_use]
+    pub fn of(look: &'a Look, command_line: &'a [String]) -> Self {
         let cached = look.cached.as_ref();
         Self {
             schema_version: SCHEMA_VERSION,
@@ -121,8 +123,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A row a process, mapping, kind and size; files have no process and no addresses.
-    pub(super) fn csv(&self) -> Result<String> {
+    /// Indented JSON.
+    ///
+    /// # Errors
+    /// None in practice: the result is names and numbers.
+    pub fn json(&self) -> Result<String, ExportError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// On one line, for a stream of results.
+    ///
+    /// # Errors
+    /// None in practice, as [`MapsResult::json`].
+    pub fn json_line(&self) -> Result<String, ExportError> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
+    /// One row per process, mapping, kind and size; files have no process and no addresses.
+    pub(super) fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
             "pid",
@@ -158,7 +176,7 @@ impl<'a> View<'a> {
                 writer.record(row)?;
             }
         }
-        Ok(writer.into_text()?)
+        writer.into_text()
     }
 }
 

@@ -8,36 +8,38 @@
 
 mod overview;
 
-use anyhow::{Context as _, Result};
+use largefolio_report::ExportError;
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
 use largefolio_report::html::lanes::{Axis, Guide, Lane, Mark, Shape, Side, key, lanes};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Change, Finding, How, Pair, RowFinding, TableFinding};
 
-use super::{Report, text};
-use crate::verbs::page_file::{footer, meanings, section};
+use super::result::StudyResult;
+use super::text;
+use crate::page::{footer, meanings, section};
 
 /// A change past this stands at the end of its axis as a pointer: three times as much.
 const PERCENT_MAX: f64 = 200.0;
 
 /// The page.
-pub(super) fn of(report: &Report<'_>) -> Result<Page> {
+pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
     let mut sections = vec![section(
         "overview",
         "Overview",
         Basis::None,
-        ("Rows of each study.", overview::overview(report)),
+        "Rows of each study.",
+        overview::overview(report),
     )];
     sections.extend(report.studies.iter().enumerate().map(study));
-    sections.push(section("sources", "Sources", Basis::None, ("", sources(report))));
+    sections.push(section("sources", "Sources", Basis::None, "", sources(report)));
     let names: Vec<&str> = report.studies.iter().map(|finding| finding.study.as_str()).collect();
     Ok(Page {
         title: names.join(", "),
         kind: "folio study: what was published, and what is found here",
         answer: overview::answer(report),
         sections,
-        json: serde_json::to_string(report).context("writing JSON")?,
-        footer: footer(report.command),
+        json: serde_json::to_string(report)?,
+        footer: footer(&report.command),
     })
 }
 
@@ -403,7 +405,7 @@ fn obtained(how: &How) -> String {
     }
 }
 
-fn sources(report: &Report<'_>) -> Markup {
+fn sources(report: &StudyResult) -> Markup {
     let mut body = meanings(&[
         ("published", "As printed in the posting or document that is named with each study."),
         ("counted", "Exact in the model: the same trace, kernel and machine give the same number."),
@@ -422,7 +424,7 @@ fn sources(report: &Report<'_>) -> Markup {
         ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");
-    for finding in report.studies {
+    for finding in &report.studies {
         let Finding { study, reference, source, setup, .. } = finding;
         let rests_on = finding.rests_on.as_ref();
         let rests_on = rests_on.map(|text| format!(". Published work in our inputs: {text}"));

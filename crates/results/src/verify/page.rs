@@ -1,6 +1,6 @@
 //! The comparison as a page: verdict, every round, every quantity, doubts, the prediction beside.
 
-use anyhow::{Context as _, Result};
+use largefolio_report::ExportError;
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
 use largefolio_report::html::lanes::{
     Axis, Guide, Lane, Mark, Point, Shape, Side, field, key, lanes,
@@ -8,54 +8,50 @@ use largefolio_report::html::lanes::{
 use largefolio_report::html::markup::Markup;
 
 use super::prediction::Predicted;
-use super::view::{Round, Row, View, spread};
-use crate::verbs::page_file::{footer, meanings, notes, section};
+use super::result::{QuantityRow as Row, RoundRow as Round, VerifyResult, spread};
+use crate::page::{footer, meanings, notes, section};
 
 /// Rounds of a page: with their numbers and marks some 600 bytes each.
 const NR_ROUNDS_MAX: usize = 1500;
 
 /// The page.
-pub(super) fn of(view: &View) -> Result<Page> {
+pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     let view = &thinned(view);
-    let mut sections = vec![section("rounds", "The rounds", Basis::Measured, ("", rounds(view)))];
+    let mut sections = vec![section("rounds", "The rounds", Basis::Measured, "", rounds(view))];
     sections.push(section(
         "quantities",
         "Every quantity",
         Basis::Measured,
-        ("Changed over plain within a round: the median and its 95% interval.", quantities(view)),
+        "Changed over plain within a round: the median and its 95% interval.",
+        quantities(view),
     ));
-    sections.push(section("runs", "The runs", Basis::Measured, ("", runs(view))));
+    sections.push(section("runs", "The runs", Basis::Measured, "", runs(view)));
     sections.extend(view.prediction.as_ref().map(|predicted| prediction(view, predicted)));
     sections.extend([
-        section(
-            "doubts",
-            "Doubts",
-            Basis::None,
-            ("What speaks against the verdict.", doubts(view)),
-        ),
-        section("sources", "Sources", Basis::None, ("", sources(view))),
+        section("doubts", "Doubts", Basis::None, "What speaks against the verdict.", doubts(view)),
+        section("sources", "Sources", Basis::None, "", sources(view)),
     ]);
     Ok(Page {
         title: view.change.clone(),
         kind: "folio verify: does this change make the command faster?",
         answer: answer(view),
         sections,
-        json: serde_json::to_string(view).context("writing JSON")?,
+        json: serde_json::to_string(view)?,
         footer: footer(&view.command),
     })
 }
 
 /// The view with at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
-fn thinned(view: &View) -> View {
+fn thinned(view: &VerifyResult) -> VerifyResult {
     let nr = view.rounds.len();
     if nr <= NR_ROUNDS_MAX {
         return view.clone();
     }
     let rounds = (0..NR_ROUNDS_MAX).map(|at| view.rounds[at * nr / NR_ROUNDS_MAX]).collect();
-    View { rounds, ..view.clone() }
+    VerifyResult { rounds, ..view.clone() }
 }
 
-fn answer(view: &View) -> Markup {
+fn answer(view: &VerifyResult) -> Markup {
     let mut answer = Markup::new();
     let class = match view.verdict {
         "confirmed" => "yes",
@@ -93,7 +89,7 @@ fn answer(view: &View) -> Markup {
 }
 
 /// The quantity the verdict is about.
-fn judged(view: &View) -> Option<(usize, &Row)> {
+fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
     view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
 }
 
@@ -109,7 +105,7 @@ fn short(unit: &str, value: f64) -> String {
 }
 
 /// 1, the margin around it, and the interval of a quantity.
-fn guides(view: &View, interval: Option<[f64; 3]>) -> Vec<Guide> {
+fn guides(view: &VerifyResult, interval: Option<[f64; 3]>) -> Vec<Guide> {
     let margin = view.margin;
     let mut guides = vec![Guide { from: 1.0 - margin, to: 1.0 + margin, class: "margin" }];
     if let Some([median, low, high]) = interval {
@@ -124,7 +120,7 @@ fn interval(row: &Row) -> Option<[f64; 3]> {
     Some([row.ratio?, row.ratio_low?, row.ratio_high?])
 }
 
-fn rounds(view: &View) -> Markup {
+fn rounds(view: &VerifyResult) -> Markup {
     let mut body = Markup::new();
     let interval = judged(view).and_then(|(_, row)| interval(row));
     let of_rounds: Vec<(usize, &Round, f64)> = (0..)
@@ -181,7 +177,7 @@ fn number_of(ns: u64) -> f64 {
     ns as f64
 }
 
-fn rounds_table(view: &View) -> Markup {
+fn rounds_table(view: &VerifyResult) -> Markup {
     let metric = view.metric;
     let columns = [
         format!("plain, {metric}"),
@@ -226,7 +222,7 @@ fn rounds_table(view: &View) -> Markup {
     table
 }
 
-fn quantities(view: &View) -> Markup {
+fn quantities(view: &VerifyResult) -> Markup {
     let intervals = view.rows.iter().filter_map(interval).flatten();
     let axis = Axis::over(intervals.chain([1.0]), "");
     let of_rows = view.rows.iter().enumerate().map(|(at, row)| {
@@ -268,7 +264,7 @@ fn quantities(view: &View) -> Markup {
     figure("Changed over plain", &picture, &quantities_table(view))
 }
 
-fn quantities_table(view: &View) -> Markup {
+fn quantities_table(view: &VerifyResult) -> Markup {
     let columns = ["plain, median [range]", "changed, median [range]", "ratio", "from", "to", "n"];
     let mut table = table_head("Quantity", &columns.map(str::to_owned));
     for (at, row) in view.rows.iter().enumerate() {
@@ -295,7 +291,7 @@ fn quantities_table(view: &View) -> Markup {
 }
 
 /// Each run of both arms on one scale of time.
-fn runs(view: &View) -> Markup {
+fn runs(view: &VerifyResult) -> Markup {
     let metric = view.metric;
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
     let ms = |ns: u64| number_of(ns) / 1e6;
@@ -357,7 +353,7 @@ fn runs(view: &View) -> Markup {
     figure(&format!("Each run, {metric} time"), &picture, &table)
 }
 
-fn prediction(view: &View, predicted: &Predicted) -> Section {
+fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     let lead = "The recording of the command, replayed under this kernel's rules and settings with \
                 and without the change; the estimated difference on top of the measured plain time.";
     let mut body = Markup::new();
@@ -381,12 +377,12 @@ fn prediction(view: &View, predicted: &Predicted) -> Section {
         words.push(format!("It rests on assumed costs: {}.", predicted.assumed.join(", ")));
     }
     body.append(&notes(words.iter().filter(|text| !text.is_empty()).map(String::as_str)));
-    section("prediction", "Prediction", Basis::Estimated, (lead, body))
+    section("prediction", "Prediction", Basis::Estimated, lead, body)
 }
 
 /// The measured interval and the predicted ratio on one axis.
 fn beside(
-    view: &View,
+    view: &VerifyResult,
     (ratio, predicted): (f64, &Predicted),
     (at, [median, low, high]): (usize, [f64; 3]),
 ) -> Markup {
@@ -433,7 +429,7 @@ fn beside(
     figure("Measured and predicted", &picture, &table)
 }
 
-fn doubts(view: &View) -> Markup {
+fn doubts(view: &VerifyResult) -> Markup {
     if view.warnings.is_empty() {
         return notes([
             "None: rounds enough, little spread of the plain runs, no drift between their halves, \
@@ -443,7 +439,7 @@ fn doubts(view: &View) -> Markup {
     notes(view.warnings.iter().map(String::as_str))
 }
 
-fn sources(view: &View) -> Markup {
+fn sources(view: &VerifyResult) -> Markup {
     let margin = format!(
         "Faster counts from {}% on (--margin): confirmed when the whole interval lies below that, \
          not confirmed when it lies above, inconclusive when it lies across.",

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_sim::cost::{Estimate, Walks};
 use largefolio_sim::kernel::Kernel;
@@ -11,16 +10,18 @@ use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::Reader;
 use serde::Serialize;
 
-use crate::console;
-use crate::verbs::running;
+use crate::{Error, Remark, running};
 
 /// Why an estimate says nothing about the run that was measured.
 const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost of the \
     machine file does not hold for it; measure this machine with folio calibrate";
 
+/// What is said where nothing can be predicted.
+const NO_RULES: &str = "the running kernel has no rules in the model: verify without --trace";
+
 /// Two replays that can be made.
 #[derive(Debug)]
-pub(super) struct Prediction {
+pub struct VerifyPrediction {
     trace: PathBuf,
     plain: CellSpec,
     changed: CellSpec,
@@ -28,7 +29,7 @@ pub(super) struct Prediction {
 
 /// What they came to.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Predicted {
+pub struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
     /// What is to be said where the rules are those of another version.
@@ -48,22 +49,26 @@ pub(super) struct Predicted {
     pub(super) assumed: Vec<String>,
 }
 
-impl Prediction {
+impl VerifyPrediction {
     /// Of the program in `trace` on this kernel, with `settings` (name and value) as the change.
-    pub(super) fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A trace, a kernel, a machine or a setting that cannot be predicted with.
+    pub fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
         // A trace that cannot be read must not cost twenty rounds first.
         Reader::open(trace)?;
-        let plain = running::rules_with_settings()
-            .context("the running kernel has no rules in the model: verify without --trace")?;
-        running::tell(plain.note.as_deref());
+        let plain =
+            running::rules_with_settings().map_err(|error| Error::about(NO_RULES, error))?;
         let mut name = plain.name.clone();
         for (setting, value) in settings {
             match running::edit(setting, value) {
                 Some(edit) => name = format!("{name}+{edit}"),
-                None => bail!(
-                    "the model has no setting {setting}: its effect cannot be predicted; verify \
-                     without --trace"
-                ),
+                None => {
+                    return Err(Error::asked(format!(
+                        "the model has no setting {setting}: its effect cannot be predicted; \
+                         verify without --trace"
+                    )));
+                }
             }
         }
         let changed = Kernel::parse(&name)?;
@@ -77,13 +82,19 @@ impl Prediction {
         Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
     }
 
+    /// What is to be said of the rules.
+    #[must_use]
+    pub fn remarks(&self) -> Option<Remark> {
+        Remark::of_rules(self.plain.kernel.note.as_deref())
+    }
+
     /// Replays; `plain_ns` and `ratio` are what was measured of wall time.
-    pub(super) fn run(&self, plain_ns: f64, ratio: Option<Interval>) -> Result<Predicted> {
-        let line = console::status();
-        line.set_message("predicting");
+    ///
+    /// # Errors
+    /// A trace that cannot be replayed.
+    pub fn run(&self, plain_ns: f64, ratio: Option<Interval>) -> Result<Predicted, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
         let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
-        line.finish_and_clear();
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);

@@ -1,26 +1,25 @@
 //! The comparison as text, CSV and JSON.
 
 use std::fmt::Write as _;
+use std::io;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::verify::rounds::Rounds;
 use largefolio_linux::verify::run::Sample;
 use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict, doubts};
+use largefolio_report::ExportError;
 use largefolio_report::figures::{self, printable};
-use largefolio_report::json;
 use serde::Serialize;
 
 use super::prediction::Predicted;
-
-use crate::verbs::running;
+use crate::running;
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
 /// One quantity.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct QuantityRow {
     pub(super) quantity: &'static str,
     pub(super) unit: &'static str,
     pub(super) plain: f64,
@@ -39,7 +38,7 @@ pub(super) struct Row {
 
 /// What was measured of one run.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Run {
+pub(super) struct RunRow {
     pub(super) wall_ns: u64,
     pub(super) user_ns: u64,
     pub(super) system_ns: u64,
@@ -49,18 +48,18 @@ pub(super) struct Run {
 
 /// One round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Round {
+pub(super) struct RoundRow {
     /// From 1.
     pub(super) nr: usize,
-    pub(super) plain: Run,
-    pub(super) changed: Run,
+    pub(super) plain: RunRow,
+    pub(super) changed: RunRow,
     /// Changed over plain of the quantity the verdict is about; none where plain is 0.
     pub(super) ratio: Option<f64>,
 }
 
 /// Everything about one comparison.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct View {
+pub struct VerifyResult {
     pub(super) schema_version: u32,
     pub(super) tool_version: &'static str,
     pub(super) kernel: String,
@@ -74,15 +73,17 @@ pub(super) struct View {
     pub(super) metric: &'static str,
     /// Differences below it are none; 0.01 is one per cent.
     pub(super) margin: f64,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<QuantityRow>,
     /// Every round; of a page with very many some of them.
-    pub(super) rounds: Vec<Round>,
+    pub(super) rounds: Vec<RoundRow>,
     pub(super) prediction: Option<Predicted>,
     pub(super) warnings: Vec<String>,
 }
 
-impl View {
-    pub(super) fn new(compared: &[Compared], verdict: Verdict, rounds: &Rounds) -> Self {
+impl VerifyResult {
+    /// Of `rounds`, which compare as `compared`.
+    #[must_use]
+    pub fn new(compared: &[Compared], verdict: Verdict, rounds: &Rounds) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -105,7 +106,8 @@ impl View {
     }
 
     /// What the verdict is about.
-    pub(super) fn about(mut self, metric: &'static str, margin: f64, change: String) -> Self {
+    #[must_use]
+    pub fn about(mut self, metric: &'static str, margin: f64, change: String) -> Self {
         for round in &mut self.rounds {
             let (plain, changed) = (round.plain.of(metric), round.changed.of(metric));
             round.ratio = (plain > 0).then(|| figures::ratio(changed, plain));
@@ -114,21 +116,24 @@ impl View {
     }
 
     /// What came of the change.
-    pub(super) fn with_effects(self, effects: Vec<String>) -> Self {
+    #[must_use]
+    pub fn with_effects(self, effects: Vec<String>) -> Self {
         Self { effects, ..self }
     }
 
     /// What the model says.
-    pub(super) fn beside(self, prediction: Option<Predicted>) -> Self {
+    #[must_use]
+    pub fn beside(self, prediction: Option<Predicted>) -> Self {
         Self { prediction, ..self }
     }
 
     /// The command line this came from.
-    pub(super) fn of(self, command: Vec<String>) -> Self {
+    #[must_use]
+    pub fn of(self, command: Vec<String>) -> Self {
         Self { command, ..self }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         let mut text = String::new();
         let n = self.rows.first().map_or(0, |row| row.nr_rounds);
         // Writing to a string cannot fail, here and below.
@@ -193,20 +198,17 @@ impl View {
         }
     }
 
-    pub(super) fn csv(&self) -> Result<String> {
+    pub(super) fn records(&self) -> Result<String, ExportError> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for row in &self.rows {
-            writer.serialize(row).context("writing CSV")?;
+            writer.serialize(row)?;
         }
-        String::from_utf8(writer.into_inner().context("writing CSV")?).context("writing CSV")
-    }
-
-    pub(super) fn json(&self) -> Result<String> {
-        json::pretty(self).context("writing JSON")
+        let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
+        Ok(String::from_utf8(bytes).map_err(io::Error::other)?)
     }
 }
 
-impl Run {
+impl RunRow {
     fn new(sample: &Sample) -> Self {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -228,20 +230,20 @@ impl Run {
     }
 }
 
-fn rounds_of(rounds: &Rounds) -> Vec<Round> {
+fn rounds_of(rounds: &Rounds) -> Vec<RoundRow> {
     let both = rounds.plain.iter().zip(&rounds.changed);
-    let round = |(nr, (plain, changed))| Round {
+    let round = |(nr, (plain, changed))| RoundRow {
         nr,
-        plain: Run::new(plain),
-        changed: Run::new(changed),
+        plain: RunRow::new(plain),
+        changed: RunRow::new(changed),
         ratio: None,
     };
     (1..).zip(both).map(round).collect()
 }
 
-fn row(compared: &Compared) -> Row {
+fn row(compared: &Compared) -> QuantityRow {
     let Compared { plain, changed, ratio, .. } = compared;
-    Row {
+    QuantityRow {
         quantity: compared.name,
         unit: compared.unit,
         plain: plain.median,

@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
 use largefolio_linux::bench::stubs::{Backing, Cache, Layout, Stubs};
 use largefolio_linux::measure::{Series, interleave};
 
 use super::{BACKINGS, Extent, Phase, SIZES, model};
+use crate::Error;
 
 /// Takes one round's time.
-type Run<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
+type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
 /// Nanoseconds a call, by backing and phase.
 pub(super) struct Calls {
@@ -22,7 +22,7 @@ pub(super) struct Calls {
 }
 
 /// Calls of stubs; and notes on what backs them.
-pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>)> {
+pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>), Error> {
     let mut texts = Vec::new();
     for backing in BACKINGS {
         texts.push((backing, RefCell::new(Stubs::new(backing, extent.text_bytes, dir)?)));
@@ -67,7 +67,7 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>)>
 type BySize = Vec<(usize, Series)>;
 
 /// Nanoseconds for each 4 KiB by folio size; and which sizes are missing.
-pub(super) fn anon(operation: Operation, extent: &Extent) -> Result<(BySize, Vec<String>)> {
+pub(super) fn anon(operation: Operation, extent: &Extent) -> Result<(BySize, Vec<String>), Error> {
     let (mut sizes, mut notes) = (Vec::new(), Vec::new());
     for bytes in SIZES {
         match FolioSize::enable(bytes) {

@@ -1,6 +1,5 @@
 //! The predicted side: the operation in the model, its events priced with the machine file.
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::bench::anon::Operation;
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_sim::bench::AnonBench;
@@ -10,7 +9,8 @@ use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
 use largefolio_trace::{Event, Op, Writer};
 
-use super::{CheckPlan, Phase};
+use super::{CheckRequest, Phase};
+use crate::Error;
 
 /// A prediction in nanoseconds with its causes.
 pub(super) struct Predicted {
@@ -46,8 +46,13 @@ impl Predicted {
 }
 
 /// An operation on anonymous memory.
-pub(super) fn anon(plan: &CheckPlan, operation: Operation, bytes: usize) -> Result<Predicted> {
-    let mut bench = AnonBench::new(&plan.kernel, bytes as u64, plan.extent.region_bytes as u64)?;
+pub(super) fn anon(
+    request: &CheckRequest,
+    operation: Operation,
+    bytes: usize,
+) -> Result<Predicted, Error> {
+    let mut bench =
+        AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
     if operation != Operation::Touch {
         bench.store_all()?;
     }
@@ -63,48 +68,53 @@ pub(super) fn anon(plan: &CheckPlan, operation: Operation, bytes: usize) -> Resu
         }
     }
     let events = bench.mark().since(&base, 4096);
-    let estimate = Estimate::new(&events, &plan.machine.costs, plan.walks);
+    let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
 
 /// A phase of the stubs: two replays with a warm page cache, one with the random calls and one
 /// without.
-pub(super) fn stubs(plan: &CheckPlan, backing: Backing, phase: Phase) -> Result<Predicted> {
-    let swept = outcome(plan, backing, (phase, 0))?.estimate;
+pub(super) fn stubs(
+    request: &CheckRequest,
+    backing: Backing,
+    phase: Phase,
+) -> Result<Predicted, Error> {
+    let swept = outcome(request, backing, phase, 0)?.estimate;
     // The end of the process is no part of either phase.
     let causes: Vec<Cause> =
         Cause::ALL.into_iter().filter(|cause| *cause != Cause::Unmap).collect();
     match phase {
         Phase::Mapped => Ok(Predicted::new(&swept, None, &causes)),
         Phase::Random => {
-            let called = outcome(plan, backing, (phase, plan.extent.nr_calls))?.estimate;
+            let called = outcome(request, backing, phase, request.extent.nr_calls)?.estimate;
             Ok(Predicted::new(&called, Some(&swept), &causes))
         }
     }
 }
 
 fn outcome(
-    plan: &CheckPlan,
+    request: &CheckRequest,
     backing: Backing,
-    (phase, nr_calls): (Phase, usize),
-) -> Result<Outcome> {
-    let dir = tempfile::tempdir().context("making a directory for a trace")?;
+    phase: Phase,
+    nr_calls: usize,
+) -> Result<Outcome, Error> {
+    let dir = tempfile::tempdir().map_err(Error::system("making a directory for a trace"))?;
     let path = dir.path().join("stubs.folio");
-    let stubs = workload(plan, backing, nr_calls);
+    let stubs = workload(request, backing, nr_calls);
     let mut writer = Writer::create(&path, stubs.meta())?;
     writer.push_rows(&events(&stubs, backing, phase)?)?;
     writer.finish()?;
     let spec = CellSpec {
         cache: CacheState::Warm,
-        walks: plan.walks,
+        walks: request.walks,
         ns_per_reference: 0,
-        ..CellSpec::new(plan.kernel.clone(), plan.machine.clone())
+        ..CellSpec::new(request.kernel.clone(), request.machine.clone())
     };
     let (_, mut outcomes) = replay(&path, &[spec], &mut |_| {})?;
-    outcomes.pop().context("a replay without a result")
+    outcomes.pop().ok_or_else(|| Error::asked("a replay without a result"))
 }
 
-fn workload(plan: &CheckPlan, backing: Backing, nr_calls: usize) -> RetStubs {
+fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStubs {
     let advice = match backing {
         // One page a read, as reads with FADV_RANDOM leave them.
         Backing::CacheBase => Advice::Random,
@@ -113,7 +123,7 @@ fn workload(plan: &CheckPlan, backing: Backing, nr_calls: usize) -> RetStubs {
     };
     let is_on_disk = backing.is_on_disk();
     RetStubs {
-        nr_pages: (plan.extent.text_bytes / 4096) as u64,
+        nr_pages: (request.extent.text_bytes / 4096) as u64,
         order: SweepOrder::Sequential,
         nr_calls: nr_calls as u64,
         advice,
@@ -124,7 +134,7 @@ fn workload(plan: &CheckPlan, backing: Backing, nr_calls: usize) -> RetStubs {
 
 /// The events; where the pages are collapsed, that comes after the sweep, and before calls another
 /// sweep, which maps them again. The run before has collapsed them already.
-fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>> {
+fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>, Error> {
     let mut events = stubs.events()?;
     // The measured mapping stands on a multiple of 2 MiB, wherever the kernel would put it.
     for event in events.iter_mut().filter(|event| event.op == Op::Mmap) {
@@ -134,8 +144,9 @@ fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>
         return Ok(events);
     }
     let is_exec = |event: &Event| event.op == Op::Exec;
-    let first = events.iter().position(is_exec).context("a trace without calls")?;
-    let end = first + usize::try_from(stubs.nr_pages)?;
+    let first =
+        events.iter().position(is_exec).ok_or_else(|| Error::asked("a trace without calls"))?;
+    let end = first + usize::try_from(stubs.nr_pages).unwrap_or(usize::MAX);
     let sweep = events[first..end].to_vec();
     let len = stubs.nr_pages * stubs.stub_bytes;
     let collapse = Event { addr: BASE, len, ..Event::new(0, Op::Collapse) };

@@ -2,15 +2,12 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
 use largefolio_linux::measure::Spread;
-use largefolio_report::json;
+use largefolio_report::ExportError;
 use serde::Serialize;
 
-use super::{CheckPlan, Row};
-use crate::console::Console;
-use crate::verbs::running;
-use crate::verbs::values::Form;
+use super::{CheckRequest, CheckRow};
+use crate::{Forms, running};
 
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
@@ -37,7 +34,7 @@ struct Line {
 
 /// The whole comparison.
 #[derive(Debug, Serialize)]
-pub(super) struct Table {
+pub struct CheckResult {
     schema: u32,
     version: &'static str,
     command: Vec<String>,
@@ -50,11 +47,11 @@ pub(super) struct Table {
     rows: Vec<Line>,
 }
 
-impl Table {
+impl CheckResult {
     pub(super) fn new(
-        plan: &CheckPlan,
+        request: &CheckRequest,
         command: Vec<String>,
-        rows: &[Row],
+        rows: &[CheckRow],
         notes: Vec<String>,
     ) -> Self {
         let lines: Vec<Line> =
@@ -65,8 +62,8 @@ impl Table {
             version: env!("CARGO_PKG_VERSION"),
             command,
             kernel: running::release(),
-            rules: plan.kernel.name.clone(),
-            machine: plan.machine.description.clone(),
+            rules: request.kernel.name.clone(),
+            machine: request.machine.description.clone(),
             nr_compared: verdicts().count(),
             nr_within: verdicts().filter(|is_within| *is_within).count(),
             notes,
@@ -75,19 +72,13 @@ impl Table {
     }
 
     /// Whether every ratio is within its bound.
-    pub(super) fn is_good(&self) -> bool {
+    #[must_use]
+    pub fn is_good(&self) -> bool {
         self.nr_within == self.nr_compared && self.nr_compared > 0
     }
+}
 
-    pub(super) fn write(&self, form: Form, console: &mut Console) -> Result<()> {
-        let text = match form {
-            Form::Text => self.text(),
-            Form::Csv => self.csv(),
-            Form::Json => json::pretty(self).context("writing JSON")?,
-        };
-        console.deliver(text.as_bytes(), None)
-    }
-
+impl Forms for CheckResult {
     fn text(&self) -> String {
         let mut text = format!(
             "{}\nkernel {}, predicted under the rules of {}; interleaved rounds: median [smallest .. \
@@ -115,7 +106,7 @@ impl Table {
         text
     }
 
-    fn csv(&self) -> String {
+    fn csv(&self) -> Result<String, ExportError> {
         let mut text = "operation,size,unit,predicted_ns,measured_ns,min,max,n,ratio_predicted,\
                         ratio_measured,distance,bound,within,causes\n"
             .to_owned();
@@ -137,7 +128,7 @@ impl Table {
                 line.causes,
             );
         }
-        text
+        Ok(text)
     }
 }
 
@@ -168,14 +159,14 @@ impl Line {
     }
 }
 
-fn reference<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
+fn reference<'a>(rows: &'a [CheckRow], row: &CheckRow) -> Option<&'a CheckRow> {
     if row.is_reference {
         return None;
     }
     rows.iter().find(|other| other.operation == row.operation && other.is_reference)
 }
 
-fn line(row: &Row, reference: Option<&Row>) -> Option<Line> {
+fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<Line> {
     let measured = Spread::of(&row.measured.rounds_ns)?;
     let ratio_predicted =
         reference.and_then(|reference| Some(row.predicted? / reference.predicted?));
@@ -207,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn row(size: &str, predicted: Option<f64>, rounds_ns: &[f64]) -> Row {
-        Row {
+    fn row(size: &str, predicted: Option<f64>, rounds_ns: &[f64]) -> CheckRow {
+        CheckRow {
             operation: "x",
             size: size.to_owned(),
             unit: "call",

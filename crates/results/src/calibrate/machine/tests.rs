@@ -181,3 +181,19 @@ fn written_or_refused(found: &Calibration) {
         Machine::from_toml(&text, "this.toml").unwrap();
     }
 }
+
+#[test]
+fn days_are_dates() {
+    for (days, expected) in [
+        (0, "1970-01-01"),
+        (59, "1970-03-01"),
+        (11_016, "2000-02-29"),
+        (11_017, "2000-03-01"),
+        (19_722, "2023-12-31"),
+        (19_723, "2024-01-01"),
+        (47_540, "2100-02-28"),
+        (47_541, "2100-03-01"),
+    ] {
+        assert_eq!(date(days), expected, "{days}");
+    }
+}

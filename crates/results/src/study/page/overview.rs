@@ -5,14 +5,14 @@ use largefolio_report::html::frame::{TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
-use super::super::{Report, Summary};
+use super::super::result::{StudyResult, Summary};
 use super::how_class;
 
-fn sum(report: &Report<'_>, of: impl Fn(&Summary) -> usize) -> usize {
+fn sum(report: &StudyResult, of: impl Fn(&Summary) -> usize) -> usize {
     report.summary.iter().map(of).sum()
 }
 
-pub(super) fn answer(report: &Report<'_>) -> Markup {
+pub(super) fn answer(report: &StudyResult) -> Markup {
     let compared = &COLUMNS[..COLUMNS.len() - 1];
     let nr_compared: usize = compared.iter().map(|column| sum(report, column.3)).sum();
     let mut answer = Markup::new();
@@ -46,7 +46,7 @@ pub(super) fn answer(report: &Report<'_>) -> Markup {
         answer.raw("<li>").element("b", &nr.to_string()).text(" ").text(word).raw("</li>");
     }
     answer.raw("</ul>");
-    for (study, table, row) in surprises(report.studies) {
+    for (study, table, row) in surprises(&report.studies) {
         let text = format!("Not as known: {study}: {}: {}", table.title, row.what);
         answer.element("p class=\"honest other-way-text\"", &text);
     }
@@ -78,7 +78,7 @@ const COLUMNS: [Column; 6] = [
     ("nothing to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
 ];
 
-pub(super) fn overview(report: &Report<'_>) -> Markup {
+pub(super) fn overview(report: &StudyResult) -> Markup {
     let mut drawn = Vec::new();
     let columns: Vec<String> = COLUMNS.iter().map(|column| column.0.to_owned()).collect();
     let mut table = table_head("Study", &columns);

@@ -8,7 +8,7 @@ use largefolio_linux::verify::verdict::{Verdict, compare};
 
 use super::*;
 
-fn view(nr_rounds: u64, verdict: Verdict) -> View {
+fn view(nr_rounds: u64, verdict: Verdict) -> VerifyResult {
     let sample = |ns: u64| Sample {
         wall: Duration::from_nanos(ns),
         user: Duration::from_nanos(ns / 2),
@@ -22,7 +22,7 @@ fn view(nr_rounds: u64, verdict: Verdict) -> View {
         changed: (0..nr_rounds).map(|nr| sample(ns(nr + 3) * 9 / 10)).collect(),
         is_stopped: false,
     };
-    View::new(&compare(&rounds), verdict, &rounds)
+    VerifyResult::new(&compare(&rounds), verdict, &rounds)
         .about("wall", 0.01, "<b>heap</b> 64K".to_owned())
         .of(vec!["folio".to_owned(), "verify".to_owned()])
 }
