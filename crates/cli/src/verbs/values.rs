@@ -1,5 +1,7 @@
 //! Values of options, and options that several verbs have.
 
+use std::ffi::OsString;
+
 use clap::Args;
 use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
@@ -14,6 +16,19 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
         .filter(|&bytes| bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes))
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
+}
+
+/// A program that is started, after the options.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProgramArgs {
+    /// Program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The options that choose the form.

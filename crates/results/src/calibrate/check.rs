@@ -5,132 +5,23 @@
 //! running one, counts events and prices them with the machine file; the measured side runs it here.
 //! Nothing of a measurement goes into its own prediction but one thing, which is stated: what a call
 //! of a stub takes apart from memory management (`stubs packed`) is measured in the same rounds.
-//! Reading order: `model` (predicted), `host` (measured), `result`.
+//! Reading order: `setup` (what is compared), `model` (predicted), `host` (measured), `result`.
 
 mod host;
 mod model;
 mod result;
-
-use std::path::PathBuf;
+mod setup;
 
 use largefolio_linux::bench::anon::Operation;
-use largefolio_linux::bench::stubs::Backing;
-use largefolio_linux::calibrate::Effort;
-use largefolio_linux::measure::{Series, Spread};
-use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::Kernel;
-use largefolio_sim::machine::Machine;
+use largefolio_linux::measure::Spread;
 
-use crate::{Error, running};
+use self::setup::{ANON_BOUND, BACKINGS, CheckRow, OPERATIONS, Phase, SIZES, STUBS_BOUND};
+use crate::Error;
 
 pub use result::CheckResult;
-
-/// Largest distance of a predicted from a measured ratio of stubs.
-const STUBS_BOUND: f64 = 0.15;
-/// Of the other operations.
-const ANON_BOUND: f64 = 0.25;
-/// Folio sizes of anonymous memory, the reference first.
-const SIZES: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
-/// Backings of stubs, the reference first.
-const BACKINGS: [Backing; 3] = [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
-/// Operations on anonymous memory.
-const OPERATIONS: [(Operation, &str); 4] = [
-    (Operation::Touch, "first touch"),
-    (Operation::ForkBeyond, "fork, less fork without the region"),
-    (Operation::Munmap, "munmap"),
-    (Operation::CowCopy, "store, child alive"),
-];
-
-/// How much is compared.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    /// Bytes of text.
-    text_bytes: usize,
-    /// Bytes of anonymous regions.
-    region_bytes: usize,
-    nr_calls: usize,
-    nr_rounds: usize,
-}
-
-impl Extent {
-    /// Regions are not those of the calibration: 384 MiB for walks and 2M folios, 192 MiB for the
-    /// others.
-    const fn new(effort: Effort) -> Self {
-        match effort {
-            Effort::Full => Self {
-                text_bytes: 512 << 20,
-                region_bytes: 256 << 20,
-                nr_calls: 262_144,
-                nr_rounds: 11,
-            },
-            Effort::Quick => {
-                Self { text_bytes: 16 << 20, region_bytes: 16 << 20, nr_calls: 8192, nr_rounds: 2 }
-            }
-        }
-    }
-}
-
-/// A phase of the stubs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Sweep of a fresh mapping, page cache warm.
-    Mapped,
-    /// Random calls, everything mapped.
-    Random,
-}
-
-impl Phase {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Mapped => "stubs, sweep of a fresh mapping",
-            Self::Random => "stubs, random calls",
-        }
-    }
-}
-
-/// One operation on one size.
-struct CheckRow {
-    operation: &'static str,
-    size: String,
-    /// What one of it is.
-    unit: &'static str,
-    /// Nanoseconds of one; `None`: the machine file lacks a cost.
-    predicted: Option<f64>,
-    /// Causes of the prediction, for the reader of a miss.
-    causes: String,
-    measured: Series,
-    bound: f64,
-    /// Whether the others of the operation are compared with it.
-    is_reference: bool,
-}
-
-/// A comparison that can be made.
-pub struct CheckRequest {
-    machine: Machine,
-    kernel: Kernel,
-    walks: Walks,
-    extent: Extent,
-    dir: PathBuf,
-}
+pub use setup::CheckRequest;
 
 impl CheckRequest {
-    /// With the machine that a user names, under the rules nearest to those of this kernel; `dir` has
-    /// files that are executed.
-    ///
-    /// # Errors
-    /// A machine that is not known.
-    pub fn new(machine: &str, effort: Effort, dir: PathBuf) -> Result<Self, Error> {
-        let machine = Machine::of_user(machine)?;
-        let is_nested = machine.costs.walk_nested.is_some();
-        Ok(Self {
-            machine,
-            kernel: running::nearest_rules()?,
-            walks: if is_nested { Walks::Nested } else { Walks::Native },
-            extent: Extent::new(effort),
-            dir,
-        })
-    }
-
     /// Predicts, measures and compares; `progress` hears what is under way.
     ///
     /// # Errors

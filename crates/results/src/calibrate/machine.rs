@@ -203,7 +203,7 @@ impl Reach {
 }
 
 fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
-    let of = |place: Place, entries| structures(found, reach, (place, entries), is_splintered);
+    let of = |place: Place, entries| structures(found, reach, place, entries, is_splintered);
     let shared = found.cpu.structures.iter().any(|known| known.place == Place::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
     if shared {
@@ -233,7 +233,8 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
 fn structures(
     found: &Calibration,
     reach: &[Reach],
-    (place, otherwise): (Place, u32),
+    place: Place,
+    otherwise: u32,
     is_splintered: bool,
 ) -> Vec<StructureConfig> {
     let known = found.cpu.structures.iter().filter(|known| known.place == place);

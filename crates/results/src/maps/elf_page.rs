@@ -110,7 +110,7 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     body.append(&legend(&sizes, &[("s12", "none of these: base pages")]));
     for (nr, file) in data.files.iter().enumerate() {
         let drawn: Vec<Bar> =
-            file.segments.iter().enumerate().map(|(at, one)| bar((nr, at), one)).collect();
+            file.segments.iter().enumerate().map(|(at, one)| bar(nr, at, one)).collect();
         if drawn.is_empty() {
             continue;
         }
@@ -119,7 +119,7 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
         if !words.is_empty() {
             picture.append(&notes(words.iter().map(String::as_str)));
         }
-        body.append(&figure(&file.path, &picture, &table(view, (nr, file))));
+        body.append(&figure(&file.path, &picture, &table(view, nr, file)));
     }
     if data.nr_files_not_shown > 0 {
         let nr = data.nr_files_not_shown;
@@ -130,7 +130,7 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
 }
 
 /// The parts of a segment, those under the largest folios first.
-fn bar((file, nr): (usize, usize), segment: &SegmentView) -> Bar {
+fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
     let mut sizes: Vec<_> = segment.sizes.iter().collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));
     let (mut done, mut parts) = (0_u64, Vec::new());
@@ -150,7 +150,7 @@ fn bar((file, nr): (usize, usize), segment: &SegmentView) -> Bar {
     Bar { label: format!("{} {}", segment.nr, segment.flags), parts, total }
 }
 
-fn table(view: &ElfResult, (nr, file): (usize, &FileView)) -> Markup {
+fn table(view: &ElfResult, nr: usize, file: &FileView) -> Markup {
     let mut columns = ["offset", "address", "bytes", "align"].map(str::to_owned).to_vec();
     columns.extend(view.size_bytes.iter().map(|bytes| size(*bytes)));
     let mut table = table_head("Segment", &columns);

@@ -212,8 +212,9 @@ impl Drawing<'_> {
                 Ground::Changes => pair?.change,
                 _ => pair?.after,
             };
-            let ends = (of(row.published), of(row.ours));
-            marks.extend(apart(ends, (class, word), is_other, ground));
+            let way = if is_other { "other-way" } else { "way" };
+            let (published, ours) = (of(row.published), of(row.ours));
+            marks.extend(apart(published, ours, &row.how, way, ground));
         }
         Lane { title: row.what.clone(), name, marks, end: self.end(ground, (nr, row)) }
     }
@@ -267,13 +268,13 @@ impl Drawing<'_> {
                 table.text(" ").element("small", &mark);
             }
             table.raw("</th><td>");
-            pair(&mut table, row.published, (&at("published"), &row.unit), row);
+            pair(&mut table, row.published, &at("published"), &row.unit, row);
             let asides = [row.published_text.as_ref(), row.published_spread.as_ref()];
             for aside in asides.into_iter().flatten() {
                 table.raw(" ").element("small", aside);
             }
             table.raw("</td><td>");
-            pair(&mut table, row.ours, (&at("ours"), &row.ours_unit), row);
+            pair(&mut table, row.ours, &at("ours"), &row.ours_unit, row);
             table.raw("</td><td>");
             if let Some(distance) = row.distance {
                 table.number(&at("distance"), distance, &text::apart(distance, row));
@@ -316,11 +317,13 @@ fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
 
 /// Published and ours, and what lies between.
 fn apart(
-    (published, ours): (Option<f64>, Option<f64>),
-    (class, word): (&'static str, &'static str),
-    is_other: bool,
+    published: Option<f64>,
+    ours: Option<f64>,
+    how: &How,
+    way: &'static str,
     ground: &Ground,
 ) -> Vec<Mark> {
+    let (class, word) = how_class(how);
     let side = Side::Middle;
     let shown = |value: f64| match ground {
         Ground::Numbers(unit) => text::number(value, unit),
@@ -329,8 +332,7 @@ fn apart(
     let mut marks = Vec::new();
     if let (Some(from), Some(to)) = (published, ours) {
         let tip = format!("published {}, {word} {}", shown(from), shown(to));
-        let class = if is_other { "other-way" } else { "way" };
-        marks.push(Mark::Span { from, to, side, class, tip });
+        marks.push(Mark::Span { from, to, side, class: way, tip });
     }
     let at = |value, shape, class, tip| Mark::At { value, side, shape, class, tip };
     // A ring around the dot: both can be seen where they are the same.
@@ -368,7 +370,7 @@ fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
 }
 
 /// `46 -> 7% (-39.0pp)`, each number with its place.
-fn pair(table: &mut Markup, pair: Option<Pair>, (at, unit): (&str, &str), row: &RowFinding) {
+fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowFinding) {
     let Some(pair) = pair else { return };
     if let Some(before) = pair.before {
         let shown = text::number(before, "");

@@ -360,7 +360,7 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     let wall = view.rows.iter().enumerate().find(|(_, row)| row.quantity == "wall");
     let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
     if let (Some(ratio), Some((at, measured))) = (predicted.ratio, measured) {
-        body.append(&beside(view, (ratio, predicted), (at, measured)));
+        body.append(&beside(view, ratio, predicted, at, measured));
     } else {
         body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
     }
@@ -383,8 +383,10 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
 /// The measured interval and the predicted ratio on one axis.
 fn beside(
     view: &VerifyResult,
-    (ratio, predicted): (f64, &Predicted),
-    (at, [median, low, high]): (usize, [f64; 3]),
+    ratio: f64,
+    predicted: &Predicted,
+    at: usize,
+    [median, low, high]: [f64; 3],
 ) -> Markup {
     let (axis, side) = (Axis::over([ratio, median, low, high, 1.0], ""), Side::Middle);
     let tip = format!("measured: {median:.3}, 95% interval {low:.3} to {high:.3}");

@@ -8,7 +8,8 @@ use largefolio_linux::bench::anon::{FolioSize, Operation};
 use largefolio_linux::bench::stubs::{Backing, Cache, Layout, Stubs};
 use largefolio_linux::measure::{Series, interleave};
 
-use super::{BACKINGS, Extent, Phase, SIZES, model};
+use super::model;
+use super::setup::{BACKINGS, Extent, Phase, SIZES};
 use crate::Error;
 
 /// Takes one round's time.

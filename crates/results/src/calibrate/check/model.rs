@@ -9,7 +9,7 @@ use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
 use largefolio_trace::{Event, Op, Writer};
 
-use super::{CheckRequest, Phase};
+use super::setup::{CheckRequest, Phase};
 use crate::Error;
 
 /// A prediction in nanoseconds with its causes.

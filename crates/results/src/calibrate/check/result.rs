@@ -6,7 +6,7 @@ use largefolio_linux::measure::Spread;
 use largefolio_report::ExportError;
 use serde::Serialize;
 
-use super::{CheckRequest, CheckRow};
+use super::setup::{CheckRequest, CheckRow};
 use crate::{Forms, running};
 
 /// Version of the JSON's layout.
