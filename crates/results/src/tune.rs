@@ -14,7 +14,6 @@ use crate::running;
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
-/// One setting.
 #[derive(Debug, Serialize)]
 struct TuneRow {
     setting: String,

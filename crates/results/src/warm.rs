@@ -15,7 +15,6 @@ use crate::{Forms, Remark, running};
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// One file.
 #[derive(Debug, Serialize)]
 struct WarmRow {
     path: String,
@@ -58,7 +57,7 @@ impl WarmRow {
     }
 }
 
-/// The whole result.
+/// What of each file is in PMD folios now, and what is in the way of more.
 #[derive(Debug, Serialize)]
 pub struct WarmResult {
     schema_version: u32,

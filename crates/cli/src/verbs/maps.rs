@@ -181,11 +181,9 @@ impl MapsPlan {
         };
         let result = ElfResult::of(&plan.kernel, &plan.files, plan.command_line);
         console::remark(result.remarks());
-        let page = match &plan.page {
-            Some(file) => Some((file, result.page()?)),
-            None => None,
-        };
-        page_file::deliver(console, result.written(plan.form)?.as_bytes(), page)?;
+        page_file::deliver(console, &result.written(plan.form)?, plan.page.as_ref(), || {
+            result.page()
+        })?;
         Ok(if result.is_whole() { Exit::Done } else { Exit::Error })
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use largefolio_report::ExportError;
 use largefolio_report::html::frame::Page;
 use largefolio_trace::{disk, shown};
 
@@ -46,15 +47,17 @@ impl PageArgs {
     }
 }
 
-/// Writes the page, if there is one, and the result; a page that cannot be written does not keep
-/// the result back.
+/// Writes the page, where a file is asked for, and the result; a page that cannot be written does not
+/// keep the result back.
 pub(crate) fn deliver(
     console: &mut Console,
-    result: &[u8],
-    page: Option<(&PageFile, Page)>,
+    result: &str,
+    file: Option<&PageFile>,
+    page: impl FnOnce() -> Result<Page, ExportError>,
 ) -> Result<()> {
+    let page = file.map(|file| Ok::<_, ExportError>((file, page()?))).transpose()?;
     let written = page.map(|(file, page)| console.deliver(page.html().as_bytes(), Some(&file.0)));
-    console.deliver(result, None)?;
+    console.deliver(result.as_bytes(), None)?;
     written.unwrap_or(Ok(()))
 }
 

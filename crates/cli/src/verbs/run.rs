@@ -1,6 +1,5 @@
 //! `folio run`.
 
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::remap::Voice;

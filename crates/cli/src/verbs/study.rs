@@ -104,11 +104,9 @@ impl StudyPlan {
         }
         console::remark(self.request.remarks().as_slice());
         let Some(result) = self.result()? else { return Ok(Exit::Program(INTERRUPTED)) };
-        let page = match &self.page {
-            Some(file) => Some((file, result.page()?)),
-            None => None,
-        };
-        page_file::deliver(console, result.written(self.form)?.as_bytes(), page)?;
+        page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {
+            result.page()
+        })?;
         let surprises = result.surprises();
         console::remark(&surprises);
         Ok(if surprises.is_empty() { Exit::Done } else { Exit::No })

@@ -202,11 +202,9 @@ impl VerifyPlan {
             .about(self.metric.name(), self.margin, self.changed.description())
             .with_effects(self.changed.effects())
             .of(self.command_line);
-        let page = match &self.page {
-            Some(file) => Some((file, result.page()?)),
-            None => None,
-        };
-        page_file::deliver(console, result.written(self.form)?.as_bytes(), page)?;
+        page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {
+            result.page()
+        })?;
         Ok(if judged == Verdict::Confirmed { Exit::Done } else { Exit::No })
     }
 }

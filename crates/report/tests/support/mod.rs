@@ -30,7 +30,8 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
         reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];
-    let mut report = PredictResult::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);
+    let mut report =
+        PredictResult::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);
     report.tool_version = String::from("1.2.3");
     report
 }

@@ -37,7 +37,6 @@ struct Data<'a> {
     kept: Option<&'a str>,
     /// Rules of the first recording.
     rules: &'a str,
-    /// Recordings by outcome.
     outcomes: BTreeMap<&'static str, u64>,
     /// By kernel or filesystem, and filesystem or window.
     cells: Vec<CellData>,
@@ -88,7 +87,6 @@ struct RowData<'a> {
     nr_differences: usize,
 }
 
-/// The page.
 pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
     let data = Data::of(report);
     let mut sections = vec![

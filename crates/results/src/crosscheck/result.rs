@@ -50,17 +50,14 @@ pub struct CrosscheckRow {
     pub(super) repeat: Option<String>,
     /// Recorded once more with long pauses.
     pub(super) is_repeated: bool,
-    /// Steps replayed.
     pub(super) nr_steps: usize,
     /// [`Verdict::nr_in_flight`].
     pub(super) nr_in_flight: u64,
     /// [`Verdict::nr_waits`].
     pub(super) nr_waits: u64,
-    /// Items compared.
     pub(super) compared: BTreeMap<Aspect, u64>,
     /// [`Verdict::not_compared`].
     pub(super) not_compared: BTreeMap<String, NotCompared>,
-    /// What differs.
     pub(super) differences: Vec<Difference>,
 }
 

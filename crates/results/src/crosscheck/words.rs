@@ -13,7 +13,6 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What was compared.
 pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",

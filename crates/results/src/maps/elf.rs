@@ -19,26 +19,23 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 /// The bit of [`Load::prot`] that makes a segment text.
 const EXECUTE: u32 = 4;
 
-/// The whole result.
+/// Programs and shared objects on disk: which folio sizes can map which of their segments.
 #[derive(Debug, Serialize)]
 pub struct ElfResult {
     schema_version: u32,
     tool_version: &'static str,
     pub(super) command_line: Vec<String>,
-    /// Rules.
     pub(super) kernel: String,
     /// Base page in bytes.
     pub(super) page_bytes: u64,
     /// Largest folio of each filesystem that has large ones, in bytes.
     pub(super) filesystems: Vec<(String, u64)>,
-    /// Sizes asked about.
     pub(super) size_bytes: Vec<u64>,
-    /// The files.
     pub(super) files: Vec<FileView>,
     /// Files that were named and could not be shown, with the reason.
     pub(super) failed: Vec<(String, String)>,
     /// Executable segments by size.
-    pub(super) summary: Summary,
+    pub(super) summary: ElfCounts,
     #[serde(skip)]
     remarks: Vec<Remark>,
 }
@@ -46,8 +43,7 @@ pub struct ElfResult {
 /// How many executable segments there are, and how many could hold a folio.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
-pub(super) struct Summary {
-    /// Files shown.
+pub(super) struct ElfCounts {
     pub(super) nr_files: usize,
     /// Their executable segments.
     pub(super) nr_exec: usize,
@@ -58,11 +54,9 @@ pub(super) struct Summary {
     pub(super) nr_exec_mapped_64k: usize,
 }
 
-/// One file.
 #[derive(Debug, Serialize)]
 pub(super) struct FileView {
     pub(super) path: String,
-    /// Architecture.
     pub(super) machine: String,
     pub(super) bits: u32,
     pub(super) is_little_endian: bool,
@@ -130,7 +124,7 @@ impl ElfResult {
             size_bytes: alignment::sizes(rules),
             files: Vec::new(),
             failed: Vec::new(),
-            summary: Summary::default(),
+            summary: ElfCounts::default(),
             remarks: Vec::new(),
         };
         let judge = Judge { kernel, grounds, sizes: view.size_bytes.clone() };
@@ -210,7 +204,7 @@ impl ElfResult {
         let is_mapped = |segment: &&&SegmentView| {
             segment.sizes.iter().any(|size| size.bytes == 64 << 10 && size.covered_bytes > 0)
         };
-        self.summary = Summary {
+        self.summary = ElfCounts {
             nr_files: self.files.len(),
             nr_exec: text.len(),
             nr_exec_16k: of_at_least(16 << 10),

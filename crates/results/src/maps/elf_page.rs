@@ -10,7 +10,7 @@ use largefolio_report::html::markup::Markup;
 use largefolio_report::html::sizes::{class, legend};
 use serde::Serialize;
 
-use super::elf::{ElfResult, FileView, SegmentView, Summary};
+use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
 use super::elf_text;
 use crate::page::{footer, meanings, notes, section};
 
@@ -30,10 +30,9 @@ struct Data<'a> {
     files: Vec<&'a FileView>,
     nr_files_not_shown: usize,
     failed: &'a [(String, String)],
-    summary: Summary,
+    summary: ElfCounts,
 }
 
-/// The page.
 pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
     let mut files: Vec<&FileView> = view.files.iter().collect();
     let text_bytes = |file: &FileView| {

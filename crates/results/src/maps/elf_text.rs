@@ -12,7 +12,6 @@ use super::elf::{ElfResult, FileView, SegmentView, SizeView};
 /// Width of a column of one size.
 const CELL: usize = 8;
 
-/// The whole text.
 pub(super) fn of(view: &ElfResult) -> String {
     let mut text = String::new();
     for file in &view.files {

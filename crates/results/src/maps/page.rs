@@ -23,7 +23,6 @@ const LARGE_BYTES: u64 = 64 << 10;
 /// Characters of a name beside a bar; the table has all of them.
 const NAME_CHARS: usize = 56;
 
-/// The page.
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
     of_summary(&Summary::of(look, command_line, &Live), title(look))
 }

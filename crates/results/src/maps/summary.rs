@@ -31,7 +31,6 @@ const NR_STRIPS_MAX: usize = 12;
 /// Runs of a strip: with the path that draws it 80 KiB.
 const NR_RUNS_MAX: usize = 2048;
 
-/// All of it.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     schema_version: u32,

@@ -49,7 +49,6 @@ impl Show {
     }
 }
 
-/// The whole text.
 pub(super) fn of(look: &Look, show: Show) -> String {
     let mut text = String::new();
     if let Some(census) = &look.census {

@@ -15,7 +15,8 @@ use super::plain::plain;
 /// Version of the JSON of this view.
 pub(super) const SCHEMA_VERSION: u32 = 1;
 
-/// The whole result.
+/// Memory of processes and cached files by folio size, in bytes, with what keeps it from being
+/// larger.
 #[derive(Debug, Serialize)]
 pub struct MapsResult<'a> {
     schema_version: u32,

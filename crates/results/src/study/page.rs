@@ -21,7 +21,6 @@ use crate::page::{footer, meanings, section};
 /// A change past this stands at the end of its axis as a pointer: three times as much.
 const PERCENT_MAX: f64 = 200.0;
 
-/// The page.
 pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
     let mut sections = vec![section(
         "overview",

@@ -18,13 +18,13 @@ pub struct StudyResult {
     pub(super) command: Vec<String>,
     pub(super) kernel: String,
     /// Rows of each study.
-    pub(super) summary: Vec<Summary>,
+    pub(super) summary: Vec<StudyCounts>,
     pub(super) studies: Vec<Finding>,
 }
 
 /// How many rows of a study are how close.
 #[derive(Serialize)]
-pub(super) struct Summary {
+pub(super) struct StudyCounts {
     pub(super) study: String,
     pub(super) nr_rows: usize,
     pub(super) nr_within_10_percent: usize,
@@ -39,7 +39,7 @@ pub(super) struct Summary {
     pub(super) nr_coincidences: usize,
 }
 
-impl Summary {
+impl StudyCounts {
     fn of(finding: &Finding) -> Self {
         let rows = || finding.tables.iter().flat_map(|table| &table.rows);
         let nr = |found| rows().filter(|row| row.closeness == found).count();
@@ -64,7 +64,7 @@ impl StudyResult {
             version: env!("CARGO_PKG_VERSION"),
             command,
             kernel: running::release(),
-            summary: studies.iter().map(Summary::of).collect(),
+            summary: studies.iter().map(StudyCounts::of).collect(),
             studies,
         }
     }

@@ -14,7 +14,6 @@ use crate::page::{footer, meanings, notes, section};
 /// Rounds of a page: with their numbers and marks some 600 bytes each.
 const NR_ROUNDS_MAX: usize = 1500;
 
-/// The page.
 pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     let view = &thinned(view);
     let mut sections = vec![section("rounds", "The rounds", Basis::Measured, "", rounds(view))];
@@ -98,7 +97,6 @@ fn percent(ratio: f64) -> String {
     format!("{:+.1}%", 100.0 * (ratio - 1.0))
 }
 
-/// The median alone.
 fn short(unit: &str, value: f64) -> String {
     let shown = spread(unit, [value, value, value]);
     shown.split(" [").next().unwrap_or_default().to_owned()

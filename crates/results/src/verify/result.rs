@@ -17,7 +17,6 @@ use crate::running;
 /// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
-/// One quantity.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct QuantityRow {
     pub(super) quantity: &'static str,
@@ -46,7 +45,6 @@ pub(super) struct RunRow {
     pub(super) major_faults: u64,
 }
 
-/// One round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct RoundRow {
     /// From 1.
@@ -64,7 +62,6 @@ pub struct VerifyResult {
     pub(super) tool_version: &'static str,
     pub(super) kernel: String,
     pub(super) command: Vec<String>,
-    /// What was changed.
     pub(super) change: String,
     /// What came of it in the changed runs, as far as it is known.
     pub(super) effects: Vec<String>,

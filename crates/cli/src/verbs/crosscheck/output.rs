@@ -54,11 +54,7 @@ impl Output {
     pub(super) fn deliver(&self, result: &CrosscheckResult, console: &mut Console) -> Result<Exit> {
         console::remark(&result.remarks());
         let text = result.written(self.form)?;
-        let page = match &self.page {
-            Some(file) => Some((file, result.page()?)),
-            None => None,
-        };
-        page_file::deliver(console, text.as_bytes(), page)?;
+        page_file::deliver(console, &text, self.page.as_ref(), || result.page())?;
         Ok(if result.nr(CrosscheckOutcome::Different) > 0 {
             Exit::No
         } else if result.nr(CrosscheckOutcome::Failed) > 0

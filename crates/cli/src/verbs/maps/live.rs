@@ -77,10 +77,6 @@ impl LivePlan {
             let show = Show { width: Console::width(), ..self.show };
             look.written(self.form, show, command_line)?
         };
-        let page = match &self.page {
-            Some(file) => Some((file, look.page(command_line)?)),
-            None => None,
-        };
-        page_file::deliver(console, result.as_bytes(), page)
+        page_file::deliver(console, &result, self.page.as_ref(), || look.page(command_line))
     }
 }

@@ -36,7 +36,8 @@ impl ReplayPlan {
             digest: Some(digest(&self.trace)?),
             ..TraceInfo::new(&spelled(&self.trace), &meta)
         };
-        let report = PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
+        let report =
+            PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
         self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;

@@ -19,7 +19,8 @@ pub(super) const ANON_BOUND: f64 = 0.25;
 /// Folio sizes of anonymous memory, the reference first.
 pub(super) const SIZES: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
 /// Backings of stubs, the reference first.
-pub(super) const BACKINGS: [Backing; 3] = [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
+pub(super) const BACKINGS: [Backing; 3] =
+    [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
 /// Operations on anonymous memory.
 pub(super) const OPERATIONS: [(Operation, &str); 4] = [
     (Operation::Touch, "first touch"),
@@ -77,10 +78,10 @@ impl Phase {
 
 /// One operation on one size.
 pub(super) struct CheckRow {
-    operation: &'static str,
+    pub(super) operation: &'static str,
     pub(super) size: String,
     /// What one of it is.
-    unit: &'static str,
+    pub(super) unit: &'static str,
     /// Nanoseconds of one; `None`: the machine file lacks a cost.
     pub(super) predicted: Option<f64>,
     /// Causes of the prediction, for the reader of a miss.

@@ -5,10 +5,10 @@ use largefolio_report::html::frame::{TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
-use super::super::result::{StudyResult, Summary};
+use super::super::result::{StudyCounts, StudyResult};
 use super::how_class;
 
-fn sum(report: &StudyResult, of: impl Fn(&Summary) -> usize) -> usize {
+fn sum(report: &StudyResult, of: impl Fn(&StudyCounts) -> usize) -> usize {
     report.summary.iter().map(of).sum()
 }
 
@@ -68,7 +68,7 @@ pub(super) fn surprises(
 }
 
 /// What is counted of a study: title, place in the JSON, colour class.
-type Column = (&'static str, &'static str, &'static str, fn(&Summary) -> usize);
+type Column = (&'static str, &'static str, &'static str, fn(&StudyCounts) -> usize);
 const COLUMNS: [Column; 6] = [
     ("within 10%", "nr_within_10_percent", "equal", |s| s.nr_within_10_percent),
     ("within factor 2", "nr_within_factor_2", "near", |s| s.nr_within_factor_2),
