@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use largefolio_report::ExportError;
 use largefolio_results::crosscheck::ReplayRequest;
-use largefolio_results::maps::{self, ElfResult, MapsRequest, MapsResult, Whom};
+use largefolio_results::maps::{ELF_KERNEL, ElfResult, MapsRequest, MapsResult, Whom};
 use largefolio_results::study::{self, StudyRequest};
-use largefolio_results::{Error, Forms, Remark};
+use largefolio_results::{Forms as _, Remark};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::replay::{Budget, ReplayError};
 use largefolio_sim::study::Measurements;
@@ -88,7 +88,7 @@ pub(crate) fn elf(
     kernel: Option<String>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = Kernel::parse(kernel.as_deref().unwrap_or(maps::ELF_KERNEL))?;
+    let kernel = Kernel::parse(kernel.as_deref().unwrap_or(ELF_KERNEL))?;
     on_all_processors(py, move |_| {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());
