@@ -8,9 +8,10 @@ on any machine; look at what this kernel does.
     ['6.1', '6.12']
 
 Prediction runs in this process (:func:`predict`, :func:`report`, :class:`Trace`, :class:`Rules`),
-many predictions on all its CPUs or on a cluster (:func:`sweep`);
-what touches the running kernel (:func:`record`, :func:`maps`, :func:`study`, :func:`crosscheck`)
-runs the command ``folio`` that comes with the package.
+many predictions on all its CPUs or on a cluster (:func:`sweep`); so do :func:`maps`, :func:`study`
+and the replay of recordings. What runs a program, changes a setting or mounts (:func:`record`,
+``study(live=True)``, :func:`crosscheck` of this kernel) is done by the command ``folio`` that comes
+with the package.
 """
 
 from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
@@ -27,8 +28,11 @@ from largefolio.errors import (
     FolioWarning,
     KernelError,
     MachineError,
+    MapsError,
+    RecordingError,
     ReplayError,
     RequestError,
+    StudyError,
     SweepError,
     TraceError,
 )
@@ -42,10 +46,13 @@ __all__ = [
     "KernelError",
     "MachineError",
     "Maps",
+    "MapsError",
+    "RecordingError",
     "ReplayError",
     "RequestError",
     "Rules",
     "Study",
+    "StudyError",
     "SweepError",
     "Swept",
     "Trace",

@@ -1,55 +1,74 @@
-"""Arguments of a prediction become those of the model."""
+"""Arguments of a prediction: one list of settings, and what the model takes."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from largefolio._checks import file_path, items, size, switch, text, whole
 from largefolio._rules import Rules
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Kernels: TypeAlias = "str | Rules | Iterable[str | Rules]"
+Machines: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+Seeds: TypeAlias = "int | Iterable[int]"
+
 _U32_MAX = 2**32 - 1
+_PATHS = (str, os.PathLike)
 KERNELS = ("6.12", "6.18", "7.2")
 """Kernels where none are named."""
+MACHINES = ("altra",)
+"""Machines where none are named."""
 IDLE_SEEDS = (
     "seeds change nothing in unfragmented memory; add fragmentation, such as fragmentation=500"
 )
 """What is said of seeds that are all the same."""
 
 
+class Settings(TypedDict, total=False):
+    """What all cells have in common, as keyword arguments; :func:`largefolio.predict` explains them."""
+
+    memory: int | str | Iterable[int | str]
+    swap: int | str
+    fragmentation: int
+    filesystem: str | None
+    warm: bool
+    annotate: str | Iterable[str] | Mapping[str, int | str] | None
+    nested: bool
+    reference_ns: int | None
+    max_work: int
+
+
 def asked(
-    *,
-    kernels: Any,
-    machines: Any,
-    seeds: Any,
-    memory: Any,
-    swap: Any,
-    fragmentation: Any,
-    filesystem: Any,
-    warm: Any,
-    annotate: Any,
-    nested: Any,
-    reference_ns: Any,
-    max_work: Any,
+    kernels: Kernels, machines: Machines, seeds: Seeds, **settings: Unpack[Settings]
 ) -> dict[str, Any]:
-    """What decides the cells, as the native module takes it."""
+    """What decides the cells, as the native module takes it; names are looked up there.
+
+    Raises:
+        TypeError, ValueError: an argument that is none, with its name.
+    """
+    known = Settings.__annotations__
+    if unknown := [name for name in settings if name not in known]:
+        raise TypeError(f"{unknown[0]}: no such argument; there are {', '.join(known)}")
+    filesystem, reference_ns = settings.get("filesystem"), settings.get("reference_ns")
+    memory = items(settings.get("memory", "16G"), "memory", (int, str))
     return {
         "kernels": _kernels(kernels),
         "machines": [file_path(one, "machines") for one in items(machines, "machines", _PATHS)],
         "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
-        "memory": [size(one, "memory") for one in items(memory, "memory", (int, str))],
-        "swap": size(swap, "swap"),
-        "fragmentation": whole(fragmentation, "fragmentation", _U32_MAX),
+        "memory": [size(one, "memory") for one in memory],
+        "swap": size(settings.get("swap", 0), "swap"),
+        "fragmentation": whole(settings.get("fragmentation", 0), "fragmentation", _U32_MAX),
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
-        "warm": switch(warm, "warm"),
-        "annotate": _annotations(annotate),
-        "nested": switch(nested, "nested"),
+        "warm": switch(settings.get("warm", False), "warm"),
+        "annotate": _annotations(settings.get("annotate")),
+        "nested": switch(settings.get("nested", False), "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
-        "max_work": whole(max_work, "max_work"),
+        "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
-
-
-_PATHS = (str, os.PathLike)
 
 
 def _kernels(value: Any) -> list[Any]:

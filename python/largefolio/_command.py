@@ -1,7 +1,7 @@
 """The command ``folio`` that comes with the package: found, run, and its words understood.
 
-What touches the running kernel (signals, forked keepers of settings, mounts) is done by a process
-of its own, never inside the interpreter.
+What runs programs, watches signals, forks keepers of settings or mounts is done by a process of its
+own, never inside the interpreter.
 """
 
 from __future__ import annotations
@@ -30,10 +30,15 @@ _HEARD_S = 2
 _PATIENCE_S = 30
 
 
+def place() -> str:
+    """Where the command should be: the variable LARGEFOLIO_FOLIO, else in this package."""
+    return os.environ.get(_VARIABLE) or str(_FOLIO)
+
+
 def folio() -> str:
-    """Path of the command: the variable LARGEFOLIO_FOLIO, else the one in this package."""
+    """Path of the command, which is there and can be run."""
     named = os.environ.get(_VARIABLE)
-    path = Path(named) if named else _FOLIO
+    path = Path(place())
     if not path.is_file():
         raise CommandError(
             f"{path} is missing: set {_VARIABLE} to the command folio, or install the package "

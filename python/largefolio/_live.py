@@ -1,15 +1,23 @@
-"""What touches the running kernel: thin, typed layers over the verbs of the command ``folio``."""
+"""What the verbs of the command ``folio`` find.
+
+:func:`maps`, :func:`study` and the replay of recordings run in this process, as the same code that
+the command runs. The command, a process of its own, is for what must be one: :func:`record` runs a
+program and hands it signals, ``study(live=True)`` forks a keeper that puts settings back whatever
+happens, and :func:`crosscheck` of this kernel mounts filesystems and traces.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from largefolio import _command
+from largefolio import _command, _native
 from largefolio._checks import Path, file_path, items, switch, text, whole
 from largefolio._trace import Trace
+from largefolio.errors import FolioWarning, MapsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,22 +106,62 @@ def maps(
         elf: programs and shared objects on disk: which sizes could map their segments at all.
         kernel: whose rules decide, with edits.
 
+    ``"command_line"`` is the command that says the same.
+
     Raises:
-        CommandError: no such process, no permission (with the command that has it).
+        MapsError: no such process, no permission (with the command that has it).
+        KernelError: no such kernel.
     """
-    arguments = ["maps", "--json"]
+    command = ["folio", "maps", "--json"]
     if switch(all, "all"):
-        arguments.append("--all")
-    for option, directory in (("--cgroup", cgroup), ("--page-cache", page_cache)):
-        if directory is not None:
-            arguments += [option, file_path(directory, option.strip("-"))]
-    for option, paths in (("--file", files), ("--elf", elf)):
-        for path in items(paths, option.strip("-"), (str, os.PathLike)):
-            arguments += [option, file_path(path, option.strip("-"))]
-    if kernel is not None:
-        arguments += ["--kernel", text(kernel, "kernel")]
-    processes = [str(whole(pid, "pids", _PID_MAX)) for pid in items(pids, "pids", (int,))]
-    return Maps(json.loads(_command.run([*arguments, "--", *processes])))
+        command.append("--all")
+    group, directory = (
+        None if path is None else file_path(path, what)
+        for path, what in ((cgroup, "cgroup"), (page_cache, "page_cache"))
+    )
+    for option, named in (("--cgroup", group), ("--page-cache", directory)):
+        if named is not None:
+            command += [option, named]
+    cached = [file_path(path, "files") for path in items(files, "files", (str, os.PathLike))]
+    programs = [file_path(path, "elf") for path in items(elf, "elf", (str, os.PathLike))]
+    for option, paths in (("--file", cached), ("--elf", programs)):
+        for path in paths:
+            command += [option, path]
+    rules = None if kernel is None else text(kernel, "kernel")
+    if rules is not None:
+        command += ["--kernel", rules]
+    processes = [whole(pid, "pids", _PID_MAX) for pid in items(pids, "pids", (int,))]
+    command += ["--", *map(str, processes)]
+    is_live = all or group is not None or bool(processes)
+    if all and (group is not None or processes):
+        raise ValueError("all: all processes, or those named with pids or cgroup, not both")
+    if group is not None and processes:
+        raise ValueError("cgroup: the processes of a control group, or those named, not both")
+    if programs and (is_live or cached or directory is not None):
+        raise ValueError("elf: programs on disk stand alone, without processes or page cache")
+    if programs:
+        return Maps(_result(_native.elf(programs, rules, command)))
+    if rules is not None:
+        # The rules of this kernel decide; a name that is none is an error all the same.
+        _native.Kernel.parse(rules)
+    asked = {
+        "pids": processes,
+        "all": all,
+        "cgroup": group,
+        "files": cached,
+        "page_cache": directory,
+    }
+    return Maps(_result(_native.maps(asked, command)))
+
+
+def _result(found: _native.Found) -> dict[str, Any]:
+    """What was found; warns, and refuses what lacks something that was named."""
+    for warning in found.warnings:
+        warnings.warn(warning, FolioWarning, stacklevel=3)
+    if found.missing:
+        raise MapsError("\n".join(found.missing))
+    result: dict[str, Any] = json.loads(found.json)
+    return result
 
 
 class Study(dict[str, Any]):
@@ -142,18 +190,32 @@ def study(
         rounds: of each measurement.
         traces: directory of the recorded traces; default: ``traces`` here, else those of the
             package.
+
+    ``"command"`` is the command that says the same.
+
+    Raises:
+        StudyError: no such study, a file that is none, a trace that cannot be replayed.
+        CommandError: what ``live`` cannot measure.
     """
     arguments = ["study", "--json"]
     if switch(live, "live"):
         arguments.append("--live")
+    elif rounds is not None:
+        raise ValueError("rounds: only with live=True")
     if rounds is not None:
         arguments += ["--rounds", str(whole(rounds, "rounds"))]
-    if traces is not None:
-        arguments += ["--traces", file_path(traces, "traces")]
-    for path in items(files, "files", (str, os.PathLike)):
-        arguments += ["--file", file_path(path, "files")]
+    recorded = None if traces is None else file_path(traces, "traces")
+    if recorded is not None:
+        arguments += ["--traces", recorded]
+    own = [file_path(path, "files") for path in items(files, "files", (str, os.PathLike))]
+    for path in own:
+        arguments += ["--file", path]
     named = [text(name, "names") for name in names]
-    return Study(json.loads(_command.run([*arguments, "--", *named], _DONE_OR_NO)))
+    arguments += ["--", *named]
+    if live:
+        return Study(json.loads(_command.run(arguments, _DONE_OR_NO)))
+    asked = {"names": named, "files": own, "traces": recorded, "folio": _command.place()}
+    return Study(_result(_native.study(asked, ["folio", *arguments])))
 
 
 class Crosscheck(dict[str, Any]):
@@ -167,6 +229,7 @@ class Crosscheck(dict[str, Any]):
 
 
 def crosscheck(
+    recordings: Path | Iterable[Path] = (),
     *,
     filesystems: str | Iterable[str] = (),
     windows: str | Iterable[str] = (),
@@ -175,14 +238,24 @@ def crosscheck(
 ) -> Crosscheck:
     """Runs small workloads on this kernel and in the model, and compares folio for folio.
 
-    Needs root and 300 MiB of memory; changes no setting and leaves nothing behind.
+    Needs root and 300 MiB of memory; changes no setting and leaves nothing behind. With
+    ``recordings``, which were made earlier or elsewhere, nothing runs on this kernel and no root is
+    needed: they are replayed in this process and compared.
 
     Args:
+        recordings: recordings (``*.txt``), archives of them (``*.tar.xz``), or folders of either.
         filesystems: ``"ext4"``, ``"xfs"``, ``"ext4-encrypt"``; default: the first two.
         windows: readahead windows such as ``"128K"``; default: four.
         only: workloads whose name contains this (``*`` stands for anything).
-        kernel: rules to replay under; default: those of this kernel.
+        kernel: rules to replay under; default: those of the kernel that was recorded.
+
+    Raises:
+        RecordingError: recordings that are none, or cannot be replayed under these rules.
+        CommandError: what this kernel or this user cannot do, with the remedy.
     """
+    replayed = [
+        file_path(path, "recordings") for path in items(recordings, "recordings", (str, os.PathLike))
+    ]
     arguments = ["crosscheck", "--json"]
     for option, values in (("--fs", filesystems), ("--window", windows)):
         listed = [text(value, option.strip("-")) for value in items(values, option.strip("-"), (str,))]
@@ -191,7 +264,12 @@ def crosscheck(
     for option, value in (("--only", only), ("--kernel", kernel)):
         if value is not None:
             arguments += [option, text(value, option.strip("-"))]
-    return Crosscheck(json.loads(_command.run(arguments, _DONE_OR_NO)))
+    if not replayed:
+        return Crosscheck(json.loads(_command.run(arguments, _DONE_OR_NO)))
+    if len(arguments) > (2 if kernel is None else 4):
+        raise ValueError("recordings: filesystems, windows and only are those of the recordings")
+    command = ["folio", "crosscheck", "replay", *arguments[1:], "--", *replayed]
+    return Crosscheck(_result(_native.replay(replayed, kernel, command)))
 
 
 def _mapped(result: dict[str, Any]) -> Iterator[dict[str, Any]]:

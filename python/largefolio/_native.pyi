@@ -10,6 +10,7 @@ import pyarrow as pa
 __all__ = [
     "CELLS_OF_A_TASK",
     "Events",
+    "Found",
     "Kernel",
     "Prediction",
     "Sweep",
@@ -18,10 +19,14 @@ __all__ = [
     "__version__",
     "digest",
     "edits",
+    "elf",
     "filesystems",
     "kernels",
     "machines",
+    "maps",
     "predict",
+    "replay",
+    "study",
 ]
 
 __version__: str
@@ -103,6 +108,19 @@ class Sweep:
     def fail(self, task: Task, error: str) -> None: ...
     def finish(self, ended: str) -> str: ...
 
+@final
+class Found:
+    @property
+    def json(self) -> str: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    @property
+    def missing(self) -> list[str]: ...
+
+def maps(asked: dict[str, Any], command_line: list[str]) -> Found: ...
+def elf(paths: list[str], kernel: str | None, command_line: list[str]) -> Found: ...
+def study(asked: dict[str, Any], command_line: list[str]) -> Found: ...
+def replay(paths: list[str], kernel: str | None, command_line: list[str]) -> Found: ...
 def digest(path: str | PathLike[str]) -> str: ...
 def predict(
     trace: str | PathLike[str],

@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from largefolio import _arguments as arguments
 from largefolio import _checks as checks
 from largefolio import _native
 from largefolio._progress import Progress, progressing
-from largefolio._rules import Rules
 from largefolio.errors import FolioWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Unpack
 
 
 def predict(
     trace: str | os.PathLike[str],
-    kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,
-    machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
-    seeds: int | Iterable[int] = (1,),
+    kernels: arguments.Kernels = arguments.KERNELS,
+    machines: arguments.Machines = arguments.MACHINES,
+    seeds: arguments.Seeds = (1,),
     *,
-    memory: int | str | Iterable[int | str] = "16G",
-    swap: int | str = 0,
-    fragmentation: int = 0,
-    filesystem: str | None = None,
-    warm: bool = False,
-    annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
-    nested: bool = False,
-    reference_ns: int | None = None,
-    max_work: int = 1,
     progress: Progress = None,
+    **settings: Unpack[arguments.Settings],
 ) -> pa.Table:
     """Replays ``trace`` under every kernel on every machine; a row a cell.
 
@@ -48,18 +39,18 @@ def predict(
         kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
         machines: names, paths of machine files, or ``"this"``.
         seeds: seeds of the fragmentation.
-        memory: physical memory in bytes, or as ``"16G"``; several make a cell each.
+        progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
+            callable that hears the rows done and the rows there are.
+        memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.
         swap: swap space in bytes; 0: private memory is never reclaimed.
         fragmentation: thousandths of the free memory in which no PMD folio fits at the start.
-        filesystem: of all files, or ``"none"`` for one without large folios; ``None``: as recorded.
+        filesystem: of all files, or ``"none"`` for one without large folios; default: as recorded.
         warm: start with the page cache that an earlier run left.
         annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
         max_work: how many times the work and the memory that a trace may cause; the error of one
             that causes more says what to give.
-        progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
-            callable that hears the rows done and the rows there are.
 
     Raises:
         TraceError, KernelError, MachineError, RequestError, ReplayError: all :class:`FolioError`.
@@ -67,67 +58,27 @@ def predict(
     """
     import pyarrow as pa
 
-    prediction = _replay(
-        trace,
-        progress,
-        arguments.asked(
-            kernels=kernels,
-            machines=machines,
-            seeds=seeds,
-            memory=memory,
-            swap=swap,
-            fragmentation=fragmentation,
-            filesystem=filesystem,
-            warm=warm,
-            annotate=annotate,
-            nested=nested,
-            reference_ns=reference_ns,
-            max_work=max_work,
-        ),
-    )
+    asked = arguments.asked(kernels, machines, seeds, **settings)
+    prediction = _replay(trace, progress, asked)
     return pa.Table.from_batches([prediction.table()])
 
 
 def report(
     trace: str | os.PathLike[str],
-    kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,
-    machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
-    seeds: int | Iterable[int] = (1,),
+    kernels: arguments.Kernels = arguments.KERNELS,
+    machines: arguments.Machines = arguments.MACHINES,
+    seeds: arguments.Seeds = (1,),
     *,
-    memory: int | str | Iterable[int | str] = "16G",
-    swap: int | str = 0,
-    fragmentation: int = 0,
-    filesystem: str | None = None,
-    warm: bool = False,
-    annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
-    nested: bool = False,
-    reference_ns: int | None = None,
-    max_work: int = 1,
     progress: Progress = None,
+    **settings: Unpack[arguments.Settings],
 ) -> dict[str, Any]:
     """As :func:`predict`, but all there is: the JSON of ``folio predict --json`` as a dictionary.
 
     Each row has the terms of its estimate and the constants they rest on, with their sources.
     ``"command_line"`` is empty.
     """
-    prediction = _replay(
-        trace,
-        progress,
-        arguments.asked(
-            kernels=kernels,
-            machines=machines,
-            seeds=seeds,
-            memory=memory,
-            swap=swap,
-            fragmentation=fragmentation,
-            filesystem=filesystem,
-            warm=warm,
-            annotate=annotate,
-            nested=nested,
-            reference_ns=reference_ns,
-            max_work=max_work,
-        ),
-    )
+    asked = arguments.asked(kernels, machines, seeds, **settings)
+    prediction = _replay(trace, progress, asked)
     result: dict[str, Any] = json.loads(prediction.json())
     return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,11 @@ from largefolio import _checks as checks
 from largefolio import _cluster as cluster
 from largefolio import _native
 from largefolio._progress import Progress, progressing
-from largefolio._rules import Rules
 from largefolio.errors import FolioWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Unpack
     from distributed import Client
 
 _PATHS = (str, os.PathLike)
@@ -54,22 +54,14 @@ class Swept:
 
 def sweep(
     traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    kernels: str | Rules | Iterable[str | Rules] = arguments.KERNELS,
-    machines: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ("altra",),
-    seeds: int | Iterable[int] = (1,),
+    kernels: arguments.Kernels = arguments.KERNELS,
+    machines: arguments.Machines = arguments.MACHINES,
+    seeds: arguments.Seeds = (1,),
     client: Client | None = None,
     *,
     directory: str | os.PathLike[str] = "sweep",
-    memory: int | str | Iterable[int | str] = "16G",
-    swap: int | str = 0,
-    fragmentation: int = 0,
-    filesystem: str | None = None,
-    warm: bool = False,
-    annotate: str | Iterable[str] | Mapping[str, int | str] | None = None,
-    nested: bool = False,
-    reference_ns: int | None = None,
-    max_work: int = 1,
     progress: Progress = None,
+    **settings: Unpack[arguments.Settings],
 ) -> Swept:
     """Replays every trace in every cell and keeps a row for each in the data set ``directory``.
 
@@ -99,20 +91,7 @@ def sweep(
         KernelError, MachineError, RequestError: as :func:`predict`.
     """
     paths = [checks.file_path(trace, "traces") for trace in checks.items(traces, "traces", _PATHS)]
-    asked = arguments.asked(
-        kernels=kernels,
-        machines=machines,
-        seeds=seeds,
-        memory=memory,
-        swap=swap,
-        fragmentation=fragmentation,
-        filesystem=filesystem,
-        warm=warm,
-        annotate=annotate,
-        nested=nested,
-        reference_ns=reference_ns,
-        max_work=max_work,
-    )
+    asked = arguments.asked(kernels, machines, seeds, **settings)
     place = checks.file_path(directory, "directory")
     if client is not None:
         cluster.check(client)

@@ -29,6 +29,18 @@ class SweepError(FolioError):
     """A sweep that cannot go on, such as a full disk. What is done is kept: the same call goes on."""
 
 
+class MapsError(FolioError):
+    """Processes or files that this kernel does not show, or that are not there."""
+
+
+class StudyError(FolioError):
+    """A study that is not known, a study file that is none, or a trace it cannot use."""
+
+
+class RecordingError(FolioError):
+    """A recording of a kernel that cannot be read, or not be replayed under these rules."""
+
+
 class ClusterError(SweepError):
     """A cluster that cannot sweep: its scheduler is gone, or its workers lack this package."""
 

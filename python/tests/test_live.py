@@ -1,13 +1,16 @@
-"""What touches the running kernel, through the command of the package."""
+"""What verbs find: in this process, and through the command of the package."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 import largefolio as lf
+
+Folio = Callable[..., subprocess.CompletedProcess[str]]
 
 has_qemu = shutil.which("qemu-x86_64") is not None
 needs_qemu = pytest.mark.skipif(not has_qemu, reason="SKIPPED: no qemu-x86_64 (apt-get install qemu-user)")
@@ -74,7 +79,7 @@ def test_an_interrupted_command_puts_everything_back(tmp_path: Path) -> None:
     code = (
         "import signal, largefolio as lf\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "try:\n    lf.maps(1)\n"
+        "try:\n    lf.crosscheck()\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
     )
     environment = {**os.environ, "LARGEFOLIO_FOLIO": str(fake)}
@@ -105,10 +110,15 @@ def test_maps_of_files_and_of_programs() -> None:
 
 
 def test_maps_of_nobody_is_an_error() -> None:
-    with pytest.raises(lf.CommandError, match="say what to show"):
+    with pytest.raises(lf.MapsError, match="say what to show"):
         lf.maps()
-    with pytest.raises(lf.CommandError, match="no process"):
+    with pytest.raises(lf.MapsError, match="no process"):
         lf.maps(2**31 - 1)
+    with pytest.raises(lf.KernelError):
+        lf.maps(elf="/bin/sh", kernel="0.1")
+    for wrong in ({"all": True}, {"cgroup": "/sys/fs/cgroup"}, {"elf": "/bin/sh"}):
+        with pytest.raises(ValueError, match="not both|stand alone"):
+            lf.maps(1, **wrong)  # type: ignore[arg-type]
     for pids in (None, "1", -1, 1 << 40):
         with pytest.raises((TypeError, ValueError)):
             lf.maps(pids)  # type: ignore[arg-type]
@@ -121,8 +131,94 @@ def test_studies_come_with_their_traces(tmp_path: Path, monkeypatch: pytest.Monk
     table = found.to_arrow()
     assert isinstance(table, pa.Table)
     assert {"study", "table", "what", "published_after", "ours_after"} <= set(table.column_names)
-    with pytest.raises(lf.CommandError, match="no study is called"):
+    with pytest.raises(lf.StudyError, match="no study is called"):
         lf.study("nothing")
+    with pytest.raises(ValueError, match="live=True"):
+        lf.study("owners", rounds=3)
+
+
+def _same_as(folio: Folio, found: dict[str, Any], code: int = 0) -> None:
+    """The command that stands in a result prints the same result."""
+    words = found.get("command_line") or found["command"]
+    done = folio(*words[1:])
+    assert done.returncode == code, done
+    assert json.loads(done.stdout) == found
+
+
+def test_results_are_those_of_the_command(
+    folio: Folio, recordings: tuple[Path, Path], traces: Path
+) -> None:
+    _same_as(folio, lf.maps(elf=["/bin/sh", sys.executable], kernel="7.2+page=16K"))
+    _same_as(folio, lf.maps(files="/bin/sh"))
+    _same_as(folio, lf.study("owners", "history", traces=traces))
+    _same_as(folio, lf.crosscheck(recordings, kernel="6.18"), code=1)
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        try:
+            # Until the program has begun to sleep, its memory changes.
+            while not _sleeps(sleeping.pid):
+                time.sleep(0.01)
+            with warnings.catch_warnings():
+                # Without root, folio sizes are not all known.
+                warnings.simplefilter("ignore", lf.FolioWarning)
+                _same_as(folio, lf.maps(sleeping.pid))
+        finally:
+            sleeping.kill()
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether it is asleep, as `sleep` and not as the process that starts it."""
+    words = Path(f"/proc/{pid}/stat").read_text().split()
+    return words[1] == "(sleep)" and words[2] == "S"
+
+
+def test_recordings_are_replayed_here(recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    equal, other = recordings
+    assert lf.crosscheck(equal).agrees
+    found = lf.crosscheck(recordings)
+    assert [row["outcome"] for row in found["rows"]] == ["equal", "different"]
+    assert not found.agrees
+    with pytest.raises(lf.RecordingError, match="nowhere"):
+        lf.crosscheck(tmp_path / "nowhere")
+    (tmp_path / "text.txt").write_text("hello\n")
+    with pytest.raises(lf.RecordingError, match="text.txt:1"):
+        lf.crosscheck(tmp_path / "text.txt")
+    with pytest.raises(lf.KernelError):
+        lf.crosscheck(equal, kernel="0.1")
+    with pytest.raises(ValueError, match="those of the recordings"):
+        lf.crosscheck(equal, only="*seq*")
+
+
+def test_a_newer_kernel_is_warned_of(recordings: tuple[Path, Path]) -> None:
+    equal, _ = recordings
+    equal.write_text(equal.read_text().replace("kernel=6.18.44", "kernel=7.4.1"))
+    with pytest.warns(lf.FolioWarning, match="newer than the kernels"):
+        lf.crosscheck(equal)
+
+
+def test_ctrl_c_stops_a_study_and_leaves_python_alive(traces: Path) -> None:
+    """The signal comes while cells are replayed; the interpreter and the module go on."""
+    code = (
+        "import os, signal, threading, largefolio as lf\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        f"try:\n    lf.study(traces={str(traces)!r})\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n"
+        "print(len(lf.maps(elf='/bin/sh')['files']))\n"
+    )
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.stdout == "interrupted\n1\n", ended
+
+
+def test_a_forked_child_can_look(recordings: tuple[Path, Path]) -> None:
+    """No pool of threads is lost in a fork."""
+    lf.crosscheck(recordings[0])
+    lf.maps(os.getpid())
+    child = os.fork()
+    if child == 0:
+        is_right = lf.crosscheck(recordings[0]).agrees and bool(lf.maps(os.getpid())["processes"])
+        os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @needs_root
@@ -144,7 +240,7 @@ def test_the_command_is_on_the_path() -> None:
 def test_a_missing_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LARGEFOLIO_FOLIO", "/nowhere/folio")
     with pytest.raises(lf.CommandError, match="/nowhere/folio is missing"):
-        lf.maps(1)
+        lf.crosscheck()
 
 
 def test_a_signal_that_ends_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,5 +249,5 @@ def test_a_signal_that_ends_the_command_is_told(tmp_path: Path, monkeypatch: pyt
     fake.chmod(0o755)
     monkeypatch.setenv("LARGEFOLIO_FOLIO", str(fake))
     with pytest.raises(lf.CommandError) as raised:
-        lf.maps(1)
+        lf.crosscheck()
     assert raised.value.returncode == -signal.SIGKILL

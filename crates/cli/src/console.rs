@@ -6,10 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use largefolio_results::Remark;
 use largefolio_trace::disk;
 use largefolio_trace::shown::{is_printable, shown};
-
-use crate::errors::mark_closed;
 
 /// Characters of a line where there is no terminal to ask and `COLUMNS` does not say.
 const WIDTH: usize = 120;
@@ -125,6 +124,37 @@ pub(crate) fn warn(text: &str) {
     say(&format!("folio: warning: {text}"));
 }
 
+/// Says what there is to say of a result.
+pub(crate) fn remark(remarks: &[Remark]) {
+    for remark in remarks {
+        match remark {
+            Remark::Warning(text) => warn(text),
+            Remark::Missing(text) => say(&format!("folio: error: {text}")),
+        }
+    }
+}
+
+/// Marks an error of standard output whose reader went away.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the output closed it")]
+struct OutputClosed;
+
+/// A broken pipe of standard output as an error that [`is_output_closed`] knows from others.
+fn mark_closed(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
+        _ => error,
+    }
+}
+
+/// Whether an error comes of a reader of standard output that went away.
+pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.and_then(|inner| inner.downcast_ref::<OutputClosed>()).is_some()
+    })
+}
+
 /// A bar on standard error, hidden where that is no terminal.
 pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     let template = "{msg} [{bar:30}] {human_pos} of {human_len} rows, {eta} left";
@@ -174,5 +204,14 @@ mod tests {
         assert_eq!(harmless("\x1b[1mbold", no_style), "?[1mbold");
         assert_eq!(["\x1b[1mx", "\x1b[0;31m", "\x1b[m"].map(style_len), [4, 7, 3]);
         assert_eq!(["\x1b[2J", "\x1b[1", "\x1b]0;m", "m", ""].map(style_len), [0; 5]);
+    }
+
+    #[test]
+    fn only_a_broken_pipe_of_the_output_is_no_error() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let marked = |error| anyhow::Error::new(mark_closed(error));
+        assert!(is_output_closed(&marked(broken()).context("writing")));
+        assert!(!is_output_closed(&anyhow::Error::new(broken())));
+        assert!(!is_output_closed(&marked(io::Error::other("full"))));
     }
 }

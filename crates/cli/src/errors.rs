@@ -3,7 +3,6 @@
 //! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. A reader
 //! that closes our output early (`| head`) has all it wants: that is 0 and silence.
 
-use std::io;
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -42,7 +41,7 @@ pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
         Ok(exit) => return exit.code(),
         Err(error) => error,
     };
-    if is_output_closed(&error) {
+    if console::is_output_closed(&error) {
         return ExitCode::SUCCESS;
     }
     console::say(&format!("folio: error: {}", told(&error)));
@@ -60,26 +59,6 @@ fn told(error: &Error) -> String {
         }
     }
     text
-}
-
-/// Marks an error of standard output whose reader went away.
-#[derive(Debug, thiserror::Error)]
-#[error("the reader of the output closed it")]
-struct OutputClosed;
-
-/// A broken pipe of standard output as an error that [`exit_code`] knows from others.
-pub(crate) fn mark_closed(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
-        _ => error,
-    }
-}
-
-fn is_output_closed(error: &Error) -> bool {
-    error.chain().any(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.and_then(|inner| inner.downcast_ref::<OutputClosed>()).is_some()
-    })
 }
 
 /// What the last panic said.
@@ -110,6 +89,8 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -127,13 +108,5 @@ mod tests {
             told(&error.context("late: cannot write x")),
             "late: cannot write x: disk on fire"
         );
-    }
-
-    #[test]
-    fn only_a_broken_pipe_of_the_output_is_no_error() {
-        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_output_closed(&Error::new(mark_closed(broken())).context("writing")));
-        assert!(!is_output_closed(&Error::new(broken())));
-        assert!(!is_output_closed(&Error::new(mark_closed(io::Error::other("full")))));
     }
 }

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! `folio`: large folios predicted for real programs.
 //!
-//! Reading order: [`cli`] (the command line), `verbs/` (one file a verb: `Args -> Plan -> run`;
-//! parsing never acts), [`console`] (the three streams), [`errors`] (exit codes), [`version`] (what a bug report needs).
+//! Reading order: [`cli`] (the command line), `verbs/` (one file per verb: `Args -> Plan -> run`;
+//! parsing never acts; what a verb finds is a type of `largefolio-results`), [`console`] (the three streams), [`errors`] (exit codes), [`version`] (what a bug report needs).
 
 mod cli;
 mod console;

@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use largefolio_report::ExportError;
 use largefolio_report::sweep::{SweepError, TaskError};
 use largefolio_report::table::TableError;
+use largefolio_results::Error;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
 use largefolio_sim::replay::{AnnotationError, ReplayError, RequestError};
@@ -38,6 +39,9 @@ pub(crate) enum Failure {
     Sweep(#[from] SweepError),
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// What a verb cannot find, and the class that says of which verb.
+    #[error("{error}")]
+    Found { class: &'static str, error: Error },
     /// An argument that is none, with the argument.
     #[error("{0}")]
     Argument(String),
@@ -59,6 +63,7 @@ impl Failure {
             Self::Task(error) if error.is_of_the_trace() => "TraceError",
             Self::Kernel(_) | Self::Request(RequestError::Kernel(_)) => "KernelError",
             Self::Machine(_) => "MachineError",
+            Self::Found { class, .. } => class,
             Self::Request(_)
             | Self::Annotation(_)
             | Self::Argument(_)

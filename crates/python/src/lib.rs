@@ -2,7 +2,8 @@
 //! The native module of the Python package `largefolio`.
 //!
 //! Reading order: `errors` (what Python is told), `kernel`, `trace`, `asked` (arguments become a
-//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `names`.
+//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found`
+//! (`maps`, `study`, recordings), `names`.
 //!
 //! Owns the bridge and nothing else: every check and every number is that of the crates below, and
 //! what people call is `python/largefolio/*.py`. JSON crosses the bridge as text, tables as Arrow
@@ -13,6 +14,7 @@
 mod asked;
 mod beside;
 mod errors;
+mod found;
 mod kernel;
 mod names;
 mod predict;
@@ -35,6 +37,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CELLS_OF_A_TASK", NR_CELLS_OF_A_TASK)?;
     module.add_function(wrap_pyfunction!(sweep::digest, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
+    module.add_class::<found::Found>()?;
+    module.add_function(wrap_pyfunction!(found::maps, module)?)?;
+    module.add_function(wrap_pyfunction!(found::elf, module)?)?;
+    module.add_function(wrap_pyfunction!(found::study_, module)?)?;
+    module.add_function(wrap_pyfunction!(found::replay, module)?)?;
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;
     module.add_function(wrap_pyfunction!(names::edits, module)?)?;

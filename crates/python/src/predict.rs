@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use arrow_pyarrow::ToPyArrow as _;
-use largefolio_report::{Exporter, Json, Report, Settings, TraceInfo, table};
+use largefolio_report::{Exporter, Json, PredictResult, Settings, TraceInfo, table};
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay_until};
 use largefolio_trace::{Meta, Reader, digest};
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ use crate::errors::{Failure, detached};
 /// What a replay came to.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Prediction {
-    report: Report,
+    report: PredictResult,
     has_idle_seeds: bool,
 }
 
@@ -35,7 +35,7 @@ impl Prediction {
 
     /// The result as one record batch, a row a cell.
     fn table<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
-        let Report { trace, settings, rows, .. } = &self.report;
+        let PredictResult { trace, settings, rows, .. } = &self.report;
         let batch = detached(py, || Ok(table::batch(trace, settings, rows)?))?;
         Ok(batch.to_pyarrow(py)?)
     }
@@ -65,7 +65,7 @@ pub(crate) fn predict(
         let path = &job.trace;
         let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
         let info = TraceInfo { digest: Some(digest(path)?), ..plain };
-        let report = Report::new(Vec::new(), info, Settings::new(&request), rows);
+        let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
     })
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use parquet::errors::ParquetError;
 
-use crate::Report;
+use crate::PredictResult;
 use crate::table::TableError;
 
 /// Failure to export.
@@ -39,5 +39,5 @@ pub trait Exporter {
     ///
     /// # Errors
     /// When `out` does not take it.
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError>;
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError>;
 }

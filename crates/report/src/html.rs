@@ -37,20 +37,20 @@ use std::io::Write;
 use frame::{Basis, Page, Section};
 use markup::Markup;
 
-use crate::{ExportError, Exporter, Report};
+use crate::{ExportError, Exporter, PredictResult};
 
 /// The page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
 impl Exporter for Html {
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let json = serde_json::to_string(report)?;
         Ok(out.write_all(page(report, json).html().as_bytes())?)
     }
 }
 
-fn page(report: &Report, json: String) -> Page {
+fn page(report: &PredictResult, json: String) -> Page {
     let trace = &report.trace;
     let name = if trace.command.is_empty() { &trace.path } else { &program(&trace.command) };
     Page {
@@ -76,7 +76,7 @@ fn section(id: &'static str, title: &'static str, basis: Basis, body: Markup) ->
     Section { id: id.into(), title: title.into(), lead: String::new(), basis, body }
 }
 
-fn sections(report: &Report) -> Vec<Section> {
+fn sections(report: &PredictResult) -> Vec<Section> {
     let rows = &report.rows;
     let mut sections = vec![
         Section {

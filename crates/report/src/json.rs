@@ -6,14 +6,14 @@ use std::io::Write;
 use largefolio_trace::shown::is_printable;
 use serde::Serialize;
 
-use crate::{ExportError, Exporter, Report};
+use crate::{ExportError, Exporter, PredictResult};
 
 /// Indented JSON; the keys come in the order of the schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
 impl Exporter for Json {
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         Ok(out.write_all(pretty(report)?.as_bytes())?)
     }
 }

@@ -25,6 +25,6 @@ pub use exporter::{ExportError, Exporter};
 pub use html::Html;
 pub use json::Json;
 pub use parquet::Parquet;
-pub use report::{Report, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
+pub use report::{PredictResult, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
 pub use text::Text;
 pub use tidy::Tidy;

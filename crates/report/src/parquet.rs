@@ -12,14 +12,14 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::{ExportError, Exporter, Report, table};
+use crate::{ExportError, Exporter, PredictResult, table};
 
 /// Parquet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parquet;
 
 impl Exporter for Parquet {
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let batch = table::batch(&report.trace, &report.settings, &report.rows)?;
         let batch = table::with_command_line(batch, &report.command_line)?;
         Ok(out.write_all(&file_of(&batch)?)?)

@@ -180,7 +180,7 @@ impl Settings {
 
 /// One result: a trace in one or several cells. The module gives the schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct PredictResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Version of folio.
@@ -197,7 +197,7 @@ pub struct Report {
     pub rows: Vec<Outcome>,
 }
 
-impl Report {
+impl PredictResult {
     /// A result of this version of folio whose first row is the reference.
     #[must_use]
     pub fn new(

@@ -1,7 +1,7 @@
 //! The result as a table for people.
 //!
 //! ```text
-//!   Report --measures--> sections --section--> lines written out --layout--> blocks of columns
+//!   PredictResult --measures--> sections --section--> lines written out --layout--> blocks of columns
 //!                                                    title above, notes below
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::io::Write;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
-use crate::{ExportError, Exporter, Report};
+use crate::{ExportError, Exporter, PredictResult};
 
 pub(crate) use notes::{notes, title};
 
@@ -37,7 +37,7 @@ pub struct Text {
 }
 
 impl Exporter for Text {
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let width = self.width.max(WIDTH_MIN);
         for line in title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;

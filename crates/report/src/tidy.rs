@@ -28,7 +28,7 @@ use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::tlb::SideCounters;
 
 use crate::cells::Cells;
-use crate::{ExportError, Exporter, Report};
+use crate::{ExportError, Exporter, PredictResult};
 
 /// Names of the columns, in order.
 pub const COLUMNS: [&str; 10] = [
@@ -49,7 +49,7 @@ pub const COLUMNS: [&str; 10] = [
 pub struct Tidy;
 
 impl Exporter for Tidy {
-    fn export(&self, report: &Report, out: &mut dyn Write) -> Result<(), ExportError> {
+    fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let mut csv = Cells::new(out);
         csv.record(COLUMNS)?;
         for outcome in &report.rows {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_report::{Exporter, Json, Report, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
@@ -148,7 +148,7 @@ fn large_pages() -> Outcome {
     outcome
 }
 
-fn report(rows: Vec<Outcome>) -> Report {
+fn report(rows: Vec<Outcome>) -> PredictResult {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect();
     let trace = TraceInfo {
         path: "py.folio".to_owned(),
@@ -172,22 +172,22 @@ fn report(rows: Vec<Outcome>) -> Report {
         reference_ns: 5,
     };
     let command = words("folio predict py.folio");
-    let mut report = Report::new(command, trace, settings, rows);
+    let mut report = PredictResult::new(command, trace, settings, rows);
     report.tool_version = String::from("1.2.3");
     report
 }
 
-fn three() -> Report {
+fn three() -> PredictResult {
     report(vec![before(), exec_folios(), large_pages()])
 }
 
-fn export(exporter: &dyn Exporter, report: &Report) -> String {
+fn export(exporter: &dyn Exporter, report: &PredictResult) -> String {
     let mut out = Vec::new();
     exporter.export(report, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn table(report: &Report, width: usize) -> String {
+fn table(report: &PredictResult, width: usize) -> String {
     export(&Text { width, is_styled: false, shows_time: false }, report)
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use largefolio_report::Report;
+use largefolio_report::PredictResult;
 use largefolio_sim::replay::Outcome;
 use largefolio_testkit::skeleton::{between, skeleton};
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn refusals_are_bars_with_reasons_and_their_table() {
 }
 
 /// Kinds besides those of the test that the generated program met by itself.
-fn was_refused(report: &Report) -> usize {
+fn was_refused(report: &PredictResult) -> usize {
     let gated = report.rows.iter().any(|row| row.reads.gated > 0);
     let short = |row: &Outcome| {
         row.reads.large_folio_fallback > 0

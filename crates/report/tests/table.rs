@@ -10,7 +10,7 @@ use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use bytes::Bytes;
-use largefolio_report::{Exporter, Parquet, Report, Settings, TraceInfo, parquet, table};
+use largefolio_report::{Exporter, Parquet, PredictResult, Settings, TraceInfo, parquet, table};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
@@ -62,7 +62,7 @@ fn settings() -> Settings {
 }
 
 /// A program with much of everything: pressure, swap, refusals, fragmentation, unknown costs.
-fn rich() -> Report {
+fn rich() -> PredictResult {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("zipf.folio");
     let mix = ZipfMix { nr_runs: 60_000, filesystem: "xfs".into(), ..ZipfMix::default() };
@@ -82,10 +82,10 @@ fn rich() -> Report {
     let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
     let digest = Some(largefolio_trace::digest(&path).unwrap());
     let trace = TraceInfo { digest, ..TraceInfo::new("zipf.folio", &meta) };
-    Report::new(vec!["folio".to_owned(), "predict".to_owned()], trace, settings(), rows)
+    PredictResult::new(vec!["folio".to_owned(), "predict".to_owned()], trace, settings(), rows)
 }
 
-fn batch(report: &Report) -> RecordBatch {
+fn batch(report: &PredictResult) -> RecordBatch {
     table::batch(&report.trace, &report.settings, &report.rows).unwrap()
 }
 

@@ -52,14 +52,29 @@ pub(crate) struct AlignArgs {
     args: Vec<OsString>,
 }
 
+/// A copy that can be made.
+pub(crate) struct AlignPlan {
+    args: AlignArgs,
+}
+
 impl AlignArgs {
+    /// Takes what was typed: whether the file can be copied is seen where it is read.
+    pub(crate) fn plan(self) -> AlignPlan {
+        AlignPlan { args: self }
+    }
+}
+
+impl AlignPlan {
     /// Copies, and says what came of it.
     pub(crate) fn run(&self) -> Result<Exit> {
-        let copied = align::copy(&self.file, &self.output, self.align)?;
-        self.tell(&copied);
-        if self.validate { self.try_out() } else { Ok(Exit::Done) }
+        let Self { args } = self;
+        let copied = align::copy(&args.file, &args.output, args.align)?;
+        args.tell(&copied);
+        if args.validate { args.try_out() } else { Ok(Exit::Done) }
     }
+}
 
+impl AlignArgs {
     fn tell(&self, copied: &Copied) {
         let Copied { file_bytes, copy_bytes, stored_bytes, text_bytes, nr_compared, lost } = copied;
         let (name, size) = (display(&self.output), figures::size(self.align));

@@ -1,24 +1,25 @@
 //! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
 
-pub(super) mod anon;
+mod anon;
 mod anon_cow;
 mod clear;
 mod exec;
-pub(super) mod fault;
-mod measured;
+mod fault;
 mod owners;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use largefolio_results::bench::{BenchResult, BenchRow};
+use largefolio_results::{Form, Forms as _};
+
+use crate::console::Console;
+use crate::errors::Exit;
 
 /// What series 001 says (docs/behaviour J.2): demand faults, AMD Milan, boost off.
 const PUBLISHED_CLEARING: [&str; 1] = [
     "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+129.9%) under \
      full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",
 ];
-
-use anyhow::Result;
-use clap::{Args, Subcommand};
-
-use crate::console::Console;
-use crate::errors::Exit;
 
 /// Time what the patch series time, on this kernel and in the model
 ///
@@ -41,16 +42,50 @@ enum What {
     Owners(owners::OwnersArgs),
 }
 
+/// What was measured.
+struct Found {
+    /// What the series published, where it did.
+    published: &'static [&'static str],
+    rows: Vec<BenchRow>,
+    /// What was not measured, and why.
+    notes: Vec<String>,
+}
+
+/// A benchmark that can be run.
+trait Measure {
+    fn form(&self) -> Form;
+
+    /// Runs all rounds.
+    fn measured(&self) -> Result<Found>;
+}
+
+/// A benchmark, and where it comes from.
+pub(crate) struct BenchPlan {
+    benchmark: Box<dyn Measure>,
+    command_line: Vec<String>,
+}
+
 impl BenchArgs {
-    /// Checks the arguments and measures; `command_line` goes into the JSON.
-    pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
-        match &self.what {
-            What::Anon(args) => args.plan()?.run(command_line, console),
-            What::AnonCow(args) => args.run(command_line, console),
-            What::Clear(args) => args.run(command_line, console),
-            What::Exec(args) => args.plan()?.run(command_line, console),
-            What::Fault(args) => args.plan()?.run(command_line, console),
-            What::Owners(args) => args.run(command_line, console),
-        }
+    /// Checks the arguments.
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<BenchPlan> {
+        let benchmark: Box<dyn Measure> = match self.what {
+            What::Anon(args) => Box::new(args.plan()?),
+            What::AnonCow(args) => Box::new(args.plan()?),
+            What::Clear(args) => Box::new(args.plan()?),
+            What::Exec(args) => Box::new(args.plan()?),
+            What::Fault(args) => Box::new(args.plan()?),
+            What::Owners(args) => Box::new(args),
+        };
+        Ok(BenchPlan { benchmark, command_line })
+    }
+}
+
+impl BenchPlan {
+    /// Measures, and writes the table.
+    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+        let Found { published, rows, notes } = self.benchmark.measured()?;
+        let result = BenchResult::new(self.command_line, published, rows).with_notes(notes);
+        console.deliver(result.written(self.benchmark.form())?.as_bytes(), None)?;
+        Ok(Exit::Done)
     }
 }

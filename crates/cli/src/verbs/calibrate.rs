@@ -1,11 +1,4 @@
 //! `folio calibrate`: what this machine costs, as a machine file; and how good that is.
-//!
-//! Reading order: the arguments, `machine` (figures become a machine), `report` (what is printed),
-//! `check` (predicted beside measured).
-
-mod check;
-mod machine;
-mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +7,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::bench::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
+use largefolio_results::calibrate::{CalibrationResult, CheckRequest, machine};
+use largefolio_results::{Form, Forms as _};
 use largefolio_sim::machine::{THIS, this_path};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
@@ -66,7 +61,14 @@ pub(crate) enum CalibratePlan {
     /// Measure and write.
     Write(WritePlan),
     /// Predict, measure, compare.
-    Check(Box<check::CheckPlan>),
+    Check(Box<CheckPlan>),
+}
+
+/// A comparison that can be made.
+pub(crate) struct CheckPlan {
+    request: CheckRequest,
+    form: Form,
+    command_line: Vec<String>,
 }
 
 /// A calibration whose result has a place.
@@ -74,17 +76,19 @@ pub(crate) struct WritePlan {
     effort: Effort,
     dir: PathBuf,
     output: PathBuf,
-    form: super::values::Form,
+    form: Form,
+    command_line: Vec<String>,
 }
 
 impl CalibrateArgs {
     /// Checks that the result can be written, or that there is a machine to predict with.
-    pub(crate) fn plan(&self) -> Result<CalibratePlan> {
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CalibratePlan> {
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
         let dir = self.dir.clone().unwrap_or_else(default_dir);
         let form = self.form.form();
         if self.check {
-            let plan = check::CheckPlan::new(&self.machine, effort, dir, form)?;
+            let request = CheckRequest::new(&self.machine, effort, dir)?;
+            let plan = CheckPlan { request, form, command_line };
             return Ok(CalibratePlan::Check(Box::new(plan)));
         }
         let output = match &self.output {
@@ -96,7 +100,7 @@ impl CalibrateArgs {
             fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
         disk::check(&output).with_context(|| not_written(&output))?;
-        Ok(CalibratePlan::Write(WritePlan { effort, dir, output, form }))
+        Ok(CalibratePlan::Write(WritePlan { effort, dir, output, form, command_line }))
     }
 }
 
@@ -106,30 +110,38 @@ fn not_written(output: &Path) -> String {
 
 impl CalibratePlan {
     /// Does it.
-    pub(crate) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
-            Self::Write(plan) => plan.run(command_line, console),
-            Self::Check(plan) => plan.run(command_line, console),
+            Self::Write(plan) => plan.run(console),
+            Self::Check(plan) => plan.run(console),
         }
     }
 }
 
 impl WritePlan {
-    fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let found = Calibration::run(self.effort, &self.dir, &mut |what| {
             line.set_message(format!("measuring {what}"));
         })?;
         line.finish_and_clear();
-        let made = machine::machine(&found)?;
+        let made = machine(&found)?;
         let text = made.machine.to_toml(&made.comment(self.effort))?;
         disk::write_whole(&self.output, text.as_bytes())
             .with_context(|| not_written(&self.output))?;
-        report::write(
-            &report::Report::new(command_line, &found, &made, &self.output),
-            self.form,
-            console,
-        )?;
+        let result = CalibrationResult::new(self.command_line, &found, &made, &self.output);
+        console.deliver(result.written(self.form)?.as_bytes(), None)?;
         Ok(Exit::Done)
+    }
+}
+
+impl CheckPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
+        let line = console::status();
+        let result = self.request.run(self.command_line, &mut |what| line.set_message(what));
+        line.finish_and_clear();
+        let result = result?;
+        console.deliver(result.written(self.form)?.as_bytes(), None)?;
+        Ok(if result.is_good() { Exit::Done } else { Exit::No })
     }
 }

@@ -24,11 +24,24 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
+/// A script that can be printed.
+pub(crate) struct CompletionsPlan {
+    shell: Shell,
+    command: Command,
+}
+
 impl CompletionsArgs {
-    /// Prints the script for `command`.
-    pub(crate) fn run(&self, mut command: Command, console: &mut Console) -> Result<Exit> {
+    /// The script of a shell for `command`.
+    pub(crate) fn plan(self, command: Command) -> CompletionsPlan {
+        CompletionsPlan { shell: self.shell, command }
+    }
+}
+
+impl CompletionsPlan {
+    /// Prints it.
+    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let mut script = Vec::new();
-        generate(self.shell, &mut command, "folio", &mut script);
+        generate(self.shell, &mut self.command, "folio", &mut script);
         console.deliver(&script, None)?;
         Ok(Exit::Done)
     }

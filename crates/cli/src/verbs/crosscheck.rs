@@ -2,25 +2,20 @@
 
 mod cow;
 mod live;
-mod page;
+mod output;
 mod program;
 mod record;
 mod replay;
-mod report;
 mod select;
-mod text;
 mod workloads;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use largefolio_sim::kernel::Kernel;
 
-use self::report::Output;
+use self::output::{OutputArgs, RulesArgs};
 use self::select::{RandomArgs, SelectArgs};
-use super::page_file::PageArgs;
-use super::values::FormArgs;
 use crate::console::Console;
 use crate::errors::Exit;
 
@@ -74,52 +69,50 @@ enum CrosscheckVerb {
     Workloads(workloads::WorkloadsArgs),
 }
 
-/// The options that say where the result goes.
-#[derive(Args, Debug)]
-struct OutputArgs {
-    #[command(flatten)]
-    form: FormArgs,
-    #[command(flatten)]
-    page: PageArgs,
-}
-
-impl OutputArgs {
-    /// Checks that a page has a place that is none of `inputs`.
-    fn output<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Output> {
-        Ok(Output { form: self.form.form(), page: self.page.file(inputs)? })
-    }
-}
-
-/// The option that chooses the rules.
-#[derive(Args, Debug)]
-struct RulesArgs {
-    /// Rules to replay under, with edits [default: those of the kernel that was recorded]
-    #[arg(long, value_name = "KERNEL")]
-    kernel: Option<String>,
-}
-
-impl RulesArgs {
-    fn kernel(&self) -> Result<Option<Kernel>> {
-        Ok(self.kernel.as_deref().map(Kernel::parse).transpose()?)
-    }
+/// A check that can be made, or a list that can be printed.
+pub(crate) enum CrosscheckPlan {
+    Live(Box<live::LivePlan>),
+    Program(Box<program::ProgramRun>),
+    Cow(Box<cow::CowPlan>),
+    Record(Box<record::RecordPlan>),
+    Replay(Box<replay::ReplayPlan>),
+    Workloads(workloads::WorkloadsPlan),
 }
 
 impl CrosscheckArgs {
-    /// Checks what was asked for and does it.
-    pub(crate) fn run(self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
-        match self.verb {
+    /// Checks what was asked for.
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CrosscheckPlan> {
+        use CrosscheckPlan as Plan;
+        Ok(match self.verb {
             None => {
                 let kernel = self.rules.kernel()?;
                 let output = self.output.output([])?;
                 let chosen = live::Chosen { select: self.select, random: self.random.random() };
-                live::LivePlan::new(&chosen, kernel, self.keep, command_line)?.run(&output, console)
+                let plan = live::LivePlan::new(&chosen, kernel, self.keep, output, command_line)?;
+                Plan::Live(Box::new(plan))
             }
-            Some(CrosscheckVerb::Program(args)) => args.plan(command_line)?.run(console),
-            Some(CrosscheckVerb::Cow(args)) => args.run(&command_line, console),
-            Some(CrosscheckVerb::Collapse(args)) => args.run(&command_line, console),
-            Some(CrosscheckVerb::Record(args)) => args.plan(&command_line)?.run(),
-            Some(CrosscheckVerb::Replay(args)) => args.plan(command_line)?.run(console),
-            Some(CrosscheckVerb::Workloads(args)) => args.run(console),
+            Some(CrosscheckVerb::Program(args)) => {
+                Plan::Program(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Cow(args)) => Plan::Cow(Box::new(args.plan(command_line)?)),
+            Some(CrosscheckVerb::Collapse(args)) => Plan::Cow(Box::new(args.plan(command_line)?)),
+            Some(CrosscheckVerb::Record(args)) => Plan::Record(Box::new(args.plan(&command_line)?)),
+            Some(CrosscheckVerb::Replay(args)) => Plan::Replay(Box::new(args.plan(command_line)?)),
+            Some(CrosscheckVerb::Workloads(args)) => Plan::Workloads(args.plan()),
+        })
+    }
+}
+
+impl CrosscheckPlan {
+    /// Does it.
+    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+        match self {
+            Self::Live(plan) => plan.run(console),
+            Self::Program(plan) => plan.run(console),
+            Self::Cow(plan) => plan.run(console),
+            Self::Record(plan) => plan.run(),
+            Self::Replay(plan) => plan.run(console),
+            Self::Workloads(plan) => plan.run(console),
         }
     }
 }

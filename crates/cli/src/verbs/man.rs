@@ -37,6 +37,8 @@ pub(crate) struct ManArgs {
 pub(crate) struct ManPlan {
     /// The commands, the first one above all others.
     commands: Vec<Command>,
+    /// All verbs of `folio`, whose pages may be mentioned.
+    verbs: Vec<String>,
     output: Option<PathBuf>,
 }
 
@@ -45,8 +47,9 @@ impl ManArgs {
     pub(crate) fn plan(self, root: Command) -> Result<ManPlan> {
         let mut root = root.disable_help_subcommand(true);
         root.build();
+        let verbs = root.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
         if self.output.is_some() {
-            return Ok(ManPlan { commands: with_verbs(&root), output: self.output });
+            return Ok(ManPlan { commands: with_verbs(&root), verbs, output: self.output });
         }
         let mut command = &root;
         for word in &self.verb {
@@ -56,7 +59,7 @@ impl ManArgs {
             };
             command = found;
         }
-        Ok(ManPlan { commands: vec![command.clone()], output: None })
+        Ok(ManPlan { commands: vec![command.clone()], verbs, output: None })
     }
 }
 
@@ -71,7 +74,7 @@ impl ManPlan {
     pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
         let Some(directory) = &self.output else {
             for command in &self.commands {
-                console.deliver(&page::render(command)?, None)?;
+                console.deliver(&page::render(command, &self.verbs)?, None)?;
             }
             return Ok(Exit::Done);
         };
@@ -79,7 +82,7 @@ impl ManPlan {
         fs::create_dir_all(directory).with_context(not_made)?;
         for command in &self.commands {
             let path = directory.join(format!("{}.1", page::name(command)));
-            console.deliver(&page::render(command)?, Some(&path))?;
+            console.deliver(&page::render(command, &self.verbs)?, Some(&path))?;
         }
         Ok(Exit::Done)
     }

@@ -1,33 +1,23 @@
 //! `folio maps`: which folio sizes back processes and files, and why not larger ones.
 //!
-//! Three views: of the running system ([`live`]: census in `largefolio-linux`, limits of filesystems
-//! from the model), of the page cache of files ([`cache`]), and of programs on disk (`--elf`,
-//! [`elf`]), of which no process need run.
+//! Three views: of the running system ([`live`]) and of the page cache of files, once or again and
+//! again; and of programs on disk (`--elf`), of which no process need run.
 
-mod cache;
-mod elf;
-mod elf_page;
-mod group;
 mod live;
-mod page;
-mod plain;
-mod summary;
-mod table;
-mod text;
-mod view;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use largefolio_report::json;
+use largefolio_results::maps::{self, ElfResult, MapsRequest, Show, Whom};
+use largefolio_results::{Form, Forms as _};
 use largefolio_sim::kernel::Kernel;
 
 use super::page_file::{self, PageArgs, PageFile};
 use super::running;
-use super::values::{Form, FormArgs};
-use crate::console::Console;
+use super::values::FormArgs;
+use crate::console::{self, Console};
 use crate::errors::Exit;
 
 /// Show which folio sizes back processes, files and the page cache, and why not larger ones
@@ -92,7 +82,7 @@ pub(crate) struct MapsArgs {
         conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
     /// With --elf: kernel whose rules decide, with edits such as +page=16K
-    #[arg(long, value_name = "KERNEL", default_value = "7.2")]
+    #[arg(long, value_name = "KERNEL", default_value = maps::ELF_KERNEL)]
     kernel: String,
     #[command(flatten)]
     form: FormArgs,
@@ -117,6 +107,20 @@ pub(crate) enum Sort {
     Shmem,
     /// Bytes mapped by PMD entries
     Pmd,
+}
+
+impl From<Sort> for maps::Sort {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::Size => Self::Size,
+            Sort::Small => Self::Small,
+            Sort::Text => Self::Text,
+            Sort::File => Self::File,
+            Sort::Anon => Self::Anon,
+            Sort::Shmem => Self::Shmem,
+            Sort::Pmd => Self::Pmd,
+        }
+    }
 }
 
 /// A view that can be made.
@@ -148,34 +152,23 @@ impl MapsArgs {
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
         let whom = match (self.all, self.cgroup) {
-            (true, _) => live::Whom::All,
+            (true, _) => Whom::All,
             (false, Some(_)) if !self.pids.is_empty() => {
                 bail!("name processes or a control group, not both")
             }
-            (false, Some(dir)) => live::Whom::Cgroup(dir),
-            (false, None) => live::Whom::Processes(self.pids),
+            (false, Some(dir)) => Whom::Cgroup(dir),
+            (false, None) => Whom::Processes(self.pids),
         };
+        let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0 };
+        let nr_judged = live::nr_judged(form, show, page.as_ref());
         let (files, page_cache) = (self.file, self.page_cache);
-        if whom.is_nobody() && files.is_empty() && page_cache.is_none() {
-            bail!(
-                "say what to show: processes (folio maps 4242, or --all), the page cache of files \
-                 (--file FILE.., --page-cache DIR); --elf FILE.. shows programs and shared objects, \
-                 such as folio maps --elf /bin/true"
-            );
-        }
+        let request = MapsRequest { whom, files, page_cache, nr_judged, command_line };
+        request.check()?;
         if self.watch.is_some() && form == Form::Csv {
             bail!("--watch repeats a table or JSON, a line a round; CSV would repeat its header");
         }
-        Ok(MapsPlan::Live(live::LivePlan {
-            whom,
-            files,
-            page_cache,
-            show: table::Show { nr_rows: self.top, sort: self.sort },
-            watch: self.watch.map(Duration::from_secs),
-            form,
-            page,
-            command_line,
-        }))
+        let watch = self.watch.map(Duration::from_secs);
+        Ok(MapsPlan::Live(live::LivePlan { request, show, watch, form, page }))
     }
 }
 
@@ -186,17 +179,11 @@ impl MapsPlan {
             Self::Live(plan) => return plan.run(console),
             Self::Elf(plan) => plan,
         };
-        let view = elf::View::of(&plan.kernel, &plan.files, plan.command_line);
-        let result = match plan.form {
-            Form::Json => json::pretty(&view)?,
-            Form::Csv => view.csv()?,
-            Form::Text => text::of(&view),
-        };
-        let page = match &plan.page {
-            Some(file) => Some((file, elf_page::of(&view)?)),
-            None => None,
-        };
-        page_file::deliver(console, result.as_bytes(), page)?;
-        Ok(if view.failed.is_empty() { Exit::Done } else { Exit::Error })
+        let result = ElfResult::of(&plan.kernel, &plan.files, plan.command_line);
+        console::remark(result.remarks());
+        page_file::deliver(console, &result.written(plan.form)?, plan.page.as_ref(), || {
+            result.page()
+        })?;
+        Ok(if result.is_whole() { Exit::Done } else { Exit::Error })
     }
 }

@@ -1,6 +1,6 @@
 //! `--report FILE.html`: the option, and the file that is written.
 //!
-//! Pages stand beside the view they show (`maps/page.rs`, ..); what they are drawn with is
+//! Pages stand beside the result they show in `largefolio_results`; what they are drawn with is
 //! `largefolio_report::html`. A page holds its data as JSON: that of `--json`, or, where that has no
 //! bound, the part of it that is shown.
 
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use largefolio_report::html::frame::{Basis, Page, Section};
-use largefolio_report::html::markup::Markup;
+use largefolio_report::ExportError;
+use largefolio_report::html::frame::Page;
 use largefolio_trace::{disk, shown};
 
 use crate::console::Console;
@@ -47,15 +47,17 @@ impl PageArgs {
     }
 }
 
-/// Writes the page, if there is one, and the result; a page that cannot be written does not keep
-/// the result back.
+/// Writes the page, where a file is asked for, and the result; a page that cannot be written does not
+/// keep the result back.
 pub(crate) fn deliver(
     console: &mut Console,
-    result: &[u8],
-    page: Option<(&PageFile, Page)>,
+    result: &str,
+    file: Option<&PageFile>,
+    page: impl FnOnce() -> Result<Page, ExportError>,
 ) -> Result<()> {
+    let page = file.map(|file| Ok::<_, ExportError>((file, page()?))).transpose()?;
     let written = page.map(|(file, page)| console.deliver(page.html().as_bytes(), Some(&file.0)));
-    console.deliver(result, None)?;
+    console.deliver(result.as_bytes(), None)?;
     written.unwrap_or(Ok(()))
 }
 
@@ -70,41 +72,4 @@ pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
 pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
     same(a, b).unwrap_or(a == b)
-}
-
-/// A part of a page.
-pub(crate) fn section(
-    id: &'static str,
-    title: &'static str,
-    basis: Basis,
-    (lead, body): (&str, Markup),
-) -> Section {
-    Section { id: id.into(), title: title.into(), lead: lead.to_owned(), basis, body }
-}
-
-/// The last line of a page.
-pub(crate) fn footer(command_line: &[String]) -> String {
-    format!("folio {}: {}", env!("CARGO_PKG_VERSION"), command_line.join(" "))
-}
-
-/// Sentences below one another.
-pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
-    let mut list = Markup::new();
-    list.raw("<ul class=\"notes\">");
-    for note in notes {
-        list.element("li", note);
-    }
-    list.raw("</ul>\n");
-    list
-}
-
-/// What words mean.
-pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
-    let mut list = Markup::new();
-    list.raw("<dl class=\"bases\">");
-    for (word, meaning) in words {
-        list.element("dt", word).element("dd", meaning);
-    }
-    list.raw("</dl>\n");
-    list
 }

@@ -1,6 +1,5 @@
 //! `folio record`.
 
-use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use largefolio_linux::record::{self, Outcome, Progress, RecordError, With};
 use largefolio_report::figures;
 use largefolio_trace::shown;
 
+use super::values::ProgramArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -44,14 +44,8 @@ pub(crate) struct RecordArgs {
     /// No progress and no summary; warnings are shown
     #[arg(short, long)]
     quiet: bool,
-    /// Program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -84,7 +78,7 @@ impl RecordArgs {
     /// Checks program, recorder and output.
     pub(crate) fn plan(&self) -> Result<RecordPlan> {
         let output = self.output.as_deref();
-        let recording = record::Recording::new(&self.command, output, self.with.into())?;
+        let recording = record::Recording::new(&self.program.command, output, self.with.into())?;
         Ok(RecordPlan { recording, is_quiet: self.quiet })
     }
 }

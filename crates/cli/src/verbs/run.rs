@@ -1,14 +1,12 @@
 //! `folio run`.
 
-use std::ffi::OsString;
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{self, Ended, Launch, Request, RunError, Samples, Sampling, Watched};
 use largefolio_report::figures::{self, printable};
 
-use super::values;
+use super::values::{self, ProgramArgs};
 use crate::console::{say, warn};
 use crate::errors::Exit;
 
@@ -56,14 +54,8 @@ pub(crate) struct RunArgs {
     /// No word; without --heap the program takes folio's place
     #[arg(short, long)]
     quiet: bool,
-    /// Program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,7 +122,7 @@ impl RunArgs {
         };
         let voice = if telling == Telling::All { Voice::Verbose } else { Voice::Silent };
         let (text, heap_bytes) = (self.text.into(), self.heap.0);
-        let request = Request { text, heap_bytes, voice, command: self.command };
+        let request = Request { text, heap_bytes, voice, command: self.program.command };
         RunPlan { request, telling }
     }
 }

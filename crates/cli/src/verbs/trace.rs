@@ -25,13 +25,31 @@ enum TraceVerb {
     Gen(generate::GenArgs),
 }
 
+/// What is to be done with a trace.
+pub(crate) enum TracePlan {
+    Info(Box<info::InfoPlan>),
+    Cat(Box<cat::CatPlan>),
+    Gen(generate::GenPlan),
+}
+
 impl TraceArgs {
-    /// Does what was asked for.
+    /// Opens the trace, or checks that one can be generated.
+    pub(crate) fn plan(self) -> Result<TracePlan> {
+        Ok(match self.verb {
+            TraceVerb::Info(args) => TracePlan::Info(Box::new(args.plan()?)),
+            TraceVerb::Cat(args) => TracePlan::Cat(Box::new(args.plan()?)),
+            TraceVerb::Gen(args) => TracePlan::Gen(args.plan()?),
+        })
+    }
+}
+
+impl TracePlan {
+    /// Does it.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        match self.verb {
-            TraceVerb::Info(args) => args.plan()?.run(console),
-            TraceVerb::Cat(args) => args.plan()?.run(console),
-            TraceVerb::Gen(args) => args.plan()?.run(console),
+        match self {
+            Self::Info(plan) => plan.run(console),
+            Self::Cat(plan) => plan.run(console),
+            Self::Gen(plan) => plan.run(console),
         }
     }
 }

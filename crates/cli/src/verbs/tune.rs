@@ -1,7 +1,5 @@
 //! `folio tune`: settings of the running system that decide about large folios.
 
-mod view;
-
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -10,10 +8,12 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Entry, Foreign, Store, Undone};
+use largefolio_results::Form;
+use largefolio_results::tune::{self, TuneResult};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
-use super::values::{Form, FormArgs};
+use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -95,7 +95,7 @@ impl TunePlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match &self.deed {
             Deed::Show(plan) => {
-                self.deliver(&view::planned(plan, &self.recorded()?), console)?;
+                self.deliver(&tune::planned(plan, &self.recorded()?), console)?;
                 Ok(Exit::Done)
             }
             Deed::Apply(plan) => self.apply(plan, console),
@@ -114,12 +114,12 @@ impl TunePlan {
 
     fn apply(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
         if plan.changes.is_empty() {
-            self.deliver(&view::planned(plan, &[]), console)?;
+            self.deliver(&tune::planned(plan, &[]), console)?;
             return Ok(Exit::Done);
         }
         let store = Store::open(&state_folder()?, &self.root)?;
         store.apply(&self.catalog, plan, &mut || Ok(()))?;
-        self.deliver(&view::applied(plan), console)?;
+        self.deliver(&tune::applied(plan), console)?;
         console::say("folio: old values are recorded; put them back with: folio tune --undo");
         Ok(Exit::Done)
     }
@@ -127,7 +127,7 @@ impl TunePlan {
     fn undo(&self, foreign: Foreign, console: &mut Console) -> Result<Exit> {
         let store = Store::open(&state_folder()?, &self.root)?;
         let all = store.undo(&self.catalog, foreign, &mut || Ok(()))?;
-        self.deliver(&view::undone(&all), console)?;
+        self.deliver(&tune::undone(&all), console)?;
         let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
         if all.iter().any(|one| matches!(one, Undone::Refused { .. })) {
             bail!("not every setting could be put back; they stay recorded for another --undo");
@@ -135,11 +135,11 @@ impl TunePlan {
         Ok(if all.iter().any(is_left) { Exit::No } else { Exit::Done })
     }
 
-    fn deliver(&self, view: &view::View, console: &mut Console) -> Result<()> {
+    fn deliver(&self, result: &TuneResult, console: &mut Console) -> Result<()> {
         let text = match self.form {
-            Form::Text => view.text(),
-            Form::Csv => view.csv()?,
-            Form::Json => view.json(&self.command_line)?,
+            Form::Text => result.text(),
+            Form::Csv => result.csv()?,
+            Form::Json => result.json(&self.command_line)?,
         };
         console.deliver(text.as_bytes(), None)
     }

@@ -1,6 +1,9 @@
 //! Values of options, and options that several verbs have.
 
+use std::ffi::OsString;
+
 use clap::Args;
+use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
 /// `64K`, `16G`.
@@ -15,12 +18,17 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
-/// In which form a result is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Text,
-    Json,
-    Csv,
+/// A program that is started, after the options.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProgramArgs {
+    /// Program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The options that choose the form.

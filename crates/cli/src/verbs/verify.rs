@@ -1,9 +1,6 @@
 //! `folio verify`: a command with and without a change, alternately, and a verdict.
 
 mod arms;
-mod page;
-mod prediction;
-mod view;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,13 +10,13 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_linux::verify::rounds::{Until, alternate};
 use largefolio_linux::verify::verdict::{self, Verdict};
+use largefolio_results::verify::{VerifyPrediction, VerifyResult};
+use largefolio_results::{Form, Forms as _};
 
 use self::arms::{Changed, Output, Plain};
-use self::prediction::Prediction;
-use self::view::View;
 use super::page_file::{self, PageArgs, PageFile};
 use super::run::{HeapSize, TextMode, heap_size};
-use super::values::{Form, FormArgs};
+use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -107,7 +104,7 @@ impl Metric {
 pub(crate) struct VerifyPlan {
     plain: Plain,
     changed: Changed,
-    prediction: Option<Prediction>,
+    prediction: Option<VerifyPrediction>,
     until: Until,
     metric: Metric,
     margin: f64,
@@ -137,8 +134,10 @@ impl VerifyArgs {
         let prediction = self
             .trace
             .as_ref()
-            .map(|trace| Prediction::plan(trace, &self.machine, &changed.settings()))
+            .map(|trace| VerifyPrediction::plan(trace, &self.machine, &changed.settings()))
             .transpose()?;
+        let remark = prediction.as_ref().and_then(VerifyPrediction::remarks);
+        console::remark(remark.as_slice());
         if has_start {
             plain.cools(changed.starts(self.text.into(), self.heap.0)?);
         }
@@ -189,21 +188,23 @@ impl VerifyPlan {
             .map_or(Verdict::Inconclusive, |ratio| verdict::judge(&ratio, self.margin));
         let wall = compared.iter().find(|one| one.name == Metric::Wall.name());
         let predicted = match (&self.prediction, wall) {
-            (Some(prediction), Some(wall)) => Some(prediction.run(wall.plain.median, wall.ratio)?),
+            (Some(prediction), Some(wall)) => {
+                let line = console::status();
+                line.set_message("predicting");
+                let predicted = prediction.run(wall.plain.median, wall.ratio);
+                line.finish_and_clear();
+                Some(predicted?)
+            }
             _ => None,
         };
-        let view = View::new(&compared, judged, &rounds)
+        let result = VerifyResult::new(&compared, judged, &rounds)
             .beside(predicted)
             .about(self.metric.name(), self.margin, self.changed.description())
             .with_effects(self.changed.effects())
             .of(self.command_line);
-        let text = match self.form {
-            Form::Text => view.text(),
-            Form::Csv => view.csv()?,
-            Form::Json => view.json()?,
-        };
-        let page = self.page.as_ref().map(|file| Ok::<_, anyhow::Error>((file, page::of(&view)?)));
-        page_file::deliver(console, text.as_bytes(), page.transpose()?)?;
+        page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {
+            result.page()
+        })?;
         Ok(if judged == Verdict::Confirmed { Exit::Done } else { Exit::No })
     }
 }

@@ -1,7 +1,5 @@
 //! `folio warm`.
 
-mod report;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,9 +9,10 @@ use anyhow::Result;
 use clap::Args;
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::warm::{Part, Warm, WarmError, Warmed, libraries};
+use largefolio_results::warm::WarmResult;
+use largefolio_results::{Form, Forms as _};
 
-use self::report::{Report, Row};
-use super::values::{Form, FormArgs};
+use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -109,20 +108,26 @@ impl WarmPlan {
     /// Warms file after file, and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let bar = console::counter(self.files.len() as u64, "warming");
-        let mut report = Report::new(self.command_line.clone(), self.is_check);
+        let mut result = WarmResult::new(self.command_line.clone(), self.is_check);
         for (file, reason) in &self.failed {
-            report.fail(file, reason.clone());
+            result.fail(file, reason.clone());
         }
         for file in &self.files {
             match self.one(file) {
-                Ok(warmed) => report.rows.push(Row::of(&warmed)),
-                Err(error) => report.fail(file, error.to_string()),
+                Ok(warmed) => result.add(&warmed),
+                Err(error) => result.fail(file, error.to_string()),
             }
             bar.inc(1);
         }
         bar.finish_and_clear();
-        report.failed.iter().for_each(|(_, told)| console::say(&format!("folio: error: {told}")));
-        report.deliver(self.form, console)
+        let remarks = result.remarks();
+        console::remark(&remarks);
+        console.deliver(result.written(self.form)?.as_bytes(), None)?;
+        Ok(match (remarks.is_empty(), result.is_yes()) {
+            (false, _) => Exit::Error,
+            (true, true) => Exit::Done,
+            (true, false) => Exit::No,
+        })
     }
 
     fn one(&self, file: &Path) -> Result<Warmed, WarmError> {

@@ -77,7 +77,6 @@ fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
     let place = Place::with_trace();
     let writers = writers(&place);
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
-    // In a mount namespace of its own, so that the small filesystem goes with the shell.
     let mut script = "mkdir full; mount -t tmpfs -o size=64k tmpfs full || exit 77\n".to_owned();
     for (nr, writer) in writers.iter().enumerate() {
         let (words, file) = (writer.words("full"), writer.file);
@@ -88,11 +87,7 @@ fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
              cat full/{file} >kept.{nr}; ls -A full >names.{nr}; rm -rf full/* full/.[!.]*\n"
         );
     }
-    let mut shell = Command::new("unshare");
-    shell.args(["--mount", "sh", "-c", &script]).current_dir(place.0.path());
-    let output = shell.output().unwrap();
-    if output.status.code() != Some(0) {
-        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
+    if place.on_a_small_disk(&script).is_none() {
         return;
     }
     for (nr, Writer { words, file }) in writers.iter().enumerate() {

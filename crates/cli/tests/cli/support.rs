@@ -36,6 +36,19 @@ impl Place {
         self.command(words).output().unwrap()
     }
 
+    /// Runs a shell that may mount a small filesystem: in a mount namespace of its own, so that it goes
+    /// with the shell. `None`, loudly, where that needs root.
+    pub(crate) fn on_a_small_disk(&self, script: &str) -> Option<Output> {
+        let mut shell = std::process::Command::new("unshare");
+        shell.args(["--mount", "sh", "-c", script]).current_dir(self.0.path());
+        let output = shell.output().unwrap();
+        if output.status.code() == Some(0) {
+            return Some(output);
+        }
+        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
+        None
+    }
+
     /// Standard output of a command that succeeds.
     pub(crate) fn done(&self, words: &str) -> String {
         let output = self.run(words);

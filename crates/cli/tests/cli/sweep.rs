@@ -321,7 +321,6 @@ fn a_full_disk_ends_it_with_what_is_done_and_what_to_do() {
     let (place, words) = long();
     fs::create_dir(place.path("set")).unwrap();
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
-    // In a mount namespace of its own, so that the small filesystem goes with the shell.
     let script = format!(
         "mount -t tmpfs -o size=384k tmpfs set || exit 77\n\
          {folio} {words}; echo code $?\n\
@@ -330,13 +329,7 @@ fn a_full_disk_ends_it_with_what_is_done_and_what_to_do() {
          {folio} {words}; echo code $?\n\
          cp -r set whole\n"
     );
-    let mut shell = Command::new("unshare");
-    shell.args(["--mount", "sh", "-c", &script]).current_dir(place.0.path());
-    let output = shell.output().unwrap();
-    if output.status.code() != Some(0) {
-        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
-        return;
-    }
+    let Some(output) = place.on_a_small_disk(&script) else { return };
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert!(told.starts_with("code 2\n"), "{told} {said}");
     assert!(

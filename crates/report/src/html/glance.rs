@@ -7,10 +7,10 @@ use super::cells::{LARGE_BYTES, large_bytes, names, told};
 use super::folios::{KINDS, parts};
 use super::markup::Markup;
 use crate::figures::{self, Scale, change, percent, ratio, size};
-use crate::{Report, text};
+use crate::{PredictResult, text};
 
 /// The answer.
-pub(super) fn answer(report: &Report) -> Markup {
+pub(super) fn answer(report: &PredictResult) -> Markup {
     let mut answer = Markup::new();
     let names = names(&report.rows);
     let Some(first) = report.rows.first() else {

@@ -6,10 +6,10 @@ use largefolio_sim::cost::Constant;
 
 use super::frame::TABLE_END;
 use super::markup::{Markup, pointer_part};
-use crate::{Report, text};
+use crate::{PredictResult, text};
 
 /// The whole section.
-pub(super) fn body(report: &Report) -> Markup {
+pub(super) fn body(report: &PredictResult) -> Markup {
     let mut body = Markup::new();
     body.raw("<dl class=\"bases\"><dt>counted</dt><dd>");
     body.text(
@@ -36,7 +36,7 @@ pub(super) fn body(report: &Report) -> Markup {
 }
 
 /// Each machine with the row of its longest list of constants.
-fn machines(report: &Report) -> BTreeMap<String, usize> {
+fn machines(report: &PredictResult) -> BTreeMap<String, usize> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     for (nr, row) in report.rows.iter().enumerate() {
         let best = machines.entry(row.machine.clone()).or_insert(nr);
@@ -47,7 +47,7 @@ fn machines(report: &Report) -> BTreeMap<String, usize> {
     machines
 }
 
-fn constants(report: &Report, machine: &str, nr: usize) -> Markup {
+fn constants(report: &PredictResult, machine: &str, nr: usize) -> Markup {
     let estimate = &report.rows[nr].estimate;
     let mut table = Markup::new();
     table.raw("<h3>").text(&format!("Costs of {machine}")).raw("</h3>\n<div class=\"wide\">");

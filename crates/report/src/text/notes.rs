@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use largefolio_sim::cost::{Constant, Estimate};
 use largefolio_sim::replay::Outcome;
 
-use crate::{Report, figures};
+use crate::{PredictResult, figures};
 
 /// Longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
 
 /// The lines above the table.
-pub(crate) fn title(report: &Report) -> Vec<String> {
+pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
     let nr_rows = figures::count(trace.nr_rows);
     let nr_references = figures::count(trace.nr_references);
@@ -26,7 +26,7 @@ pub(crate) fn title(report: &Report) -> Vec<String> {
     ]
 }
 
-fn origin(report: &Report) -> String {
+fn origin(report: &PredictResult) -> String {
     let trace = &report.trace;
     let mut text = match trace.recorder.strip_prefix("generator ") {
         Some(name) => format!("generated ({name})"),
@@ -41,7 +41,7 @@ fn origin(report: &Report) -> String {
     text
 }
 
-fn setting(report: &Report) -> String {
+fn setting(report: &PredictResult) -> String {
     let settings = &report.settings;
     let cache = match report.rows.first().map(|row| row.cache.as_str()) {
         Some("warm") => "Warm page cache (an earlier run filled it)",
@@ -80,7 +80,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// The sentences below the table.
-pub(crate) fn notes(report: &Report) -> Vec<String> {
+pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
         notes.push(
@@ -106,7 +106,7 @@ pub(super) fn counted() -> Vec<String> {
 }
 
 /// What the numbers are where time is shown: which constants it rests on, and which are missing.
-pub(super) fn estimated(report: &Report) -> Vec<String> {
+pub(super) fn estimated(report: &PredictResult) -> Vec<String> {
     let mut notes = vec![
         "Estimated time is what was counted times the costs of the machine file, summed. The \
          program's own instructions, cache misses, allocation and system calls are not in it."

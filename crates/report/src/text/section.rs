@@ -55,7 +55,6 @@ impl Values {
     }
 }
 
-/// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     label: String,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
+use largefolio_report::{Exporter, Html, PredictResult, Settings, TraceInfo};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, replay};
@@ -13,7 +13,7 @@ pub(crate) const HOSTILE: &str = "/lib/</script><script>window.harmed=1</script>
                                   onerror=\"window.harmed=1\" data-x='\u{1b}[31m\u{202e}&amp;\u{0}";
 
 /// The trace at `path` in cells of kernels and machines.
-pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
+pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
     let spec = |&(kernel, machine): &(&str, &str)| CellSpec {
         detail_runs_max: 4096,
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
@@ -30,13 +30,14 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> Report {
         reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];
-    let mut report = Report::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);
+    let mut report =
+        PredictResult::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);
     report.tool_version = String::from("1.2.3");
     report
 }
 
 /// A generated program in cells of kernels and machines.
-pub(crate) fn generated(cells: &[(&str, &str)]) -> Report {
+pub(crate) fn generated(cells: &[(&str, &str)]) -> PredictResult {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("zipf.folio");
     let mix = ZipfMix { nr_runs: 20_000, filesystem: "xfs".into(), ..ZipfMix::default() };
@@ -45,7 +46,7 @@ pub(crate) fn generated(cells: &[(&str, &str)]) -> Report {
 }
 
 /// The same with hostile names wherever a trace, a kernel or a machine gives one.
-pub(crate) fn hostile() -> Report {
+pub(crate) fn hostile() -> PredictResult {
     let mut report = generated(&[("6.12", "altra"), ("7.2", "altra")]);
     report.trace.path = String::from(HOSTILE);
     report.trace.command = vec![HOSTILE.to_owned(), HOSTILE.to_owned()];
@@ -60,7 +61,7 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-pub(crate) fn html(report: &Report) -> String {
+pub(crate) fn html(report: &PredictResult) -> String {
     let mut out = Vec::new();
     Html.export(report, &mut out).unwrap();
     String::from_utf8(out).unwrap()

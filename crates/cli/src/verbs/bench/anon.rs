@@ -1,17 +1,15 @@
 //! `folio bench anon`: first touch, fork, munmap and copy-on-write by folio size (series 004).
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
-use largefolio_linux::measure::interleave;
+use largefolio_results::Form;
+use largefolio_results::bench::{AnonWork, BenchRow, Scale, Spare, beside_the_model, rows, short};
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::measured::{self, Report, Row, Scale, short};
-use crate::console::{self, Console};
-use crate::errors::Exit;
+use super::{Found, Measure};
+use crate::console;
 use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
@@ -31,9 +29,6 @@ const PUBLISHED: [&str; 1] =
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
 /// Base page of the machines this is compared with.
 const BASE_BYTES: u64 = 4096;
-
-/// Takes one round's time.
-type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
 /// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
@@ -68,14 +63,14 @@ pub(crate) struct AnonArgs {
 }
 
 /// A benchmark that can be run.
-pub(super) struct AnonPlan<'a> {
-    args: &'a AnonArgs,
+pub(super) struct AnonPlan {
+    args: AnonArgs,
     kernels: Vec<Kernel>,
 }
 
 impl AnonArgs {
     /// Checks kernels, sizes and the region.
-    pub(super) fn plan(&self) -> Result<AnonPlan<'_>> {
+    pub(super) fn plan(self) -> Result<AnonPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
@@ -91,9 +86,12 @@ impl AnonArgs {
     }
 }
 
-impl AnonPlan<'_> {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+impl Measure for AnonPlan {
+    fn form(&self) -> Form {
+        self.args.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
         let line = console::status();
         let mut rows = Vec::new();
         for (operation, name) in OPERATIONS {
@@ -103,13 +101,13 @@ impl AnonPlan<'_> {
             }
         }
         line.finish_and_clear();
-        Report::new(command_line, &PUBLISHED, rows).write(self.args.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &PUBLISHED, rows, notes: Vec::new() })
     }
+}
 
-    fn measure(&self, operation: Operation, name: &str, bytes: u64) -> Result<Vec<Row>> {
+impl AnonPlan {
+    fn measure(&self, operation: Operation, name: &str, bytes: u64) -> Result<Vec<BenchRow>> {
         let region = self.args.region;
-        let len = usize::try_from(region).context("--region")?;
         // Held over all rounds: changing settings is no part of the benchmark.
         let host = if self.args.model_only {
             None
@@ -117,57 +115,14 @@ impl AnonPlan<'_> {
             let folio = usize::try_from(bytes).context("--size")?;
             Some(FolioSize::enable(folio)?)
         };
-        let mut names = Vec::new();
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
-        if let Some(host) = &host {
-            names.push("this kernel".to_owned());
-            subjects.push(Box::new(move || Ok(host.time(operation, len)?)));
-        }
-        for kernel in &self.kernels {
-            names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
-            subjects.push(Box::new(move || in_model(kernel, operation, bytes, region)));
-        }
+        let operation = Some(operation);
+        let work = AnonWork { operation, folio_bytes: bytes, region_bytes: region };
         let rounds = usize::try_from(self.args.rounds).unwrap_or(usize::MAX);
-        let series = interleave(rounds, &mut subjects, &mut |_| {})?;
-        let pairs: Vec<_> = names.into_iter().zip(series).collect();
+        let (host, spare) = (host.as_ref(), Spare::default());
+        let pairs = beside_the_model(work, host, &self.kernels, &spare, rounds)?;
         #[expect(clippy::cast_precision_loss, reason = "at most 2^24 pages")]
         let nr_pages = (region / BASE_BYTES) as f64;
         let scale = Scale::NsEach(nr_pages, "ns for each 4 KiB");
-        Ok(measured::rows(name, &short(bytes), scale, &pairs))
+        Ok(rows(name, &short(bytes), scale, &pairs))
     }
-}
-
-/// The same operation in the memory manager.
-pub(in crate::verbs) fn in_model(
-    kernel: &Kernel,
-    operation: Operation,
-    bytes: u64,
-    region: u64,
-) -> Result<Duration> {
-    let mut bench = AnonBench::new(kernel, bytes, region)?;
-    if operation != Operation::Touch {
-        bench.store_all()?;
-    }
-    let child = match operation {
-        Operation::CowCopy => Some(bench.fork()?),
-        Operation::CowReuse => {
-            let child = bench.fork()?;
-            bench.exit(child);
-            None
-        }
-        _ => None,
-    };
-    let start = Instant::now();
-    match operation {
-        Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
-        Operation::Munmap => bench.munmap()?,
-        Operation::Fork | Operation::ForkBeyond => {
-            bench.fork()?;
-        }
-    }
-    let taken = start.elapsed();
-    if let Some(child) = child {
-        bench.exit(child);
-    }
-    Ok(taken)
 }

@@ -5,10 +5,11 @@ use clap::Args;
 use largefolio_linux::bench::anon::{BenchError, FolioSize};
 use largefolio_linux::bench::anon_cow::Order;
 use largefolio_linux::measure::interleave;
+use largefolio_results::Form;
+use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
-use super::measured::{self, Report, Row, Scale, short};
-use crate::console::{self, Console};
-use crate::errors::Exit;
+use super::{Found, Measure};
+use crate::console;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
 /// What series 004 says (docs/behaviour J.5).
@@ -48,11 +49,21 @@ pub(crate) struct AnonCowArgs {
 }
 
 impl AnonCowArgs {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+    /// Checks the region.
+    pub(super) fn plan(self) -> Result<Self> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_power_of_two() {
             bail!("--region: expected a power of two from 1M to 16G, such as 64M");
         }
+        Ok(self)
+    }
+}
+
+impl Measure for AnonCowArgs {
+    fn form(&self) -> Form {
+        self.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
         let line = console::status();
         let mut rows = Vec::new();
         for (order, name) in
@@ -64,11 +75,12 @@ impl AnonCowArgs {
             }
         }
         line.finish_and_clear();
-        Report::new(command_line, &PUBLISHED, rows).write(self.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &PUBLISHED, rows, notes: Vec::new() })
     }
+}
 
-    fn measure(&self, order: Order, name: &str, bytes: u64) -> Result<Vec<Row>> {
+impl AnonCowArgs {
+    fn measure(&self, order: Order, name: &str, bytes: u64) -> Result<Vec<BenchRow>> {
         let host = FolioSize::enable(usize::try_from(bytes).context("--size")?)?;
         let len = usize::try_from(self.region).context("--region")?;
         let mut subjects: Vec<_> =
@@ -82,7 +94,7 @@ impl AnonCowArgs {
         let pairs: Vec<_> = names.zip(series).collect();
         let nr_pages = u32::try_from(self.region >> 12).context("--region")?;
         let scale = Scale::NsEach(f64::from(nr_pages), "ns for each 4 KiB");
-        Ok(measured::rows(name, &short(bytes), scale, &pairs))
+        Ok(rows(name, &short(bytes), scale, &pairs))
     }
 }
 

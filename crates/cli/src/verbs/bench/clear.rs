@@ -6,11 +6,11 @@ use largefolio_bulk::{Primitive, Tuning};
 use largefolio_linux::bench::clear::near::How;
 use largefolio_linux::bench::clear::{Arena, Cell, PAGEWISE, Subject, Work, gaps, near};
 use largefolio_linux::measure::{Series, Spread};
+use largefolio_results::Form;
+use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
-use super::PUBLISHED_CLEARING;
-use super::measured::{self, Report, Row, Scale, short};
-use crate::console::{self, Console};
-use crate::errors::Exit;
+use super::{Found, Measure, PUBLISHED_CLEARING};
+use crate::console;
 use crate::verbs::values::{FormArgs, size};
 
 /// Unit that only `--large` measures.
@@ -67,44 +67,63 @@ pub(crate) struct ClearArgs {
     form: FormArgs,
 }
 
+/// A benchmark that can be run.
+pub(super) struct ClearPlan {
+    args: ClearArgs,
+    sizes: Vec<u64>,
+    region_bytes: usize,
+}
+
 impl ClearArgs {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+    /// Checks sizes and the region.
+    pub(super) fn plan(self) -> Result<ClearPlan> {
         let sizes = self.sizes()?;
-        let region = self.region_bytes(&sizes)?;
-        let mut arena = Arena::new(region, if self.copy { region } else { 0 })?;
+        let region_bytes = self.region_bytes(&sizes)?;
+        Ok(ClearPlan { args: self, sizes, region_bytes })
+    }
+}
+
+impl Measure for ClearPlan {
+    fn form(&self) -> Form {
+        self.args.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
+        let Self { args, sizes, region_bytes } = self;
+        let region = *region_bytes;
+        let mut arena = Arena::new(region, if args.copy { region } else { 0 })?;
         let line = console::status();
         let measured;
-        let tuning = if self.calibrated {
+        let tuning = if args.calibrated {
             line.set_message("calibrating");
             measured = Tuning::calibrated(arena.to(), NR_CALIBRATION_ROUNDS)?;
             &measured
         } else {
             Tuning::host()
         };
-        let works: &[_] = if self.copy { &[Work::Clear, Work::Copy] } else { &[Work::Clear] };
+        let works: &[_] = if args.copy { &[Work::Clear, Work::Copy] } else { &[Work::Clear] };
         let mut rows = Vec::new();
         for &work in works {
             for is_hot in [false, true] {
-                for &bytes in &sizes {
+                for &bytes in sizes {
                     let cell = Cell { work, len_bytes: usize::try_from(bytes)?, is_hot };
                     line.set_message(format!("{}, {}", name(&cell), short(bytes)));
-                    rows.extend(self.cell(&mut arena, tuning, cell));
+                    rows.extend(args.cell(&mut arena, tuning, cell));
                 }
             }
         }
         let mut notes = Vec::new();
-        if self.gaps {
+        if args.gaps {
             line.set_message("gaps");
-            rows.extend(self.near_rows(&mut arena)?);
+            rows.extend(args.near_rows(&mut arena)?);
             rows.extend(gap_rows(&mut arena, tuning, &mut notes)?);
         }
         line.finish_and_clear();
-        let report = Report::new(command_line, &PUBLISHED_CLEARING, rows).with_notes(notes);
-        report.write(self.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes })
     }
+}
 
+impl ClearArgs {
     fn sizes(&self) -> Result<Vec<u64>> {
         let mut sizes = self.size.clone();
         if self.large && !sizes.contains(&LARGE_BYTES) {
@@ -129,7 +148,7 @@ impl ClearArgs {
         usize::try_from(self.rounds).unwrap_or(usize::MAX)
     }
 
-    fn cell(&self, arena: &mut Arena, tuning: &Tuning, cell: Cell) -> Vec<Row> {
+    fn cell(&self, arena: &mut Arena, tuning: &Tuning, cell: Cell) -> Vec<BenchRow> {
         let all = cell.measure(arena, tuning, self.rounds());
         let median = |series: &Series| series.spread().map_or(f64::MAX, |spread| spread.median);
         let best = all
@@ -154,11 +173,11 @@ impl ClearArgs {
             shown.filter_map(|(subject, series)| Some((label(subject)?, series))).collect();
         #[expect(clippy::cast_precision_loss, reason = "at most 2^30 bytes")]
         let scale = Scale::GbPerS(cell.moved_bytes() as f64);
-        measured::rows(name(&cell), &short(cell.len_bytes as u64), scale, &pairs)
+        rows(name(&cell), &short(cell.len_bytes as u64), scale, &pairs)
     }
 
     /// What reading takes after a cold folio was cleared.
-    fn near_rows(&self, arena: &mut Arena) -> Result<Vec<Row>> {
+    fn near_rows(&self, arena: &mut Arena) -> Result<Vec<BenchRow>> {
         let left = near::measure(arena, self.rounds() * NR_NEAR_ROUNDS)?;
         let how = |how| match how {
             How::Through => "through the cache",
@@ -170,7 +189,7 @@ impl ClearArgs {
         let rows = |operation, of: fn(&near::Left) -> &Series| {
             let pairs: Vec<_> =
                 left.iter().map(|left| (how(left.how).to_owned(), of(left).clone())).collect();
-            measured::rows(operation, "2M", scale, &pairs)
+            rows(operation, "2M", scale, &pairs)
         };
         let mut all = rows("reading the 5 near pages of a cleared folio", |left| &left.near);
         all.extend(rows("reading 512K of other data after it", |left| &left.other));
@@ -195,7 +214,7 @@ const fn libc_name(work: Work) -> &'static str {
 }
 
 /// The gaps, and a note for the units that keep a target.
-fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Result<Vec<Row>> {
+fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for waits in gaps::measure(arena, tuning)? {
         let by = if waits.is_chosen { "chosen".to_owned() } else { PAGEWISE.to_string() };
@@ -206,7 +225,7 @@ fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Resu
         let gaps = waits.gaps_ns;
         let all =
             Spread { median: us(gaps.median), min: us(gaps.min), max: us(gaps.max), n: gaps.n };
-        let row = |subject: String, value| Row {
+        let row = |subject: String, value| BenchRow {
             operation: "gap between reschedule points, units of 8M".to_owned(),
             size: "8M".to_owned(),
             subject,

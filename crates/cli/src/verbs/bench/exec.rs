@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_linux::bench::stubs::{Backing, Cache, Stubs, StubsError, default_dir};
 use largefolio_linux::measure::interleave;
+use largefolio_results::Form;
+use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
-use super::measured::{self, Report, Row, Scale, short};
-use crate::console::{self, Console};
-use crate::errors::Exit;
+use super::{Found, Measure};
+use crate::console;
 use crate::verbs::values::{FormArgs, size};
 
 /// What series 002 says (docs/behaviour J.3).
@@ -112,8 +113,8 @@ pub(crate) struct ExecArgs {
 }
 
 /// A benchmark that can be run.
-pub(super) struct ExecPlan<'a> {
-    args: &'a ExecArgs,
+pub(super) struct ExecPlan {
+    args: ExecArgs,
     backings: Vec<Backing>,
     dir: PathBuf,
     len_bytes: usize,
@@ -121,7 +122,7 @@ pub(super) struct ExecPlan<'a> {
 
 impl ExecArgs {
     /// Checks the region.
-    pub(super) fn plan(&self) -> Result<ExecPlan<'_>> {
+    pub(super) fn plan(self) -> Result<ExecPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
@@ -135,9 +136,12 @@ impl ExecArgs {
     }
 }
 
-impl ExecPlan<'_> {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+impl Measure for ExecPlan {
+    fn form(&self) -> Form {
+        self.args.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
         let line = console::status();
         let (mut texts, mut notes) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
@@ -162,12 +166,12 @@ impl ExecPlan<'_> {
             notes.push(format!("{}: PMD entries map {mapped} of {all} MiB", backing.name()));
         }
         line.finish_and_clear();
-        let report = Report::new(command_line, &PUBLISHED, rows).with_notes(notes);
-        report.write(self.args.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &PUBLISHED, rows, notes })
     }
+}
 
-    fn measure(&self, phase: Phase, texts: &[(Backing, RefCell<Stubs>)]) -> Result<Vec<Row>> {
+impl ExecPlan {
+    fn measure(&self, phase: Phase, texts: &[(Backing, RefCell<Stubs>)]) -> Result<Vec<BenchRow>> {
         let nr_calls = usize::try_from(self.args.calls).unwrap_or(usize::MAX);
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         for (_, stubs) in texts {
@@ -191,6 +195,6 @@ impl ExecPlan<'_> {
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 2^32 calls")]
         let scale = Scale::NsEach(nr as f64, "ns a call");
-        Ok(measured::rows(phase.name(), &short(self.args.region), scale, &pairs))
+        Ok(rows(phase.name(), &short(self.args.region), scale, &pairs))
     }
 }

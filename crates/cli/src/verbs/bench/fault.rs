@@ -1,23 +1,21 @@
 //! `folio bench fault`: demand faults by page size (series 001).
 
-use std::cell::RefCell;
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::FolioSize;
 use largefolio_linux::bench::fault::{
     GIGANTIC_BYTES, enabled_sizes, fault_gigantic, nr_free_gigantic,
 };
-use largefolio_linux::measure::{cpu_time, interleave};
-use largefolio_mm::ram::Bytes;
+use largefolio_linux::measure::interleave;
+use largefolio_results::Form;
+use largefolio_results::bench::{
+    AnonWork, BenchRow, Scale, Spare, Timed, beside_the_model, rows, short,
+};
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::PUBLISHED_CLEARING;
-use super::measured::{self, Report, Row, Scale, short};
-use crate::console::{self, Console};
-use crate::errors::Exit;
+use super::{Found, Measure, PUBLISHED_CLEARING};
+use crate::console;
 use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size};
 
@@ -25,9 +23,6 @@ use crate::verbs::values::{FormArgs, folio_size, size};
 const OPERATION: &str = "demand faults, one store to every folio";
 /// Regions below this are noise, above it they may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
-
-/// Takes one round's time.
-type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
 /// Demand faults by folio size: a fresh region, one store to every folio
 ///
@@ -69,17 +64,17 @@ pub(crate) struct FaultArgs {
 }
 
 /// A benchmark that can be run.
-pub(super) struct FaultPlan<'a> {
-    args: &'a FaultArgs,
+pub(super) struct FaultPlan {
+    args: FaultArgs,
     sizes: Vec<u64>,
     kernels: Vec<Kernel>,
     /// One memory for every rule.
-    ram: RefCell<Option<Bytes>>,
+    spare: Spare,
 }
 
 impl FaultArgs {
     /// Checks kernels, sizes and the region.
-    pub(super) fn plan(&self) -> Result<FaultPlan<'_>> {
+    pub(super) fn plan(self) -> Result<FaultPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
@@ -104,13 +99,16 @@ impl FaultArgs {
                 AnonBench::new(kernel, bytes, 4 << 20)?;
             }
         }
-        Ok(FaultPlan { args: self, sizes, kernels, ram: RefCell::new(None) })
+        Ok(FaultPlan { args: self, sizes, kernels, spare: Spare::default() })
     }
 }
 
-impl FaultPlan<'_> {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+impl Measure for FaultPlan {
+    fn form(&self) -> Form {
+        self.args.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
         let line = console::status();
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         for &bytes in &self.sizes {
@@ -124,68 +122,40 @@ impl FaultPlan<'_> {
             }
         }
         line.finish_and_clear();
-        let report = Report::new(command_line, &PUBLISHED_CLEARING, rows).with_notes(notes);
-        report.write(self.args.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes })
     }
+}
 
+impl FaultPlan {
     fn rounds(&self) -> usize {
         usize::try_from(self.args.rounds).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, bytes: u64) -> Result<Vec<Row>> {
+    fn measure(&self, bytes: u64) -> Result<Vec<BenchRow>> {
         let region = self.args.region;
-        let len = usize::try_from(region).context("--region")?;
         // Held over all rounds: changing settings is no part of the benchmark.
         let host = if self.args.model_only {
             None
         } else {
             Some(FolioSize::enable(usize::try_from(bytes).context("--size")?)?)
         };
-        let mut names = Vec::new();
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
-        if let Some(host) = &host {
-            names.push("this kernel".to_owned());
-            subjects.push(Box::new(move || Ok(host.fault(len)?)));
-        }
-        for kernel in &self.kernels {
-            names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
-            let ram = &self.ram;
-            subjects.push(Box::new(move || in_model(kernel, bytes, region, ram)));
-        }
-        let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
-        let pairs: Vec<_> = names.into_iter().zip(series).collect();
+        let work = AnonWork { operation: None, folio_bytes: bytes, region_bytes: region };
+        let host = host.as_ref();
+        let pairs = beside_the_model(work, host, &self.kernels, &self.spare, self.rounds())?;
         #[expect(clippy::cast_precision_loss, reason = "at most 2^34 bytes")]
         let scale = Scale::GbPerS(region as f64);
-        Ok(measured::rows(OPERATION, &short(bytes), scale, &pairs))
+        Ok(rows(OPERATION, &short(bytes), scale, &pairs))
     }
 
     /// This kernel alone: the model has no hugetlb.
-    fn gigantic(&self, nr_free: usize) -> Result<Vec<Row>> {
+    fn gigantic(&self, nr_free: usize) -> Result<Vec<BenchRow>> {
         let region = usize::try_from(self.args.region).context("--region")?;
         let nr = region.div_ceil(GIGANTIC_BYTES).min(nr_free);
-        let mut subjects: [Subject<'_>; 1] = [Box::new(|| Ok(fault_gigantic(nr)?))];
+        let mut subjects: [Timed<'_>; 1] = [Box::new(|| Ok(fault_gigantic(nr)?))];
         let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
         let pairs: Vec<_> = ["this kernel".to_owned()].into_iter().zip(series).collect();
         #[expect(clippy::cast_precision_loss, reason = "at most 16 GiB")]
         let scale = Scale::GbPerS((nr * GIGANTIC_BYTES) as f64);
-        Ok(measured::rows(OPERATION, "1G", scale, &pairs))
+        Ok(rows(OPERATION, "1G", scale, &pairs))
     }
-}
-
-/// The same in the memory manager, in the memory that is passed on from rule to rule.
-pub(in crate::verbs) fn in_model(
-    kernel: &Kernel,
-    bytes: u64,
-    region: u64,
-    ram: &RefCell<Option<Bytes>>,
-) -> Result<Duration> {
-    let memory = ram.borrow_mut().take();
-    let memory = memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, region));
-    let mut bench = AnonBench::with_bytes(kernel, bytes, region, memory)?;
-    let start = cpu_time();
-    bench.fault_all()?;
-    let taken = cpu_time().saturating_sub(start);
-    *ram.borrow_mut() = Some(bench.into_bytes());
-    Ok(taken)
 }

@@ -8,10 +8,10 @@ use anyhow::Result;
 use clap::Args;
 use largefolio_linux::measure::{Series, interleave};
 use largefolio_mm::rmap::owners::{MmOwnerId, OwnerIds, Owners, Wide};
+use largefolio_results::Form;
+use largefolio_results::bench::{Scale, rows};
 
-use super::measured::{self, Report, Scale};
-use crate::console::Console;
-use crate::errors::Exit;
+use super::{Found, Measure};
 use crate::verbs::values::FormArgs;
 
 /// Folios that two threads share when each has its own.
@@ -71,13 +71,16 @@ impl Folio for Plain {
     }
 }
 
-impl OwnersArgs {
-    /// Measures and writes the table.
-    pub(super) fn run(&self, command_line: Vec<String>, console: &mut Console) -> Result<Exit> {
+impl Measure for OwnersArgs {
+    fn form(&self) -> Form {
+        self.form.form()
+    }
+
+    fn measured(&self) -> Result<Found> {
         let mut ids = OwnerIds::new::<Wide>();
         let mms = (0..self.threads).map(|_| ids.alloc()).collect::<Result<Vec<_>, _>>()?;
         let rounds = usize::try_from(self.rounds).unwrap_or(usize::MAX);
-        let mut rows = Vec::new();
+        let mut all = Vec::new();
         for (name, nr_folios) in [("one folio", 1), ("many folios", NR_FOLIOS)] {
             let plain: Vec<Plain> = (0..nr_folios).map(|_| Plain(AtomicI32::new(0))).collect();
             let tracked: Vec<Owners<Wide>> = (0..nr_folios).map(|_| Owners::new(None)).collect();
@@ -91,12 +94,13 @@ impl OwnersArgs {
             let unit = "ns for an addition and a removal of 16 mappings";
             let scale = Scale::NsEach(f64::from(self.calls), unit);
             let threads = format!("{}t", self.threads);
-            rows.extend(measured::rows(name, &threads, scale, &pairs));
+            all.extend(rows(name, &threads, scale, &pairs));
         }
-        Report::new(command_line, &[], rows).write(self.form.form(), console)?;
-        Ok(Exit::Done)
+        Ok(Found { published: &[], rows: all, notes: Vec::new() })
     }
+}
 
+impl OwnersArgs {
     /// All threads add to and remove from every folio in turn.
     fn time<F: Folio>(&self, folios: &[F], mms: &[MmOwnerId]) -> Duration {
         let start = Instant::now();

@@ -1,23 +1,19 @@
 //! `folio crosscheck program`: a real program with all its files.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::crosscheck::{
-    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
+    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, Settings,
 };
-use largefolio_sim::crosscheck::Recording;
-use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_results::crosscheck::ProgramCheck;
 use largefolio_sim::kernel::Kernel;
-use largefolio_trace::shown;
 
-use super::live::{interrupted, keep_text};
-use super::report::{Outcome, Output, Report, Row};
+use super::live::{interrupted, make};
+use super::output::{Output, OutputArgs, RulesArgs};
 use super::select::{as_root, filesystem, window_kb};
-use super::{OutputArgs, RulesArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -82,7 +78,7 @@ impl From<DiskArg> for Disk {
 }
 
 /// A check that can be made.
-pub(super) struct ProgramCheck {
+pub(crate) struct ProgramRun {
     plans: Vec<ProgramPlan>,
     facts: Facts,
     settings: Settings,
@@ -94,13 +90,10 @@ pub(super) struct ProgramCheck {
 
 impl ProgramArgs {
     /// Checks rules and directory.
-    pub(super) fn plan(self, command_line: Vec<String>) -> Result<ProgramCheck> {
+    pub(super) fn plan(self, command_line: Vec<String>) -> Result<ProgramRun> {
         let kernel = self.rules.kernel()?;
         let output = self.output.output(self.command.first().map(Path::new))?;
-        if let Some(keep) = &self.keep {
-            fs::create_dir_all(keep)
-                .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))?;
-        }
+        make(self.keep.as_deref())?;
         let (command, disk) = (&self.command, self.disk.into());
         let plans = self.filesystems.iter().flat_map(|&filesystem| {
             let plan = move |&window_kb: &u64| {
@@ -111,53 +104,30 @@ impl ProgramArgs {
         });
         let (plans, facts, settings) = (plans.collect(), Facts::of_host(), Settings::now());
         let keep = self.keep;
-        Ok(ProgramCheck { plans, facts, settings, kernel, keep, output, command_line })
+        Ok(ProgramRun { plans, facts, settings, kernel, keep, output, command_line })
     }
 }
 
-impl ProgramCheck {
+impl ProgramRun {
     /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let recorder = ProgramRecorder::new(self.facts.clone(), &as_root(&self.command_line))?;
-        let mut report = Report::new(&self.facts.release, self.command_line.clone());
-        report.kept = self.keep.as_ref().map(|keep| keep.display().to_string());
+        let check = ProgramCheck {
+            facts: &self.facts,
+            settings: &self.settings,
+            kernel: self.kernel.as_ref(),
+            keep: self.keep.as_ref(),
+        };
+        let mut result = check.result(self.command_line);
         for plan in &self.plans {
             match recorder.record(plan) {
-                Ok(recording) => report.rows.push(self.row(plan, &recording)?),
-                Err(error) => return interrupted(error.into()),
+                Ok(recording) => {
+                    let remark = check.add(plan, &recording, &mut result)?;
+                    console::remark(remark.as_slice());
+                }
+                Err(error) => return interrupted(error),
             }
         }
-        report.deliver(&self.output, console)
-    }
-
-    fn row(&self, plan: &ProgramPlan, recorded: &ProgramRecording) -> Result<Row> {
-        let name = plan.command.first().map(PathBuf::from).unwrap_or_default();
-        let program = name.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{}_ra{}_program_{program}", plan.filesystem, plan.window_kb);
-        if let Some(keep) = &self.keep {
-            keep_text(keep, &name, &recorded.text)?;
-        }
-        let mut row = Row {
-            name,
-            variant: self.facts.variant(),
-            filesystem: plan.filesystem.name().to_owned(),
-            window_kb: plan.window_kb,
-            ..Row::default()
-        };
-        if !recorded.status.success() {
-            console::warn(&format!("{program} ended with {}", recorded.status));
-        }
-        let recording = Recording::<FileSteps>::parse(&row.name, &recorded.text)?;
-        row.take(recording.check(self.kernel.as_ref())?);
-        row.unless_changed(&self.settings);
-        if recorded.nr_removed > 0 && row.outcome == Outcome::Different {
-            row.differences.clear();
-            row.outcome = Outcome::Failed;
-            row.reason = Some(format!(
-                "{} folios were reclaimed while it ran; free memory or stop DAMON, and try again",
-                recorded.nr_removed
-            ));
-        }
-        Ok(row)
+        self.output.deliver(&result, console)
     }
 }

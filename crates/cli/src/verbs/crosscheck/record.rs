@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, WorkloadPlan};
+use largefolio_results::Error;
+use largefolio_results::crosscheck::{keep_text, recorder};
+use largefolio_results::running::rules;
 use largefolio_trace::shown;
 
-use super::live::{interrupted, keep_text, recorder};
+use super::live::interrupted;
 use super::select::{SelectArgs, as_root};
 use crate::console;
 use crate::errors::Exit;
-use crate::verbs::running::rules;
 
 /// Record workloads on the running kernel
 ///
@@ -44,7 +46,7 @@ pub(super) struct RecordArgs {
 }
 
 /// A recording that can be made.
-pub(super) struct RecordPlan {
+pub(crate) struct RecordPlan {
     plan: WorkloadPlan,
     facts: Facts,
     output: PathBuf,
@@ -95,7 +97,7 @@ impl RecordPlan {
     }
 
     /// Calls `each` with what is wrong with a workload, or nothing.
-    fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<()> {
+    fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<(), Error> {
         // A kernel without rules can be recorded all the same.
         let kernel = rules(&self.facts.release, self.facts.page_bytes).ok();
         let recorder = recorder(&self.facts, kernel.as_ref())?;

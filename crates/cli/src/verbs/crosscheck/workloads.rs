@@ -1,17 +1,11 @@
 //! `folio crosscheck workloads`: the set as a list.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use clap::Args;
-use largefolio_linux::crosscheck::workloads::{files, packaged};
-use largefolio_linux::crosscheck::{FileSpec, Filesystem, Workload};
-use largefolio_report::json;
-use serde_json::json;
+use largefolio_linux::crosscheck::Filesystem;
+use largefolio_results::crosscheck::WorkloadList;
 
 use super::super::values;
-use super::live::repeat;
 use super::select::RandomArgs;
 use crate::console::Console;
 use crate::errors::Exit;
@@ -38,63 +32,27 @@ pub(super) struct WorkloadsArgs {
     json: bool,
 }
 
+/// A list that can be printed.
+pub(crate) struct WorkloadsPlan {
+    list: WorkloadList,
+    is_json: bool,
+}
+
 impl WorkloadsArgs {
+    /// What was typed, else the default.
+    pub(super) fn plan(self) -> WorkloadsPlan {
+        let (filesystems, random, page_bytes) = (self.filesystems, self.random.random(), self.page);
+        let list = WorkloadList::new(filesystems, random, page_bytes);
+        WorkloadsPlan { list, is_json: self.json }
+    }
+}
+
+impl WorkloadsPlan {
     /// Lists.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
-        let text = if self.json { self.json()? } else { self.text() };
+        let text = if self.is_json { self.list.json()? } else { self.list.text() };
         console.deliver(text.as_bytes(), None)?;
         Ok(Exit::Done)
-    }
-
-    /// The filesystems, each with its workloads.
-    fn all(&self) -> Vec<(Filesystem, Vec<Workload>)> {
-        let or = |default: &[Filesystem]| {
-            if self.filesystems.is_empty() { default.to_vec() } else { self.filesystems.clone() }
-        };
-        let Some(random) = self.random.random() else {
-            let of = |one| (one, packaged(one, self.page));
-            return or(&Filesystem::ALL).into_iter().map(of).collect();
-        };
-        let filesystems = or(&Filesystem::RANDOM);
-        let drawn = random.workloads(&filesystems, &[], self.page);
-        let of = |one| (one, drawn.iter().filter(|of| of.filesystem == one).cloned().collect());
-        filesystems.into_iter().map(of).collect()
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for workload in self.all().into_iter().flat_map(|(_, workloads)| workloads) {
-            // Writing to a string cannot fail.
-            let _ = if let Some(command) = repeat(&workload) {
-                writeln!(text, "{command}")
-            } else {
-                let words = workload.words.iter().map(|(key, value)| format!(" {key}={value}"));
-                writeln!(text, "{}{}", workload.name, words.collect::<String>())
-            };
-        }
-        text
-    }
-
-    fn json(&self) -> Result<String> {
-        let of_workload = |workload: Workload| {
-            let words: BTreeMap<_, _> = workload.words.into_iter().collect();
-            json!({ "name": workload.name, "window_kb": workload.window_kb,
-                "own_bytes": workload.own_bytes, "words": words })
-        };
-        let of_file = |file: FileSpec| json!({ "name": file.name, "bytes": file.bytes, "is_sparse": file.is_sparse });
-        let of_filesystem = |(filesystem, workloads): (Filesystem, Vec<Workload>)| {
-            let files: Vec<_> = files(filesystem, self.page).into_iter().map(of_file).collect();
-            let workloads: Vec<_> = workloads.into_iter().map(of_workload).collect();
-            json!({ "name": filesystem.name(), "files": files, "workloads": workloads })
-        };
-        let filesystems: Vec<_> = self.all().into_iter().map(of_filesystem).collect();
-        let list = json!({
-            "schema_version": super::report::SCHEMA_VERSION,
-            "tool_version": env!("CARGO_PKG_VERSION"),
-            "page_bytes": self.page,
-            "filesystems": filesystems,
-        });
-        Ok(json::pretty(&list)?)
     }
 }
 

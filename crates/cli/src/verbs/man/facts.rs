@@ -159,25 +159,10 @@ pub(super) fn pages(command: &str) -> Vec<(&'static str, u8)> {
     of_verb.flat_map(|(_, pages)| pages.iter().copied()).collect()
 }
 
-/// Pages of the verbs that `text` names as `folio VERB`.
-pub(super) fn mentioned(text: &str) -> Vec<String> {
-    const VERBS: [&str; 14] = [
-        "record",
-        "predict",
-        "study",
-        "maps",
-        "run",
-        "warm",
-        "align",
-        "collapse",
-        "tune",
-        "verify",
-        "trace",
-        "bench",
-        "calibrate",
-        "crosscheck",
-    ];
+/// Pages of those of `verbs` that `text` names as `folio VERB`.
+pub(super) fn mentioned(text: &str, verbs: &[String]) -> Vec<String> {
     let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
-    let pairs = words.windows(2).filter(|pair| pair[0] == "folio" && VERBS.contains(&pair[1]));
+    let is_verb = |word: &str| verbs.iter().any(|verb| verb == word);
+    let pairs = words.windows(2).filter(|pair| pair[0] == "folio" && is_verb(pair[1]));
     pairs.map(|pair| format!("folio-{}", pair[1])).collect()
 }

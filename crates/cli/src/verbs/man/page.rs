@@ -21,8 +21,8 @@ pub(super) fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The page in roff. `command` is built.
-pub(super) fn render(command: &Command) -> Result<Vec<u8>> {
+/// The page in roff. `command` is built; `verbs_of_all` are the verbs of `folio`.
+pub(super) fn render(command: &Command, verbs_of_all: &[String]) -> Result<Vec<u8>> {
     let page = Man::new(command.clone())
         .title(name(command).to_uppercase())
         .date(env!("FOLIO_DATE"))
@@ -37,7 +37,7 @@ pub(super) fn render(command: &Command) -> Result<Vec<u8>> {
         text.extend(options(&page)?);
     }
     let parts = parts(command);
-    further(command, &parts).to_writer(&mut text)?;
+    further(command, &parts, verbs_of_all).to_writer(&mut text)?;
     Ok(text)
 }
 
@@ -88,7 +88,7 @@ fn description(command: &Command) -> Roff {
 }
 
 /// Everything behind the options.
-fn further(command: &Command, parts: &Parts) -> Roff {
+fn further(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
     let mut roff = Roff::new();
     verbs(&mut roff, command);
     if !parts.notes.is_empty() {
@@ -106,7 +106,7 @@ fn further(command: &Command, parts: &Parts) -> Roff {
     terms(&mut roff, "ENVIRONMENT", facts::environment(own));
     terms(&mut roff, "FILES", facts::files(own));
     examples(&mut roff, &parts.examples);
-    see_also(&mut roff, command);
+    see_also(&mut roff, command, verbs_of_all);
     roff
 }
 
@@ -156,7 +156,7 @@ fn examples(roff: &mut Roff, lines: &[String]) {
 }
 
 /// The page above, pages the text speaks of, and pages of others.
-fn see_also(roff: &mut Roff, command: &Command) {
+fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     let own = name(command);
     let mut pages: BTreeSet<String> = BTreeSet::new();
     let words = command.get_bin_name().unwrap_or(own);
@@ -164,7 +164,7 @@ fn see_also(roff: &mut Roff, command: &Command) {
         pages.insert(above.replace(' ', "-"));
         pages.insert("folio".to_owned());
     }
-    pages.extend(facts::mentioned(&texts(command)));
+    pages.extend(facts::mentioned(&texts(command), verbs_of_all));
     let below = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     pages.extend(below.map(|verb| name(verb).to_owned()));
     pages.remove(own);

@@ -5,9 +5,10 @@ use std::io::{IsTerminal, stdout};
 use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_report::{Exporter, Json, Parquet, Text, Tidy};
+use largefolio_results::Form;
 
 use crate::console::Console;
-use crate::verbs::values::{Form, FormArgs};
+use crate::verbs::values::FormArgs;
 
 /// The options that choose the form.
 #[derive(Args, Clone, Copy, Debug)]

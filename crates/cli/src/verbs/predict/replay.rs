@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use largefolio_report::{Exporter, Html, Report, Settings, TraceInfo};
+use largefolio_report::{Exporter, Html, PredictResult, Settings, TraceInfo};
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{Meta, digest};
@@ -36,7 +36,8 @@ impl ReplayPlan {
             digest: Some(digest(&self.trace)?),
             ..TraceInfo::new(&spelled(&self.trace), &meta)
         };
-        let report = Report::new(self.command_line.clone(), trace, self.settings.clone(), rows);
+        let report =
+            PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
         let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
         self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;

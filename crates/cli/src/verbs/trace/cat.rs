@@ -7,12 +7,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use largefolio_results::Form;
 use largefolio_trace::{Batch, Event, FileInfo, Reader};
 use serde::Serialize;
 
 use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
-use crate::verbs::values::{Form, FormArgs};
+use crate::verbs::values::FormArgs;
 
 /// Write the events of a trace, one a line
 ///

@@ -1,0 +1,68 @@
+//! Where the result of a check goes, and the exit code it means.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use largefolio_results::crosscheck::{CrosscheckOutcome, CrosscheckResult};
+use largefolio_results::{Form, Forms as _};
+use largefolio_sim::kernel::Kernel;
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::verbs::page_file::{self, PageArgs, PageFile};
+use crate::verbs::values::FormArgs;
+
+/// The options that say where the result goes.
+#[derive(Args, Debug)]
+pub(super) struct OutputArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+impl OutputArgs {
+    /// Checks that a page has a place that is none of `inputs`.
+    pub(super) fn output<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Output> {
+        Ok(Output { form: self.form.form(), page: self.page.file(inputs)? })
+    }
+}
+
+/// The option that chooses the rules.
+#[derive(Args, Debug)]
+pub(super) struct RulesArgs {
+    /// Rules to replay under, with edits [default: those of the kernel that was recorded]
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<String>,
+}
+
+impl RulesArgs {
+    pub(super) fn kernel(&self) -> Result<Option<Kernel>> {
+        Ok(self.kernel.as_deref().map(Kernel::parse).transpose()?)
+    }
+}
+
+/// In which form, and whether as a page too.
+pub(crate) struct Output {
+    form: Form,
+    page: Option<PageFile>,
+}
+
+impl Output {
+    /// Writes the result, and the page beside it.
+    pub(super) fn deliver(&self, result: &CrosscheckResult, console: &mut Console) -> Result<Exit> {
+        console::remark(&result.remarks());
+        let text = result.written(self.form)?;
+        page_file::deliver(console, &text, self.page.as_ref(), || result.page())?;
+        Ok(if result.nr(CrosscheckOutcome::Different) > 0 {
+            Exit::No
+        } else if result.nr(CrosscheckOutcome::Failed) > 0
+            || result.nr(CrosscheckOutcome::Equal) == 0
+        {
+            Exit::Error
+        } else {
+            Exit::Done
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! What the verbs of `folio` find, in this process: `maps`, `study`, `crosscheck replay`.
+//!
+//! Each call is the verb's own code (`largefolio_results`), with the words of the command that asks
+//! for the same: they stand in the result. `record`, `study --live` and `crosscheck` on this kernel
+//! are not here: they run programs, watch signals, fork keepers of settings and mount, for which a
+//! process of its own is right.
+
+use std::path::{Path, PathBuf};
+
+use largefolio_report::ExportError;
+use largefolio_results::crosscheck::ReplayRequest;
+use largefolio_results::maps::{ELF_KERNEL, ElfResult, MapsRequest, MapsResult, Whom};
+use largefolio_results::study::{self, StudyRequest};
+use largefolio_results::{Forms as _, Remark};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::replay::{Budget, ReplayError};
+use largefolio_sim::study::Measurements;
+use pyo3::prelude::*;
+use rayon::ThreadPoolBuilder;
+
+use crate::beside::{self, Shared};
+use crate::errors::{Failure, detached};
+
+/// A result as `folio` prints it with `--json`, and what it says beside it.
+#[pyclass(frozen, get_all, module = "largefolio._native")]
+pub(crate) struct Found {
+    json: String,
+    /// It is as it was asked for, but perhaps not as it was meant.
+    warnings: Vec<String>,
+    /// Things that were asked for by name and are not in it.
+    missing: Vec<String>,
+}
+
+impl Found {
+    fn new(json: Result<String, ExportError>, remarks: Vec<Remark>) -> Result<Self, Failure> {
+        let (mut warnings, mut missing) = (Vec::new(), Vec::new());
+        for remark in remarks {
+            match remark {
+                Remark::Warning(text) => warnings.push(text),
+                Remark::Missing(text) => missing.push(text),
+            }
+        }
+        Ok(Self { json: json?, warnings, missing })
+    }
+}
+
+/// Folio sizes behind the processes `pids` (all of them where `all`, those of `cgroup`) and in the
+/// page cache of `files` and of what is below `page_cache`.
+#[pyfunction]
+pub(crate) fn maps(
+    py: Python<'_>,
+    asked: &Bound<'_, PyAny>,
+    command_line: Vec<String>,
+) -> Result<Found, Failure> {
+    let asked: AskedMaps = asked.extract()?;
+    let whom = match (asked.all, asked.cgroup) {
+        (true, _) => Whom::All,
+        (false, Some(dir)) => Whom::Cgroup(dir),
+        (false, None) => Whom::Processes(asked.pids),
+    };
+    let (files, page_cache) = (asked.files, asked.page_cache);
+    let request = MapsRequest { whom, files, page_cache, nr_judged: usize::MAX, command_line };
+    let fail = |error| Failure::Found { class: "MapsError", error };
+    request.check().map_err(fail)?;
+    on_all_processors(py, |_| {
+        let look = request.look().map_err(fail)?;
+        let json = MapsResult::of(&look, &request.command_line).json();
+        Found::new(json, request.remarks(&look))
+    })
+}
+
+/// Whose memory, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct AskedMaps {
+    pids: Vec<u32>,
+    all: bool,
+    cgroup: Option<PathBuf>,
+    files: Vec<PathBuf>,
+    page_cache: Option<PathBuf>,
+}
+
+/// Which folio sizes could map the segments of the programs `paths` under the rules of `kernel`.
+#[pyfunction]
+pub(crate) fn elf(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    kernel: Option<String>,
+    command_line: Vec<String>,
+) -> Result<Found, Failure> {
+    let kernel = Kernel::parse(kernel.as_deref().unwrap_or(ELF_KERNEL))?;
+    on_all_processors(py, move |_| {
+        let result = ElfResult::of(&kernel, &paths, command_line);
+        let of_rules = Remark::of_rules(kernel.note.as_deref());
+        let remarks = of_rules.into_iter().chain(result.remarks().iter().cloned());
+        Found::new(result.json(), remarks.collect())
+    })
+}
+
+/// Published tables beside ours, counted and estimated in the model. `traces` has the recorded
+/// traces; where it is not given, it is looked for here and beside the command `folio`.
+#[pyfunction]
+#[pyo3(name = "study")]
+pub(crate) fn study_(
+    py: Python<'_>,
+    asked: &Bound<'_, PyAny>,
+    command_line: Vec<String>,
+) -> Result<Found, Failure> {
+    let asked: AskedStudy = asked.extract()?;
+    let fail = |error| Failure::Found { class: "StudyError", error };
+    let studies = StudyRequest::studies(&asked.names, &asked.files, Budget::default());
+    let studies = studies.map_err(|error| fail(error.into()))?;
+    let beside = || study::beside(Path::new(&asked.folio));
+    let traces = asked.traces.unwrap_or_else(|| study::find_traces(&studies, beside()));
+    let request = StudyRequest { studies, traces, command_line };
+    on_all_processors(py, |shared| {
+        let result = request.run(&Measurements::new(), &mut |_, nr_rows| shared.done(nr_rows));
+        let result = result.map_err(fail)?.ok_or(ReplayError::Stopped)?;
+        let missing = request.remarks().into_iter();
+        Found::new(result.json(), missing.chain(result.surprises()).collect())
+    })
+}
+
+/// Which studies, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct AskedStudy {
+    names: Vec<String>,
+    files: Vec<PathBuf>,
+    traces: Option<PathBuf>,
+    /// Where the command is.
+    folio: String,
+}
+
+/// Recordings of kernels replayed in the model and compared, under the rules of `kernel` or each under
+/// its own.
+#[pyfunction]
+pub(crate) fn replay(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    kernel: Option<String>,
+    command_line: Vec<String>,
+) -> Result<Found, Failure> {
+    let kernel = kernel.as_deref().map(Kernel::parse).transpose()?;
+    let request = ReplayRequest { paths, kernel, command_line };
+    let fail = |error| Failure::Found { class: "RecordingError", error };
+    request.check().map_err(fail)?;
+    on_all_processors(py, |shared| {
+        let result = request.run(&mut |nr| shared.done(nr as u64)).map_err(fail)?;
+        let result = result.ok_or(ReplayError::Stopped)?;
+        Found::new(result.json(), result.remarks())
+    })
+}
+
+/// Does `work` beside the interpreter, in a pool of its own: one for the whole process would be lost
+/// in a child made by fork.
+fn on_all_processors<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    detached(py, || {
+        beside::run(|shared| ThreadPoolBuilder::new().build()?.install(|| work(shared)), &|_, _| {
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,245 @@
+//! Measured values as a table, JSON or CSV.
+
+use std::fmt::Write as _;
+
+use largefolio_linux::measure::{Series, Spread};
+use largefolio_report::ExportError;
+use serde::Serialize;
+
+use crate::{Forms, running};
+
+/// Version of the JSON's layout.
+const SCHEMA_VERSION: u32 = 1;
+
+/// One subject of one measurement.
+#[derive(Debug, Serialize)]
+pub struct BenchRow {
+    /// What was done.
+    pub operation: String,
+    /// Folio size, or another dimension of the table.
+    pub size: String,
+    /// Who did it.
+    pub subject: String,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// What it came to.
+    pub value: Spread,
+    /// The value over that of the reference, within a round.
+    pub ratio: Option<Spread>,
+    /// The first subject of the same operation and size.
+    pub ratio_to: Option<String>,
+}
+
+/// How a time becomes a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Scale {
+    /// Nanoseconds of each of so many parts.
+    NsEach(f64, &'static str),
+    /// 10^9 bytes a second, of so many bytes.
+    GbPerS(f64),
+}
+
+impl Scale {
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::NsEach(_, unit) => unit,
+            Self::GbPerS(_) => "GB/s",
+        }
+    }
+
+    fn value(self, series: &Series) -> Option<Spread> {
+        let of = |ns: &f64| match self {
+            Self::NsEach(parts, _) => ns / parts,
+            // A time that the clock could not tell from none is no speed.
+            Self::GbPerS(bytes) => bytes / ns.max(1.0),
+        };
+        let values: Vec<f64> = series.rounds_ns.iter().map(of).collect();
+        Spread::of(&values)
+    }
+
+    /// Of the values, not of the times: above 1 is faster where the value is a speed.
+    fn ratio(self, series: &Series, reference: &Series) -> Option<Spread> {
+        match self {
+            Self::NsEach(..) => series.ratio(reference),
+            Self::GbPerS(_) => reference.ratio(series),
+        }
+    }
+}
+
+/// `2.10 [1.90 .. 2.31]`.
+fn told(spread: Spread) -> String {
+    let number = |value: f64| match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let Spread { median, min, max, .. } = spread;
+    format!("{} [{} .. {}]", number(median), number(min), number(max))
+}
+
+/// Rows of one operation and size: the first series is the reference.
+#[must_use]
+pub fn rows(
+    operation: &str,
+    size: &str,
+    scale: Scale,
+    subjects: &[(String, Series)],
+) -> Vec<BenchRow> {
+    let of = |(name, series): &(String, Series)| {
+        let reference = subjects.first().filter(|(first, _)| first != name);
+        Some(BenchRow {
+            operation: operation.to_owned(),
+            size: size.to_owned(),
+            subject: name.clone(),
+            unit: scale.unit(),
+            value: scale.value(series)?,
+            ratio: reference.and_then(|(_, first)| scale.ratio(series, first)),
+            ratio_to: reference.map(|(first, _)| first.clone()),
+        })
+    };
+    subjects.iter().filter_map(of).collect()
+}
+
+/// `64K`, `2M`.
+#[must_use]
+pub fn short(bytes: u64) -> String {
+    match bytes {
+        large if large >= 1 << 30 => format!("{}G", large >> 30),
+        middle if middle >= 1 << 20 => format!("{}M", middle >> 20),
+        small => format!("{}K", small >> 10),
+    }
+}
+
+/// A result with what is needed to understand it.
+#[derive(Debug, Serialize)]
+pub struct BenchResult {
+    schema: u32,
+    version: &'static str,
+    command: Vec<String>,
+    kernel: String,
+    /// Processes that ran or wanted to, over the last minute, when the report was made.
+    load: String,
+    /// What the series published, where it did.
+    published: &'static [&'static str],
+    /// What was not measured, and why.
+    notes: Vec<String>,
+    rows: Vec<BenchRow>,
+}
+
+impl BenchResult {
+    /// Rows, and what was published about the same.
+    #[must_use]
+    pub fn new(
+        command: Vec<String>,
+        published: &'static [&'static str],
+        rows: Vec<BenchRow>,
+    ) -> Self {
+        let kernel = running::release();
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or_default().to_owned();
+        let (version, notes) = (env!("CARGO_PKG_VERSION"), Vec::new());
+        Self { schema: SCHEMA_VERSION, version, command, kernel, load, published, notes, rows }
+    }
+
+    /// The report with `notes`.
+    #[must_use]
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+}
+
+impl Forms for BenchResult {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let n = self.rows.first().map_or(0, |row| row.value.n);
+        let _ = writeln!(
+            text,
+            "kernel {}; load {}; {n} interleaved rounds: median [smallest .. largest]\n",
+            self.kernel, self.load
+        );
+        let width = self.rows.iter().map(|row| row.subject.len()).max().unwrap_or(0);
+        let mut last = "";
+        for row in &self.rows {
+            if row.operation != last {
+                let _ = writeln!(text, "{}, {}", row.operation, row.unit);
+                last = &row.operation;
+            }
+            let (size, subject, value) = (&row.size, &row.subject, told(row.value));
+            let ratio = row.ratio.zip(row.ratio_to.as_ref());
+            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", told(ratio)));
+            let ratio = ratio.unwrap_or_default();
+            let _ = writeln!(text, "  {size:>6}  {subject:width$} {value:>26}{ratio}");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "\nnote: {note}");
+        }
+        for published in self.published {
+            let _ = writeln!(text, "\npublished: {published}");
+        }
+        text
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        let mut text =
+            "operation,size,subject,unit,value,min,max,n,ratio,ratio_min,ratio_max\n".to_owned();
+        for row in &self.rows {
+            let Spread { median, min, max, n } = row.value;
+            let ratio = row.ratio.map_or_else(
+                || ",,".to_owned(),
+                |ratio| format!("{},{},{}", ratio.median, ratio.min, ratio.max),
+            );
+            let BenchRow { operation, size, subject, unit, .. } = row;
+            // Names of operations have commas.
+            let _ = writeln!(
+                text,
+                "\"{operation}\",{size},{subject},{unit},{median},{min},{max},{n},{ratio}"
+            );
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_subject_is_the_reference_within_each_round() {
+        let series = |rounds: &[f64]| Series { rounds_ns: rounds.to_vec() };
+        let subjects = [
+            ("kernel".to_owned(), series(&[10.0, 20.0])),
+            ("6.18".to_owned(), series(&[5.0, 5.0])),
+        ];
+        let rows = rows("fork", "64K", Scale::NsEach(5.0, "ns"), &subjects);
+        assert!(rows[0].ratio.is_none());
+        assert_eq!(told(rows[0].value), "3.00 [2.00 .. 4.00]");
+        assert_eq!(told(rows[1].ratio.unwrap()), "0.38 [0.25 .. 0.50]");
+        assert_eq!(rows[1].ratio_to.as_deref(), Some("kernel"));
+    }
+
+    #[test]
+    fn a_speed_is_bytes_over_time_and_its_ratio_above_one_is_faster() {
+        let series = |rounds: &[f64]| Series { rounds_ns: rounds.to_vec() };
+        let subjects = [
+            ("before".to_owned(), series(&[100.0, 200.0])),
+            ("after".to_owned(), series(&[50.0, 50.0])),
+        ];
+        let rows = rows("clear, cold", "4K", Scale::GbPerS(1000.0), &subjects);
+        assert_eq!(told(rows[0].value), "7.50 [5.00 .. 10.0]");
+        assert_eq!(told(rows[1].value), "20.0 [20.0 .. 20.0]");
+        assert_eq!(told(rows[1].ratio.unwrap()), "3.00 [2.00 .. 4.00]");
+        let report =
+            BenchResult::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
+        let text = report.text();
+        assert!(text.contains("clear, cold, GB/s\n"), "{text}");
+        assert!(text.contains("3.00 [2.00 .. 4.00]x of before\n"), "{text}");
+        assert!(text.ends_with("\nnote: this\n\npublished: that\n"), "{text}");
+        let csv = report.csv().unwrap();
+        assert!(csv.contains("\"clear, cold\",4K,after,GB/s,20,20,20,2,3,2,4\n"), "{csv}");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([4 << 10, 64 << 10, 2 << 20, 1 << 30].map(short), ["4K", "64K", "2M", "1G"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! One round of an operation on anonymous memory, on this kernel or in the memory manager.
+//!
+//! `Spare` is memory with bytes that models pass on from one to the next: allocating it is no part of
+//! a fault.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use largefolio_linux::bench::anon::{FolioSize, Operation};
+use largefolio_linux::measure::{Series, cpu_time, interleave};
+use largefolio_mm::ram::Bytes;
+use largefolio_sim::bench::AnonBench;
+use largefolio_sim::kernel::Kernel;
+
+use crate::Error;
+
+/// Takes one round's time.
+pub type Timed<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
+
+/// What is timed: on how much memory, in folios of which size.
+#[derive(Clone, Copy, Debug)]
+pub struct AnonWork {
+    /// The operation; `None`: demand faults of memory that is cleared, in CPU time.
+    pub operation: Option<Operation>,
+    /// Bytes of a folio.
+    pub folio_bytes: u64,
+    /// Bytes of the region.
+    pub region_bytes: u64,
+}
+
+/// Memory that models pass on.
+#[derive(Default)]
+pub struct Spare(RefCell<Option<Bytes>>);
+
+/// One round on this kernel.
+pub(crate) fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
+    let len = usize::try_from(work.region_bytes).unwrap_or(usize::MAX);
+    match work.operation {
+        Some(operation) => Box::new(move || Ok(host.time(operation, len)?)),
+        None => Box::new(move || Ok(host.fault(len)?)),
+    }
+}
+
+/// One round in the memory manager under the rules of `kernel`.
+pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare) -> Timed<'a> {
+    match work.operation {
+        Some(operation) => Box::new(move || once(kernel, operation, work)),
+        None => Box::new(move || faults(kernel, work, spare)),
+    }
+}
+
+/// The same in rounds on this kernel, where `host` allows it, and under the rules of each kernel, by
+/// name.
+///
+/// # Errors
+/// What this kernel refuses, or the model has no memory for.
+pub fn beside_the_model(
+    work: AnonWork,
+    host: Option<&FolioSize>,
+    kernels: &[Kernel],
+    spare: &Spare,
+    nr_rounds: usize,
+) -> Result<Vec<(String, Series)>, Error> {
+    let mut names = Vec::new();
+    let mut subjects: Vec<Timed<'_>> = Vec::new();
+    if let Some(host) = host {
+        names.push("this kernel".to_owned());
+        subjects.push(on_host(host, work));
+    }
+    for kernel in kernels {
+        names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
+        subjects.push(in_model(kernel, work, spare));
+    }
+    let series = interleave(nr_rounds, &mut subjects, &mut |_| {})?;
+    Ok(names.into_iter().zip(series).collect())
+}
+
+fn once(kernel: &Kernel, operation: Operation, work: AnonWork) -> Result<Duration, Error> {
+    let mut bench = AnonBench::new(kernel, work.folio_bytes, work.region_bytes)?;
+    if operation != Operation::Touch {
+        bench.store_all()?;
+    }
+    let child = match operation {
+        Operation::CowCopy => Some(bench.fork()?),
+        Operation::CowReuse => {
+            let child = bench.fork()?;
+            bench.exit(child);
+            None
+        }
+        _ => None,
+    };
+    let start = Instant::now();
+    match operation {
+        Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
+        Operation::Munmap => bench.munmap()?,
+        Operation::Fork | Operation::ForkBeyond => {
+            bench.fork()?;
+        }
+    }
+    let taken = start.elapsed();
+    if let Some(child) = child {
+        bench.exit(child);
+    }
+    Ok(taken)
+}
+
+fn faults(kernel: &Kernel, work: AnonWork, Spare(spare): &Spare) -> Result<Duration, Error> {
+    let AnonWork { folio_bytes, region_bytes, .. } = work;
+    let memory = spare.borrow_mut().take();
+    let memory = memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, region_bytes));
+    let mut bench = AnonBench::with_bytes(kernel, folio_bytes, region_bytes, memory)?;
+    let start = cpu_time();
+    bench.fault_all()?;
+    let taken = cpu_time().saturating_sub(start);
+    *spare.borrow_mut() = Some(bench.into_bytes());
+    Ok(taken)
+}

@@ -1,0 +1,167 @@
+//! The predicted side: the operation in the model, its events priced with the machine file.
+
+use largefolio_linux::bench::anon::Operation;
+use largefolio_linux::bench::stubs::Backing;
+use largefolio_sim::bench::AnonBench;
+use largefolio_sim::cost::{Cause, Estimate};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
+use largefolio_trace::event::abi::MAP_FIXED;
+use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
+use largefolio_trace::{Event, Op, Writer};
+
+use super::setup::{CheckRequest, Phase};
+use crate::Error;
+
+/// A prediction in nanoseconds with its causes.
+pub(super) struct Predicted {
+    /// `None`: a cost is not known.
+    pub(super) ns: Option<f64>,
+    by_cause: Vec<(&'static str, Option<f64>)>,
+}
+
+impl Predicted {
+    /// `fault 12.0 + walk 190.1`, for each of `nr`.
+    pub(super) fn causes(&self, nr: usize) -> String {
+        let text = |(name, ns): &(&str, Option<f64>)| match ns {
+            Some(ns) => format!("{name} {:.2}", ns / float(nr)),
+            None => format!("{name} not known"),
+        };
+        self.by_cause.iter().map(text).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// The sum of `causes` of `estimate`, less those of `base`.
+    fn new(estimate: &Estimate, base: Option<&Estimate>, causes: &[Cause]) -> Self {
+        let of = |cause: &Cause| {
+            let ns = |estimate: &Estimate| Some(float_of(estimate.causes.get(cause)?.ns?));
+            match base {
+                None => ns(estimate),
+                Some(base) => Some(ns(estimate)? - ns(base)?),
+            }
+        };
+        let by_cause: Vec<_> = causes.iter().map(|cause| (cause.name(), of(cause))).collect();
+        let ns = by_cause.iter().try_fold(0.0, |sum, (_, ns)| Some(sum + (*ns)?));
+        let by_cause = by_cause.into_iter().filter(|(_, ns)| *ns != Some(0.0)).collect();
+        Self { ns, by_cause }
+    }
+}
+
+/// An operation on anonymous memory.
+pub(super) fn anon(
+    request: &CheckRequest,
+    operation: Operation,
+    bytes: usize,
+) -> Result<Predicted, Error> {
+    let mut bench =
+        AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
+    if operation != Operation::Touch {
+        bench.store_all()?;
+    }
+    if operation == Operation::CowCopy {
+        bench.fork()?;
+    }
+    let base = bench.mark();
+    match operation {
+        Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
+        Operation::Munmap => bench.munmap()?,
+        Operation::Fork | Operation::ForkBeyond => {
+            bench.fork()?;
+        }
+    }
+    let events = bench.mark().since(&base, 4096);
+    let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
+    Ok(Predicted::new(&estimate, None, &Cause::ALL))
+}
+
+/// A phase of the stubs: two replays with a warm page cache, one with the random calls and one
+/// without.
+pub(super) fn stubs(
+    request: &CheckRequest,
+    backing: Backing,
+    phase: Phase,
+) -> Result<Predicted, Error> {
+    let swept = outcome(request, backing, phase, 0)?.estimate;
+    // The end of the process is no part of either phase.
+    let causes: Vec<Cause> =
+        Cause::ALL.into_iter().filter(|cause| *cause != Cause::Unmap).collect();
+    match phase {
+        Phase::Mapped => Ok(Predicted::new(&swept, None, &causes)),
+        Phase::Random => {
+            let called = outcome(request, backing, phase, request.extent.nr_calls)?.estimate;
+            Ok(Predicted::new(&called, Some(&swept), &causes))
+        }
+    }
+}
+
+fn outcome(
+    request: &CheckRequest,
+    backing: Backing,
+    phase: Phase,
+    nr_calls: usize,
+) -> Result<Outcome, Error> {
+    let dir = tempfile::tempdir().map_err(Error::system("making a directory for a trace"))?;
+    let path = dir.path().join("stubs.folio");
+    let stubs = workload(request, backing, nr_calls);
+    let mut writer = Writer::create(&path, stubs.meta())?;
+    writer.push_rows(&events(&stubs, backing, phase)?)?;
+    writer.finish()?;
+    let spec = CellSpec {
+        cache: CacheState::Warm,
+        walks: request.walks,
+        ns_per_reference: 0,
+        ..CellSpec::new(request.kernel.clone(), request.machine.clone())
+    };
+    let (_, mut outcomes) = replay(&path, &[spec], &mut |_| {})?;
+    outcomes.pop().ok_or_else(|| Error::asked("a replay without a result"))
+}
+
+fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStubs {
+    let advice = match backing {
+        // One page a read, as reads with FADV_RANDOM leave them.
+        Backing::CacheBase => Advice::Random,
+        Backing::CacheLarge => Advice::HugePage,
+        _ => Advice::None,
+    };
+    let is_on_disk = backing.is_on_disk();
+    RetStubs {
+        nr_pages: (request.extent.text_bytes / 4096) as u64,
+        order: SweepOrder::Sequential,
+        nr_calls: nr_calls as u64,
+        advice,
+        filesystem: if is_on_disk { "ext4" } else { "tmpfs" }.to_owned(),
+        ..RetStubs::default()
+    }
+}
+
+/// The events; where the pages are collapsed, that comes after the sweep, and before calls another
+/// sweep, which maps them again. The run before has collapsed them already.
+fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>, Error> {
+    let mut events = stubs.events()?;
+    // The measured mapping stands on a multiple of 2 MiB, wherever the kernel would put it.
+    for event in events.iter_mut().filter(|event| event.op == Op::Mmap) {
+        event.flags |= MAP_FIXED;
+    }
+    if backing != Backing::MemfdCollapsed {
+        return Ok(events);
+    }
+    let is_exec = |event: &Event| event.op == Op::Exec;
+    let first =
+        events.iter().position(is_exec).ok_or_else(|| Error::asked("a trace without calls"))?;
+    let end = first + usize::try_from(stubs.nr_pages).unwrap_or(usize::MAX);
+    let sweep = events[first..end].to_vec();
+    let len = stubs.nr_pages * stubs.stub_bytes;
+    let collapse = Event { addr: BASE, len, ..Event::new(0, Op::Collapse) };
+    let again = if phase == Phase::Random { sweep } else { Vec::new() };
+    events.splice(end..end, std::iter::once(collapse).chain(again));
+    Ok(events)
+}
+
+/// A count in a quotient.
+#[expect(clippy::cast_precision_loss, reason = "counts of the check are below 2^40")]
+pub(super) const fn float(nr: usize) -> f64 {
+    nr as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of some seconds")]
+const fn float_of(ns: u64) -> f64 {
+    ns as f64
+}

@@ -1,0 +1,199 @@
+use largefolio_linux::calibrate::{Cpu, Curve, KernelCosts, Point, Storage};
+
+use super::*;
+
+fn spread(median: f64) -> Spread {
+    Spread { median, min: median, max: median, n: 3 }
+}
+
+fn figure(ns: f64) -> Figure {
+    Figure { ns: spread(ns), how: "made \"up\"\nhere".to_owned() }
+}
+
+/// A curve whose levels end at `l1` and `l2` pages.
+fn curve(side: Side, pages: Pages, (l1, l2): (usize, usize)) -> Curve {
+    let sets = [8, 16, 32, 48, 64, 72, 80, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 98304];
+    let ns = |nr: usize| match nr {
+        nr if nr <= l1 => 1.0,
+        nr if nr <= l2 => 3.0,
+        _ => 60.0,
+    };
+    let points = |of: &dyn Fn(usize) -> f64| {
+        sets.iter().map(|&nr| Point { nr, ns: spread(of(nr)) }).collect::<Vec<_>>()
+    };
+    Curve {
+        side,
+        pages,
+        spread: points(&ns),
+        packed: points(&|_| 1.0),
+        extra: points(&|nr| ns(nr) - 1.0),
+    }
+}
+
+fn zen() -> Vec<Structure> {
+    let of = |place, entries, ways, bytes| Structure {
+        place,
+        entries,
+        ways,
+        page_bytes: vec![bytes],
+        leaf: "leaf".to_owned(),
+    };
+    let mut all = Vec::new();
+    for bytes in [4 << 10, 2 << 20] {
+        all.push(of(Place::L1Data, 72, None, bytes));
+        all.push(of(Place::L1Instruction, 64, None, bytes));
+        all.push(of(Place::L2Data, 3072, Some(8), bytes));
+        all.push(of(Place::L2Instruction, 512, Some(7), bytes));
+    }
+    all
+}
+
+fn found() -> Calibration {
+    let rate = |unit_bytes, ns| Rate { unit_bytes, figure: figure(ns) };
+    Calibration {
+        cpu: Cpu { name: "a CPU".to_owned(), is_virtual: Some(true), structures: zen() },
+        clock_ghz: Some(spread(3.5)),
+        curves: vec![
+            curve(Side::Data, Pages::Base, (72, 2048)),
+            curve(Side::Data, Pages::Pmd, (1024, 98304)),
+            curve(Side::Instruction, Pages::Base, (64, 512)),
+        ],
+        kernel: KernelCosts {
+            fault: Some(figure(700.0)),
+            clear_page: Some(figure(400.0)),
+            unmap_pmd: Some(figure(5000.0)),
+            ..KernelCosts::default()
+        },
+        clear: vec![rate(4096, 410.0), rate(64 << 10, 3000.0)],
+        copy: vec![rate(4096, 600.0)],
+        storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },
+        missing: vec!["folios of 32 KiB: changing it needs root".to_owned()],
+    }
+}
+
+/// The machine as it is read from its file.
+fn written(found: &Calibration) -> Machine {
+    let made = machine(found).unwrap();
+    let text = made.machine.to_toml(&made.comment(Effort::Full)).unwrap();
+    assert!(text.starts_with("# a CPU, measured on 2"), "{text}");
+    Machine::from_toml(&text, "this.toml").unwrap()
+}
+
+#[test]
+fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
+    let found = found();
+    let machine = written(&found);
+    let fault = machine.costs.fault.unwrap();
+    assert!(fault.source.starts_with("measured: made \"up\"\nhere; median of n = 3"), "{fault:?}");
+    assert!(!fault.assumed);
+    let fork = machine.costs.fork_entry.unwrap();
+    assert!(fork.assumed && fork.source.contains("not measured here"), "{fork:?}");
+    assert_eq!(machine.costs.fork_pmd, None);
+    let comment = super::machine(&found).unwrap().comment(Effort::Full);
+    assert!(comment.contains("Not measured: folios of 32 KiB: changing it needs root"));
+    assert!((machine.costs.walk_nested.unwrap().value - 59.0).abs() < 1e-9);
+    assert_eq!(machine.costs.walk_native, None);
+    assert!(machine.costs.walk_nested_pmd.unwrap().assumed);
+    assert!((machine.costs.clear[0].gb_per_s - 10.24).abs() < 1e-9);
+}
+
+#[test]
+fn structures_are_those_of_the_cpu_and_a_disagreement_is_told() {
+    let mut found = found();
+    let machine = written(&found);
+    assert_eq!(machine.tlb.l1_data.len(), 1);
+    assert_eq!((machine.tlb.l1_data[0].entries, machine.tlb.l2_data[0].entries), (72, 3072));
+    // Seven ways do not divide 512 entries.
+    assert_eq!(machine.tlb.l2_instruction[0].ways, Ways::Full);
+    assert_eq!(machine.tlb.l1_data[0].sizes, EntrySizes::Any);
+    assert!(machine.costs.l2_hit.unwrap().value > 1.9);
+    let comment = super::machine(&found).unwrap().comment(Effort::Quick);
+    assert!(comment.contains("L1 data TLB, 4K folios: 72 to 80 pages of 4K measured, CPUID says 72 entries; they agree."), "{comment}");
+    found.curves[0] = curve(Side::Data, Pages::Base, (128, 2048));
+    let comment = super::machine(&found).unwrap().comment(Effort::Quick);
+    assert!(
+        comment.contains("128 to 256 pages of 4K measured, CPUID says 72 entries; THEY DISAGREE."),
+        "{comment}"
+    );
+}
+
+#[test]
+fn entries_of_4k_below_2m_folios_are_seen() {
+    let mut found = found();
+    found.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
+    let machine = written(&found);
+    assert_eq!(machine.tlb.l1_data[0].sizes, listed(&[4096]));
+    assert_eq!(machine.tlb.l2_data[0].sizes, listed(&[4096]));
+}
+
+#[test]
+fn no_measurement_makes_a_file_that_is_none() {
+    let absurd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -5.0, 1e300, 1e-300];
+    for value in absurd {
+        let mut found = found();
+        for curve in &mut found.curves {
+            for points in [&mut curve.spread, &mut curve.packed, &mut curve.extra] {
+                for point in points {
+                    point.ns = spread(value);
+                }
+            }
+        }
+        found.clock_ghz = Some(spread(value));
+        found.kernel.fault = Figure::of(&[value], 1, "x");
+        found.kernel.map_entry = Figure::of(&[value], 1, "x");
+        for known in &mut found.cpu.structures {
+            (known.entries, known.ways) = (u32::MAX, Some(0));
+        }
+        found.cpu.name = "\u{1b}[31m\"\"\"'''\\".to_owned();
+        written_or_refused(&found);
+        found.cpu.structures.clear();
+        found.cpu.is_virtual = None;
+        written_or_refused(&found);
+        written(&Calibration { cpu: found.cpu.clone(), ..self::found() }.named());
+    }
+    // Inverted curves: the larger the faster.
+    let mut found = found();
+    for curve in &mut found.curves {
+        for points in [&mut curve.spread, &mut curve.extra] {
+            let values: Vec<_> = points.iter().rev().map(|point| point.ns).collect();
+            points.iter_mut().zip(values).for_each(|(point, ns)| point.ns = ns);
+        }
+    }
+    written(&found);
+    written(&Calibration::default().named());
+}
+
+trait Named {
+    fn named(self) -> Self;
+}
+
+impl Named for Calibration {
+    fn named(mut self) -> Self {
+        self.cpu.name = "a CPU".to_owned();
+        self
+    }
+}
+
+/// Either a whole file or none: a text that is no machine never comes out.
+fn written_or_refused(found: &Calibration) {
+    let made = machine(found).unwrap();
+    if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {
+        Machine::from_toml(&text, "this.toml").unwrap();
+    }
+}
+
+#[test]
+fn days_are_dates() {
+    for (days, expected) in [
+        (0, "1970-01-01"),
+        (59, "1970-03-01"),
+        (11_016, "2000-02-29"),
+        (11_017, "2000-03-01"),
+        (19_722, "2023-12-31"),
+        (19_723, "2024-01-01"),
+        (47_540, "2100-02-28"),
+        (47_541, "2100-03-01"),
+    ] {
+        assert_eq!(date(days), expected, "{days}");
+    }
+}

@@ -1,0 +1,155 @@
+//! What collapsing the memory of a process came to.
+
+use std::fmt::Write as _;
+use std::io;
+
+use largefolio_linux::collapse::{CollapseKind, Collapsed, Outcome, Request};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_report::figures;
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::{Forms, running};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Memory by kind, before and after.
+#[derive(Serialize)]
+pub struct CollapseResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    kernel: String,
+    command_line: Vec<String>,
+    pid: u32,
+    block_bytes: u64,
+    elapsed_ms: f64,
+    resident_before_bytes: u64,
+    resident_after_bytes: u64,
+    rows: Vec<KindRow>,
+}
+
+#[derive(Serialize)]
+struct KindRow {
+    kind: &'static str,
+    nr_areas: u64,
+    nr_blocks: u64,
+    before_bytes: u64,
+    after_bytes: u64,
+    refused: Vec<Refused>,
+}
+
+#[derive(Serialize)]
+struct Refused {
+    errno: i32,
+    nr_blocks: u64,
+    reason: String,
+}
+
+impl CollapseResult {
+    /// What came of `request`, which `command_line` asked for.
+    #[must_use]
+    pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
+        let row = |(&kind, told): (&CollapseKind, &Collapsed)| KindRow {
+            kind: kind.name(),
+            nr_areas: told.nr_areas,
+            nr_blocks: told.nr_blocks,
+            before_bytes: told.before_bytes,
+            after_bytes: told.after_bytes,
+            refused: told
+                .refused
+                .iter()
+                .map(|(&errno, &nr_blocks)| Refused {
+                    errno,
+                    nr_blocks,
+                    reason: reason(kind, errno),
+                })
+                .collect(),
+        };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            kernel: running::release(),
+            command_line,
+            pid: request.pid,
+            block_bytes: outcome.block_bytes,
+            elapsed_ms: outcome.elapsed.as_secs_f64() * 1e3,
+            resident_before_bytes: outcome.resident_bytes.0,
+            resident_after_bytes: outcome.resident_bytes.1,
+            rows: outcome.kinds.iter().map(row).collect(),
+        }
+    }
+
+    /// Whether more is mapped by PMD entries than before.
+    #[must_use]
+    pub fn is_more(&self) -> bool {
+        self.rows.iter().any(|row| row.after_bytes > row.before_bytes)
+    }
+}
+
+impl Forms for CollapseResult {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let size = figures::size(self.block_bytes);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(
+            text,
+            "{:6} {:>6} {:>7}  mapped by {size} before -> after",
+            "kind", "areas", "blocks"
+        );
+        for row in &self.rows {
+            let (before, after) =
+                (figures::bytes(row.before_bytes), figures::bytes(row.after_bytes));
+            let KindRow { kind, nr_areas, nr_blocks, .. } = row;
+            let _ = writeln!(text, "{kind:6} {nr_areas:>6} {nr_blocks:>7}  {before} -> {after}");
+            for refused in &row.refused {
+                let _ = writeln!(text, "       {} blocks: {}", refused.nr_blocks, refused.reason);
+            }
+        }
+        let (before, after) = (self.resident_before_bytes, self.resident_after_bytes);
+        let (before, after) = (figures::bytes(before), figures::bytes(after));
+        let _ = writeln!(text, "resident {before} -> {after}; {:.1} ms", self.elapsed_ms);
+        text
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        writer.record([
+            "pid",
+            "kind",
+            "areas",
+            "blocks",
+            "before_bytes",
+            "after_bytes",
+            "refused",
+        ])?;
+        for row in &self.rows {
+            let refused: u64 = row.refused.iter().map(|refused| refused.nr_blocks).sum();
+            let numbers = [row.nr_areas, row.nr_blocks, row.before_bytes, row.after_bytes, refused];
+            let mut fields = vec![self.pid.to_string(), row.kind.to_owned()];
+            fields.extend(numbers.map(|number| number.to_string()));
+            writer.record(fields)?;
+        }
+        writer.into_text()
+    }
+}
+
+/// What an error number of the kernel means for a kind of memory.
+fn reason(kind: CollapseKind, errno: i32) -> String {
+    let said = io::Error::from_raw_os_error(errno);
+    let why = match (kind, Errno::from_raw_os_error(errno)) {
+        (CollapseKind::File, Errno::INVAL) => {
+            "files of this filesystem are not collapsed by this kernel; start the program with \
+             folio run --text large"
+        }
+        (_, Errno::INVAL) => "nothing to collapse: empty, not aligned or not eligible",
+        (_, Errno::AGAIN) => "pages were busy, pinned or shared with the kernel; try again",
+        (_, Errno::BUSY) => "the memory control group is at its limit",
+        (_, Errno::NOMEM) => {
+            "no free folio: compact memory (echo 1 | sudo tee /proc/sys/vm/compact_memory), try again"
+        }
+        _ => "refused",
+    };
+    format!("{said}: {why}")
+}

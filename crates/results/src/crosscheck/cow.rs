@@ -1,0 +1,272 @@
+//! Random programs of a few processes, run on the kernel and in the model: groups, repeats, verdicts.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use largefolio_linux::crosscheck::cow::CowRun;
+use largefolio_linux::crosscheck::{Change, CrosscheckError};
+use largefolio_report::ExportError;
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::processes::{ProcessProgram, ProgramRow, Programs};
+use largefolio_sim::kernel::Kernel;
+use serde::Serialize;
+
+use super::keep_text;
+use crate::{Error, Remark};
+
+/// Programs per run of the probe: what is lost to a signal, and the memory of a recording.
+pub const GROUP: usize = 100;
+/// A program that differs is run again: what is no rule's - a page that was migrated, memory that
+/// was reclaimed - does not come twice.
+const NR_RUNS: usize = 3;
+/// A run during which somebody else changed a setting is made again, so often in all.
+const NR_TRIES: usize = 3;
+/// Pause before it: others change a setting for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Differing programs that are printed.
+const NR_SHOWN: usize = 12;
+
+/// The result.
+#[derive(Debug, Default, Serialize)]
+pub struct CowResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
+    kernel: String,
+    rules: String,
+    /// What is to be said where they are those of another version.
+    rules_note: Option<String>,
+    nr_programs: usize,
+    /// Programs that agreed at once.
+    nr_equal: usize,
+    /// Programs that differed, were repeated and agree, as they differed: with the events the kernel
+    /// counted meanwhile.
+    repeated_equal: Vec<ProgramRow>,
+    /// Programs that were run while somebody else changed a setting, each time.
+    nr_not_judged: usize,
+    /// Those changes.
+    changes: Vec<Disturbed>,
+    nr_steps: usize,
+    /// Pages compared over all steps.
+    nr_pages: u64,
+    /// Pages that got a new frame.
+    nr_new_frames: u64,
+    different: Vec<ProgramRow>,
+}
+
+/// A setting that somebody else changed.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Disturbed {
+    #[serde(flatten)]
+    change: Change,
+    /// Programs that were run meanwhile and repeated, and those that are not judged.
+    nr_repeated: usize,
+    nr_not_judged: usize,
+}
+
+/// Neighbouring programs that want the same sizes, [`GROUP`] at most.
+pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
+    programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
+}
+
+/// Runs the programs of a text with these folio sizes (KiB) enabled.
+pub type Record<'a> = &'a dyn Fn(&str, &[u64]) -> Result<CowRun, CrosscheckError>;
+
+/// Programs against the kernel.
+pub struct CowCheck<'a> {
+    record: Record<'a>,
+    kernel: Option<Kernel>,
+    keep: Option<PathBuf>,
+    /// Pause before a run that is made again.
+    patience: Duration,
+}
+
+impl<'a> CowCheck<'a> {
+    /// Under the rules of `kernel`, else of the one that `record` runs on; recordings are kept in
+    /// the directory `keep`.
+    #[must_use]
+    pub fn new(record: Record<'a>, kernel: Option<Kernel>, keep: Option<PathBuf>) -> Self {
+        Self { record, kernel, keep, patience: PATIENCE }
+    }
+
+    /// Runs `programs`, which [`groups`] made, and adds what came of it to `report`.
+    ///
+    /// # Errors
+    /// What cannot be recorded, parsed, replayed or kept.
+    pub fn group(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<(), Error> {
+        let Some((mut found, text)) = self.undisturbed(programs, report)? else {
+            report.nr_not_judged += programs.len();
+            return Ok(());
+        };
+        if let (Some(keep), Some(first)) = (&self.keep, programs.first()) {
+            keep_text(keep, &format!("programs_{}", first.seed), &text)?;
+        }
+        for (verdict, program) in found.iter_mut().zip(programs) {
+            let mut earlier = None;
+            for _ in 1..NR_RUNS {
+                if verdict.is_equal() {
+                    break;
+                }
+                let again = self.undisturbed(std::slice::from_ref(program), report)?;
+                let Some(again) = again.and_then(|(mut found, _)| found.pop()) else { break };
+                earlier = Some(std::mem::replace(verdict, again));
+            }
+            report.take(verdict.clone(), earlier);
+        }
+        Ok(())
+    }
+
+    /// A run during which nobody else changed a setting; `None` where there was none.
+    fn undisturbed(
+        &self,
+        programs: &[ProcessProgram],
+        report: &mut CowResult,
+    ) -> Result<Option<(Vec<ProgramRow>, String)>, Error> {
+        for nr in 1..=NR_TRIES {
+            let (found, text, changes) = self.once(programs, report)?;
+            if changes.is_empty() {
+                return Ok(Some((found, text)));
+            }
+            let is_last = nr == NR_TRIES;
+            let nr = programs.len();
+            let (nr_repeated, nr_not_judged) = if is_last { (0, nr) } else { (nr, 0) };
+            for change in changes {
+                report.disturbed(Disturbed { change, nr_repeated, nr_not_judged });
+            }
+            if !is_last {
+                thread::sleep(self.patience);
+            }
+        }
+        Ok(None)
+    }
+
+    fn once(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<Ran, Error> {
+        let text: String = programs.iter().map(ProcessProgram::to_string).collect();
+        let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
+        let CowRun { text, changes } = (self.record)(&text, sizes)?;
+        let recording = Recording::<Programs>::parse("live", &text)?;
+        let verdicts = recording.check(self.kernel.as_ref())?;
+        if let Some(verdict) = verdicts.first() {
+            report.rules.clone_from(&verdict.rules);
+            report.rules_note.clone_from(&verdict.rules_note);
+        }
+        let runs = recording.body.runs.iter().zip(verdicts);
+        Ok((runs.map(|(run, verdict)| ProgramRow::new(run, verdict)).collect(), text, changes))
+    }
+}
+
+/// Verdicts, the recording, and settings that somebody else changed meanwhile.
+type Ran = (Vec<ProgramRow>, String, Vec<Change>);
+
+impl CowResult {
+    /// Of `nr_programs` that will run on `kernel`.
+    #[must_use]
+    pub fn new(kernel: String, nr_programs: usize, command_line: Vec<String>) -> Self {
+        Self {
+            schema_version: 1,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel,
+            nr_programs,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, verdict: ProgramRow, earlier: Option<ProgramRow>) {
+        self.nr_steps += verdict.nr_steps;
+        self.nr_pages += verdict.nr_pages;
+        self.nr_new_frames += verdict.nr_new_frames;
+        match earlier {
+            _ if !verdict.is_equal() => self.different.push(verdict),
+            Some(earlier) => self.repeated_equal.push(earlier),
+            None => self.nr_equal += 1,
+        }
+    }
+
+    /// Adds up what is told about one change.
+    fn disturbed(&mut self, new: Disturbed) {
+        match self.changes.iter_mut().find(|known| known.change == new.change) {
+            Some(known) => {
+                known.nr_repeated += new.nr_repeated;
+                known.nr_not_judged += new.nr_not_judged;
+            }
+            None => self.changes.push(new),
+        }
+    }
+
+    /// Programs that agree, at once or when repeated.
+    fn nr_agree(&self) -> usize {
+        self.nr_equal + self.repeated_equal.len()
+    }
+
+    /// Programs that differ, each time.
+    #[must_use]
+    pub fn nr_different(&self) -> usize {
+        self.different.len()
+    }
+
+    /// Whether not one program could be judged, because settings kept changing.
+    #[must_use]
+    pub fn is_nothing_judged(&self) -> bool {
+        self.nr_agree() == 0 && self.nr_not_judged > 0
+    }
+
+    /// What is to be said of the rules.
+    #[must_use]
+    pub fn remarks(&self) -> Option<Remark> {
+        Remark::of_rules(self.rules_note.as_deref())
+    }
+
+    /// For people; ends with a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
+        text(self).trim_end().to_owned() + "\n"
+    }
+
+    /// Indented JSON.
+    ///
+    /// # Errors
+    /// None in practice: the result is names and numbers.
+    pub fn json(&self) -> Result<String, ExportError> {
+        Ok(largefolio_report::json::pretty(self)?)
+    }
+}
+
+fn text(report: &CowResult) -> String {
+    let mut lines = vec![
+        format!("kernel {}, rules {}", report.kernel, report.rules),
+        format!(
+            "{} programs, {} steps, {} mapped pages compared, {} new frames",
+            report.nr_programs, report.nr_steps, report.nr_pages, report.nr_new_frames
+        ),
+    ];
+    for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {
+        let told = [(*nr_repeated, "repeated"), (*nr_not_judged, "not judged")];
+        let told = told.iter().filter(|(nr, _)| *nr > 0);
+        let told: Vec<String> = told.map(|(nr, what)| format!("{nr} programs {what}")).collect();
+        lines.push(format!(
+            "the setting {change} during the run, by somebody else: {}",
+            told.join(", ")
+        ));
+    }
+    let nr_repeated = report.repeated_equal.len();
+    if nr_repeated > 0 {
+        lines.push(format!("{nr_repeated} differed; repeated, agrees"));
+    }
+    lines.extend(report.different.iter().take(NR_SHOWN).map(|verdict| format!("\n{verdict}")));
+    let nr = report.different.len();
+    lines.push(match nr {
+        0 if report.nr_not_judged > 0 => format!(
+            "kernel and model agree in {} of {} programs; the others are not judged",
+            report.nr_agree(),
+            report.nr_programs
+        ),
+        0 => format!("kernel and model agree in all {} programs", report.nr_programs),
+        _ => format!("\nkernel and model differ in {nr} of {} programs", report.nr_programs),
+    });
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests;

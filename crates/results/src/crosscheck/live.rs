@@ -1,0 +1,156 @@
+//! Workloads on the running kernel: recorded, replayed and compared.
+
+use std::path::PathBuf;
+
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Facts, Pause, Place, Recorder, Settings, Skipped, Thp, Workload, WorkloadPlan,
+};
+use largefolio_mm::rules::collapse::FileCollapse;
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Recording, Verdict};
+use largefolio_sim::kernel::Kernel;
+
+use super::keep_text;
+use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
+use crate::Error;
+
+/// A check that can be made.
+pub struct LiveCheck<'a> {
+    /// Workloads by filesystem.
+    pub plan: &'a WorkloadPlan,
+    /// This machine.
+    pub facts: &'a Facts,
+    /// The rules they are replayed under.
+    pub kernel: &'a Kernel,
+    /// Directory that recordings are kept in.
+    pub keep: Option<&'a PathBuf>,
+}
+
+impl LiveCheck<'_> {
+    /// Records and compares every workload; `each` hears that one more is done.
+    ///
+    /// # Errors
+    /// What keeps all workloads from being recorded, a signal among it: nothing is left behind.
+    pub fn run(
+        &self,
+        command_line: Vec<String>,
+        each: &mut dyn FnMut(),
+    ) -> Result<CrosscheckResult, Error> {
+        let mut result = CrosscheckResult::new(&self.facts.release, command_line);
+        result.kept = self.keep.map(|keep| keep.display().to_string());
+        result.rows.extend(self.plan.skipped.iter().map(skipped));
+        self.record(&mut |row| {
+            each();
+            result.rows.push(row);
+        })?;
+        Ok(result)
+    }
+
+    fn record(&self, each: &mut dyn FnMut(Row)) -> Result<(), Error> {
+        let recorder = recorder(self.facts, Some(self.kernel))?;
+        let settings = Settings::now();
+        for group in &self.plan.groups {
+            let mut place = recorder.place(group.filesystem, group.own_bytes())?;
+            for workload in &group.workloads {
+                let mut row = self.one(&mut place, workload)?;
+                row.unless_changed(&settings);
+                each(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records one workload and compares. One that differs is recorded once more with long pauses:
+    /// a read that takes longer than a pause is the machine's doing, and no rule's.
+    fn one(&self, place: &mut Place<'_>, workload: &Workload) -> Result<Row, Error> {
+        let mut row = row_of(workload, self.facts);
+        let (mut text, mut verdict) = match self.checked(place, workload, Pause::Usual) {
+            Ok(checked) => checked,
+            Err(error) => return unrecorded(row, error),
+        };
+        if !verdict.is_equal() {
+            row.is_repeated = true;
+            match self.checked(place, workload, Pause::Long) {
+                Ok(again) => (text, verdict) = again,
+                Err(error) => return unrecorded(row, error),
+            }
+        }
+        row.take(verdict);
+        let is_drawn = row.repeat.is_some();
+        if let Some(keep) = self.keep
+            && (!is_drawn || row.outcome == Outcome::Different)
+        {
+            keep_text(keep, &workload.name, &text)?;
+        }
+        Ok(row)
+    }
+
+    fn checked(
+        &self,
+        place: &mut Place<'_>,
+        workload: &Workload,
+        pause: Pause,
+    ) -> Result<(String, Verdict), Error> {
+        let text = place.record(workload, pause)?;
+        let recording = Recording::<FileSteps>::parse(&workload.name, &text)?;
+        let verdict = recording.check(Some(self.kernel))?;
+        Ok((text, verdict))
+    }
+}
+
+/// A recorder; where khugepaged works on files, it sleeps meanwhile.
+///
+/// # Errors
+/// As [`Recorder::new`]: without root, or without what recording needs.
+pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, CrosscheckError> {
+    let mut recorder = Recorder::new(facts.clone())?;
+    let takes_files =
+        kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
+    if takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise) {
+        recorder.send_khugepaged_to_sleep()?;
+    }
+    Ok(recorder)
+}
+
+/// A workload that alone could not be recorded is a row; anything else ends the run.
+fn unrecorded(mut row: Row, error: Error) -> Result<Row, Error> {
+    match error {
+        Error::Crosscheck(CrosscheckError::Probe { said, .. }) => {
+            row.outcome = Outcome::Failed;
+            row.reason = Some(said);
+            Ok(row)
+        }
+        error => Err(error),
+    }
+}
+
+fn row_of(workload: &Workload, facts: &Facts) -> Row {
+    Row {
+        name: workload.name.clone(),
+        variant: facts.variant(),
+        filesystem: workload.filesystem.name().to_owned(),
+        window_kb: workload.window_kb,
+        repeat: repeat(workload),
+        ..Row::default()
+    }
+}
+
+/// What records a drawn workload once more.
+pub(super) fn repeat(workload: &Workload) -> Option<String> {
+    let Workload { filesystem, window_kb, .. } = workload;
+    let words = workload.typed()?;
+    Some(format!(
+        "folio crosscheck record -o here --fs {filesystem} --window {window_kb}K -- {words}"
+    ))
+}
+
+fn skipped(skipped: &Skipped) -> Row {
+    Row {
+        name: skipped.name.clone(),
+        filesystem: skipped.filesystem.name().to_owned(),
+        window_kb: skipped.window_kb,
+        outcome: Outcome::Skipped,
+        reason: Some(skipped.reason.to_owned()),
+        ..Row::default()
+    }
+}

@@ -1,0 +1,75 @@
+//! A real program with all its files, recorded now.
+
+use std::path::PathBuf;
+
+use largefolio_linux::crosscheck::{Facts, ProgramPlan, ProgramRecording, Settings};
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::kernel::Kernel;
+
+use super::keep_text;
+use super::result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
+use crate::{Error, Remark};
+
+/// Recordings of programs that are to be judged.
+pub struct ProgramCheck<'a> {
+    /// This machine.
+    pub facts: &'a Facts,
+    /// Its settings before the first recording.
+    pub settings: &'a Settings,
+    /// Rules; by default those of the kernel that was recorded.
+    pub kernel: Option<&'a Kernel>,
+    /// Directory that recordings are kept in.
+    pub keep: Option<&'a PathBuf>,
+}
+
+impl ProgramCheck<'_> {
+    /// A result without rows yet.
+    #[must_use]
+    pub fn result(&self, command_line: Vec<String>) -> CrosscheckResult {
+        let kept = self.keep.map(|keep| keep.display().to_string());
+        let mut result = CrosscheckResult::new(&self.facts.release, command_line);
+        result.kept = kept;
+        result
+    }
+
+    /// Replays one recording and adds its row; what is to be said of the program.
+    ///
+    /// # Errors
+    /// A recording that cannot be kept, parsed or replayed.
+    pub fn add(
+        &self,
+        plan: &ProgramPlan,
+        recorded: &ProgramRecording,
+        result: &mut CrosscheckResult,
+    ) -> Result<Option<Remark>, Error> {
+        let name = plan.command.first().map(PathBuf::from).unwrap_or_default();
+        let program = name.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{}_ra{}_program_{program}", plan.filesystem, plan.window_kb);
+        if let Some(keep) = self.keep {
+            keep_text(keep, &name, &recorded.text)?;
+        }
+        let mut row = CrosscheckRow {
+            name,
+            variant: self.facts.variant(),
+            filesystem: plan.filesystem.name().to_owned(),
+            window_kb: plan.window_kb,
+            ..CrosscheckRow::default()
+        };
+        let remark = (!recorded.status.success())
+            .then(|| Remark::Warning(format!("{program} ended with {}", recorded.status)));
+        let recording = Recording::<FileSteps>::parse(&row.name, &recorded.text)?;
+        row.take(recording.check(self.kernel)?);
+        row.unless_changed(self.settings);
+        if recorded.nr_removed > 0 && row.outcome == CrosscheckOutcome::Different {
+            row.differences.clear();
+            row.outcome = CrosscheckOutcome::Failed;
+            row.reason = Some(format!(
+                "{} folios were reclaimed while it ran; free memory or stop DAMON, and try again",
+                recorded.nr_removed
+            ));
+        }
+        result.rows.push(row);
+        Ok(remark)
+    }
+}

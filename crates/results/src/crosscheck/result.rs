@@ -1,0 +1,214 @@
+//! The result of a check: one row per recording; JSON and CSV.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use largefolio_linux::crosscheck::{Change, Settings};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
+use serde::Serialize;
+
+use super::words::outcome;
+use crate::Remark;
+
+/// Version of the JSON of this verb.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// What became of a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CrosscheckOutcome {
+    /// Kernel and model agree.
+    #[default]
+    Equal,
+    /// They do not.
+    Different,
+    /// Not recorded on purpose.
+    Skipped,
+    /// Could not be recorded.
+    Failed,
+}
+
+/// One recording.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CrosscheckRow {
+    /// Workload, or folder and file of a recording.
+    pub(super) name: String,
+    /// Name of the kernel's recordings.
+    pub(super) variant: String,
+    /// Rules it was replayed under.
+    pub(super) rules: String,
+    /// What is to be said where they are those of another version.
+    pub(super) rules_note: Option<String>,
+    pub(super) filesystem: String,
+    pub(super) window_kb: u64,
+    pub(super) outcome: CrosscheckOutcome,
+    /// Why it was skipped or failed.
+    pub(super) reason: Option<String>,
+    /// Command that records a drawn workload by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repeat: Option<String>,
+    /// Recorded once more with long pauses.
+    pub(super) is_repeated: bool,
+    pub(super) nr_steps: usize,
+    /// [`Verdict::nr_in_flight`].
+    pub(super) nr_in_flight: u64,
+    /// [`Verdict::nr_waits`].
+    pub(super) nr_waits: u64,
+    pub(super) compared: BTreeMap<Aspect, u64>,
+    /// [`Verdict::not_compared`].
+    pub(super) not_compared: BTreeMap<String, NotCompared>,
+    pub(super) differences: Vec<Difference>,
+}
+
+impl CrosscheckRow {
+    /// Takes over what a replay found.
+    pub(super) fn take(&mut self, verdict: Verdict) {
+        self.outcome = if verdict.is_equal() {
+            CrosscheckOutcome::Equal
+        } else {
+            CrosscheckOutcome::Different
+        };
+        let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
+        if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
+            self.outcome = CrosscheckOutcome::Skipped;
+            self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
+        }
+        self.rules = verdict.rules;
+        self.rules_note = verdict.rules_note;
+        self.nr_steps = verdict.nr_steps;
+        self.nr_in_flight = verdict.nr_in_flight;
+        self.nr_waits = verdict.nr_waits;
+        self.compared = verdict.compared;
+        self.not_compared = verdict.not_compared;
+        self.differences = verdict.differences;
+    }
+}
+
+impl CrosscheckRow {
+    /// A difference proves nothing where somebody else has changed a setting since `before`.
+    pub(super) fn unless_changed(&mut self, before: &Settings) {
+        if self.outcome != CrosscheckOutcome::Different {
+            return;
+        }
+        let changes = before.changes(&Settings::now());
+        if let Some(reason) = not_judged(&changes) {
+            self.outcome = CrosscheckOutcome::Failed;
+            self.reason = Some(reason);
+            self.differences.clear();
+        }
+    }
+}
+
+/// Why a recording is not judged: settings that somebody else changed.
+fn not_judged(changes: &[Change]) -> Option<String> {
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    let all = changes.join(", ");
+    (!changes.is_empty())
+        .then(|| format!("the setting {all} during the run, by somebody else: not judged"))
+}
+
+/// All rows, and where they come from.
+#[derive(Clone, Debug, Serialize)]
+pub struct CrosscheckResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    pub(super) command_line: Vec<String>,
+    /// `uname -r` of the running kernel; empty for a replay.
+    pub(super) kernel: String,
+    /// Where the recordings are.
+    pub(super) kept: Option<String>,
+    pub(super) rows: Vec<CrosscheckRow>,
+}
+
+impl CrosscheckResult {
+    /// Of recordings of `kernel`; empty where each has its own.
+    pub(super) fn new(kernel: &str, command_line: Vec<String>) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel: kernel.to_owned(),
+            kept: None,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Number of rows with that outcome.
+    #[must_use]
+    pub fn nr(&self, outcome: CrosscheckOutcome) -> usize {
+        self.rows.iter().filter(|row| row.outcome == outcome).count()
+    }
+
+    /// What is to be said of the rules, each note once.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Remark> {
+        let notes: BTreeSet<_> =
+            self.rows.iter().filter_map(|row| row.rules_note.as_ref()).collect();
+        notes.into_iter().map(|note| Remark::Warning(note.clone())).collect()
+    }
+
+    /// One row per recording, without the differences themselves.
+    pub(super) fn records(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        writer.record([
+            "name",
+            "variant",
+            "rules",
+            "filesystem",
+            "window_kb",
+            "outcome",
+            "reason",
+            "steps",
+            "compared",
+            "differences",
+        ])?;
+        for row in &self.rows {
+            writer.record([
+                row.name.as_str(),
+                row.variant.as_str(),
+                row.rules.as_str(),
+                row.filesystem.as_str(),
+                row.window_kb.to_string().as_str(),
+                outcome(row.outcome),
+                row.reason.as_deref().unwrap_or(""),
+                row.nr_steps.to_string().as_str(),
+                row.compared.values().sum::<u64>().to_string().as_str(),
+                row.differences.len().to_string().as_str(),
+            ])?;
+        }
+        writer.into_text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_setting_is_a_reason_not_to_judge() {
+        let change = |setting: &str| Change {
+            setting: setting.to_owned(),
+            from: "never".to_owned(),
+            to: "always".to_owned(),
+        };
+        assert_eq!(not_judged(&[]), None);
+        let told = not_judged(&[change("shmem_enabled")]).unwrap();
+        let expected = "the setting shmem_enabled changed from never to always during the run, by \
+                        somebody else: not judged";
+        assert_eq!(told, expected);
+    }
+
+    /// Two files were left out and nothing else was compared: neither agreement nor difference.
+    #[test]
+    fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
+        let mut row = CrosscheckRow::default();
+        let found = NotCompared { nr_calls: 3, files: [0, 1].into() };
+        let not_compared = BTreeMap::from([("mlock".to_owned(), found)]);
+        row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
+        assert_eq!((row.outcome, row.reason.is_some()), (CrosscheckOutcome::Skipped, true));
+        let compared = BTreeMap::from([(Aspect::Insertions, 7)]);
+        row.take(Verdict { not_compared, compared, ..Verdict::default() });
+        assert_eq!(row.outcome, CrosscheckOutcome::Equal);
+    }
+}

@@ -1,0 +1,165 @@
+//! The result of a check for people: a table, what was compared, what was left out, and each
+//! difference with both sides.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use largefolio_report::figures;
+use largefolio_sim::crosscheck::Aspect;
+
+use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
+use super::words::{outcome, words};
+
+/// Recordings whose differences are printed; the rest is counted.
+const NR_SHOWN: usize = 12;
+/// Differences printed of one recording: the first says where it begins.
+const NR_EACH: usize = 3;
+
+/// The report as text.
+pub(super) fn of(report: &CrosscheckResult) -> String {
+    let mut text = String::new();
+    if !report.kernel.is_empty() {
+        let rules = report.rows.iter().find(|row| !row.rules.is_empty());
+        let rules = rules.map_or("-", |row| row.rules.as_str());
+        line(&mut text, &format!("kernel {}, rules {rules}", report.kernel));
+        line(&mut text, "");
+    }
+    table(&mut text, report);
+    compared(&mut text, report);
+    notes(&mut text, report);
+    differences(&mut text, report);
+    verdict(&mut text, report);
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// One line a filesystem and window, or a kernel where recordings of several were read.
+fn table(text: &mut String, report: &CrosscheckResult) {
+    const OUTCOMES: [Outcome; 4] =
+        [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
+    let mut groups: BTreeMap<(&str, u64), [usize; 4]> = BTreeMap::new();
+    for row in &report.rows {
+        let key = if report.kernel.is_empty() {
+            (row.variant.as_str(), 0)
+        } else {
+            (row.filesystem.as_str(), row.window_kb)
+        };
+        let counts = groups.entry(key).or_default();
+        for (count, outcome) in counts.iter_mut().zip(OUTCOMES) {
+            *count += usize::from(row.outcome == outcome);
+        }
+    }
+    let label = |(name, window_kb): (&str, u64)| {
+        if report.kernel.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name:13} {window_kb:>6}K")
+        }
+    };
+    let head = if report.kernel.is_empty() { "kernel" } else { "filesystem     window" };
+    let width = groups.keys().map(|&key| label(key).len()).max().unwrap_or(0).max(head.len());
+    line(text, &format!("{head:width$}  recorded  equal  different  skipped  failed"));
+    for (&key, &[equal, different, skipped, failed]) in &groups {
+        let recorded = equal + different;
+        line(
+            text,
+            &format!(
+                "{:width$}  {recorded:>8}  {equal:>5}  {different:>9}  {skipped:>7}  {failed:>6}",
+                label(key)
+            ),
+        );
+    }
+}
+
+/// What was held against each other.
+fn compared(text: &mut String, report: &CrosscheckResult) {
+    let mut all: BTreeMap<Aspect, u64> = BTreeMap::new();
+    for row in &report.rows {
+        for (&aspect, nr) in &row.compared {
+            *all.entry(aspect).or_default() += nr;
+        }
+    }
+    let items = all.iter().filter(|(_, nr)| **nr > 0);
+    let items: Vec<String> =
+        items.map(|(&aspect, &nr)| format!("{} {}", figures::count(nr), words(aspect))).collect();
+    if !items.is_empty() {
+        line(text, "");
+        line(text, &format!("compared: {}", items.join(", ")));
+    }
+}
+
+/// What was skipped, failed or recorded twice, by reason.
+fn notes(text: &mut String, report: &CrosscheckResult) {
+    let mut reasons: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
+    for row in &report.rows {
+        if let Some(reason) = &row.reason {
+            reasons.entry((outcome(row.outcome), reason)).or_default().push(row);
+        }
+    }
+    for ((word, reason), rows) in reasons {
+        let first = &rows[0].name;
+        line(text, &format!("{} {word}: {reason} ({first}{})", rows.len(), more(rows.len())));
+    }
+    for row in &report.rows {
+        for (why, found) in &row.not_compared {
+            let (calls, files) = (found.nr_calls, found.files.len());
+            let (calls, files) = (counted(calls, "time"), counted(files as u64, "file"));
+            let name = &row.name;
+            line(text, &format!("not comparable: {why}, {calls}: {files} from there on ({name})"));
+        }
+    }
+    let nr_repeated = report.rows.iter().filter(|row| row.is_repeated).count();
+    if nr_repeated > 0 {
+        line(text, &format!("{nr_repeated} recorded twice: a pause was too short or they differ"));
+    }
+}
+
+/// `1 file`, `2 files`.
+fn counted(nr: u64, what: &str) -> String {
+    let s = if nr == 1 { "" } else { "s" };
+    format!("{} {what}{s}", figures::count(nr))
+}
+
+fn more(nr: usize) -> &'static str {
+    if nr > 1 { ", .." } else { "" }
+}
+
+fn differences(text: &mut String, report: &CrosscheckResult) {
+    let different: Vec<&Row> =
+        report.rows.iter().filter(|row| row.outcome == Outcome::Different).collect();
+    for row in different.iter().take(NR_SHOWN) {
+        line(text, "");
+        line(text, &row.name);
+        for difference in row.differences.iter().take(NR_EACH) {
+            difference.to_string().lines().for_each(|one| line(text, &format!("  {one}")));
+        }
+        if row.differences.len() > NR_EACH {
+            line(text, &format!("  and {} more", row.differences.len() - NR_EACH));
+        }
+        if let Some(repeat) = &row.repeat {
+            line(text, &format!("  sudo {repeat}"));
+        }
+    }
+    if different.len() > NR_SHOWN {
+        line(text, "");
+        line(text, &format!("{} more differ; --json has all", different.len() - NR_SHOWN));
+    }
+}
+
+fn verdict(text: &mut String, report: &CrosscheckResult) {
+    line(text, "");
+    let (equal, different) = (report.nr(Outcome::Equal), report.nr(Outcome::Different));
+    let all = equal + different;
+    if let Some(kept) = &report.kept {
+        line(text, &format!("recordings are in {kept}"));
+    }
+    match different {
+        0 if all > 0 => line(text, &format!("kernel and model agree in all {all} recordings")),
+        0 => line(text, "nothing was recorded"),
+        _ => line(text, &format!("kernel and model differ in {different} of {all} recordings")),
+    }
+}

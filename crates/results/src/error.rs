@@ -1,0 +1,83 @@
+//! What can go wrong while a result is made: the words are those of the crate that found it.
+
+use std::io;
+
+use largefolio_linux::bench::anon::BenchError;
+use largefolio_linux::bench::stubs::StubsError;
+use largefolio_linux::census::CensusError;
+use largefolio_linux::census::file::FileError;
+use largefolio_linux::crosscheck::CrosscheckError;
+use largefolio_report::ExportError;
+use largefolio_sim::bench::AnonBenchError;
+use largefolio_sim::crosscheck::{CheckError, LibraryError, ParseError};
+use largefolio_sim::kernel::KernelError;
+use largefolio_sim::machine::MachineError;
+use largefolio_sim::replay::ReplayError;
+use largefolio_sim::study::StudyError;
+use largefolio_trace::TraceError;
+use largefolio_trace::generate::GenerateError;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is named like the error in it")]
+pub enum Error {
+    #[error(transparent)]
+    Census(#[from] CensusError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    #[error(transparent)]
+    Stubs(#[from] StubsError),
+    #[error(transparent)]
+    Crosscheck(#[from] CrosscheckError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Model(#[from] AnonBenchError),
+    #[error(transparent)]
+    Recording(#[from] CheckError),
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Asked(String),
+    /// An error of the system, and what it was in the way of.
+    #[error("{doing}: {source}")]
+    System { doing: String, source: io::Error },
+    /// An error, and what it is about.
+    #[error("{about}: {source}")]
+    About { about: String, source: Box<Self> },
+}
+
+impl Error {
+    /// An error of the system that was in the way of `doing`.
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::System { doing, source }
+    }
+
+    /// `error`, which is about `about`.
+    pub(crate) fn about(about: &str, error: impl Into<Self>) -> Self {
+        Self::About { about: about.to_owned(), source: Box::new(error.into()) }
+    }
+
+    /// An answer to what was asked.
+    pub(crate) fn asked(text: impl Into<String>) -> Self {
+        Self::Asked(text.into())
+    }
+}

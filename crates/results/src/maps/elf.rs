@@ -1,0 +1,364 @@
+//! The segments of files against the folio sizes of a kernel.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind, Load};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_sim::alignment::{self, Ground, Loading, Refusal, Segment};
+use largefolio_sim::kernel::Kernel;
+use largefolio_trace::shown;
+use serde::Serialize;
+
+use crate::Remark;
+
+/// Version of the JSON of this view.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+/// The bit of [`Load::prot`] that makes a segment text.
+const EXECUTE: u32 = 4;
+
+/// Programs and shared objects on disk: which folio sizes can map which of their segments.
+#[derive(Debug, Serialize)]
+pub struct ElfResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    pub(super) command_line: Vec<String>,
+    pub(super) kernel: String,
+    /// Base page in bytes.
+    pub(super) page_bytes: u64,
+    /// Largest folio of each filesystem that has large ones, in bytes.
+    pub(super) filesystems: Vec<(String, u64)>,
+    pub(super) size_bytes: Vec<u64>,
+    pub(super) files: Vec<FileView>,
+    /// Files that were named and could not be shown, with the reason.
+    pub(super) failed: Vec<(String, String)>,
+    /// Executable segments by size.
+    pub(super) summary: ElfCounts,
+    #[serde(skip)]
+    remarks: Vec<Remark>,
+}
+
+/// How many executable segments there are, and how many could hold a folio.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
+pub(super) struct ElfCounts {
+    pub(super) nr_files: usize,
+    /// Their executable segments.
+    pub(super) nr_exec: usize,
+    /// Those of at least 16 KiB, and of at least 64 KiB.
+    pub(super) nr_exec_16k: usize,
+    pub(super) nr_exec_64k: usize,
+    /// Those of which folios of 64 KiB can map a part, wherever they are loaded.
+    pub(super) nr_exec_mapped_64k: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct FileView {
+    pub(super) path: String,
+    pub(super) machine: String,
+    pub(super) bits: u32,
+    pub(super) is_little_endian: bool,
+    /// `fixed`, `program`, `shared`.
+    pub(super) kind: &'static str,
+    /// The load address is a random multiple of this; absent when it is fixed.
+    pub(super) step_bytes: Option<u64>,
+    pub(super) segments: Vec<SegmentView>,
+}
+
+/// One LOAD segment.
+#[derive(Debug, Serialize)]
+pub(super) struct SegmentView {
+    pub(super) nr: usize,
+    /// `r-x`.
+    pub(super) flags: String,
+    pub(super) offset: u64,
+    pub(super) vaddr: u64,
+    pub(super) file_bytes: u64,
+    pub(super) mem_bytes: u64,
+    pub(super) align: u64,
+    /// Segments with which it has a page of the file in common.
+    pub(super) shares_page_with: Vec<usize>,
+    pub(super) sizes: Vec<SizeView>,
+}
+
+/// One folio size of a segment.
+#[derive(Debug, Serialize)]
+pub(super) struct SizeView {
+    pub(super) bytes: u64,
+    /// Bytes that naturally aligned folios map.
+    pub(super) covered_bytes: u64,
+    /// Filesystems on which they do.
+    pub(super) filesystems: Vec<String>,
+    /// Why they do on none.
+    pub(super) refusal: Option<Refusal>,
+    /// What to do about it; absent where nothing helps.
+    pub(super) remedy: Option<String>,
+}
+
+impl SegmentView {
+    pub(super) fn is_text(&self) -> bool {
+        self.flags.ends_with('x')
+    }
+}
+
+impl ElfResult {
+    /// Reads `paths`, and of directories all below them; what cannot be shown is remarked.
+    #[must_use]
+    pub fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
+        let rules = &kernel.rules;
+        let page = rules.page.bytes();
+        let grounds: Vec<_> =
+            rules.filesystems.keys().map(|name| (name.clone(), Ground::of(rules, name))).collect();
+        let large = grounds.iter().filter(|(_, ground)| ground.max.get() > 0);
+        let filesystems =
+            large.map(|(name, ground)| (name.clone(), page << ground.max.get())).collect();
+        let mut view = Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel: kernel.name.clone(),
+            page_bytes: page,
+            filesystems,
+            size_bytes: alignment::sizes(rules),
+            files: Vec::new(),
+            failed: Vec::new(),
+            summary: ElfCounts::default(),
+            remarks: Vec::new(),
+        };
+        let judge = Judge { kernel, grounds, sizes: view.size_bytes.clone() };
+        for path in paths {
+            if path.is_dir() {
+                view.walk(&judge, path);
+            } else if let Err(error) = view.add(&judge, path) {
+                view.remarks.push(Remark::Missing(error.to_string()));
+                view.failed.push((path.to_string_lossy().into_owned(), error.to_string()));
+            }
+        }
+        view.summarise();
+        view
+    }
+
+    /// Adds every ELF file below `folder`, in order of names. Links are not followed, other
+    /// filesystems not entered; what cannot be read is told in one line.
+    fn walk(&mut self, judge: &Judge, folder: &Path) {
+        let device = fs::metadata(folder).map(|found| found.dev()).ok();
+        let mut folders = vec![folder.to_owned()];
+        let mut unread: Vec<String> = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    unread.push(format!("cannot read {}: {error}", shown(&folder)));
+                    continue;
+                }
+            };
+            let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            for path in &paths {
+                let Ok(found) = fs::symlink_metadata(path) else { continue };
+                if found.is_file()
+                    && let Err(error) = self.add(judge, path)
+                    && !matches!(error, ElfError::NotElf(_) | ElfError::NotLoadable(_))
+                {
+                    unread.push(error.to_string());
+                }
+            }
+            let is_inside = |path: &PathBuf| {
+                let found = fs::symlink_metadata(path);
+                found.is_ok_and(|found| found.is_dir() && Some(found.dev()) == device)
+            };
+            folders.extend(paths.into_iter().rev().filter(is_inside));
+        }
+        if let Some(first) = unread.first() {
+            let (nr, name) = (unread.len(), shown(folder));
+            let told = format!("{nr} files below {name} are skipped, the first: {first}");
+            self.remarks.push(Remark::Warning(told));
+        }
+    }
+
+    /// Whether every file that was named is in it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// What is missing in it.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    fn add(&mut self, judge: &Judge, path: &Path) -> Result<(), ElfError> {
+        let elf = ElfFile::read(path)?;
+        elf.check(path)?;
+        self.files.push(judge.file(path, &elf));
+        Ok(())
+    }
+
+    fn summarise(&mut self) {
+        let segments = self.files.iter().flat_map(|file| &file.segments);
+        let text: Vec<_> = segments.filter(|segment| segment.is_text()).collect();
+        let of_at_least = |bytes| text.iter().filter(|s| s.file_bytes >= bytes).count();
+        let is_mapped = |segment: &&&SegmentView| {
+            segment.sizes.iter().any(|size| size.bytes == 64 << 10 && size.covered_bytes > 0)
+        };
+        self.summary = ElfCounts {
+            nr_files: self.files.len(),
+            nr_exec: text.len(),
+            nr_exec_16k: of_at_least(16 << 10),
+            nr_exec_64k: of_at_least(64 << 10),
+            nr_exec_mapped_64k: text.iter().filter(is_mapped).count(),
+        };
+    }
+
+    /// One row per file, segment and size.
+    pub(super) fn records(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        writer.record([
+            "path",
+            "machine",
+            "kind",
+            "step_bytes",
+            "segment",
+            "flags",
+            "offset",
+            "vaddr",
+            "file_bytes",
+            "mem_bytes",
+            "align",
+            "size_bytes",
+            "covered_bytes",
+            "filesystems",
+            "refusal",
+        ])?;
+        for file in &self.files {
+            for segment in &file.segments {
+                for size in &segment.sizes {
+                    writer.record([
+                        file.path.as_str(),
+                        &file.machine,
+                        file.kind,
+                        &file.step_bytes.map_or_else(String::new, |step| step.to_string()),
+                        &segment.nr.to_string(),
+                        &segment.flags,
+                        &segment.offset.to_string(),
+                        &segment.vaddr.to_string(),
+                        &segment.file_bytes.to_string(),
+                        &segment.mem_bytes.to_string(),
+                        &segment.align.to_string(),
+                        &size.bytes.to_string(),
+                        &size.covered_bytes.to_string(),
+                        &size.filesystems.join(" "),
+                        size.refusal.map_or("", Refusal::name),
+                    ])?;
+                }
+            }
+        }
+        writer.into_text()
+    }
+}
+
+/// What files are held against.
+struct Judge<'a> {
+    kernel: &'a Kernel,
+    grounds: Vec<(String, Ground)>,
+    sizes: Vec<u64>,
+}
+
+impl Judge<'_> {
+    fn file(&self, path: &Path, elf: &ElfFile) -> FileView {
+        let (loading, kind) = match (elf.kind, elf.class) {
+            (ElfKind::Fixed, _) => (Loading::Fixed, "fixed"),
+            (ElfKind::Program, _) => (Loading::Program, "program"),
+            (_, Class::Bits64) => (Loading::Library, "shared"),
+            (_, Class::Bits32) => (Loading::Library32, "shared"),
+        };
+        let segments: Vec<_> = elf.loads.iter().map(segment).collect();
+        let views = elf.loads.iter().enumerate().map(|(nr, load)| SegmentView {
+            nr,
+            flags: flags(load.prot),
+            offset: load.offset,
+            vaddr: load.vaddr,
+            file_bytes: load.file_bytes,
+            mem_bytes: load.mem_bytes,
+            align: load.align,
+            shares_page_with: alignment::sharing(&segments, nr, self.kernel.rules.page),
+            sizes: self.sizes.iter().map(|&size| self.size(loading, &segments, nr, size)).collect(),
+        });
+        FileView {
+            path: path.to_string_lossy().into_owned(),
+            machine: machine(elf.machine),
+            bits: if elf.class == Class::Bits64 { 64 } else { 32 },
+            is_little_endian: elf.is_little_endian,
+            kind,
+            step_bytes: alignment::step_bytes(loading, &segments, self.best_ground()),
+            segments: views.collect(),
+        }
+    }
+
+    /// The filesystem that allows most: where even this one refuses, all do.
+    fn best_ground(&self) -> Ground {
+        let none = Ground::of(&self.kernel.rules, "");
+        let grounds = self.grounds.iter().map(|(_, ground)| *ground);
+        grounds.max_by_key(|ground| (ground.max, ground.places_aligned)).unwrap_or(none)
+    }
+
+    fn size(&self, loading: Loading, segments: &[Segment], nr: usize, bytes: u64) -> SizeView {
+        let covered = |ground| alignment::covered(loading, segments, nr, ground, bytes);
+        let on =
+            self.grounds.iter().filter_map(|(name, ground)| Some((name, covered(*ground).ok()?)));
+        let (filesystems, covered_bytes): (Vec<_>, Vec<_>) =
+            on.map(|(name, covered)| (name.clone(), covered)).unzip();
+        let refusal = if filesystems.is_empty() { covered(self.best_ground()).err() } else { None };
+        SizeView {
+            bytes,
+            covered_bytes: covered_bytes.into_iter().max().unwrap_or(0),
+            filesystems,
+            refusal,
+            remedy: refusal.and_then(|refusal| remedy(refusal, &segments[nr], bytes)),
+        }
+    }
+}
+
+/// What removes a refusal.
+fn remedy(refusal: Refusal, segment: &Segment, bytes: u64) -> Option<String> {
+    match refusal {
+        Refusal::Incongruent | Refusal::RandomAddress => {
+            Some(format!("re-link with -Wl,-z,max-page-size={bytes}"))
+        }
+        // Aligned to the size, a segment of that many bytes holds a block.
+        Refusal::NoWholeBlock if segment.align < bytes => {
+            Some(format!("re-link with -Wl,-z,separate-code,-z,max-page-size={bytes}"))
+        }
+        Refusal::NoWholeBlock | Refusal::TooSmall | Refusal::Filesystem => None,
+    }
+}
+
+fn segment(load: &Load) -> Segment {
+    let Load { offset, vaddr, file_bytes, align, .. } = *load;
+    Segment { offset, vaddr, file_bytes, align }
+}
+
+fn flags(prot: u32) -> String {
+    let bits = [(1, 'r'), (2, 'w'), (EXECUTE, 'x')];
+    bits.map(|(bit, letter)| if prot & bit == 0 { '-' } else { letter }).iter().collect()
+}
+
+/// Name of an `e_machine`.
+fn machine(number: u16) -> String {
+    const NAMES: [(u16, &str); 9] = [
+        (3, "i386"),
+        (8, "mips"),
+        (20, "powerpc"),
+        (21, "powerpc64"),
+        (22, "s390x"),
+        (40, "arm"),
+        (62, "x86-64"),
+        (183, "arm64"),
+        (243, "riscv"),
+    ];
+    let known = NAMES.iter().find(|(known, _)| *known == number);
+    known.map_or_else(|| format!("machine {number}"), |(_, name)| (*name).to_owned())
+}

@@ -1,0 +1,194 @@
+//! Files on disk as a page: for each segment the largest folio that can map each part of it.
+
+use std::collections::BTreeSet;
+
+use largefolio_report::ExportError;
+use largefolio_report::figures::{self, size};
+use largefolio_report::html::bars::{Bar, Part, bars};
+use largefolio_report::html::frame::{Basis, Page, TABLE_END, figure, table_head};
+use largefolio_report::html::markup::Markup;
+use largefolio_report::html::sizes::{class, legend};
+use serde::Serialize;
+
+use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
+use super::elf_text;
+use crate::page::{footer, meanings, notes, section};
+
+/// Files of a page, those with most text first: some 8 KiB each.
+const NR_FILES_MAX: usize = 100;
+
+/// What the page holds.
+#[derive(Serialize)]
+struct Data<'a> {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: &'a [String],
+    kernel: &'a str,
+    page_bytes: u64,
+    filesystems: &'a [(String, u64)],
+    size_bytes: &'a [u64],
+    files: Vec<&'a FileView>,
+    nr_files_not_shown: usize,
+    failed: &'a [(String, String)],
+    summary: ElfCounts,
+}
+
+pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
+    let mut files: Vec<&FileView> = view.files.iter().collect();
+    let text_bytes = |file: &FileView| {
+        let text = file.segments.iter().filter(|segment| segment.is_text());
+        text.map(|segment| segment.file_bytes).max().unwrap_or(0)
+    };
+    if files.len() > NR_FILES_MAX {
+        files.sort_by_key(|file| std::cmp::Reverse(text_bytes(file)));
+        files.truncate(NR_FILES_MAX);
+    }
+    let data = Data {
+        schema_version: super::elf::SCHEMA_VERSION,
+        tool_version: env!("CARGO_PKG_VERSION"),
+        command_line: &view.command_line,
+        kernel: &view.kernel,
+        page_bytes: view.page_bytes,
+        filesystems: &view.filesystems,
+        size_bytes: &view.size_bytes,
+        nr_files_not_shown: view.files.len() - files.len(),
+        files,
+        failed: &view.failed[..view.failed.len().min(NR_FILES_MAX)],
+        summary: view.summary,
+    };
+    let lead = "From left to right the parts of a segment by the largest folios that can map them \
+                wherever the file is loaded; the scale is that of each file.";
+    let title = match view.files.as_slice() {
+        [one] => one.path.clone(),
+        many => format!("{} files", many.len()),
+    };
+    Ok(Page {
+        title,
+        kind: "folio maps --elf: which folio sizes can map these segments",
+        answer: answer(view),
+        sections: vec![
+            section("segments", "Segments", Basis::Counted, lead, segments(view, &data)),
+            section("sources", "Sources", Basis::None, "", sources(view)),
+        ],
+        json: serde_json::to_string(&data)?,
+        footer: footer(&view.command_line),
+    })
+}
+
+fn answer(view: &ElfResult) -> Markup {
+    let summary = view.summary;
+    let mut answer = Markup::new();
+    answer.raw("<p class=\"answer\">Folios of 64K can map a part of <b>");
+    let nr = summary.nr_exec_mapped_64k;
+    answer.number("/summary/nr_exec_mapped_64k", nr, &nr.to_string()).raw(" of ");
+    answer.number("/summary/nr_exec", summary.nr_exec, &summary.nr_exec.to_string());
+    let segments = if summary.nr_exec == 1 { "segment" } else { "segments" };
+    answer.raw("</b> ").text(&format!("executable {segments} wherever it is loaded."));
+    answer.raw("</p><ul class=\"facts\">");
+    for (key, nr, words) in [
+        ("nr_files", summary.nr_files, "files"),
+        ("nr_exec_16k", summary.nr_exec_16k, "segments of at least 16K"),
+        ("nr_exec_64k", summary.nr_exec_64k, "of at least 64K"),
+    ] {
+        answer.raw("<li><b>").number(&format!("/summary/{key}"), nr, &nr.to_string());
+        answer.raw("</b> ").text(words).raw("</li>");
+    }
+    answer.raw("</ul>");
+    for (path, why) in view.failed.iter().take(NR_FILES_MAX) {
+        let text = if why.contains(path) { why.clone() } else { format!("{path}: {why}") };
+        answer.element("p class=\"honest\"", &text);
+    }
+    let about = format!("rules of {}, {} pages", view.kernel, size(view.page_bytes));
+    answer.element("p class=\"about\"", &about);
+    answer
+}
+
+fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
+    let mut body = Markup::new();
+    let sizes: BTreeSet<u64> = view.size_bytes.iter().copied().collect();
+    body.append(&legend(&sizes, &[("s12", "none of these: base pages")]));
+    for (nr, file) in data.files.iter().enumerate() {
+        let drawn: Vec<Bar> =
+            file.segments.iter().enumerate().map(|(at, one)| bar(nr, at, one)).collect();
+        if drawn.is_empty() {
+            continue;
+        }
+        let mut picture = bars(&drawn);
+        let words = elf_text::notes(view, file);
+        if !words.is_empty() {
+            picture.append(&notes(words.iter().map(String::as_str)));
+        }
+        body.append(&figure(&file.path, &picture, &table(view, nr, file)));
+    }
+    if data.nr_files_not_shown > 0 {
+        let nr = data.nr_files_not_shown;
+        let words = format!("{nr} files with less text are not shown; --json has all.");
+        body.element("p class=\"note\"", &words);
+    }
+    body
+}
+
+/// The parts of a segment, those under the largest folios first.
+fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
+    let mut sizes: Vec<_> = segment.sizes.iter().collect();
+    sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));
+    let (mut done, mut parts) = (0_u64, Vec::new());
+    for one in sizes {
+        let covered = one.covered_bytes.min(segment.file_bytes);
+        let value = covered.saturating_sub(done);
+        done = done.max(covered);
+        let tip = format!("{} folios: {}", size(one.bytes), figures::bytes(value));
+        parts.push(Part { class: class(one.bytes), value, tip });
+    }
+    let value = segment.file_bytes.saturating_sub(done);
+    let tip = format!("no folio of these sizes: {}", figures::bytes(value));
+    parts.push(Part { class: "s12".to_owned(), value, tip });
+    let mut total = Markup::new();
+    let at = format!("/files/{file}/segments/{nr}/file_bytes");
+    total.number(&at, segment.file_bytes, &figures::bytes(segment.file_bytes));
+    Bar { label: format!("{} {}", segment.nr, segment.flags), parts, total }
+}
+
+fn table(view: &ElfResult, nr: usize, file: &FileView) -> Markup {
+    let mut columns = ["offset", "address", "bytes", "align"].map(str::to_owned).to_vec();
+    columns.extend(view.size_bytes.iter().map(|bytes| size(*bytes)));
+    let mut table = table_head("Segment", &columns);
+    for (at, segment) in file.segments.iter().enumerate() {
+        let of = format!("/files/{nr}/segments/{at}");
+        let name = format!("{} {}", segment.nr, segment.flags);
+        table.raw("<tr>").element("th scope=\"row\"", &name);
+        for (key, value, shown) in [
+            ("offset", segment.offset, format!("{:#x}", segment.offset)),
+            ("vaddr", segment.vaddr, format!("{:#x}", segment.vaddr)),
+            ("file_bytes", segment.file_bytes, figures::bytes(segment.file_bytes)),
+            ("align", segment.align, format!("{:#x}", segment.align)),
+        ] {
+            table.raw("<td>").number(&format!("{of}/{key}"), value, &shown).raw("</td>");
+        }
+        for (at, one) in segment.sizes.iter().enumerate() {
+            table.raw("<td>");
+            let at = format!("{of}/sizes/{at}/covered_bytes");
+            table.number(&at, one.covered_bytes, &elf_text::cell(segment, one)).raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}
+
+fn sources(view: &ElfResult) -> Markup {
+    let limits = elf_text::limits(view);
+    meanings(&[
+        (
+            "counted",
+            "From the program headers, under the rules of the kernel that is named. What a kernel \
+             then really reads and maps: folio predict.",
+        ),
+        ("filesystems", &limits),
+        ("small", "The segment has fewer bytes than the folio."),
+        ("ends", "No whole block lies between its ends."),
+        ("offset", "Address and file offset disagree."),
+        ("random", "The load address is random in smaller steps."),
+        ("no folio", "No filesystem has such folios under this kernel."),
+    ])
+}

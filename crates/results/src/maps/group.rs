@@ -1,0 +1,135 @@
+//! Mappings and reasons gathered by what they are of: fifty processes map one library.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use largefolio_linux::census::Census;
+use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_linux::census::process::{Mapping, Process};
+use largefolio_linux::census::remedy::Remedy;
+use largefolio_linux::census::why::{Finding, Refusal};
+
+use super::plain::what;
+
+/// What rows are ordered by, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Mapped bytes.
+    Size,
+    /// Bytes in base pages.
+    Small,
+    /// Executable mappings of files.
+    Text,
+    /// Other mappings of files.
+    File,
+    /// Private memory.
+    Anon,
+    /// Shared memory.
+    Shmem,
+    /// Bytes mapped by PMD entries.
+    Pmd,
+}
+
+/// Mappings of the same file with the same permissions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) what: String,
+    pub(super) permissions: String,
+    pub(super) nr_processes: usize,
+    pub(super) tally: Tally,
+}
+
+/// Groups of mappings, largest first; of a single process every mapping is one.
+pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
+    let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
+    for process in &census.processes {
+        let mut seen = BTreeSet::new();
+        for mapping in &process.mappings {
+            let key = key(mapping, census.processes.len());
+            let group = groups.entry(key.clone()).or_default();
+            group.tally.add_all(&mapping.tally);
+            seen.insert(key);
+        }
+        for key in seen {
+            if let Some(group) = groups.get_mut(&key) {
+                group.nr_processes += 1;
+            }
+        }
+    }
+    let mut groups: Vec<Group> = groups
+        .into_iter()
+        .map(|((what, permissions), group)| Group { what, permissions, ..group })
+        .filter(|group| rank(&group.tally, sort) > 0)
+        .collect();
+    groups.sort_by_key(|group| Reverse(rank(&group.tally, sort)));
+    groups
+}
+
+/// What a mapping is counted with: name and permissions.
+pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
+    let vma = &mapping.vma;
+    let what = what(vma);
+    let what = if nr_processes == 1 { format!("{:x} {what}", vma.range.start) } else { what };
+    (what, vma.permission_text())
+}
+
+/// Processes, largest first.
+pub(super) fn processes(census: &Census, sort: Sort) -> Vec<&Process> {
+    let mut processes: Vec<&Process> =
+        census.processes.iter().filter(|process| rank(&process.tally, sort) > 0).collect();
+    processes.sort_by_key(|process| Reverse(rank(&process.tally, sort)));
+    processes
+}
+
+/// What rows are ordered by.
+fn rank(tally: &Tally, sort: Sort) -> u64 {
+    let of = |kind| tally.of(kind).mapped_bytes();
+    match sort {
+        Sort::Size => tally.all().mapped_bytes(),
+        Sort::Small => tally.sum(|_, size| size == Size::Order(0)).mapped_bytes(),
+        Sort::Text => of(Kind::Text),
+        Sort::File => of(Kind::File),
+        Sort::Anon => of(Kind::Anon),
+        Sort::Shmem => of(Kind::Shmem),
+        Sort::Pmd => tally.all().pmd_bytes,
+    }
+}
+
+/// What could be larger, with everything that stands in the way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subject {
+    pub(super) what: String,
+    /// The largest size asked for.
+    pub(super) target_bytes: u64,
+    /// Bytes that are mapped and not large.
+    pub(super) bytes: u64,
+    pub(super) nr_processes: usize,
+    pub(super) reasons: BTreeMap<Refusal, (u64, Remedy)>,
+}
+
+/// Findings by file, most bytes first.
+pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
+    let mut subjects: BTreeMap<String, (Subject, BTreeSet<usize>)> = BTreeMap::new();
+    for finding in findings {
+        let mapping = &census.processes[finding.process].mappings[finding.mapping];
+        let (subject, processes) = subjects.entry(what(&mapping.vma)).or_default();
+        let small = mapping.tally.all().mapped_bytes().saturating_sub(finding.large_bytes);
+        subject.bytes += small.min(finding.missing_bytes);
+        subject.target_bytes = subject.target_bytes.max(finding.target_bytes);
+        for reason in &finding.reasons {
+            let new = || (0, reason.remedy.clone());
+            subject.reasons.entry(reason.refusal).or_insert_with(new).0 += reason.bytes;
+        }
+        processes.insert(finding.process);
+    }
+    let mut subjects: Vec<Subject> = subjects
+        .into_iter()
+        .map(|(what, (subject, processes))| Subject {
+            what,
+            nr_processes: processes.len(),
+            ..subject
+        })
+        .collect();
+    subjects.sort_by_key(|subject| Reverse(subject.bytes));
+    subjects
+}

@@ -1,0 +1,360 @@
+//! What a page of the running system holds: sums, the largest of everything, strips.
+//!
+//! A census has no bound - a thousand processes have a hundred thousand mappings - and a page has:
+//! `--json` has all.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use largefolio_linux::census::file::CachedFile;
+use largefolio_linux::census::folios::{Kind, Tally};
+use largefolio_linux::census::layout::{self, How, Layout};
+use largefolio_linux::census::maps::Vma;
+use largefolio_linux::census::process::{Geometry, Process};
+use largefolio_linux::census::why::Refusal;
+use largefolio_linux::census::{Access, Census};
+use largefolio_linux::system::System;
+use serde::Serialize;
+
+use super::group::{self, Group, Sort, Subject};
+use super::look::Look;
+use super::plain::plain;
+use super::view::SCHEMA_VERSION;
+
+/// Rows of a table and bars of a picture.
+const NR_ROWS_MAX: usize = 24;
+/// Subjects with their reasons.
+const NR_SUBJECTS_MAX: usize = 40;
+/// Mappings, and files, that are drawn as strips.
+const NR_STRIPS_MAX: usize = 12;
+/// Runs of a strip: with the path that draws it 80 KiB.
+const NR_RUNS_MAX: usize = 2048;
+
+#[derive(Serialize)]
+pub(super) struct Summary<'a> {
+    schema_version: u32,
+    tool_version: &'static str,
+    pub(super) command_line: &'a [String],
+    pub(super) kernel: &'a str,
+    pub(super) page_bytes: u64,
+    pub(super) contpte_bytes: u64,
+    pub(super) pmd_bytes: u64,
+    pub(super) access: Option<Access>,
+    pub(super) nr_processes: usize,
+    /// Processes the kernel does not show to this user.
+    pub(super) nr_refused: usize,
+    /// All memory, each page once.
+    pub(super) total: Sizes,
+    /// The same by kind.
+    pub(super) kinds: Vec<Named>,
+    /// The largest processes; a page counts in each.
+    pub(super) processes: Vec<Named>,
+    pub(super) nr_processes_not_shown: usize,
+    /// The largest mappings; of several processes by file and permissions.
+    pub(super) mappings: Vec<Named>,
+    pub(super) nr_mappings_not_shown: usize,
+    pub(super) reasons: Vec<ReasonData>,
+    pub(super) subjects: Vec<SubjectData>,
+    pub(super) nr_subjects_not_shown: usize,
+    pub(super) files: Vec<Named>,
+    pub(super) nr_files_not_shown: usize,
+    /// Files below a directory of which nothing is cached.
+    pub(super) nr_files_not_cached: usize,
+    /// What the numbers in `strips[].runs` stand for.
+    hows: [How; 5],
+    pub(super) strips: Vec<StripData>,
+}
+
+/// Memory by folio size.
+#[derive(Serialize)]
+pub(super) struct Sizes {
+    pub(super) mapped_bytes: u64,
+    pub(super) unaligned_bytes: u64,
+    pub(super) partial_bytes: u64,
+    pub(super) contpte_bytes: u64,
+    pub(super) pmd_bytes: u64,
+    pub(super) by_size: Vec<SizeData>,
+}
+
+/// Memory in folios of one size.
+#[derive(Clone, Copy, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the JSON, with their unit")]
+pub(super) struct SizeData {
+    /// Absent where the size is not known.
+    pub(super) folio_bytes: Option<u64>,
+    pub(super) mapped_bytes: u64,
+    pub(super) unaligned_bytes: u64,
+    pub(super) partial_bytes: u64,
+}
+
+/// Something with a name.
+#[derive(Serialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// Permissions, how many processes, how large a file is.
+    pub(super) about: String,
+    #[serde(flatten)]
+    pub(super) sizes: Sizes,
+}
+
+/// A reason, over everything that was judged.
+#[derive(Serialize)]
+pub(super) struct ReasonData {
+    pub(super) refusal: Refusal,
+    pub(super) meaning: &'static str,
+    pub(super) bytes: u64,
+}
+
+/// What could be larger.
+#[derive(Serialize)]
+pub(super) struct SubjectData {
+    pub(super) name: String,
+    pub(super) nr_processes: usize,
+    pub(super) target_bytes: u64,
+    pub(super) bytes: u64,
+    pub(super) reasons: Vec<RemedyData>,
+}
+
+#[derive(Serialize)]
+pub(super) struct RemedyData {
+    pub(super) refusal: Refusal,
+    pub(super) meaning: &'static str,
+    pub(super) bytes: u64,
+    pub(super) remedy: String,
+}
+
+/// Where folios lie.
+#[derive(Serialize)]
+pub(super) struct StripData {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// Whether it is the page cache of a file, mapped or not.
+    pub(super) is_file: bool,
+    pub(super) nr_pages: u64,
+    /// Pages of a cell, where there are too many runs to tell each; else 1.
+    pub(super) cell_pages: u64,
+    /// First page, pages, order, index into `hows`.
+    pub(super) runs: Vec<[u64; 4]>,
+}
+
+/// Where a mapping of a group is.
+struct Place<'a> {
+    bytes: u64,
+    process: &'a Process,
+    vma: &'a Vma,
+}
+
+impl Sizes {
+    fn of(tally: &Tally, page_bytes: u64) -> Self {
+        let all = tally.all();
+        let mut by_size: BTreeMap<Option<u64>, SizeData> = BTreeMap::new();
+        for (_, size, cell) in tally.cells() {
+            let folio_bytes = size.bytes(page_bytes);
+            let data = by_size.entry(folio_bytes).or_default();
+            data.folio_bytes = folio_bytes;
+            data.mapped_bytes += cell.mapped_bytes();
+            data.unaligned_bytes += cell.unaligned_bytes;
+            data.partial_bytes += cell.partial_bytes;
+        }
+        Self {
+            mapped_bytes: all.mapped_bytes(),
+            unaligned_bytes: all.unaligned_bytes,
+            partial_bytes: all.partial_bytes,
+            contpte_bytes: all.contpte_bytes,
+            pmd_bytes: all.pmd_bytes,
+            by_size: by_size.into_values().collect(),
+        }
+    }
+
+    /// Bytes in folios of at least `folio_bytes`.
+    pub(super) fn of_at_least(&self, folio_bytes: u64) -> u64 {
+        let is_large = |size: &&SizeData| size.folio_bytes.is_some_and(|own| own >= folio_bytes);
+        self.by_size.iter().filter(is_large).map(|size| size.mapped_bytes).sum()
+    }
+}
+
+impl<'a> Summary<'a> {
+    /// Of a look; `system` is looked at again for the strips.
+    pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
+        let page_bytes = system.page_bytes();
+        let geometry = Geometry::of(page_bytes);
+        let census = look.census.as_ref();
+        let empty = Tally::default();
+        let mut summary = Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel: &look.release,
+            page_bytes,
+            contpte_bytes: geometry.contpte_bytes(),
+            pmd_bytes: geometry.pmd_bytes(),
+            access: census.map(|census| census.access),
+            nr_processes: census.map_or(0, |census| census.processes.len()),
+            nr_refused: census.map_or(0, |census| census.skipped.refused.len()),
+            total: Sizes::of(census.map_or(&empty, |census| &census.totals), page_bytes),
+            kinds: Vec::new(),
+            processes: Vec::new(),
+            nr_processes_not_shown: 0,
+            mappings: Vec::new(),
+            nr_mappings_not_shown: 0,
+            reasons: Vec::new(),
+            subjects: Vec::new(),
+            nr_subjects_not_shown: 0,
+            files: Vec::new(),
+            nr_files_not_shown: 0,
+            nr_files_not_cached: look.cached.as_ref().map_or(0, |cached| cached.nr_empty),
+            hows: How::ALL,
+            strips: Vec::new(),
+        };
+        if let Some(census) = census {
+            summary.add_census(census, system);
+            summary.add_subjects(group::subjects(census, &look.findings));
+        }
+        if let Some(cached) = &look.cached {
+            summary.add_files(&cached.files);
+        }
+        summary
+    }
+
+    fn named(&self, name: String, about: String, tally: &Tally) -> Named {
+        Named { name, about, sizes: Sizes::of(tally, self.page_bytes) }
+    }
+
+    fn add_census(&mut self, census: &Census, system: &dyn System) {
+        for kind in Kind::ALL {
+            let mut tally = Tally::default();
+            for (_, size, cell) in census.totals.cells().filter(|(of, ..)| *of == kind) {
+                tally.add(kind, size, cell);
+            }
+            if tally.all().mapped_bytes() > 0 {
+                self.kinds.push(self.named(kind.name().to_owned(), String::new(), &tally));
+            }
+        }
+        let processes = group::processes(census, Sort::Size);
+        for process in processes.iter().take(NR_ROWS_MAX) {
+            let name = format!("{} {}", process.pid, process.name);
+            self.processes.push(self.named(name, String::new(), &process.tally));
+        }
+        self.nr_processes_not_shown = processes.len().saturating_sub(NR_ROWS_MAX);
+        let groups = group::mappings(census, Sort::Size);
+        for one in groups.iter().take(NR_ROWS_MAX) {
+            let mut about = one.permissions.clone();
+            if one.nr_processes > 1 {
+                about = format!("{about}, {} processes", one.nr_processes);
+            }
+            self.mappings.push(self.named(one.what.clone(), about, &one.tally));
+        }
+        self.nr_mappings_not_shown = groups.len().saturating_sub(NR_ROWS_MAX);
+        if census.access == Access::Full {
+            self.add_strips(census, &groups, system);
+        }
+    }
+
+    /// Of each of the largest groups the mapping with most memory.
+    fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
+        let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
+        let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
+            groups.iter().filter(is_folios).take(NR_STRIPS_MAX).map(|one| (one, None)).collect();
+        for process in &census.processes {
+            for mapping in &process.mappings {
+                let key = group::key(mapping, census.processes.len());
+                let is_it = |one: &Group| (&one.what, &one.permissions) == (&key.0, &key.1);
+                let Some((_, best)) = chosen.iter_mut().find(|(one, _)| is_it(one)) else {
+                    continue;
+                };
+                let bytes = mapping.tally.all().mapped_bytes();
+                if best.as_ref().is_none_or(|best| bytes > best.bytes) {
+                    *best = Some(Place { bytes, process, vma: &mapping.vma });
+                }
+            }
+        }
+        let found: Vec<(&Group, Place<'_>)> =
+            chosen.into_iter().filter_map(|(one, best)| Some((one, best?))).collect();
+        let wanted: Vec<(u32, &Vma)> =
+            found.iter().map(|(_, place)| (place.process.pid, place.vma)).collect();
+        let Ok(layouts) = layout::of_mappings(system, &wanted, NR_RUNS_MAX) else { return };
+        for ((one, Place { process, vma, .. }), layout) in found.into_iter().zip(layouts) {
+            let of = if census.processes.len() > 1 {
+                let (start, pid, name) = (vma.range.start, process.pid, &process.name);
+                format!(" at {start:#x} of process {pid} ({name})")
+            } else {
+                String::new()
+            };
+            let about = format!(", {}{of}", one.permissions);
+            self.strips.extend(layout.map(|layout| strip(one.what.clone(), about, &layout)));
+        }
+    }
+
+    fn add_subjects(&mut self, subjects: Vec<Subject>) {
+        let mut reasons: BTreeMap<Refusal, u64> = BTreeMap::new();
+        for subject in &subjects {
+            for (refusal, (bytes, _)) in &subject.reasons {
+                let sum = reasons.entry(*refusal).or_default();
+                *sum = sum.saturating_add(*bytes);
+            }
+        }
+        let mut reasons: Vec<ReasonData> = reasons
+            .into_iter()
+            .map(|(refusal, bytes)| ReasonData { refusal, meaning: refusal.meaning(), bytes })
+            .collect();
+        reasons.sort_by_key(|reason| Reverse(reason.bytes));
+        self.reasons = reasons;
+        let has_remedy =
+            |subject: &Subject| subject.reasons.keys().any(|refusal| !is_aside(*refusal));
+        let subjects: Vec<Subject> = subjects.into_iter().filter(has_remedy).collect();
+        self.nr_subjects_not_shown = subjects.len().saturating_sub(NR_SUBJECTS_MAX);
+        self.subjects = subjects.into_iter().take(NR_SUBJECTS_MAX).map(subject_data).collect();
+    }
+
+    fn add_files(&mut self, files: &[CachedFile]) {
+        let mut files: Vec<&CachedFile> = files.iter().collect();
+        files.sort_by_key(|file| Reverse(file.tally.all().mapped_bytes()));
+        self.nr_files_not_shown = files.len().saturating_sub(NR_ROWS_MAX);
+        files.truncate(NR_ROWS_MAX);
+        for file in &files {
+            let about = largefolio_report::figures::bytes(file.len_bytes);
+            self.files.push(self.named(plain(&file.path), about, &file.tally));
+        }
+        files.retain(|file| file.tally.all().mapped_bytes() > 0);
+        files.truncate(NR_STRIPS_MAX);
+        let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+        let Ok(layouts) = layout::of_files(&paths, NR_RUNS_MAX) else { return };
+        for (file, layout) in files.iter().zip(layouts) {
+            let drawn = layout.map(|layout| strip(plain(&file.path), String::new(), &layout));
+            self.strips.extend(drawn.map(|strip| StripData { is_file: true, ..strip }));
+        }
+    }
+}
+
+/// What no remedy is for.
+pub(super) const fn is_aside(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::NotTouched | Refusal::TooSmall)
+}
+
+fn subject_data(subject: Subject) -> SubjectData {
+    let Subject { what, target_bytes, bytes, nr_processes, reasons } = subject;
+    let reasons = reasons.into_iter().filter(|(refusal, _)| !is_aside(*refusal));
+    let reason = |(refusal, (bytes, remedy)): (Refusal, (u64, _))| RemedyData {
+        refusal,
+        meaning: refusal.meaning(),
+        bytes,
+        remedy: largefolio_linux::census::remedy::Remedy::to_string(&remedy),
+    };
+    let mut reasons: Vec<RemedyData> = reasons.map(reason).collect();
+    reasons.sort_by_key(|reason| Reverse(reason.bytes));
+    SubjectData { name: what, nr_processes, target_bytes, bytes, reasons }
+}
+
+fn strip(name: String, about: String, layout: &Layout) -> StripData {
+    let how_nr = |how: How| How::ALL.iter().position(|one| *one == how).unwrap_or(0) as u64;
+    let run = |run: &layout::Run| [run.page, run.nr_pages, u64::from(run.order), how_nr(run.how)];
+    StripData {
+        name,
+        about,
+        is_file: false,
+        nr_pages: layout.nr_pages,
+        cell_pages: layout.cell_pages,
+        runs: layout.runs.iter().map(run).collect(),
+    }
+}

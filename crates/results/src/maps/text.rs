@@ -1,0 +1,379 @@
+//! The view for people: totals, the largest mappings with their shares, reasons with remedies.
+
+use std::fmt::Write as _;
+
+use comfy_table::{
+    Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
+};
+use largefolio_linux::census::file::CachedFiles;
+use largefolio_linux::census::folios::{self, Kind, Size, Tally};
+use largefolio_linux::census::process::Geometry;
+use largefolio_linux::census::why::{Finding, Refusal};
+use largefolio_linux::census::{Access, Census};
+use largefolio_linux::system::{Live, System as _};
+use largefolio_mm::rules::sizes::size_name;
+use largefolio_report::figures::{self, printable};
+
+use super::group::{self, Sort, Subject};
+use super::look::Look;
+use super::plain::{plain, shortened};
+
+/// ASCII: the same on a terminal, in a file and in a mail.
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none())
+    .header_separator(LineStyle::none().fill('-').junction('-'))
+    .content_lines(ContentLineStyle::none());
+/// Mappings that are judged for a row.
+const JUDGED_OF_ROW: usize = 8;
+/// Characters of a line that the columns beside a name take.
+const BESIDE: usize = 68;
+/// Characters a name gets at least.
+const NAME_MIN: usize = 24;
+
+/// How much is shown, in which order.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// Rows of each table.
+    pub nr_rows: usize,
+    /// Their order.
+    pub sort: Sort,
+    /// Characters of a line.
+    pub width: usize,
+}
+
+impl Show {
+    /// Mappings that are judged: more than are shown, since they are grouped by file.
+    #[must_use]
+    pub const fn nr_judged(self) -> usize {
+        self.nr_rows.saturating_mul(JUDGED_OF_ROW)
+    }
+}
+
+pub(super) fn of(look: &Look, show: Show) -> String {
+    let mut text = String::new();
+    if let Some(census) = &look.census {
+        heading(&mut text, look, census);
+        if !census.processes.is_empty() {
+            totals(&mut text, census);
+            if census.processes.len() > 1 {
+                processes(&mut text, census, show);
+            }
+            mappings(&mut text, census, show);
+            let nr = look.findings.len().min(show.nr_judged());
+            whys(&mut text, census, &look.findings[..nr], show);
+        }
+    }
+    if let Some(cached) = &look.cached {
+        if look.census.is_some() {
+            text.push('\n');
+        }
+        files(&mut text, cached, show);
+    }
+    text
+}
+
+// Writing to a string cannot fail, here and below.
+fn heading(text: &mut String, look: &Look, census: &Census) {
+    let (release, page) = (&look.release, size_name(census.geometry.page_bytes));
+    match census.processes.as_slice() {
+        [one] => {
+            let _ = write!(text, "process {} ({})", one.pid, printable(&one.name));
+        }
+        many => {
+            let _ = write!(text, "{} processes", many.len());
+        }
+    }
+    let _ = write!(text, ", kernel {release}, {page} pages");
+    let skipped = &census.skipped;
+    for (nr, what) in [
+        (skipped.refused.len(), "not shown"),
+        (skipped.gone.len(), "ended meanwhile"),
+        (skipped.nr_empty, "without memory of their own"),
+    ] {
+        if nr > 0 {
+            let _ = write!(text, "; {nr} {what}");
+        }
+    }
+    text.push_str("\n\n");
+}
+
+/// Columns of folio sizes: base pages, below contpte blocks, below PMD entries, and from there on.
+struct Classes {
+    geometry: Geometry,
+    has_unknown: bool,
+}
+
+impl Classes {
+    fn of(census: &Census) -> Self {
+        Self { geometry: census.geometry, has_unknown: census.access == Access::Smaps }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let Geometry { page_bytes, contpte_order, pmd_order } = self.geometry;
+        let name = |order: u32| size_name(page_bytes << order);
+        let range = |from, to| format!("{}-{}", name(from), name(to));
+        let mut names = vec![
+            name(0),
+            range(1, contpte_order - 1),
+            range(contpte_order, pmd_order - 1),
+            format!("{}+", name(pmd_order)),
+        ];
+        if self.has_unknown {
+            names = vec![name(pmd_order), "unknown".to_owned()];
+        }
+        names
+    }
+
+    fn shares(&self, tally: &Tally) -> Vec<String> {
+        let all = tally.all().mapped_bytes();
+        let Geometry { contpte_order, pmd_order, .. } = self.geometry;
+        let sum = |from: u32, to: u32| {
+            let is_in = |_, size| matches!(size, Size::Order(order) if order >= from && order < to);
+            share(tally.sum(is_in).mapped_bytes(), all)
+        };
+        if self.has_unknown {
+            let unknown = tally.sum(|_, size| size == Size::Unknown).mapped_bytes();
+            return vec![sum(pmd_order, u32::MAX), share(unknown, all)];
+        }
+        vec![
+            sum(0, 1),
+            sum(1, contpte_order),
+            sum(contpte_order, pmd_order),
+            sum(pmd_order, u32::MAX),
+        ]
+    }
+
+    /// Of contpte blocks and PMD entries.
+    fn mapped(&self, tally: &Tally) -> Vec<String> {
+        let all = tally.all();
+        let pmd = share(all.pmd_bytes, all.mapped_bytes());
+        if self.has_unknown {
+            return vec![pmd];
+        }
+        vec![share(all.contpte_bytes, all.mapped_bytes()), pmd]
+    }
+
+    fn mapped_names(&self) -> Vec<String> {
+        if self.has_unknown {
+            return vec!["PMD".to_owned()];
+        }
+        vec!["contpte".to_owned(), "PMD".to_owned()]
+    }
+}
+
+/// `45%`; nothing for nothing.
+fn share(part: u64, all: u64) -> String {
+    match part {
+        0 => ".".to_owned(),
+        part if part == all => "100%".to_owned(),
+        part => {
+            let percent = 100.0 * figures::ratio(part, all);
+            if percent < 0.5 { "<1%".to_owned() } else { format!("{:.0}%", percent.min(99.0)) }
+        }
+    }
+}
+
+/// A point for nothing.
+fn bytes_or_point(bytes: u64) -> String {
+    if bytes == 0 { ".".to_owned() } else { figures::bytes(bytes) }
+}
+
+fn totals(text: &mut String, census: &Census) {
+    let totals = &census.totals;
+    let kinds: Vec<Kind> =
+        Kind::ALL.into_iter().filter(|kind| totals.of(*kind).mapped_bytes() > 0).collect();
+    let all = totals.all().mapped_bytes();
+    let mut sizes: Vec<Size> = totals.cells().map(|(_, size, _)| size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let once = if census.access == Access::Full { "mapped, each page once" } else { "mapped" };
+    let mut header = vec![once.to_owned()];
+    header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
+    header.extend(["all".to_owned(), "share".to_owned()]);
+    let line = |name: String, pick: &dyn Fn(Kind, &folios::Cell, Size) -> u64| {
+        let of = |wanted: Option<Kind>| -> u64 {
+            let cells = totals.cells().filter(|(kind, ..)| wanted.is_none_or(|w| w == *kind));
+            cells.map(|(kind, size, cell)| pick(kind, cell, size)).sum()
+        };
+        let mut row = vec![name];
+        row.extend(kinds.iter().map(|kind| bytes_or_point(of(Some(*kind)))));
+        row.extend([bytes_or_point(of(None)), share(of(None), all)]);
+        row
+    };
+    let mut rows = Vec::new();
+    for size in sizes {
+        let name = size.bytes(census.geometry.page_bytes).map_or_else(
+            || "folios of unknown size".to_owned(),
+            |bytes| format!("{:>4} folios", size_name(bytes)),
+        );
+        rows.push(line(name, &|_, cell, at| if at == size { cell.mapped_bytes() } else { 0 }));
+    }
+    rows.push(line("all".to_owned(), &|_, cell, _| cell.mapped_bytes()));
+    let contpte = size_name(census.geometry.contpte_bytes());
+    let pmd = size_name(census.geometry.pmd_bytes());
+    if census.access == Access::Full {
+        rows.push(line("mapped unaligned".to_owned(), &|_, cell, _| cell.unaligned_bytes));
+        rows.push(line("partly mapped".to_owned(), &|_, cell, _| cell.partial_bytes));
+        rows.push(line(format!("in contpte blocks of {contpte}"), &|_, cell, _| {
+            cell.contpte_bytes
+        }));
+    }
+    rows.push(line(format!("by PMD entries of {pmd}"), &|_, cell, _| cell.pmd_bytes));
+    text.push_str(&grid(&header, rows, 1));
+    if census.nr_beyond > 0 {
+        let _ = writeln!(text, "{} pages have no flags: device memory", census.nr_beyond);
+    }
+}
+
+fn processes(text: &mut String, census: &Census, show: Show) {
+    let classes = Classes::of(census);
+    let mut header: Vec<String> = ["pid", "process", "mapped"].map(str::to_owned).to_vec();
+    header.extend(classes.names());
+    header.extend(classes.mapped_names());
+    let processes = group::processes(census, show.sort);
+    let rows = processes.iter().take(show.nr_rows).map(|process| {
+        let mut row = vec![process.pid.to_string(), shortened(&printable(&process.name), NAME_MIN)];
+        row.push(figures::bytes(process.tally.all().mapped_bytes()));
+        row.extend(classes.shares(&process.tally));
+        row.extend(classes.mapped(&process.tally));
+        row
+    });
+    let _ = writeln!(text, "\nprocesses, shares by folio size:");
+    text.push_str(&grid(&header, rows.collect(), 2));
+    more(text, processes.len(), show);
+}
+
+fn mappings(text: &mut String, census: &Census, show: Show) {
+    let classes = Classes::of(census);
+    let is_many = census.processes.len() > 1;
+    let mut header = vec!["mapped".to_owned()];
+    header.extend(classes.names());
+    header.extend(classes.mapped_names());
+    header.extend(is_many.then(|| "procs".to_owned()));
+    header.extend(["perm".to_owned(), "mapping".to_owned()]);
+    let groups = group::mappings(census, show.sort);
+    let rows = groups.iter().take(show.nr_rows).map(|group| {
+        let mut row = vec![figures::bytes(group.tally.all().mapped_bytes())];
+        row.extend(classes.shares(&group.tally));
+        row.extend(classes.mapped(&group.tally));
+        row.extend(is_many.then(|| group.nr_processes.to_string()));
+        row.extend([group.permissions.clone(), shortened(&group.what, name_chars(show))]);
+        row
+    });
+    let what = if is_many { "mappings of all processes by file" } else { "mappings" };
+    let _ = writeln!(text, "\n{what}, shares by folio size:");
+    text.push_str(&grid(&header, rows.collect(), 0));
+    more(text, groups.len(), show);
+}
+
+fn name_chars(show: Show) -> usize {
+    show.width.saturating_sub(BESIDE).max(NAME_MIN)
+}
+
+fn more(text: &mut String, nr: usize, show: Show) {
+    if nr > show.nr_rows {
+        let _ = writeln!(text, "  and {} more: --top {nr}", nr - show.nr_rows);
+    }
+}
+
+/// What could be larger, file by file; what is not touched or too small is told in one line.
+fn whys(text: &mut String, census: &Census, findings: &[Finding], show: Show) {
+    let mut subjects = group::subjects(census, findings);
+    let mut aside = [(Refusal::NotTouched, 0), (Refusal::TooSmall, 0)];
+    for subject in &mut subjects {
+        for (refusal, bytes) in &mut aside {
+            *bytes += subject.reasons.remove(refusal).map_or(0, |(bytes, _)| bytes);
+        }
+    }
+    subjects.retain(|subject| !subject.reasons.is_empty());
+    if !subjects.is_empty() {
+        text.push_str("\nwhy not larger, and what removes it:\n");
+    }
+    for subject in subjects.iter().take(show.nr_rows) {
+        why(text, census, subject);
+    }
+    more(text, subjects.len(), show);
+    for (refusal, bytes) in aside {
+        if bytes > 0 {
+            let (bytes, meaning) = (figures::bytes(bytes), refusal.meaning());
+            let _ = writeln!(text, "  besides {bytes} {meaning}");
+        }
+    }
+}
+
+fn why(text: &mut String, census: &Census, subject: &Subject) {
+    let bytes = figures::bytes(subject.bytes);
+    let target = size_name(subject.target_bytes);
+    let processes = match (subject.nr_processes, census.processes.len()) {
+        (_, 1) | (1, _) => String::new(),
+        (nr, _) => format!(", in {nr} processes"),
+    };
+    let _ = writeln!(text, "{bytes:>11} not in {target}{processes}: {}", subject.what);
+    let mut reasons: Vec<_> = subject.reasons.iter().collect();
+    reasons.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
+    for (refusal, (bytes, remedy)) in reasons {
+        let part = if *bytes == subject.bytes {
+            String::new()
+        } else {
+            format!(" ({})", figures::bytes(*bytes))
+        };
+        let remedy = match printable(&remedy.to_string()) {
+            remedy if remedy.is_empty() => remedy,
+            remedy => format!("\n{:>16}{remedy}", "-> "),
+        };
+        let _ = writeln!(text, "{:>13}{}{part}{remedy}", "", refusal.meaning());
+    }
+}
+
+fn files(text: &mut String, cached: &CachedFiles, show: Show) {
+    let geometry = Geometry::of(Live.page_bytes());
+    let classes = Classes { geometry, has_unknown: false };
+    let mut files: Vec<_> = cached.files.iter().collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.tally.all().mapped_bytes()));
+    let mut all = Tally::default();
+    for file in &files {
+        all.add_all(&file.tally);
+    }
+    let mut header: Vec<String> = ["cached", "of"].map(str::to_owned).to_vec();
+    header.extend(classes.names());
+    header.push("file".to_owned());
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for file in files.iter().take(show.nr_rows) {
+        let bytes = file.tally.all().mapped_bytes();
+        let mut row = vec![figures::bytes(bytes), share(bytes, file.len_bytes.max(bytes))];
+        row.extend(classes.shares(&file.tally));
+        row.push(shortened(&printable(&plain(&file.path)), name_chars(show)));
+        rows.push(row);
+    }
+    if files.len() > 1 {
+        let mut row = vec![figures::bytes(all.all().mapped_bytes()), String::new()];
+        row.extend(classes.shares(&all));
+        row.push(format!("all {} files", files.len()));
+        rows.push(row);
+    }
+    text.push_str("page cache of files, mapped or not, shares by folio size:\n");
+    text.push_str(&grid(&header, rows, 0));
+    more(text, files.len(), show);
+    if cached.nr_empty > 0 {
+        let files = if cached.nr_empty == 1 { "file" } else { "files" };
+        let _ = writeln!(text, "  and {} {files} of which nothing is cached", cached.nr_empty);
+    }
+}
+
+/// A table whose first `nr_left` columns and last, if it is a name, are left-aligned.
+fn grid(header: &[String], rows: Vec<Vec<String>>, nr_left: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    let is_name = |name: &str| matches!(name, "mapping" | "file");
+    let last_is_name = header.last().is_some_and(|name| is_name(name)) && header[0] != "file";
+    let cell = |at: usize, text: &str| {
+        let is_left = at < nr_left || last_is_name && at + 1 == header.len();
+        let side = if is_left { CellAlignment::Left } else { CellAlignment::Right };
+        Cell::new(text).set_alignment(side)
+    };
+    table.set_header(header.iter().enumerate().map(|(at, text)| cell(at, text)));
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(|(at, text)| cell(at, text)));
+    }
+    table.trim_fmt() + "\n"
+}

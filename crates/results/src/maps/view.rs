@@ -1,0 +1,279 @@
+//! The result as data: JSON, and CSV with a row a (process, mapping, kind, folio size).
+
+use largefolio_linux::census::file::CachedFile;
+use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::process::{Mapping, Process};
+use largefolio_linux::census::why::{Finding, Reason};
+use largefolio_linux::census::{Access, Census, Skipped};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use serde::Serialize;
+
+use super::look::Look;
+use super::plain::plain;
+
+/// Version of the JSON of this view.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// Memory of processes and cached files by folio size, in bytes, with what keeps it from being
+/// larger.
+#[derive(Debug, Serialize)]
+pub struct MapsResult<'a> {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: &'a [String],
+    kernel: &'a str,
+    /// Whose rules limits come from, where the kernel's are not known.
+    rules_note: Option<&'a str>,
+    #[serde(flatten)]
+    system: Option<SystemView<'a>>,
+    files: Vec<FileView>,
+    /// Files below a directory of which nothing is cached.
+    nr_files_not_cached: usize,
+    /// Files that were named and could not be looked at.
+    failed: Vec<String>,
+}
+
+/// Processes.
+#[derive(Debug, Serialize)]
+struct SystemView<'a> {
+    page_bytes: u64,
+    contpte_bytes: u64,
+    pmd_bytes: u64,
+    access: Access,
+    skipped: &'a Skipped,
+    /// Pages past the end of kpageflags.
+    nr_pages_beyond: u64,
+    /// Each page once.
+    totals: Vec<CellView>,
+    processes: Vec<ProcessView<'a>>,
+}
+
+/// Memory of one kind and folio size.
+#[derive(Debug, Serialize)]
+struct CellView {
+    kind: Kind,
+    /// Absent where the size is not known.
+    folio_bytes: Option<u64>,
+    mapped_bytes: u64,
+    #[serde(flatten)]
+    cell: Cell,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessView<'a> {
+    pid: u32,
+    name: &'a str,
+    mappings: Vec<MappingView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct MappingView<'a> {
+    start: u64,
+    end: u64,
+    permissions: String,
+    offset: u64,
+    path: String,
+    is_deleted: bool,
+    folios: Vec<CellView>,
+    /// The largest size it could have, where it has less.
+    target: Option<TargetView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct TargetView<'a> {
+    target_bytes: u64,
+    large_bytes: u64,
+    missing_bytes: u64,
+    reasons: &'a [Reason],
+}
+
+#[derive(Debug, Serialize)]
+struct FileView {
+    path: String,
+    bytes: u64,
+    cached_bytes: u64,
+    folios: Vec<FolioView>,
+}
+
+#[derive(Debug, Serialize)]
+struct FolioView {
+    folio_bytes: Option<u64>,
+    cached_bytes: u64,
+}
+
+impl<'a> MapsResult<'a> {
+    /// The whole of `look`, which `command_line` asked for.
+    #[must_use]
+    pub fn of(look: &'a Look, command_line: &'a [String]) -> Self {
+        let cached = look.cached.as_ref();
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            kernel: &look.release,
+            rules_note: look.rules_note.as_deref(),
+            system: look.census.as_ref().map(|census| system(census, &look.findings)),
+            files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),
+            nr_files_not_cached: cached.map_or(0, |cached| cached.nr_empty),
+            failed: cached
+                .into_iter()
+                .flat_map(|cached| &cached.failed)
+                .map(ToString::to_string)
+                .collect(),
+        }
+    }
+
+    /// Indented JSON.
+    ///
+    /// # Errors
+    /// None in practice: the result is names and numbers.
+    pub fn json(&self) -> Result<String, ExportError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// On one line, for a stream of results.
+    ///
+    /// # Errors
+    /// None in practice, as [`MapsResult::json`].
+    pub fn json_line(&self) -> Result<String, ExportError> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
+    /// One row per process, mapping, kind and size; files have no process and no addresses.
+    pub(super) fn csv(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        writer.record([
+            "pid",
+            "process",
+            "start",
+            "end",
+            "permissions",
+            "offset",
+            "path",
+            "kind",
+            "folio_bytes",
+            "mapped_bytes",
+            "aligned_bytes",
+            "unaligned_bytes",
+            "partial_bytes",
+            "contpte_bytes",
+            "pmd_bytes",
+        ])?;
+        for process in self.system.iter().flat_map(|system| &system.processes) {
+            for mapping in &process.mappings {
+                for cell in &mapping.folios {
+                    writer.record(row(process, mapping, cell))?;
+                }
+            }
+        }
+        for file in &self.files {
+            for folio in &file.folios {
+                let mut row: [String; 15] = std::array::from_fn(|_| String::new());
+                row[6].clone_from(&file.path);
+                "cached".clone_into(&mut row[7]);
+                row[8] = text(folio.folio_bytes);
+                row[9] = folio.cached_bytes.to_string();
+                writer.record(row)?;
+            }
+        }
+        writer.into_text()
+    }
+}
+
+fn row(process: &ProcessView<'_>, mapping: &MappingView<'_>, view: &CellView) -> [String; 15] {
+    let CellView { kind, folio_bytes, mapped_bytes, cell } = view;
+    [
+        process.pid.to_string(),
+        process.name.to_owned(),
+        format!("{:#x}", mapping.start),
+        format!("{:#x}", mapping.end),
+        mapping.permissions.clone(),
+        mapping.offset.to_string(),
+        mapping.path.clone(),
+        kind.name().to_owned(),
+        text(*folio_bytes),
+        mapped_bytes.to_string(),
+        cell.aligned_bytes.to_string(),
+        cell.unaligned_bytes.to_string(),
+        cell.partial_bytes.to_string(),
+        cell.contpte_bytes.to_string(),
+        cell.pmd_bytes.to_string(),
+    ]
+}
+
+fn text(number: Option<u64>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+fn system<'a>(census: &'a Census, findings: &'a [Finding]) -> SystemView<'a> {
+    let page_bytes = census.geometry.page_bytes;
+    let mut processes: Vec<ProcessView<'a>> =
+        census.processes.iter().map(|process| of_process(process, page_bytes)).collect();
+    for finding in findings {
+        processes[finding.process].mappings[finding.mapping].target = Some(TargetView {
+            target_bytes: finding.target_bytes,
+            large_bytes: finding.large_bytes,
+            missing_bytes: finding.missing_bytes,
+            reasons: &finding.reasons,
+        });
+    }
+    for process in &mut processes {
+        process.mappings.retain(|mapping| !mapping.folios.is_empty());
+    }
+    SystemView {
+        page_bytes,
+        contpte_bytes: census.geometry.contpte_bytes(),
+        pmd_bytes: census.geometry.pmd_bytes(),
+        access: census.access,
+        skipped: &census.skipped,
+        nr_pages_beyond: census.nr_beyond,
+        totals: cells(&census.totals, page_bytes),
+        processes,
+    }
+}
+
+fn of_process(process: &Process, page_bytes: u64) -> ProcessView<'_> {
+    let mapping = |mapping: &Mapping| MappingView {
+        start: mapping.vma.range.start,
+        end: mapping.vma.range.end,
+        permissions: mapping.vma.permission_text(),
+        offset: mapping.vma.pos,
+        path: plain(&mapping.vma.path),
+        is_deleted: mapping.vma.is_deleted,
+        folios: cells(&mapping.tally, page_bytes),
+        target: None,
+    };
+    ProcessView {
+        pid: process.pid,
+        name: &process.name,
+        mappings: process.mappings.iter().map(mapping).collect(),
+    }
+}
+
+fn cells(tally: &Tally, page_bytes: u64) -> Vec<CellView> {
+    let view = |(kind, size, cell): (Kind, Size, &Cell)| CellView {
+        kind,
+        folio_bytes: size.bytes(page_bytes),
+        mapped_bytes: cell.mapped_bytes(),
+        cell: *cell,
+    };
+    tally.cells().map(view).collect()
+}
+
+fn file(file: &CachedFile) -> FileView {
+    let page_bytes = largefolio_linux::system::System::page_bytes(&largefolio_linux::system::Live);
+    FileView {
+        path: plain(&file.path),
+        bytes: file.len_bytes,
+        cached_bytes: file.tally.all().mapped_bytes(),
+        folios: file
+            .tally
+            .cells()
+            .map(|(_, size, cell)| FolioView {
+                folio_bytes: size.bytes(page_bytes),
+                cached_bytes: cell.mapped_bytes(),
+            })
+            .collect(),
+    }
+}

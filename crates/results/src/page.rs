@@ -1,0 +1,42 @@
+//! What the pages of all verbs are made of; `largefolio_report::html` draws.
+
+use largefolio_report::html::frame::{Basis, Section};
+use largefolio_report::html::markup::Markup;
+
+/// A part of a page.
+pub(crate) fn section(
+    id: &'static str,
+    title: &'static str,
+    basis: Basis,
+    lead: &str,
+    body: Markup,
+) -> Section {
+    Section { id: id.into(), title: title.into(), lead: lead.to_owned(), basis, body }
+}
+
+/// The last line of a page.
+pub(crate) fn footer(command_line: &[String]) -> String {
+    format!("folio {}: {}", env!("CARGO_PKG_VERSION"), command_line.join(" "))
+}
+
+/// Sentences below one another.
+pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
+    let mut list = Markup::new();
+    list.raw("<ul class=\"notes\">");
+    for note in notes {
+        list.element("li", note);
+    }
+    list.raw("</ul>\n");
+    list
+}
+
+/// What words mean.
+pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
+    let mut list = Markup::new();
+    list.raw("<dl class=\"bases\">");
+    for (word, meaning) in words {
+        list.element("dt", word).element("dd", meaning);
+    }
+    list.raw("</dl>\n");
+    list
+}

@@ -1,0 +1,39 @@
+//! Published tables beside what is found here.
+//!
+//! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
+//! (JSON and CSV), `text`, `page`.
+
+mod find;
+mod live;
+mod page;
+mod result;
+mod text;
+
+use largefolio_report::ExportError;
+use largefolio_report::html::frame::Page;
+
+use crate::Forms;
+
+pub use find::{StudyRequest, beside, find_traces};
+pub use live::measure;
+pub use result::StudyResult;
+
+impl Forms for StudyResult {
+    fn text(&self) -> String {
+        text::shown(&self.studies)
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        result::csv(&self.studies)
+    }
+}
+
+impl StudyResult {
+    /// As a page.
+    ///
+    /// # Errors
+    /// None in practice: the result is names and numbers.
+    pub fn page(&self) -> Result<Page, ExportError> {
+        page::of(self)
+    }
+}

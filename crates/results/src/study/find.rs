@@ -1,0 +1,109 @@
+//! Studies run in the model, and what is missing for that.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use largefolio_sim::replay::Budget;
+use largefolio_sim::study::{self, Finding, Folders, Measurements, Study, StudyError};
+use largefolio_trace::shown;
+
+use super::result::StudyResult;
+use crate::{Error, Remark};
+
+/// Studies that can be run.
+#[derive(Debug)]
+pub struct StudyRequest {
+    /// What is published, and the cells of the model beside it.
+    pub studies: Vec<Study>,
+    /// Directory of the recorded traces.
+    pub traces: PathBuf,
+    /// The command that asks for the same.
+    pub command_line: Vec<String>,
+}
+
+/// Where traces are, seen from the program: `target/release/folio`, an installed `bin/folio`.
+const BESIDE: [&str; 2] = ["../../traces", "../share/largefolio/traces"];
+
+/// Where traces may be beside the program `folio`.
+#[must_use]
+pub fn beside(folio: &Path) -> Vec<PathBuf> {
+    BESIDE.iter().filter_map(|path| Some(folio.parent()?.join(path))).collect()
+}
+
+/// `traces` here or one of `beside`, whichever holds some of the traces; here where none does.
+#[must_use]
+pub fn find_traces(studies: &[Study], beside: impl IntoIterator<Item = PathBuf>) -> PathBuf {
+    let here = PathBuf::from("traces");
+    let mut all = std::iter::once(here.clone()).chain(beside);
+    let names = studies.iter().flat_map(Study::traces);
+    let files: Vec<String> = names.map(|name| format!("{name}.folio")).collect();
+    all.find(|path| files.iter().any(|file| path.join(file).is_file())).unwrap_or(here)
+}
+
+impl StudyRequest {
+    /// The studies called `names` and those in `files`; all built-in ones where neither names any.
+    /// Each trace may cause the work of `budget`.
+    ///
+    /// # Errors
+    /// A name that no study has, a file that is none.
+    pub fn studies(
+        names: &[String],
+        files: &[PathBuf],
+        budget: Budget,
+    ) -> Result<Vec<Study>, StudyError> {
+        let mut studies = Vec::new();
+        for name in names {
+            studies.push(Study::named(name)?);
+        }
+        for path in files {
+            studies.push(Study::from_path(path)?);
+        }
+        if studies.is_empty() {
+            studies = study::names().map(Study::named).collect::<Result<_, _>>()?;
+        }
+        for study in &mut studies {
+            study.set_budget(budget);
+        }
+        Ok(studies)
+    }
+
+    /// Says which traces are missing: rows that need them stay empty.
+    #[must_use]
+    pub fn remarks(&self) -> Option<Remark> {
+        let mut names: Vec<&str> = self.studies.iter().flat_map(Study::traces).collect();
+        names.sort_unstable();
+        names.dedup();
+        let is_missing = |name: &&str| !self.traces.join(format!("{name}.folio")).exists();
+        let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
+        (!missing.is_empty()).then(|| {
+            Remark::Warning(format!(
+                "{} has no {}: rows that need them stay empty. `make traces` records them, \
+                 --traces DIR says where they are",
+                shown(&self.traces),
+                missing.join(", ")
+            ))
+        })
+    }
+
+    /// Runs the cells of all studies on all threads of the pool it is called in, and compares;
+    /// `progress` hears the trace and its rows so far, and may end it: `None`.
+    ///
+    /// # Errors
+    /// A trace that cannot be replayed or generated.
+    pub fn run(
+        &self,
+        measured: &Measurements,
+        progress: &mut dyn FnMut(&str, u64) -> ControlFlow<()>,
+    ) -> Result<Option<StudyResult>, Error> {
+        let scratch =
+            tempfile::tempdir().map_err(Error::system("a directory for generated traces"))?;
+        let folders = Folders { traces: &self.traces, scratch: scratch.path() };
+        let values = match study::run(&self.studies, folders, progress) {
+            Err(StudyError::Stopped) => return Ok(None),
+            values => values?,
+        };
+        let of = |study| Finding::new(study, &values, measured);
+        let findings = self.studies.iter().map(of).collect();
+        Ok(Some(StudyResult::new(self.command_line.clone(), findings)))
+    }
+}

@@ -1,0 +1,173 @@
+//! The rows of a study that are timed, on the running kernel and in the model.
+//!
+//! Both sides of a row take turns in every round, so that drift of the machine meets both.
+
+use std::path::Path;
+
+use largefolio_bulk::Tuning;
+use largefolio_linux::bench::anon::{FolioSize, Operation};
+use largefolio_linux::bench::clear::{self, Arena, Work};
+use largefolio_linux::measure::{Series, interleave};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::study::{Bench, BenchWork, Measured, Measurements, Study, Subject};
+
+use crate::bench::{AnonWork, Spare, Timed, in_model, on_host};
+use crate::{Error, running};
+
+/// Bytes of anonymous regions, a multiple of every folio size.
+const REGION_BYTES: u64 = 256 << 20;
+/// Base page of the hosts that are measured.
+const BASE_BYTES: u64 = 4096;
+/// What a bench of clearing may compare.
+const PAGEWISE: &str = "page-at-a-time";
+const IN_ONE_GO: &str = "in-one-go";
+const CHOSEN: &str = "chosen";
+
+/// Every row that has benches.
+///
+/// # Errors
+/// What this kernel or this user cannot measure.
+pub fn measure(
+    studies: &[Study],
+    nr_rounds: usize,
+    progress: &mut dyn FnMut(String),
+) -> Result<Measurements, Error> {
+    let mut all = Measurements::new();
+    for study in studies {
+        for ((table, row), before, after) in study.benches() {
+            let what = &study.tables[table].rows[row].what;
+            let doing = format!("measuring {}: {what}", study.name);
+            progress(doing.clone());
+            let measured =
+                pair(before, after, nr_rounds).map_err(|error| Error::about(&doing, error))?;
+            all.insert((study.name.clone(), table, row), measured);
+        }
+    }
+    Ok(all)
+}
+
+fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Error> {
+    let [first, second] = if before.work == BenchWork::Clear && after.work == BenchWork::Clear {
+        cleared(before, after, nr_rounds)?
+    } else {
+        timed(before, after, nr_rounds)?
+    };
+    let median = |series: &Series| series.spread().map(|spread| spread.median);
+    let (Some(first_ns), Some(second_ns)) = (median(&first), median(&second)) else {
+        return Err(Error::asked("nothing was measured"));
+    };
+    // Of a speed, more is faster.
+    let is_speed = matches!(before.work, BenchWork::Clear | BenchWork::Fault);
+    let ratio = if is_speed { first.ratio(&second) } else { second.ratio(&first) };
+    let ratio = ratio.ok_or_else(|| Error::asked("no time passed"))?;
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let kernel = running::release();
+    Ok(Measured {
+        before: value(before, first_ns),
+        after: value(after, second_ns),
+        change: [percent(ratio.median), percent(ratio.min), percent(ratio.max)],
+        n: ratio.n,
+        cpu: of_cpuinfo(Path::new("/proc/cpuinfo")).unwrap_or_default(),
+        kernel,
+    })
+}
+
+/// GB/s, or nanoseconds for each 4 KiB.
+#[expect(clippy::cast_precision_loss, reason = "at most 2^30 bytes")]
+fn value(bench: &Bench, ns: f64) -> f64 {
+    match bench.work {
+        BenchWork::Clear => clear_cell(bench).moved_bytes() as f64 / ns,
+        BenchWork::Fault => REGION_BYTES as f64 / ns,
+        _ => ns / (REGION_BYTES / BASE_BYTES) as f64,
+    }
+}
+
+fn clear_cell(bench: &Bench) -> clear::Cell {
+    let len_bytes = usize::try_from(bench.size).unwrap_or(usize::MAX);
+    clear::Cell { work: Work::Clear, len_bytes, is_hot: false }
+}
+
+fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
+    if before.size != after.size || !(BASE_BYTES..=1 << 30).contains(&before.size) {
+        return Err(Error::asked("both sides clear the same size, from 4K to 1G"));
+    }
+    let region = usize::try_from(before.size.max(512 << 20)).unwrap_or(usize::MAX);
+    let mut arena = Arena::new(region, 0)?;
+    let all = clear_cell(before).measure(&mut arena, Tuning::host(), nr_rounds);
+    let of = |bench: &Bench| {
+        let Subject::Named(name) = &bench.subject else {
+            return Err(Error::asked(format!(
+                "clearing is measured for {PAGEWISE}, {IN_ONE_GO} and {CHOSEN}"
+            )));
+        };
+        let found = all.iter().find(|(subject, _)| match subject {
+            clear::Subject::Pagewise => name == PAGEWISE,
+            clear::Subject::Chosen(_) => name == CHOSEN,
+            clear::Subject::Whole(primitive) => name == IN_ONE_GO && *primitive == clear::PAGEWISE,
+        });
+        let (_, series) =
+            found.ok_or_else(|| Error::asked(format!("nobody clears by '{name}'")))?;
+        Ok(series.clone())
+    };
+    Ok([of(before)?, of(after)?])
+}
+
+fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
+    let spare = Spare::default();
+    // Held over all rounds: changing settings is no part of the benchmark.
+    let host = host(before, after)?;
+    let kernels = [kernel(before)?, kernel(after)?];
+    let mut subjects: Vec<Timed<'_>> = Vec::new();
+    for (bench, kernel) in [before, after].into_iter().zip(&kernels) {
+        let work = work(bench)?;
+        subjects.push(match (kernel, &host) {
+            (Some(kernel), _) => in_model(kernel, work, &spare),
+            (None, Some(host)) => on_host(host, work),
+            (None, None) => return Err(Error::asked("no size is enabled")),
+        });
+    }
+    let series = interleave(nr_rounds, &mut subjects, &mut |_| {})?;
+    let [first, second] = series.try_into().map_err(|_| Error::asked("two sides"))?;
+    Ok([first, second])
+}
+
+/// The size of those sides that run on this kernel. Settings have one value at a time, and whoever
+/// has changed them is waited for, ourselves included: both sides share one change.
+fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>, Error> {
+    let on_host = [before, after].into_iter().filter(|bench| bench.subject == Subject::Host);
+    let sizes: Vec<u64> = on_host.map(|bench| bench.size).collect();
+    match sizes[..] {
+        [] => Ok(None),
+        [first, second] if first != second => {
+            return Err(Error::asked("both sides on this kernel have the same size"));
+        }
+        [size, ..] => Ok(Some(FolioSize::enable(usize::try_from(size).unwrap_or(usize::MAX))?)),
+    }
+}
+
+fn work(bench: &Bench) -> Result<AnonWork, Error> {
+    let operation = match bench.work {
+        BenchWork::Fault => None,
+        BenchWork::Fork => Some(Operation::Fork),
+        BenchWork::Munmap => Some(Operation::Munmap),
+        BenchWork::StoreChildAlive => Some(Operation::CowCopy),
+        BenchWork::StoreChildGone => Some(Operation::CowReuse),
+        BenchWork::Clear => return Err(Error::asked("clearing is compared with clearing")),
+    };
+    Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes: REGION_BYTES })
+}
+
+/// The rules of a side in the model.
+fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
+    match &bench.subject {
+        Subject::Host => Ok(None),
+        Subject::Named(name) => Ok(Some(Kernel::parse(&format!("{name}+page=4K"))?)),
+    }
+}
+
+/// The processor as `path`, a cpuinfo, names it.
+fn of_cpuinfo(path: &Path) -> Option<String> {
+    let info = std::fs::read_to_string(path).ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}

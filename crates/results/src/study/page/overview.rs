@@ -1,0 +1,117 @@
+//! The answer and the overview: how many rows come how close.
+
+use largefolio_report::html::bars::{Bar, Part, bars};
+use largefolio_report::html::frame::{TABLE_END, figure, table_head};
+use largefolio_report::html::markup::Markup;
+use largefolio_sim::study::{Finding, RowFinding, TableFinding};
+
+use super::super::result::{StudyCounts, StudyResult};
+use super::how_class;
+
+fn sum(report: &StudyResult, of: impl Fn(&StudyCounts) -> usize) -> usize {
+    report.summary.iter().map(of).sum()
+}
+
+pub(super) fn answer(report: &StudyResult) -> Markup {
+    let compared = &COLUMNS[..COLUMNS.len() - 1];
+    let nr_compared: usize = compared.iter().map(|column| sum(report, column.3)).sum();
+    let mut answer = Markup::new();
+    answer.raw("<p class=\"answer\">");
+    let close = sum(report, |summary| summary.nr_within_10_percent);
+    answer.element("b", &format!("{close} of {nr_compared}"));
+    answer.text(" rows that can be compared come within 10% here");
+    for (title, _, _, get) in &compared[1..] {
+        let nr = sum(report, get);
+        if nr > 0 {
+            answer.text("; ").element("b", &nr.to_string()).text(" ").text(title);
+        }
+    }
+    let nr_coincidences = sum(report, |summary| summary.nr_coincidences);
+    if nr_coincidences > 0 {
+        answer.text("; of the first two, ").element("b", &nr_coincidences.to_string());
+        answer.text(" rest on assumed constants: a coincidence");
+    }
+    answer.text(".").raw("</p>");
+    let mut hows = [("counted", 0), ("estimated", 0), ("measured", 0), ("quoted", 0), ("none", 0)];
+    let rows = report.studies.iter().flat_map(|study| &study.tables).flat_map(|table| &table.rows);
+    for row in rows {
+        let word = how_class(&row.how).1;
+        for (_, nr) in hows.iter_mut().filter(|(known, _)| *known == word) {
+            *nr += 1;
+        }
+    }
+    answer.raw("<ul class=\"facts\">");
+    for (word, nr) in hows.into_iter().filter(|(_, nr)| *nr > 0) {
+        let word = if word == "none" { "not obtained" } else { word };
+        answer.raw("<li>").element("b", &nr.to_string()).text(" ").text(word).raw("</li>");
+    }
+    answer.raw("</ul>");
+    for (study, table, row) in surprises(&report.studies) {
+        let text = format!("Not as known: {study}: {}: {}", table.title, row.what);
+        answer.element("p class=\"honest other-way-text\"", &text);
+    }
+    answer.element(
+        "p class=\"honest\"",
+        "No row's published number enters the model; what else of the published work our inputs hold \
+         stands with each study. A difference is shown as it is, with the reason where one is known.",
+    );
+    answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));
+    answer
+}
+
+pub(super) fn surprises(
+    studies: &[Finding],
+) -> impl Iterator<Item = (&str, &TableFinding, &RowFinding)> {
+    studies.iter().flat_map(|finding| {
+        finding.surprises().map(|(table, row)| (finding.study.as_str(), table, row))
+    })
+}
+
+/// What is counted of a study: title, place in the JSON, colour class.
+type Column = (&'static str, &'static str, &'static str, fn(&StudyCounts) -> usize);
+const COLUMNS: [Column; 6] = [
+    ("within 10%", "nr_within_10_percent", "equal", |s| s.nr_within_10_percent),
+    ("within factor 2", "nr_within_factor_2", "near", |s| s.nr_within_factor_2),
+    ("same direction only", "nr_same_direction", "toward", |s| s.nr_same_direction),
+    ("apart", "nr_apart", "apart", |s| s.nr_apart),
+    ("other direction", "nr_other_direction", "different", |s| s.nr_other_direction),
+    ("nothing to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
+];
+
+pub(super) fn overview(report: &StudyResult) -> Markup {
+    let mut drawn = Vec::new();
+    let columns: Vec<String> = COLUMNS.iter().map(|column| column.0.to_owned()).collect();
+    let mut table = table_head("Study", &columns);
+    for (nr, summary) in report.summary.iter().enumerate() {
+        let parts = COLUMNS.map(|(title, _, class, get)| Part {
+            class: class.to_owned(),
+            value: get(summary) as u64,
+            tip: format!("{}: {} rows {title}", summary.study, get(summary)),
+        });
+        let mut total = Markup::new();
+        total.number(
+            &format!("/summary/{nr}/nr_rows"),
+            summary.nr_rows,
+            &summary.nr_rows.to_string(),
+        );
+        total.text(" rows");
+        drawn.push(Bar { label: summary.study.clone(), parts: parts.to_vec(), total });
+        table.raw("<tr>").element("th scope=\"row\"", &summary.study);
+        for (_, at, _, get) in COLUMNS {
+            let value = get(summary);
+            table.raw("<td>").number(&format!("/summary/{nr}/{at}"), value, &value.to_string());
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    let mut picture = Markup::new();
+    picture.raw("<ul class=\"legend\">");
+    for (title, _, class, _) in COLUMNS {
+        picture.raw("<li><svg class=\"key\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">");
+        picture.raw(&format!("<rect class=\"{class}\" width=\"12\" height=\"12\"/></svg>"));
+        picture.text(title).raw("</li>");
+    }
+    picture.raw("</ul>").append(&bars(&drawn));
+    figure("How close the rows come", &picture, &table)
+}

@@ -1,0 +1,195 @@
+//! A plan, what was changed and what was put back: as text, CSV and JSON.
+
+use std::fmt::Write as _;
+
+use largefolio_linux::tune::plan::{ChangeSet, Missing};
+use largefolio_linux::tune::record::{Entry, Undone};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_report::json;
+use serde::Serialize;
+
+use crate::running;
+
+/// Version of the JSON's layout.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+struct TuneRow {
+    setting: String,
+    /// Before what is told here.
+    now: String,
+    /// After it, or as planned; empty where it stays.
+    then: String,
+    /// What happens or happened to it.
+    result: &'static str,
+    note: String,
+}
+
+/// Everything about one command.
+#[derive(Debug, Serialize)]
+pub struct TuneResult {
+    title: String,
+    rows: Vec<TuneRow>,
+    missing: Vec<Missing>,
+    /// What to do next.
+    hint: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    tool_version: &'static str,
+    kernel: String,
+    command: &'a [String],
+    #[serde(flatten)]
+    view: &'a TuneResult,
+}
+
+/// What would change.
+#[must_use]
+pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
+    let mut hint = if plan.changes.is_empty() {
+        String::new()
+    } else {
+        "nothing was changed; change it with: sudo folio tune --yes".to_owned()
+    };
+    if !recorded.is_empty() {
+        let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
+        let line = format!(
+            "changed earlier and not put back: {}; put back with: folio tune --undo",
+            names.join(", ")
+        );
+        hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
+    }
+    TuneResult {
+        title: title(plan),
+        rows: rows(plan, "planned"),
+        missing: plan.missing.clone(),
+        hint,
+    }
+}
+
+/// What was changed.
+#[must_use]
+pub fn applied(plan: &ChangeSet) -> TuneResult {
+    let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
+    TuneResult { title: title(plan), rows, missing, hint: String::new() }
+}
+
+fn title(plan: &ChangeSet) -> String {
+    match plan.changes.len() {
+        0 => "every setting is right already".to_owned(),
+        1 => "1 setting changes".to_owned(),
+        nr => format!("{nr} settings change"),
+    }
+}
+
+fn rows(plan: &ChangeSet, result: &'static str) -> Vec<TuneRow> {
+    let changes = plan.changes.iter().map(|change| TuneRow {
+        setting: change.name.clone(),
+        now: change.now.clone(),
+        then: change.planned.clone(),
+        result,
+        note: change.why.clone(),
+    });
+    let kept = plan.kept.iter().map(|kept| TuneRow {
+        setting: kept.name.clone(),
+        now: kept.now.clone(),
+        then: String::new(),
+        result: "stays",
+        note: String::new(),
+    });
+    changes.chain(kept).collect()
+}
+
+/// What was put back.
+#[must_use]
+pub fn undone(all: &[Undone]) -> TuneResult {
+    let title = match all.len() {
+        0 => "nothing to undo: no setting was changed since the system was booted".to_owned(),
+        nr => format!("{nr} recorded"),
+    };
+    let row = |entry: &Entry, result, note: String| TuneRow {
+        setting: entry.name.clone(),
+        now: entry.given.last().cloned().unwrap_or_default(),
+        then: entry.old.clone(),
+        result,
+        note,
+    };
+    let of = |one: &Undone| match one {
+        Undone::Restored { entry } => row(entry, "put back", String::new()),
+        Undone::WasBack { entry } => row(entry, "was back", String::new()),
+        Undone::ChangedSince { entry, now } => {
+            row(entry, "left", format!("somebody made it {now} since; overwrite with --force"))
+        }
+        Undone::Refused { entry, reason } => row(entry, "refused", reason.clone()),
+    };
+    TuneResult {
+        title,
+        rows: all.iter().map(of).collect(),
+        missing: Vec::new(),
+        hint: String::new(),
+    }
+}
+
+impl TuneResult {
+    /// For people; ends with a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        let width = |of: fn(&TuneRow) -> &str| self.rows.iter().map(|row| of(row).len()).max();
+        let setting = width(|row| &row.setting).unwrap_or(0);
+        let now = width(|row| &row.now).unwrap_or(0);
+        let then = width(|row| &row.then).unwrap_or(0);
+        if !self.rows.is_empty() {
+            text.push('\n');
+        }
+        for row in &self.rows {
+            let arrow = if row.then.is_empty() { "  " } else { "->" };
+            let line = format!(
+                "  {:setting$}  {:>now$} {arrow} {:then$}  {:8}  {}",
+                row.setting, row.now, row.then, row.result, row.note
+            );
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        for missing in &self.missing {
+            let _ = writeln!(text, "\nleft out: {}", missing.reason);
+        }
+        if !self.hint.is_empty() {
+            let _ = writeln!(text, "\n{}", self.hint);
+        }
+        text
+    }
+
+    /// One row per setting.
+    ///
+    /// # Errors
+    /// None in practice: memory takes everything.
+    pub fn csv(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        if !self.rows.is_empty() {
+            writer.record(["setting", "now", "then", "result", "note"])?;
+        }
+        for TuneRow { setting, now, then, result, note } in &self.rows {
+            writer.record([setting, now, then, *result, note])?;
+        }
+        writer.into_text()
+    }
+
+    /// Indented JSON.
+    ///
+    /// # Errors
+    /// None in practice: names and values.
+    pub fn json(&self, command: &[String]) -> Result<String, ExportError> {
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            kernel: running::release(),
+            command,
+            view: self,
+        };
+        Ok(json::pretty(&document)?)
+    }
+}

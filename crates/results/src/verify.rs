@@ -1,0 +1,33 @@
+//! A command with and without a change: the comparison, the verdict, the prediction beside.
+
+mod page;
+mod prediction;
+mod result;
+
+use largefolio_report::ExportError;
+use largefolio_report::html::frame::Page;
+
+use crate::Forms;
+
+pub use prediction::{Predicted, VerifyPrediction};
+pub use result::VerifyResult;
+
+impl Forms for VerifyResult {
+    fn text(&self) -> String {
+        self.shown()
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        self.records()
+    }
+}
+
+impl VerifyResult {
+    /// As a page.
+    ///
+    /// # Errors
+    /// None in practice: the result is names and numbers.
+    pub fn page(&self) -> Result<Page, ExportError> {
+        page::of(self)
+    }
+}

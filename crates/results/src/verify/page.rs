@@ -1,0 +1,463 @@
+//! The comparison as a page: verdict, every round, every quantity, doubts, the prediction beside.
+
+use largefolio_report::ExportError;
+use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
+use largefolio_report::html::lanes::{
+    Axis, Guide, Lane, Mark, Point, Shape, Side, field, key, lanes,
+};
+use largefolio_report::html::markup::Markup;
+
+use super::prediction::Predicted;
+use super::result::{QuantityRow as Row, RoundRow as Round, VerifyResult, spread};
+use crate::page::{footer, meanings, notes, section};
+
+/// Rounds of a page: with their numbers and marks some 600 bytes each.
+const NR_ROUNDS_MAX: usize = 1500;
+
+pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
+    let view = &thinned(view);
+    let mut sections = vec![section("rounds", "The rounds", Basis::Measured, "", rounds(view))];
+    sections.push(section(
+        "quantities",
+        "Every quantity",
+        Basis::Measured,
+        "Changed over plain within a round: the median and its 95% interval.",
+        quantities(view),
+    ));
+    sections.push(section("runs", "The runs", Basis::Measured, "", runs(view)));
+    sections.extend(view.prediction.as_ref().map(|predicted| prediction(view, predicted)));
+    sections.extend([
+        section("doubts", "Doubts", Basis::None, "What speaks against the verdict.", doubts(view)),
+        section("sources", "Sources", Basis::None, "", sources(view)),
+    ]);
+    Ok(Page {
+        title: view.change.clone(),
+        kind: "folio verify: does this change make the command faster?",
+        answer: answer(view),
+        sections,
+        json: serde_json::to_string(view)?,
+        footer: footer(&view.command),
+    })
+}
+
+/// The view with at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
+fn thinned(view: &VerifyResult) -> VerifyResult {
+    let nr = view.rounds.len();
+    if nr <= NR_ROUNDS_MAX {
+        return view.clone();
+    }
+    let rounds = (0..NR_ROUNDS_MAX).map(|at| view.rounds[at * nr / NR_ROUNDS_MAX]).collect();
+    VerifyResult { rounds, ..view.clone() }
+}
+
+fn answer(view: &VerifyResult) -> Markup {
+    let mut answer = Markup::new();
+    let class = match view.verdict {
+        "confirmed" => "yes",
+        "not confirmed" => "no",
+        _ => "open",
+    };
+    answer
+        .raw("<p class=\"answer\">")
+        .element(&format!("b class=\"verdict {class}\""), view.verdict);
+    answer.text(&view.reason()).raw("</p>");
+    if let Some((at, row)) = judged(view) {
+        answer.raw("<ul class=\"facts\"><li>");
+        answer.number(&format!("/rows/{at}/nr_rounds"), row.nr_rounds, &row.nr_rounds.to_string());
+        answer.text(" rounds").raw("</li><li>plain ").raw("<b>");
+        answer.number(&format!("/rows/{at}/plain"), row.plain, &short(row.unit, row.plain));
+        answer.raw("</b></li><li>changed <b>");
+        answer.number(&format!("/rows/{at}/changed"), row.changed, &short(row.unit, row.changed));
+        answer.raw("</b></li>");
+        if let Some(ratio) = view.prediction.as_ref().and_then(|predicted| predicted.ratio) {
+            answer.raw("<li>predicted <b>");
+            answer.number("/prediction/ratio", ratio, &percent(ratio)).raw("</b></li>");
+        }
+        answer.raw("</ul>");
+    }
+    for warning in &view.warnings {
+        answer.element("p class=\"honest\"", &format!("Warning: {warning}"));
+    }
+    answer.raw("<p class=\"about\">").text(&format!("kernel {}", view.kernel)).raw("<br>");
+    answer.text(&format!("changed: {}", view.change));
+    for effect in &view.effects {
+        answer.raw("<br>").text(effect);
+    }
+    answer.raw("</p>");
+    answer
+}
+
+/// The quantity the verdict is about.
+fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
+    view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
+}
+
+/// `-6.5%`, of a ratio.
+fn percent(ratio: f64) -> String {
+    format!("{:+.1}%", 100.0 * (ratio - 1.0))
+}
+
+fn short(unit: &str, value: f64) -> String {
+    let shown = spread(unit, [value, value, value]);
+    shown.split(" [").next().unwrap_or_default().to_owned()
+}
+
+/// 1, the margin around it, and the interval of a quantity.
+fn guides(view: &VerifyResult, interval: Option<[f64; 3]>) -> Vec<Guide> {
+    let margin = view.margin;
+    let mut guides = vec![Guide { from: 1.0 - margin, to: 1.0 + margin, class: "margin" }];
+    if let Some([median, low, high]) = interval {
+        guides.push(Guide { from: low, to: high, class: "interval" });
+        guides.push(Guide { from: median, to: median, class: "median" });
+    }
+    guides.push(Guide { from: 1.0, to: 1.0, class: "one" });
+    guides
+}
+
+fn interval(row: &Row) -> Option<[f64; 3]> {
+    Some([row.ratio?, row.ratio_low?, row.ratio_high?])
+}
+
+fn rounds(view: &VerifyResult) -> Markup {
+    let mut body = Markup::new();
+    let interval = judged(view).and_then(|(_, row)| interval(row));
+    let of_rounds: Vec<(usize, &Round, f64)> = (0..)
+        .zip(&view.rounds)
+        .filter_map(|(at, round)| Some((at, round, round.ratio.filter(|r| r.is_finite())?)))
+        .collect();
+    if of_rounds.is_empty() {
+        body.element("p", "No round has a ratio: the plain runs took a time of 0.");
+        return body;
+    }
+    let ratios = of_rounds.iter().map(|(.., ratio)| *ratio);
+    let up = Axis::over(ratios.chain([1.0]).chain(interval.into_iter().flatten()), "");
+    let numbers = of_rounds.iter().map(|(_, round, _)| number(round.nr));
+    let last = numbers.clone().fold(1.0, f64::max);
+    let across = Axis::between(0.0, last + 1.0);
+    let points = of_rounds.iter().zip(numbers).map(|((_, round, ratio), x)| Point {
+        x,
+        y: *ratio,
+        shape: Shape::Dot,
+        class: "changed-run",
+        tip: format!(
+            "round {}: {ratio:.4}\nplain {}, changed {}",
+            round.nr,
+            short("ns", number_of(round.plain.of(view.metric))),
+            short("ns", number_of(round.changed.of(view.metric))),
+        ),
+    });
+    let points: Vec<Point> = points.collect();
+    let mut picture = Markup::new();
+    picture.append(&key(&[
+        (Shape::Dot, "changed-run", "a round: below 1 the changed run was faster"),
+        (Shape::Tick, "changed-run", "median, with its 95% interval around it"),
+        (Shape::Tick, "published", "1: no difference, with the margin around it"),
+    ]));
+    let title = format!("Ratio of {} time, round by round", view.metric);
+    picture.append(&field(&title, (&across, &up), &guides(view, interval), &points));
+    picture.element("p class=\"note\"", "From left to right: the first round to the last.");
+    body.append(&figure(&title, &picture, &rounds_table(view)));
+    let nr_all = view.rows.first().map_or(0, |row| row.nr_rounds);
+    if view.rounds.len() < nr_all {
+        let text = format!("{} of {nr_all} rounds are shown, evenly spread.", view.rounds.len());
+        body.element("p class=\"note\"", &text);
+    }
+    body
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+fn number(nr: usize) -> f64 {
+    nr as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
+fn number_of(ns: u64) -> f64 {
+    ns as f64
+}
+
+fn rounds_table(view: &VerifyResult) -> Markup {
+    let metric = view.metric;
+    let columns = [
+        format!("plain, {metric}"),
+        format!("changed, {metric}"),
+        "ratio".to_owned(),
+        "minor faults, plain".to_owned(),
+        "changed".to_owned(),
+        "major faults, plain".to_owned(),
+        "changed".to_owned(),
+    ];
+    let mut table = table_head("Round", &columns);
+    for (at, round) in view.rounds.iter().enumerate() {
+        table.raw("<tr>").element("th scope=\"row\"", &round.nr.to_string());
+        for (arm, run) in [("plain", round.plain), ("changed", round.changed)] {
+            let ns = run.of(metric);
+            table.raw("<td>");
+            table.number(
+                &format!("/rounds/{at}/{arm}/{metric}_ns"),
+                ns,
+                &short("ns", number_of(ns)),
+            );
+            table.raw("</td>");
+        }
+        table.raw("<td>");
+        if let Some(ratio) = round.ratio {
+            table.number(&format!("/rounds/{at}/ratio"), ratio, &format!("{ratio:.4}"));
+        }
+        table.raw("</td>");
+        let faults = [
+            ("plain/minor_faults", round.plain.minor_faults),
+            ("changed/minor_faults", round.changed.minor_faults),
+            ("plain/major_faults", round.plain.major_faults),
+            ("changed/major_faults", round.changed.major_faults),
+        ];
+        for (key, nr) in faults {
+            table.raw("<td>").number(&format!("/rounds/{at}/{key}"), nr, &nr.to_string());
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}
+
+fn quantities(view: &VerifyResult) -> Markup {
+    let intervals = view.rows.iter().filter_map(interval).flatten();
+    let axis = Axis::over(intervals.chain([1.0]), "");
+    let of_rows = view.rows.iter().enumerate().map(|(at, row)| {
+        let mut name = Markup::new();
+        name.text(row.quantity);
+        if row.quantity == view.metric {
+            name.raw(" ").element("small", "the verdict is about it");
+        }
+        let mut end = Markup::new();
+        let mut marks = Vec::new();
+        if let Some([median, low, high]) = interval(row) {
+            let side = Side::Middle;
+            let tip = format!("{}: {median:.3}, 95% interval {low:.3} to {high:.3}", row.quantity);
+            marks.push(Mark::Span {
+                from: low,
+                to: high,
+                side,
+                class: "interval",
+                tip: tip.clone(),
+            });
+            let (shape, class) = (Shape::Dot, "changed-run");
+            marks.push(Mark::At { value: median, side, shape, class, tip });
+            end.number(&format!("/rows/{at}/ratio"), median, &format!("{median:.3}"));
+            end.text(" [");
+            end.number(&format!("/rows/{at}/ratio_low"), low, &format!("{low:.3}")).text(" .. ");
+            end.number(&format!("/rows/{at}/ratio_high"), high, &format!("{high:.3}")).text("]");
+        } else {
+            end.text("no ratio: a plain value is 0");
+        }
+        Lane { title: format!("Ratio of {}", row.quantity), name, marks, end }
+    });
+    let of_rows: Vec<Lane> = of_rows.collect();
+    let mut picture = Markup::new();
+    picture.append(&key(&[
+        (Shape::Dot, "changed-run", "median of the ratios, and its interval"),
+        (Shape::Tick, "published", "1: no difference, with the margin around it"),
+    ]));
+    picture.append(&lanes(&axis, &guides(view, None), &of_rows));
+    figure("Changed over plain", &picture, &quantities_table(view))
+}
+
+fn quantities_table(view: &VerifyResult) -> Markup {
+    let columns = ["plain, median [range]", "changed, median [range]", "ratio", "from", "to", "n"];
+    let mut table = table_head("Quantity", &columns.map(str::to_owned));
+    for (at, row) in view.rows.iter().enumerate() {
+        table.raw("<tr>").element("th scope=\"row\"", row.quantity).raw("<td>");
+        let plain = spread(row.unit, [row.plain, row.plain_min, row.plain_max]);
+        table.number(&format!("/rows/{at}/plain"), row.plain, &plain).raw("</td><td>");
+        let changed = spread(row.unit, [row.changed, row.changed_min, row.changed_max]);
+        table.number(&format!("/rows/{at}/changed"), row.changed, &changed).raw("</td>");
+        let parts =
+            [("ratio", row.ratio), ("ratio_low", row.ratio_low), ("ratio_high", row.ratio_high)];
+        for (key, value) in parts {
+            table.raw("<td>");
+            if let Some(value) = value {
+                table.number(&format!("/rows/{at}/{key}"), value, &format!("{value:.3}"));
+            }
+            table.raw("</td>");
+        }
+        let n = row.nr_rounds;
+        table.raw("<td>").number(&format!("/rows/{at}/nr_rounds"), n, &n.to_string());
+        table.raw("</td></tr>");
+    }
+    table.raw(TABLE_END);
+    table
+}
+
+/// Each run of both arms on one scale of time.
+fn runs(view: &VerifyResult) -> Markup {
+    let metric = view.metric;
+    let arms = [("plain", "plain-run"), ("changed", "changed-run")];
+    let ms = |ns: u64| number_of(ns) / 1e6;
+    let run = |round: &Round, arm: &str| if arm == "plain" { round.plain } else { round.changed };
+    let all = arms
+        .iter()
+        .flat_map(|(arm, _)| view.rounds.iter().map(move |round| ms(run(round, arm).of(metric))));
+    let axis = Axis::over(all.chain([0.0]), " ms");
+    let median = judged(view).map(|(at, row)| (at, [row.plain, row.changed], row.unit));
+    let mut table =
+        table_head("Runs", &["median".to_owned(), "shortest".to_owned(), "longest".to_owned()]);
+    let lane = |(nr, (arm, class)): (usize, &(&'static str, &'static str))| {
+        let each = view.rounds.iter().map(|round| {
+            let value = ms(run(round, arm).of(metric));
+            let tip = format!("{arm}, round {}: {value:.3} ms", round.nr);
+            Mark::At { value, side: Side::Middle, shape: Shape::Dot, class, tip }
+        });
+        let mut marks: Vec<Mark> = each.collect();
+        let mut end = Markup::new();
+        if let Some((at, medians, unit)) = median {
+            let value = medians[nr] / 1e6;
+            let tip = format!("{arm}, median: {value:.3} ms");
+            marks.push(Mark::At {
+                value,
+                side: Side::Middle,
+                shape: Shape::Tick,
+                class: "published",
+                tip,
+            });
+            end.number(&format!("/rows/{at}/{arm}"), medians[nr], &short(unit, medians[nr]));
+        }
+        let mut name = Markup::new();
+        name.text(arm);
+        Lane { title: format!("{metric} time of each {arm} run"), name, marks, end }
+    };
+    let both: Vec<Lane> = arms.iter().enumerate().map(lane).collect();
+    if let Some((at, row)) = judged(view) {
+        for (arm, values) in [
+            ("plain", [row.plain, row.plain_min, row.plain_max]),
+            ("changed", [row.changed, row.changed_min, row.changed_max]),
+        ] {
+            table.raw("<tr>").element("th scope=\"row\"", arm);
+            for (end, value) in ["", "_min", "_max"].iter().zip(values) {
+                table.raw("<td>");
+                table.number(&format!("/rows/{at}/{arm}{end}"), value, &short(row.unit, value));
+                table.raw("</td>");
+            }
+            table.raw("</tr>");
+        }
+    }
+    table.raw(TABLE_END);
+    let mut picture = Markup::new();
+    picture.append(&key(&[
+        (Shape::Dot, "plain-run", "a plain run"),
+        (Shape::Dot, "changed-run", "a changed run"),
+        (Shape::Tick, "published", "median"),
+    ]));
+    picture.append(&lanes(&axis, &[], &both));
+    figure(&format!("Each run, {metric} time"), &picture, &table)
+}
+
+fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
+    let lead = "The recording of the command, replayed under this kernel's rules and settings with \
+                and without the change; the estimated difference on top of the measured plain time.";
+    let mut body = Markup::new();
+    let wall = view.rows.iter().enumerate().find(|(_, row)| row.quantity == "wall");
+    let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
+    if let (Some(ratio), Some((at, measured))) = (predicted.ratio, measured) {
+        body.append(&beside(view, ratio, predicted, at, measured));
+    } else {
+        body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
+    }
+    let mut words = Vec::new();
+    let place = match predicted.is_inside {
+        Some(true) => "The predicted ratio lies in the measured interval.".to_owned(),
+        Some(false) => "The predicted ratio lies outside the measured interval.".to_owned(),
+        None => String::new(),
+    };
+    words.push(place);
+    words.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
+    words.push(format!("Changed: {}.", predicted.changed_kernel));
+    if !predicted.assumed.is_empty() {
+        words.push(format!("It rests on assumed costs: {}.", predicted.assumed.join(", ")));
+    }
+    body.append(&notes(words.iter().filter(|text| !text.is_empty()).map(String::as_str)));
+    section("prediction", "Prediction", Basis::Estimated, lead, body)
+}
+
+/// The measured interval and the predicted ratio on one axis.
+fn beside(
+    view: &VerifyResult,
+    ratio: f64,
+    predicted: &Predicted,
+    at: usize,
+    [median, low, high]: [f64; 3],
+) -> Markup {
+    let (axis, side) = (Axis::over([ratio, median, low, high, 1.0], ""), Side::Middle);
+    let tip = format!("measured: {median:.3}, 95% interval {low:.3} to {high:.3}");
+    let name = |text: &str| {
+        let mut name = Markup::new();
+        name.text(text);
+        name
+    };
+    let mut end = Markup::new();
+    end.number(&format!("/rows/{at}/ratio"), median, &percent(median));
+    let measured = Lane {
+        title: "Measured ratio of wall time".to_owned(),
+        name: name("measured"),
+        marks: vec![
+            Mark::Span { from: low, to: high, side, class: "interval", tip: tip.clone() },
+            Mark::At { value: median, side, shape: Shape::Dot, class: "changed-run", tip },
+        ],
+        end,
+    };
+    let mut end = Markup::new();
+    end.number("/prediction/ratio", ratio, &percent(ratio));
+    let tip = format!("predicted: {ratio:.3}, {}", predicted.machine);
+    let estimated = Lane {
+        title: "Predicted ratio of wall time".to_owned(),
+        name: name("predicted"),
+        marks: vec![Mark::At {
+            value: ratio,
+            side,
+            shape: Shape::Diamond,
+            class: "predicted",
+            tip,
+        }],
+        end,
+    };
+    let picture = lanes(&axis, &guides(view, None), &[measured, estimated]);
+    let mut table = table_head("Ratio of wall time", &["value".to_owned()]);
+    table.raw("<tr>").element("th scope=\"row\"", "measured, median").raw("<td>");
+    table.number(&format!("/rows/{at}/ratio"), median, &format!("{median:.3}"));
+    table.raw("</td></tr><tr>").element("th scope=\"row\"", "predicted").raw("<td>");
+    table.number("/prediction/ratio", ratio, &format!("{ratio:.3}")).raw("</td></tr>");
+    table.raw(TABLE_END);
+    figure("Measured and predicted", &picture, &table)
+}
+
+fn doubts(view: &VerifyResult) -> Markup {
+    if view.warnings.is_empty() {
+        return notes([
+            "None: rounds enough, little spread of the plain runs, no drift between their halves, \
+             and runs long enough that starting a process is not most of them.",
+        ]);
+    }
+    notes(view.warnings.iter().map(String::as_str))
+}
+
+fn sources(view: &VerifyResult) -> Markup {
+    let margin = format!(
+        "Faster counts from {}% on (--margin): confirmed when the whole interval lies below that, \
+         not confirmed when it lies above, inconclusive when it lies across.",
+        100.0 * view.margin
+    );
+    meanings(&[
+        (
+            "measured",
+            "Plain and changed runs in turns on this kernel, the first of a round changing from \
+             round to round; one round before the first is not counted. Preparing a change is not \
+             timed.",
+        ),
+        ("ratio", "Changed over plain of one round, so that the machine's drift meets both."),
+        ("interval", "95% bootstrap interval of the median ratio: 4,000 draws, fixed seed."),
+        ("verdict", &margin),
+        ("estimated", "The prediction: counts of the model times the costs of the machine file."),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! What the model says about the change that is verified.
+
+use std::path::{Path, PathBuf};
+
+use largefolio_linux::measure::bootstrap::Interval;
+use largefolio_sim::cost::{Estimate, Walks};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CacheState, CellSpec, replay};
+use largefolio_trace::Reader;
+use serde::Serialize;
+
+use crate::{Error, Remark, running};
+
+/// Why an estimate says nothing about the run that was measured.
+const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost of the \
+    machine file does not hold for it; measure this machine with folio calibrate";
+
+/// What is said where nothing can be predicted.
+const NO_RULES: &str = "the running kernel has no rules in the model: verify without --trace";
+
+/// Two replays that can be made.
+#[derive(Debug)]
+pub struct VerifyPrediction {
+    trace: PathBuf,
+    plain: CellSpec,
+    changed: CellSpec,
+}
+
+/// What they came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Predicted {
+    pub(super) kernel: String,
+    pub(super) changed_kernel: String,
+    /// What is to be said where the rules are those of another version.
+    pub(super) rules_note: Option<String>,
+    pub(super) machine: String,
+    /// Estimated time of the changed run less that of the plain one, in ns; none where a cost is not
+    /// known.
+    pub(super) difference_ns: Option<i64>,
+    /// That difference on top of the measured plain wall time, over the latter; none where that is no
+    /// time.
+    pub(super) ratio: Option<f64>,
+    /// Why there is no ratio though there is a difference.
+    pub(super) unusable: Option<&'static str>,
+    /// Whether the ratio lies in the measured interval.
+    pub(super) is_inside: Option<bool>,
+    pub(super) not_known: Vec<String>,
+    pub(super) assumed: Vec<String>,
+}
+
+impl VerifyPrediction {
+    /// Of the program in `trace` on this kernel, with `settings` (name and value) as the change.
+    ///
+    /// # Errors
+    /// A trace, a kernel, a machine or a setting that cannot be predicted with.
+    pub fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
+        // A trace that cannot be read must not cost twenty rounds first.
+        Reader::open(trace)?;
+        let plain =
+            running::rules_with_settings().map_err(|error| Error::about(NO_RULES, error))?;
+        let mut name = plain.name.clone();
+        for (setting, value) in settings {
+            match running::edit(setting, value) {
+                Some(edit) => name = format!("{name}+{edit}"),
+                None => {
+                    return Err(Error::asked(format!(
+                        "the model has no setting {setting}: its effect cannot be predicted; \
+                         verify without --trace"
+                    )));
+                }
+            }
+        }
+        let changed = Kernel::parse(&name)?;
+        let machine = Machine::of_user(machine)?;
+        let is_nested = machine.costs.walk_nested.is_some();
+        let spec = |kernel| CellSpec {
+            cache: CacheState::Warm,
+            walks: if is_nested { Walks::Nested } else { Walks::Native },
+            ..CellSpec::new(kernel, machine.clone())
+        };
+        Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
+    }
+
+    /// What is to be said of the rules.
+    #[must_use]
+    pub fn remarks(&self) -> Option<Remark> {
+        Remark::of_rules(self.plain.kernel.note.as_deref())
+    }
+
+    /// Replays; `plain_ns` and `ratio` are what was measured of wall time.
+    ///
+    /// # Errors
+    /// A trace that cannot be replayed.
+    pub fn run(&self, plain_ns: f64, ratio: Option<Interval>) -> Result<Predicted, Error> {
+        let specs = [self.plain.clone(), self.changed.clone()];
+        let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
+        let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
+        let mut estimate = changed.estimate.clone();
+        estimate.compare(&plain.estimate);
+        let (predicted, unusable) = ratio_of(estimate.difference_ns, plain_ns);
+        Ok(Predicted {
+            kernel: plain.kernel.clone(),
+            changed_kernel: changed.kernel.clone(),
+            rules_note: self.plain.kernel.note.clone(),
+            machine: changed.machine.clone(),
+            difference_ns: estimate.difference_ns,
+            ratio: predicted,
+            unusable,
+            is_inside: predicted
+                .zip(ratio)
+                .map(|(predicted, ratio)| (ratio.low..=ratio.high).contains(&predicted)),
+            not_known: names(&[&plain.estimate, &estimate]),
+            assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
+        })
+    }
+}
+
+/// The predicted ratio of wall time, or why there is none: what is saved cannot exceed what was
+/// taken, so that an estimate that does so has a cost that does not hold for this run.
+fn ratio_of(difference_ns: Option<i64>, plain_ns: f64) -> (Option<f64>, Option<&'static str>) {
+    #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
+    let ratio = difference_ns.map(|ns| 1.0 + ns as f64 / plain_ns);
+    match ratio {
+        Some(ratio) if ratio > 0.0 => (Some(ratio), None),
+        Some(_) => (None, Some(UNUSABLE)),
+        None => (None, None),
+    }
+}
+
+/// Costs that either estimate misses, each once.
+fn names(estimates: &[&Estimate]) -> Vec<String> {
+    let mut all: Vec<String> =
+        estimates.iter().flat_map(|estimate| estimate.not_known.iter().cloned()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+impl Predicted {
+    /// What the prediction is when it is no ratio.
+    pub(super) fn no_ratio(&self) -> &'static str {
+        if self.unusable.is_some() { "not usable" } else { "not known" }
+    }
+
+    /// Why there is no ratio.
+    pub(super) fn why_none(&self) -> String {
+        let lacks = || format!("the machine file lacks {}", self.not_known.join(", "));
+        self.unusable.map_or_else(lacks, str::to_owned)
+    }
+
+    /// One line, and one about what it rests on.
+    pub(super) fn text(&self) -> String {
+        let version = self.kernel.split('+').next().unwrap_or_default();
+        let what = format!("rules of {version}, machine {}", self.machine);
+        let rests = match self.assumed.as_slice() {
+            [] => String::new(),
+            assumed => format!("  rests on assumed costs: {}\n", assumed.join(", ")),
+        };
+        let Some(ratio) = self.ratio else {
+            return format!(
+                "predicted: {} ({what}): {}\n{rests}",
+                self.no_ratio(),
+                self.why_none()
+            );
+        };
+        let place = match self.is_inside {
+            Some(true) => ", inside the measured interval",
+            Some(false) => ", outside the measured interval",
+            None => "",
+        };
+        let change = 100.0 * (ratio - 1.0);
+        format!("predicted: wall time {change:+.1}% ({what}){place}\n{rests}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_prediction_is_of_a_time_below_zero() {
+        assert_eq!(ratio_of(Some(-25), 100.0), (Some(0.75), None));
+        assert_eq!(ratio_of(Some(300), 100.0), (Some(4.0), None));
+        assert_eq!(ratio_of(None, 100.0), (None, None));
+        for saved in [100, 101, 402, i64::MAX] {
+            assert_eq!(ratio_of(Some(-saved), 100.0), (None, Some(UNUSABLE)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_not_to_be_usable() {
+        let (ratio, unusable) = ratio_of(Some(-402), 100.0);
+        let predicted = Predicted {
+            kernel: "6.18+page=4K".to_owned(),
+            rules_note: None,
+            changed_kernel: "6.18+page=4K+thp=always".to_owned(),
+            machine: "zen4".to_owned(),
+            difference_ns: Some(-402),
+            ratio,
+            unusable,
+            is_inside: None,
+            not_known: Vec::new(),
+            assumed: vec!["fault".to_owned()],
+        };
+        let text = predicted.text();
+        let begin =
+            "predicted: not usable (rules of 6.18, machine zen4): the estimated saving exceeds";
+        assert!(text.starts_with(begin) && !text.contains('%'), "{text}");
+        assert!(text.ends_with("rests on assumed costs: fault\n"), "{text}");
+    }
+}

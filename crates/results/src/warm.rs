@@ -1,0 +1,174 @@
+//! What became of files, as a table, JSON or CSV.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use largefolio_linux::warm::{WarmRefusal, Warmed};
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_report::figures::{self, printable};
+use largefolio_trace::shown;
+use serde::Serialize;
+
+use crate::{Forms, Remark, running};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+struct WarmRow {
+    path: String,
+    filesystem: String,
+    file_bytes: u64,
+    possible_bytes: u64,
+    /// In PMD folios; absent where the kernel does not tell.
+    before_bytes: Option<u64>,
+    after_bytes: Option<u64>,
+    elapsed_ms: f64,
+    refusal: Option<&'static str>,
+    reason: Option<String>,
+    remedy: Option<String>,
+    #[serde(skip)]
+    is_large: bool,
+}
+
+impl WarmRow {
+    fn of(warmed: &Warmed) -> Self {
+        let refusal = warmed.refusal.as_ref();
+        Self {
+            path: warmed.path.to_string_lossy().into_owned(),
+            filesystem: warmed.filesystem.clone(),
+            file_bytes: warmed.file_bytes,
+            possible_bytes: warmed.possible_bytes,
+            before_bytes: warmed.before_bytes,
+            after_bytes: warmed.after_bytes,
+            elapsed_ms: warmed.elapsed.as_secs_f64() * 1e3,
+            refusal: refusal.map(WarmRefusal::name),
+            reason: refusal.map(ToString::to_string),
+            remedy: refusal.map(WarmRefusal::remedy),
+            is_large: warmed.is_complete() || warmed.is_enlarged(),
+        }
+    }
+
+    /// Whether a run could make more of it large.
+    fn could_grow(&self) -> bool {
+        let hopeless = ["too_small", "not_cached", "no_thp", "old_kernel", "low_memory", "in_use"];
+        !self.refusal.is_some_and(|refusal| hopeless.contains(&refusal))
+    }
+}
+
+/// What of each file is in PMD folios now, and what is in the way of more.
+#[derive(Debug, Serialize)]
+pub struct WarmResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    kernel: String,
+    command_line: Vec<String>,
+    is_check: bool,
+    rows: Vec<WarmRow>,
+    /// Files that could not be looked at, with the reason.
+    failed: Vec<(String, String)>,
+}
+
+impl WarmResult {
+    /// Of no file yet.
+    #[must_use]
+    pub fn new(command_line: Vec<String>, is_check: bool) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            kernel: running::release(),
+            command_line,
+            is_check,
+            rows: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// What became of a file.
+    pub fn add(&mut self, warmed: &Warmed) {
+        self.rows.push(WarmRow::of(warmed));
+    }
+
+    /// The files that could not be looked at.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.failed.iter().map(|(_, told)| Remark::Missing(told.clone())).collect()
+    }
+
+    /// A file that could not be looked at.
+    pub fn fail(&mut self, path: &Path, reason: String) {
+        let name = shown(path).to_string();
+        let path = path.to_string_lossy().into_owned();
+        let reason = if reason.contains(&name) { reason } else { format!("{name}: {reason}") };
+        self.failed.push((path, reason));
+    }
+
+    /// Whether something is in large folios, or could be where only that was asked.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        let is_yes = |row: &WarmRow| {
+            row.is_large || (self.is_check && row.could_grow() && row.possible_bytes > 0)
+        };
+        self.rows.iter().any(is_yes)
+    }
+}
+
+impl Forms for WarmResult {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.rows.is_empty() {
+            return text;
+        }
+        let head = if self.is_check { "in 2M now" } else { "in 2M before -> after" };
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{:>11}  {head:>24}  {:>9}  file", "bytes", "time");
+        for row in &self.rows {
+            let large = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), figures::bytes);
+            let before = large(row.before_bytes);
+            let state = if row.possible_bytes == 0 {
+                "shorter than 2M".to_owned()
+            } else if self.is_check {
+                before
+            } else {
+                format!("{before} -> {}", large(row.after_bytes))
+            };
+            let time = format!("{:.1} ms", row.elapsed_ms);
+            let (bytes, path) = (figures::bytes(row.file_bytes), printable(&row.path));
+            let _ = writeln!(text, "{bytes:>11}  {state:>24}  {time:>9}  {path}");
+            let told = row.reason.as_ref().zip(row.remedy.as_ref());
+            if let Some((reason, remedy)) = told.filter(|_| row.possible_bytes > 0) {
+                let _ = writeln!(text, "{:>13}{reason}; {remedy}", "");
+            }
+        }
+        text
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        let mut writer = Cells::text();
+        writer.record([
+            "path",
+            "filesystem",
+            "file_bytes",
+            "possible_bytes",
+            "before_bytes",
+            "after_bytes",
+            "elapsed_ms",
+            "refusal",
+        ])?;
+        for row in &self.rows {
+            let number = |bytes: Option<u64>| bytes.map_or_else(String::new, |b| b.to_string());
+            writer.record([
+                row.path.as_str(),
+                &row.filesystem,
+                &row.file_bytes.to_string(),
+                &row.possible_bytes.to_string(),
+                &number(row.before_bytes),
+                &number(row.after_bytes),
+                &format!("{:.3}", row.elapsed_ms),
+                row.refusal.unwrap_or_default(),
+            ])?;
+        }
+        writer.into_text()
+    }
+}
