@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     Task(#[from] TaskError),
     /// What a verb cannot find, and the class that says of which verb.
     #[error("{error}")]
-    Found { class: &'static str, error: Error },
+    Found { class: &'static str, error: Box<Error> },
     /// An argument that is none, with the argument.
     #[error("{0}")]
     Argument(String),

@@ -60,7 +60,7 @@ pub(crate) fn maps(
     };
     let (files, page_cache) = (asked.files, asked.page_cache);
     let request = MapsRequest { whom, files, page_cache, nr_judged: usize::MAX, command_line };
-    let fail = |error| Failure::Found { class: "MapsError", error };
+    let fail = |error| Failure::Found { class: "MapsError", error: Box::new(error) };
     request.check().map_err(fail)?;
     on_all_processors(py, |_| {
         let look = request.look().map_err(fail)?;
@@ -85,10 +85,10 @@ struct AskedMaps {
 pub(crate) fn elf(
     py: Python<'_>,
     paths: Vec<PathBuf>,
-    kernel: Option<String>,
+    kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = Kernel::parse(kernel.as_deref().unwrap_or(ELF_KERNEL))?;
+    let kernel = Kernel::parse(kernel.unwrap_or(ELF_KERNEL))?;
     on_all_processors(py, move |_| {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());
@@ -107,7 +107,7 @@ pub(crate) fn study_(
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
     let asked: AskedStudy = asked.extract()?;
-    let fail = |error| Failure::Found { class: "StudyError", error };
+    let fail = |error| Failure::Found { class: "StudyError", error: Box::new(error) };
     let studies = StudyRequest::studies(&asked.names, &asked.files, Budget::default());
     let studies = studies.map_err(|error| fail(error.into()))?;
     let beside = || study::beside(Path::new(&asked.folio));
@@ -138,12 +138,12 @@ struct AskedStudy {
 pub(crate) fn replay(
     py: Python<'_>,
     paths: Vec<PathBuf>,
-    kernel: Option<String>,
+    kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = kernel.as_deref().map(Kernel::parse).transpose()?;
+    let kernel = kernel.map(Kernel::parse).transpose()?;
     let request = ReplayRequest { paths, kernel, command_line };
-    let fail = |error| Failure::Found { class: "RecordingError", error };
+    let fail = |error| Failure::Found { class: "RecordingError", error: Box::new(error) };
     request.check().map_err(fail)?;
     on_all_processors(py, |shared| {
         let result = request.run(&mut |nr| shared.done(nr as u64)).map_err(fail)?;

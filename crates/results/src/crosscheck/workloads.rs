@@ -20,9 +20,9 @@ pub struct WorkloadList {
 impl WorkloadList {
     /// Those of `filesystems`, all where none is named; of `random` drawn ones.
     #[must_use]
-    pub fn new(filesystems: Vec<Filesystem>, random: Option<Random>, page_bytes: u64) -> Self {
+    pub fn new(filesystems: &[Filesystem], random: Option<Random>, page_bytes: u64) -> Self {
         let or = |default: &[Filesystem]| {
-            if filesystems.is_empty() { default.to_vec() } else { filesystems.clone() }
+            if filesystems.is_empty() { default.to_vec() } else { filesystems.to_vec() }
         };
         let Some(random) = random else {
             let of = |one| (one, packaged(one, page_bytes));

@@ -139,7 +139,7 @@ fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>, Error> {
     match sizes[..] {
         [] => Ok(None),
         [first, second] if first != second => {
-            return Err(Error::asked("both sides on this kernel have the same size"));
+            Err(Error::asked("both sides on this kernel have the same size"))
         }
         [size, ..] => Ok(Some(FolioSize::enable(usize::try_from(size).unwrap_or(usize::MAX))?)),
     }

@@ -42,7 +42,7 @@ impl WorkloadsArgs {
     /// What was typed, else the default.
     pub(super) fn plan(self) -> WorkloadsPlan {
         let (filesystems, random, page_bytes) = (self.filesystems, self.random.random(), self.page);
-        let list = WorkloadList::new(filesystems, random, page_bytes);
+        let list = WorkloadList::new(&filesystems, random, page_bytes);
         WorkloadsPlan { list, is_json: self.json }
     }
 }
