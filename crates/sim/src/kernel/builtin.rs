@@ -2,7 +2,7 @@
 
 macro_rules! kernel {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../../kernels/", $name, ".toml")))
+        ($name, include_str!(concat!("../../kernels/", $name, ".toml")))
     };
 }
 
