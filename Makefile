@@ -4,7 +4,7 @@
 #
 #   left out of `make test`            because
 #   cases of a property past 256       each run tries other ones (largefolio_testkit::cases)
-#   long runs of random programs       the same programs each time: new seeds are found by more of them
+#   long runs of random programs       ten times the programs, twenty times the damaged traces
 #   wheel in a fresh environment       downloads and builds; `make test` tests the same module as cargo built it
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
@@ -25,7 +25,7 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test test-all arm64 miri bench build install uninstall deb book recordings traces setup clean
+.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -33,9 +33,7 @@ demo: build
 
 ## Formatting, lints, every test, the Python package, README's commands, benchmarks run small.
 test: setup
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --all-targets --quiet
 	$(CARGO) test --workspace
 	scripts/python.sh built
@@ -43,17 +41,25 @@ test: setup
 	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
 	scripts/bench.py --smoke --folio target/debug/folio
 
+lints:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+# Mostly a download, so it happens beside the lints.
+environment:
+	@scripts/python.sh environment
+
 ## `make test` with every case of the random tests, and all that it leaves out (the list above).
 test-all: export LARGEFOLIO_LANE = all
-test-all: export LARGEFOLIO_STEPS = 1000000
-test-all: export LARGEFOLIO_FUZZ_ROUNDS = 100000
 test-all: test
+	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
+	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
 	scripts/python.sh wheel
 	scripts/docs.py --folio target/debug/folio --python target/python-wheel/bin/python
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
 	scripts/peers.py --smoke --folio target/debug/folio
 	scripts/mutants.py
-	$(CARGO) package --workspace --target-dir target/package
+	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 
 # Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:
