@@ -1,4 +1,17 @@
 # largefolio. `make demo` and `make test` are all a newcomer needs: both install what is missing.
+#
+# `make test` runs everything that a change can break. `make test-all` runs that and what takes longer:
+#
+#   left out of `make test`            because
+#   cases of a property past 256       each run tries other ones (largefolio_testkit::cases)
+#   long runs of random programs       ten times the programs, twenty times the damaged traces
+#   wheel in a fresh environment       downloads and builds; `make test` tests the same module as cargo built it
+#   notebook                           its numbers are those of `folio predict --json`, which has tests
+#   commands of documents but README   minutes; verbs, options and links of all documents are checked
+#   arm64, Miri                        crates/bulk alone, emulated and interpreted
+#   mutants                            judge the tests; `make test` checks that each has its place in the code
+#   packages for crates.io             every crate is built once more from its package
+#   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -12,27 +25,43 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test arm64 miri bench build install uninstall deb book recordings traces setup clean
+.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
 	scripts/demo.sh $(FOLIO)
 
-## The whole gate: formatting, lints, floors and sizes, every test, benchmarks run small.
+## Formatting, lints, every test, the Python package, README's commands, benchmarks run small.
 test: setup
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
+	$(CARGO) build --workspace --all-targets --quiet
+	$(CARGO) test --workspace
+	scripts/python.sh built
+	python3 -m unittest discover --quiet -s scripts -t scripts
+	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
+	scripts/bench.py --smoke --folio target/debug/folio
+
+lints:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	$(CARGO) build --workspace --quiet
-	$(CARGO) test --workspace
-	scripts/python.sh
-	python3 -m unittest discover --quiet -s scripts -t scripts
-	scripts/docs.py --folio target/debug/folio --python target/python-venv/bin/python
-	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
-	scripts/bench.py --smoke --folio target/debug/folio
-	scripts/peers.py --smoke --folio target/debug/folio
+# Mostly a download, so it happens beside the lints.
+environment:
+	@scripts/python.sh environment
 
-# Each interprets on one CPU, so the gate runs them side by side.
+## `make test` with every case of the random tests, and all that it leaves out (the list above).
+test-all: export LARGEFOLIO_LANE = all
+test-all: test
+	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
+	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
+	scripts/python.sh wheel
+	scripts/docs.py --folio target/debug/folio --python target/python-wheel/bin/python
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
+	scripts/peers.py --smoke --folio target/debug/folio
+	scripts/mutants.py
+	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
+
+# Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:
 	scripts/arm64.py
 miri:

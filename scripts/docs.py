@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Runs every command of README.md, python/README.md and docs/**/*.md as a reader would, and compares what it prints.
 
+    scripts/docs.py                  all documents
+    scripts/docs.py README.md maps   documents with one of these in their name; prose of all is checked
+
 Each document runs in a fresh directory that holds the files its commands name; at most two at a
 time. What a document shows below a `$ ` is compared in shape: `scripts/doccheck/shape.py` says how.
 docs/commands.toml says what documents suppose and which commands do not run as they stand. Verbs,
@@ -22,11 +25,15 @@ from doccheck import english, exceptions, machine, markdown, prose, session
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def read_documents(only):
-    """{name: text} of the documents, or of those whose name has one of the words `only`."""
+def read_documents():
+    """{name: text} of the documents."""
     paths = [ROOT / "README.md", ROOT / "python/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    names = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
-    return {name: text for name, text in names.items() if not only or any(word in name for word in only)}
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+
+
+def chosen(documents, only):
+    """Those whose name has one of the words `only`, or all."""
+    return {name: text for name, text in documents.items() if not only or any(word in name for word in only)}
 
 
 def run_all(documents, house):
@@ -71,9 +78,10 @@ def main():
     if args.python and not args.python.exists():
         print(f"SKIPPED: Python blocks: no {args.python}; scripts/python.sh makes it", file=sys.stderr)
         args.python = None
-    documents = read_documents(args.only)
+    documents = read_documents()
+    to_run = chosen(documents, args.only)
     if args.list:
-        for name, text in documents.items():
+        for name, text in to_run.items():
             for command in markdown.commands(name, text):
                 print(f"{name}:{command.line}: {command.title}")
         return 0
@@ -89,12 +97,10 @@ def main():
     words = prose.Words(house.folio, ROOT, rules.options)
     page = {"ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}  # drawings, no commands
     complaints = prose.check({**documents, **page}, words)
-    read = {name: english.prose(text) for name, text in {**read_documents(()), **page}.items()}
+    read = {name: english.prose(text) for name, text in {**documents, **page}.items()}
     complaints += english.check({**read, **words.all_help()}, english.phrases())
-    results = run_all(documents, house)
-    if args.only:  # of the others nothing is known
-        complaints = [line for line in complaints if not line.startswith("docs/commands.toml")]
-    else:
+    results = run_all(to_run, house)
+    if not args.only:  # otherwise rules of other documents are unused
         complaints += rules.complaints()
     return summary(results, complaints, time.monotonic() - start)
 

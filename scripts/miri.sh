@@ -8,5 +8,6 @@ if ! cargo +nightly miri --version >/dev/null 2>&1 \
     echo "SKIPPED: Miri. Run: rustup toolchain install nightly --component miri,rust-src" >&2
     exit 0
 fi
-# Vector instructions and guard pages are beyond an interpreter: tests/extents.rs is not for it.
-cargo +nightly miri test --quiet -p largefolio-bulk --lib --test portable
+# Vector instructions and guard pages are beyond an interpreter: tests/bulk/extents.rs is not for it.
+cargo +nightly miri test --quiet -p largefolio-bulk --lib
+cargo +nightly miri test --quiet -p largefolio-bulk --test bulk portable::

@@ -19,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
+# Which tests of crates/sim judge.
 JUDGES = {"recordings": "recordings::files", "golden": "golden::"}
 
 # Name, file, what stands there, what the mutant puts instead.
@@ -62,9 +63,20 @@ def scratch_tree(into):
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, listed.decode().split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, into / name)
+            shutil.copy2(ROOT / name, into / name, follow_symlinks=False)
+
+
+def stale():
+    """Lines about mutants whose place in the code is gone, or not the only one."""
+    found = []
+    for name, file, was, _ in MUTANTS:
+        path = ROOT / MM / file
+        count = path.read_text().count(was) if path.exists() else 0
+        if count != 1:
+            found.append(f"{name}: {MM}{file} has {count} places {was!r}: update it")
+    return found
 
 
 def notices(tree, target, tests):
@@ -88,6 +100,8 @@ def main():
     unknown = set(args.names) - {name for name, *_ in MUTANTS}
     if unknown:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    if lines := stale():
+        sys.exit("\n".join(lines))
     survivors = []
     with tempfile.TemporaryDirectory() as scratch:
         tree = pathlib.Path(scratch)
@@ -100,8 +114,6 @@ def main():
                 continue
             path = tree / MM / file
             text = path.read_text()
-            if text.count(was) != 1:
-                sys.exit(f"{name}: {MM}{file} has {text.count(was)} places {was!r}: update it")
             path.write_text(text.replace(was, becomes))
             found = [who for who, tests in JUDGES.items() if notices(tree, args.target, tests)]
             path.write_text(text)

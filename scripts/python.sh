@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Python package into a fresh environment, runs its tests and the notebook. Builds with cargo's dev
-# profile, so that what the gate has built already is used.
+# Tests the Python package.
+#   python.sh environment   makes the environment of `built`, unless it is there
+#   python.sh built         with the module and programs that `cargo build` made
+#   python.sh wheel         as a wheel, built and installed into a fresh environment, and the notebook
+# Further arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,12 +12,76 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
     echo "SKIPPED: the Python package needs Python 3.10 or newer; set PYTHON" >&2
     exit 0
 fi
-environment=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python-venv
-rm -rf "$environment"
-"$python" -m venv "$environment"
-pip=("$environment/bin/pip" --disable-pip-version-check --quiet)
-# The same maturin and interpreter each time: what was built against them is not built again.
-"${pip[@]}" install 'maturin>=1.16,<2'
-PATH=$environment/bin:$PATH "${pip[@]}" install --no-compile --no-build-isolation --config-settings profile=dev './python[notebook,test]'
+mode=${1:-built}
+shift || true
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+environment=$target/python-built
+[ "$mode" != wheel ] || environment=$target/python-wheel
+
+fresh_environment() {
+    rm -rf "$environment"
+    "$python" -m venv "$environment"
+}
+
+pip() {
+    "$environment/bin/pip" --disable-pip-version-check --quiet "$@"
+}
+
+# What pyproject.toml asks for with the extra `test`, one requirement a line.
+requirements() {
+    "$python" - <<'END'
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+project = tomllib.load(open("python/pyproject.toml", "rb"))["project"]
+print(*project["dependencies"], *project["optional-dependencies"]["test"], sep="\n")
+END
+}
+
+kept_environment() {
+    local wanted
+    wanted=$("$python" --version && requirements)
+    if [ "$(cat "$environment/requirements" 2>/dev/null)" != "$wanted" ]; then
+        fresh_environment
+        requirements | pip install --requirement /dev/stdin
+        echo "$wanted" >"$environment/requirements"
+    fi
+}
+
+# The package, laid out in the environment as the wheel does it, with links to what is built.
+install_built() {
+    local site folio
+    site=$(echo "$environment"/lib/python3*/site-packages)
+    folio=$site/largefolio/_folio
+    rm -rf "$site/largefolio"
+    cp -r python/largefolio "$site"
+    mkdir -p "$folio/bin" "$folio/lib/largefolio" "$folio/share/largefolio/traces"
+    ln "$target/debug/lib_native.so" "$site/largefolio/_native.abi3.so"
+    ln "$target/debug/folio" "$folio/bin"
+    ln "$target"/debug/liblargefolio_{recorder,preload}.so "$folio/lib/largefolio"
+    cp traces/*.folio "$folio/share/largefolio/traces"
+    printf '#!%s\nfrom largefolio._command import main\nmain()\n' "$environment/bin/python" \
+        >"$environment/bin/folio"
+    chmod +x "$environment/bin/folio"
+}
+
+# Builds with cargo's dev profile, so that what the tests have built already is used.
+install_wheel() {
+    fresh_environment
+    # The same maturin and interpreter each time: what was built against them is not built again.
+    pip install 'maturin>=1.16,<2'
+    PATH=$environment/bin:$PATH pip install --no-compile --no-build-isolation \
+        --config-settings profile=dev './python[notebook,test]'
+}
+
+case $mode in
+    environment) kept_environment && exit ;;
+    built) kept_environment && install_built ;;
+    wheel) install_wheel ;;
+    *) echo "python.sh: environment, built or wheel?" >&2 && exit 2 ;;
+esac
 "$environment/bin/python" -m pytest -q -rs python/tests "$@"
-"$environment/bin/python" scripts/notebook.py --folio "$environment/bin/folio"
+if [ "$mode" = wheel ]; then
+    "$environment/bin/python" scripts/notebook.py --folio "$environment/bin/folio"
+fi

@@ -19,7 +19,7 @@ const FLAGS: [&str; 10] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=../../probe");
+    println!("cargo::rerun-if-changed=probe");
     println!("cargo::rerun-if-env-changed=CC");
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let is_native = variable("HOST") == variable("TARGET");
@@ -29,7 +29,7 @@ fn main() {
     });
     for name in ["probe", "cow"] {
         let out = PathBuf::from(variable("OUT_DIR")).join(name);
-        let source = format!("../../probe/{name}.c");
+        let source = format!("probe/{name}.c");
         let built = Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg(&source).status();
         if !built.is_ok_and(|status| status.success()) {
             println!(

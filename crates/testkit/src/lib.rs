@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
-//! Naive models that the tests hold the real types against, and a browser that opens pages.
+//! For tests: naive models of the real types, a browser that opens pages, and how much is tried.
 
 pub mod browser;
 pub mod buddy;
+mod lane;
 pub mod lru;
 pub mod page_tree;
 pub mod pgtable;
@@ -10,3 +11,5 @@ pub mod rmap;
 pub mod skeleton;
 pub mod tlb;
 pub mod walk;
+
+pub use lane::cases;

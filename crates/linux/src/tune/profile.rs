@@ -6,8 +6,8 @@ use super::TuneError;
 
 /// Profiles built in: name and text.
 const BUILTIN: [(&str, &str); 2] = [
-    ("large", include_str!("../../../../tunings/large.toml")),
-    ("large-always", include_str!("../../../../tunings/large-always.toml")),
+    ("large", include_str!("../../tunings/large.toml")),
+    ("large-always", include_str!("../../tunings/large-always.toml")),
 ];
 
 /// A list of settings.

@@ -202,7 +202,7 @@ fn the_small_program_is_laid_out_when_it_is_whole() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(2000)))]
 
     #[test]
     fn no_damage_is_more_than_an_error(

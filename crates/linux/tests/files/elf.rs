@@ -59,7 +59,7 @@ fn headers() -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(4000)))]
 
     #[test]
     fn no_damage_is_more_than_an_error(

@@ -124,7 +124,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(500)))]
 
     #[test]
     fn areas_equal_a_map_of_single_pages(steps in prop::collection::vec(step(), 1..40)) {

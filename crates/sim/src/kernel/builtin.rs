@@ -4,7 +4,7 @@ use crate::datafile::DataFiles;
 
 macro_rules! kernel {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../../kernels/", $name, ".toml")))
+        ($name, include_str!(concat!("../../kernels/", $name, ".toml")))
     };
 }
 

@@ -64,7 +64,7 @@ fn every_built_in_machine_loads_and_builds_at_every_page_size() {
 
 #[test]
 fn every_file_of_the_folder_is_built_in() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .filter_map(|file| file.unwrap().file_name().into_string().ok())

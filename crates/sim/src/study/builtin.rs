@@ -8,13 +8,13 @@ pub(super) static STUDIES: DataFiles =
 
 /// Name and text of every built-in study, in the order they are shown.
 const BUILT_IN: [(&str, &str); 7] = [
-    ("exec-order", include_str!("../../../../studies/exec-order.toml")),
-    ("clear", include_str!("../../../../studies/clear.toml")),
-    ("exec-readahead", include_str!("../../../../studies/exec-readahead.toml")),
-    ("file-thp", include_str!("../../../../studies/file-thp.toml")),
-    ("owners", include_str!("../../../../studies/owners.toml")),
-    ("sizes", include_str!("../../../../studies/sizes.toml")),
-    ("history", include_str!("../../../../studies/history.toml")),
+    ("exec-order", include_str!("../../studies/exec-order.toml")),
+    ("clear", include_str!("../../studies/clear.toml")),
+    ("exec-readahead", include_str!("../../studies/exec-readahead.toml")),
+    ("file-thp", include_str!("../../studies/file-thp.toml")),
+    ("owners", include_str!("../../studies/owners.toml")),
+    ("sizes", include_str!("../../studies/sizes.toml")),
+    ("history", include_str!("../../studies/history.toml")),
 ];
 
 /// Names of the built-in studies, in the order they are shown.

@@ -38,7 +38,7 @@ fn opened(bytes: &[u8]) -> Result<(Meta, Vec<Event>), TraceError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(600)))]
 
     #[test]
     fn a_flipped_bit_is_an_error_or_changes_nothing(

@@ -89,7 +89,7 @@ fn world() -> impl Strategy<Value = (u64, u8, u8, Vec<Step>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(2000)))]
 
     #[test]
     fn the_zone_equals_its_naive_twin((nr_pages, max_order, pageblock_order, steps) in world()) {

@@ -108,7 +108,7 @@ fn below_page_0_the_answer_wraps() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
     /// A.4.6 promises exact answers where every folio has order 0 or 6.
     #[test]

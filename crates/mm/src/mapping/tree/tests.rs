@@ -89,7 +89,7 @@ fn index() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
     #[test]
     fn the_tree_equals_its_naive_twin(

@@ -251,7 +251,7 @@ fn run(contpte: Contpte, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(400)))]
 
     #[test]
     fn the_table_equals_its_naive_twin(steps in prop::collection::vec(step(), 1..60)) {

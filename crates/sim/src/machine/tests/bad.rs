@@ -88,7 +88,7 @@ fn every_wrong_file_is_answered_with_file_line_and_expected_form() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
     /// Lines of a good file deleted, doubled, swapped and spoilt: an answer, never a panic, and a
     /// line that the file has.

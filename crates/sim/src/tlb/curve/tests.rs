@@ -108,7 +108,7 @@ fn compare(sizes: &[usize], steps: &[Step]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
     #[test]
     fn one_stack_counts_what_a_list_of_each_size_does(steps in steps(24)) {

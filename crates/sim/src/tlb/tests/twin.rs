@@ -236,7 +236,7 @@ fn count_lookup(counters: &mut SideCounters, found: NaiveLookup, count: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(400)))]
 
     #[test]
     fn random_structures_agree_with_the_naive_model(

@@ -305,7 +305,7 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(3000)))]
 
     #[test]
     fn every_invariant_holds_after_every_step(

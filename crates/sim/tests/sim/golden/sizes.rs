@@ -230,7 +230,7 @@ fn control() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(400)))]
 
     /// Whatever touches, reads and writes: an inserted folio has an allowed size, the size marked
     /// exec only through text, or it is the smallest of the mapping.

@@ -1,13 +1,11 @@
 //! The page as text: complete without scripts, safe, and with the numbers of the JSON.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
-
-mod support;
 
 use largefolio_report::PredictResult;
 use largefolio_sim::replay::Outcome;
 use largefolio_testkit::skeleton::{between, skeleton};
 use serde_json::Value;
-use support::{HOSTILE, generated, hostile, html};
+
+use super::support::{HOSTILE, generated, hostile, html};
 
 const TWO: [(&str, &str); 2] = [("6.12", "altra"), ("7.2", "altra")];
 

@@ -1,7 +1,5 @@
 //! The safe API on whatever this platform has; small enough for an interpreter.
 
-#![expect(clippy::unwrap_used, reason = "a refusal that is not expected fails the test")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use largefolio_bulk::plan::{Arch, Plan, PreemptBuild, Preemption, Region, Rule, Shape, Step};

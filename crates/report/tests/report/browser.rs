@@ -1,13 +1,11 @@
 //! The page of a prediction in a real browser (`largefolio_testkit::browser`).
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
-
-mod support;
 
 use std::path::Path;
 
 use largefolio_testkit::browser::{browser, printed, probed};
 use serde_json::Value;
-use support::{generated, hostile, html, predicted};
+
+use super::support::{generated, hostile, html, predicted};
 
 fn check(page: &str, width: u32) {
     let Some(browser) = browser() else { return };

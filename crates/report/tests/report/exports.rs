@@ -1,5 +1,4 @@
 //! Every form of one result made by hand.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
 

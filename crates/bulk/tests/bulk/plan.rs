@@ -1,7 +1,5 @@
 //! The orders of docs/behaviour D.4, and what holds of every plan.
 
-#![expect(clippy::unwrap_used, reason = "a plan that cannot be made fails the test")]
-
 use largefolio_bulk::plan::{
     Arch, Plan, PlanError, PreemptBuild, Preemption, Region, Rule, Shape, Step, Unit,
 };

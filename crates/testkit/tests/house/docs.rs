@@ -1,14 +1,10 @@
 //! The documentation holds together: every page is in the book, every link and anchor leads somewhere.
 
-#![expect(clippy::unwrap_used, reason = "documentation that cannot be read fails the test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use super::root;
 
 /// Markdown files below a directory.
 fn pages(directory: &Path) -> Vec<PathBuf> {

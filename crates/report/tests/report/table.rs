@@ -1,5 +1,4 @@
 //! The data frame against the JSON of the same result, and the Parquet file against the data frame.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

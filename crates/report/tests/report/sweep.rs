@@ -1,5 +1,4 @@
 //! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,15 +1,11 @@
 //! Every byte of the extent and none beyond it: all primitives, lengths and alignments, between
 //! guard pages.
 
-#![expect(clippy::unwrap_used, reason = "memory that cannot be mapped fails the test")]
-#![cfg(not(miri))] // Miri maps no guard pages: `tests/portable.rs` is for it.
-
-mod guarded;
-
-use guarded::{Guarded, PAGE};
 use largefolio_bulk::{Clearer, Copier, RangeError, Residency};
 use largefolio_bulk::{clear_extent_raw, copy_extent_raw};
 use proptest::prelude::*;
+
+use super::guarded::{Guarded, PAGE};
 
 /// A value that neither zeroing nor copying leaves by accident.
 const OLD: u8 = 0xa5;

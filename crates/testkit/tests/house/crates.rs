@@ -1,26 +1,16 @@
-//! The house: which crate may know which, how large a room may be, where unsafe code may stand.
+//! Which crate may use which, how long a file may be, where unsafe code may stand.
 
-#![expect(clippy::unwrap_used, reason = "a house that cannot be read fails the test")]
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// The crates on a floor may use those on lower floors: an import points down (ARCHITECTURE.md).
-const FLOORS: &[(&str, u32)] = &[
-    ("largefolio-cli", 7),
-    ("largefolio-python", 7),
-    ("largefolio-results", 6),
-    ("largefolio-report", 5),
-    ("largefolio-linux", 4),
-    ("largefolio-sim", 3),
-    ("largefolio-trace", 2),
-    ("largefolio-mm", 1),
-    ("largefolio-bulk", 0),
-];
-/// Side rooms: used by nobody, or only by tests.
-const SIDE_ROOMS: &[&str] = &["largefolio-preload", "largefolio-recorder", "largefolio-testkit"];
+use super::root;
+
+/// Begins the block of ARCHITECTURE.md that lists which crate uses which.
+const DEPENDENCIES: &str = "```dependencies\n";
+/// What our packages are called before the name of their folder.
+const PREFIX: &str = "largefolio-";
 /// The only crates with unsafe code.
 const UNSAFE_CRATES: &[&str] = &["bulk", "linux", "recorder", "preload"];
 /// Lines of code a file may have; look again past 500.
@@ -28,12 +18,8 @@ const FILE_LINES_MAX: usize = 800;
 /// Lines of tests beside the code, past which they move to a file of their own.
 const INLINE_TEST_LINES_MAX: usize = 150;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Each crate of the workspace and what it depends on, outside of tests.
-fn dependencies() -> BTreeMap<String, Vec<String>> {
+/// Each crate of the workspace and those it uses, outside of tests.
+fn edges() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
@@ -41,41 +27,39 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let of = |package: &serde_json::Value| {
+    let own = |value: &serde_json::Value| value.as_str()?.strip_prefix(PREFIX).map(str::to_owned);
+    let uses = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap().iter();
-        all.filter(|d| d["kind"].as_str() != Some("dev")).map(|d| text(&d["name"])).collect()
+        all.filter(|d| d["kind"] != "dev").filter_map(|d| own(&d["name"])).collect()
     };
     let packages = metadata["packages"].as_array().unwrap().iter();
-    packages.map(|package| (text(&package["name"]), of(package))).collect()
+    packages.map(|package| (own(&package["name"]).unwrap(), uses(package))).collect()
+}
+
+/// The lines `crate -> crate crate` of a text's block of dependencies.
+fn drawn(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let (_, rest) = text.split_once(DEPENDENCIES).unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    let line = |line: &str| {
+        let (name, uses) = line.split_once("->").unwrap();
+        (name.trim().to_owned(), uses.split_whitespace().map(str::to_owned).collect())
+    };
+    block.lines().map(line).collect()
 }
 
 #[test]
-fn an_import_points_down() {
-    let floor = |name: &str| FLOORS.iter().find(|(known, _)| *known == name).map(|(_, f)| *f);
-    for (name, uses) in dependencies() {
-        if SIDE_ROOMS.contains(&name.as_str()) {
-            let up = uses.iter().find(|used| floor(used).is_some());
-            assert_eq!(up, None, "{name} is a side room and uses a floor");
-            continue;
-        }
-        let own = floor(&name).unwrap_or_else(|| panic!("{name} has no floor: add it here"));
-        for used in uses {
-            assert!(!SIDE_ROOMS.contains(&used.as_str()), "{name} uses {used} outside of tests");
-            if let Some(below) = floor(&used) {
-                assert!(below < own, "{name} (floor {own}) uses {used} (floor {below})");
-            }
-        }
+fn crates_use_exactly_what_architecture_draws() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert_eq!(edges(), drawn(&text), "left: Cargo.toml files, right: ARCHITECTURE.md");
+    assert!(edges().values().any(|uses| !uses.is_empty()), "no crate uses another: not recognised");
+}
+
+#[test]
+fn a_module_with_submodules_stands_beside_its_folder() {
+    for path in sources() {
+        let is_tests = path.components().any(|part| part.as_os_str() == "tests");
+        assert!(is_tests || !path.ends_with("mod.rs"), "{}: name it FOLDER.rs", path.display());
     }
-}
-
-#[test]
-fn the_running_kernel_and_the_model_do_not_know_each_other() {
-    let dependencies = dependencies();
-    let uses = |name: &str, used: &str| dependencies[name].iter().any(|d| d == used);
-    assert!(!uses("largefolio-mm", "largefolio-trace"), "mm knows no trace");
-    assert!(!uses("largefolio-trace", "largefolio-mm"), "a trace knows no model");
-    assert!(!uses("largefolio-sim", "largefolio-linux"), "sim knows no running kernel");
 }
 
 /// Every Rust file below `crates/`.
@@ -104,7 +88,7 @@ fn code_lines(text: &str) -> usize {
 }
 
 #[test]
-fn a_room_is_small_enough_to_be_seen() {
+fn no_file_is_too_long() {
     for path in sources() {
         let text = fs::read_to_string(&path).unwrap();
         let (code, tests) = match text.split_once("\n#[cfg(test)]\nmod tests {") {

@@ -1,0 +1,9 @@
+//! Results in every form, and sweeps, through the crate's public interface.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+mod browser;
+mod exports;
+mod html;
+mod support;
+mod sweep;
+mod table;
