@@ -9,7 +9,7 @@ use largefolio_mm::rules::collapse::FileCollapse;
 use largefolio_sim::crosscheck::{Recording, Verdict, check};
 use largefolio_sim::kernel::Kernel;
 
-use super::keep_text;
+use super::keep::keep_text;
 use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
 use crate::Error;
 

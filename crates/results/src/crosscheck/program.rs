@@ -6,7 +6,7 @@ use largefolio_linux::crosscheck::{Facts, ProgramPlan, ProgramRecording, Setting
 use largefolio_sim::crosscheck::{Recording, check};
 use largefolio_sim::kernel::Kernel;
 
-use super::keep_text;
+use super::keep::keep_text;
 use super::result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 use crate::{Error, Remark};
 
