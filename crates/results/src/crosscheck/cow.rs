@@ -12,7 +12,7 @@ use largefolio_sim::crosscheck::processes::{ProcessProgram, ProgramRow, Programs
 use largefolio_sim::kernel::Kernel;
 use serde::Serialize;
 
-use super::keep_text;
+use super::keep::keep_text;
 use crate::{Error, Remark};
 
 /// Programs per run of the probe: what is lost to a signal, and the memory of a recording.

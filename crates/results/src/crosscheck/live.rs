@@ -10,7 +10,7 @@ use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, Verdict};
 use largefolio_sim::kernel::Kernel;
 
-use super::keep_text;
+use super::keep::keep_text;
 use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
 use crate::Error;
 

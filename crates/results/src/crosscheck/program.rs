@@ -7,7 +7,7 @@ use largefolio_sim::crosscheck::Recording;
 use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::kernel::Kernel;
 
-use super::keep_text;
+use super::keep::keep_text;
 use super::result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 use crate::{Error, Remark};
 

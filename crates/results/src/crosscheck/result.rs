@@ -1,14 +1,11 @@
-//! The result of a check: one row per recording; JSON and CSV.
+//! The result of a check: one row per recording; JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_linux::crosscheck::{Change, Settings};
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
 use largefolio_sim::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
-use super::words::outcome;
 use crate::Remark;
 
 /// Version of the JSON of this verb.
@@ -146,38 +143,6 @@ impl CrosscheckResult {
         let notes: BTreeSet<_> =
             self.rows.iter().filter_map(|row| row.rules_note.as_ref()).collect();
         notes.into_iter().map(|note| Remark::Warning(note.clone())).collect()
-    }
-
-    /// One row per recording, without the differences themselves.
-    pub(super) fn records(&self) -> Result<String, ExportError> {
-        let mut writer = Cells::text();
-        writer.record([
-            "name",
-            "variant",
-            "rules",
-            "filesystem",
-            "window_kb",
-            "outcome",
-            "reason",
-            "steps",
-            "compared",
-            "differences",
-        ])?;
-        for row in &self.rows {
-            writer.record([
-                row.name.as_str(),
-                row.variant.as_str(),
-                row.rules.as_str(),
-                row.filesystem.as_str(),
-                row.window_kb.to_string().as_str(),
-                outcome(row.outcome),
-                row.reason.as_deref().unwrap_or(""),
-                row.nr_steps.to_string().as_str(),
-                row.compared.values().sum::<u64>().to_string().as_str(),
-                row.differences.len().to_string().as_str(),
-            ])?;
-        }
-        writer.into_text()
     }
 }
 
