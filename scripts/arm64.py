@@ -50,7 +50,7 @@ def fetched_qemu():
 
 
 def emulator():
-    """The newest QEMU to be had, or None."""
+    """The newest QEMU available, or None."""
     own = shutil.which("qemu-aarch64")
     if own and version_of(own) >= MOPS_SINCE:
         return own

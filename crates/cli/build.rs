@@ -1,5 +1,5 @@
-//! Facts of the build for `folio --version`: target, compiler, profile, and the commit where there is
-//! one. None is the time of the build: the same commit and compiler give the same program.
+//! Facts about the build for `folio --version`: target, compiler, profile, and the commit if there
+//! is one. None of them is a time: the same commit and compiler give the same program.
 
 use std::path::Path;
 use std::process::Command;

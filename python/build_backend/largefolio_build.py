@@ -61,7 +61,7 @@ def build_editable(
 
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Refuses: kernels, machines and studies are read from the whole repository."""
+    """Refuses, because kernels, machines and studies are read from the whole repository."""
     raise RuntimeError(
         "largefolio is built from its repository, not from an sdist; build a wheel instead: "
         "pip wheel ./python"
@@ -102,7 +102,7 @@ def _stage(profile: str) -> None:
 
 
 def _build(profile: str) -> list[Path]:
-    """Files that cargo says it made, wherever CARGO_TARGET_DIR or a configuration puts them."""
+    """Files that cargo made, wherever CARGO_TARGET_DIR or a configuration puts them."""
     command = ["cargo", "build", "--locked", "--profile", profile, "--message-format=json"]
     for package in _PACKAGES:
         command += ["--package", package]
@@ -116,6 +116,6 @@ def _build(profile: str) -> list[Path]:
 
 
 def _strip(path: str | Path) -> None:
-    """Removes debug information, where the tool for it is there."""
+    """Removes debug information if the tool for it is installed."""
     if strip := shutil.which("strip"):
         subprocess.run([strip, "--strip-debug", path], check=True)

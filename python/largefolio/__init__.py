@@ -1,7 +1,7 @@
-"""Large folios predicted for real programs.
+"""Large folios, predicted for real programs.
 
-Record a program once; replay its memory accesses in a model of the memory management of any kernel
-on any machine; look at what this kernel does.
+Record a program once; replay its memory accesses in a model of any kernel's memory management
+on any machine; inspect what this kernel does.
 
     >>> import largefolio as lf
     >>> lf.kernels()[:2]

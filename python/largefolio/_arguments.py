@@ -19,13 +19,13 @@ Seeds: TypeAlias = "int | Iterable[int]"
 _U32_MAX = 2**32 - 1
 _PATHS = (str, os.PathLike)
 KERNELS = ("6.12", "6.18", "7.2")
-"""Kernels where none are named."""
+"""Default kernels."""
 MACHINES = ("altra",)
 """Machines where none are named."""
 IDLE_SEEDS = (
-    "seeds change nothing in unfragmented memory; add fragmentation, such as fragmentation=500"
+    "seeds have no effect on unfragmented memory; add fragmentation, such as fragmentation=500"
 )
-"""What is said of seeds that are all the same."""
+"""The warning about seeds that make no difference."""
 
 
 class Settings(TypedDict, total=False):

@@ -25,7 +25,7 @@ def file_path(value: Path, what: str) -> str:
 
 
 def text(value: str, what: str) -> str:
-    """A text without NUL."""
+    """A string without NUL."""
     if not isinstance(value, str):
         raise TypeError(f"{what}: expected str, not {_kind(value)}")
     if "\0" in value:

@@ -57,7 +57,7 @@ def version() -> str:
 def work(task_json: str, path: str, content: bytes | None) -> tuple[str, Any]:
     """Replays a task: ``("done", (part, failed))``, ``("absent", None)`` or ``("failed", text)``.
 
-    ``content`` is the trace, where the driver sent it.
+    ``content`` is the trace, if the driver sent it.
     """
     task = _native.Task(task_json)
     if content is not None:
@@ -71,7 +71,7 @@ def work(task_json: str, path: str, content: bytes | None) -> tuple[str, Any]:
 
 
 def _digest(path: str) -> str | None:
-    """BLAKE3 of a file; ``None`` where it cannot be read."""
+    """BLAKE3 of a file; ``None`` if it cannot be read."""
     try:
         file = os.stat(path)
         return _digest_of(path, (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns))
@@ -85,7 +85,7 @@ def _digest_of(path: str, _file: tuple[int, ...]) -> str:
 
 
 def _kept(digest: str, content: bytes) -> str:
-    """A trace that was sent, as a file that goes with the worker's process."""
+    """A trace that was sent, as a file that is removed with the worker's process."""
     path = os.path.join(_directory().name, f"{digest}.folio")
     if not os.path.exists(path):
         with tempfile.NamedTemporaryFile(dir=_directory().name, delete=False) as file:
@@ -103,7 +103,7 @@ def _directory() -> tempfile.TemporaryDirectory[str]:
 
 
 def check(client: Client) -> None:
-    """Whether the workers there are have this version of the package.
+    """Checks that the workers have this version of the package.
 
     Raises:
         ClusterError: one has another, or none.
@@ -124,7 +124,7 @@ def check(client: Client) -> None:
 def run(
     sweep: _native.Sweep, client: Client, hears: Callable[[int, int], object] | None
 ) -> None:
-    """Has what is missing replayed by the workers; ``hears`` gets the cells over and asked for."""
+    """Lets the workers replay what is missing; ``hears`` gets the finished and requested cells."""
     driver = _Driver(sweep, client, hears)
     try:
         driver.run()
@@ -153,7 +153,7 @@ class _Driver:
         self._has_warned = False
 
     def run(self) -> None:
-        """Until no task is left."""
+        """Runs until no task is left."""
         self._tell()
         while self._waiting or self._running:
             self._submit()
@@ -162,7 +162,7 @@ class _Driver:
                 self._tell()
 
     def cancel(self) -> None:
-        """Takes back what runs."""
+        """Cancels the running tasks."""
         if self._running and self._client.status == "running":
             self._client.cancel(list(self._running))
 
@@ -185,7 +185,7 @@ class _Driver:
             self._running[future] = task
 
     def _over(self) -> list[Future[Any]]:
-        """Tasks that are over; waits until there are any."""
+        """Finished tasks; waits until there are some."""
         from distributed import TimeoutError, wait
 
         while True:
@@ -201,7 +201,7 @@ class _Driver:
                 pass  # Its status says so too.
 
     def _look(self) -> None:
-        """Whether there is anybody to wait for."""
+        """Checks that there is a worker to wait for."""
         self.check_scheduler()
         if not self._client.nthreads() and not self._has_warned:
             self._has_warned = True
@@ -217,7 +217,7 @@ class _Driver:
             nr_asked, nr_found, nr_done, _ = self._sweep.counts()
             raise ClusterError(
                 f"the scheduler is gone; {nr_found + nr_done} of {nr_asked} cells are done and "
-                "kept, the same call goes on from there"
+                "kept; the same call continues from there"
             ) from cause
 
     def _take(self, future: Future[Any], task: _native.Task) -> None:

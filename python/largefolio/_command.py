@@ -1,4 +1,4 @@
-"""The command ``folio`` that comes with the package: found, run, and its words understood.
+"""Finds and runs the command ``folio`` that comes with the package, and reads its output.
 
 What runs programs, watches signals, forks keepers of settings or mounts is done by a process of its
 own, never inside the interpreter.
@@ -50,7 +50,7 @@ def folio() -> str:
 
 
 def main() -> NoReturn:
-    """The console command ``folio``: becomes the program."""
+    """The console command ``folio``: replaces this process."""
     os.execv(folio(), ["folio", *sys.argv[1:]])
 
 

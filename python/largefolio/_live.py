@@ -69,10 +69,10 @@ def _default_output(program: str) -> str:
 
 
 class Maps(dict[str, Any]):
-    """What ``folio maps --json`` says, with :meth:`to_arrow`."""
+    """The output of ``folio maps --json``, with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """One row a (process, mapping, kind, folio size), or of the page cache a row a (file, folio
+        """One row per process, mapping, kind and folio size; for the page cache one per (file, folio
         size): the columns of ``folio maps --csv``, addresses as integers. Sizes are in bytes.
 
         Of ``elf=``, one row a (file, segment, folio size).
@@ -94,7 +94,7 @@ def maps(
     elf: Path | Iterable[Path] = (),
     kernel: str | None = None,
 ) -> Maps:
-    """Which folio sizes back processes and files now, and why not larger ones.
+    """Which folio sizes back processes and files now, and why they are not larger.
 
     Args:
         pids: processes. Folio sizes of others' processes need root; without it there is what
@@ -165,10 +165,10 @@ def _result(found: _native.Found) -> dict[str, Any]:
 
 
 class Study(dict[str, Any]):
-    """What ``folio study --json`` says, with :meth:`to_arrow`."""
+    """The output of ``folio study --json``, with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """One row a row of a published table: the published numbers, ours, and how far apart."""
+        """One row per row of a published table: the published numbers, ours, and the distance."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(list(_study_rows(self)))
@@ -181,7 +181,7 @@ def study(
     rounds: int | None = None,
     traces: Path | None = None,
 ) -> Study:
-    """The published tables of the patch series beside what is found here.
+    """The published tables of the patch series beside our numbers.
 
     Args:
         names: studies; default: all.
@@ -219,7 +219,7 @@ def study(
 
 
 class Crosscheck(dict[str, Any]):
-    """What ``folio crosscheck --json`` says: a row a workload; ``"outcome"`` is ``"equal"``,
+    """``folio crosscheck --json``: one row per workload; ``"outcome"`` is ``"equal"``,
     ``"different"``, ``"skipped"`` or ``"failed"``."""
 
     @property
@@ -325,7 +325,7 @@ def _segments(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """What is a number or a word."""
+    """Fields that are numbers or words."""
     return {key: value for key, value in found.items() if not isinstance(value, (list, dict))}
 
 

@@ -1,4 +1,4 @@
-"""What can be asked for."""
+"""What you can choose from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Edit(NamedTuple):
     """An edit of a kernel, such as ``exec-block=64K``."""
 
     name: str
-    """What stands before the ``=``."""
+    """The part before the ``=``."""
     value: str
-    """What may stand behind it, in words."""
+    """The form of the part after it, in words."""
     help: str
     """What it sets."""
 

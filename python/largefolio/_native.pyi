@@ -1,4 +1,4 @@
-"""The native module: what the package is built on. Not for use; its parts change."""
+"""The native module behind the package. Do not use it directly; it changes."""
 
 from collections.abc import Callable, Iterator
 from os import PathLike

@@ -27,7 +27,7 @@ def predict(
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
 ) -> pa.Table:
-    """Replays ``trace`` under every kernel on every machine; a row a cell.
+    """Replays ``trace`` under every kernel on every machine; one row per cell.
 
     Cells are kernels x machines x memory sizes x seeds, each once, at most 256; the trace is decoded
     once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
@@ -72,7 +72,7 @@ def report(
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
 ) -> dict[str, Any]:
-    """As :func:`predict`, but all there is: the JSON of ``folio predict --json`` as a dictionary.
+    """Like :func:`predict`, but complete: the JSON of ``folio predict --json`` as a dictionary.
 
     Each row has the terms of its estimate and the constants they rest on, with their sources.
     ``"command_line"`` is empty.

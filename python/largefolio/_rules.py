@@ -1,4 +1,4 @@
-"""Rules: everything in which kernels differ, as a value that can be read and changed."""
+"""Rules: everything in which kernels differ, as a value."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rules(Mapping[str, Any]):
 
     @classmethod
     def from_toml(cls, name: str, toml: str) -> Rules:
-        """The rules that the kernel file ``toml`` says, under ``name``."""
+        """The rules in the kernel file ``toml``, under ``name``."""
         return cls._of(_native.Kernel.from_toml(text(name, "name"), text(toml, "toml")))
 
     @classmethod
@@ -104,7 +104,7 @@ class Rules(Mapping[str, Any]):
             parent, dot, name_there = key.partition(_SEPARATOR)
             table = nested.setdefault(parent, {}) if dot else nested
             if not isinstance(table, dict):
-                raise KernelError(f"{parent} is no table of rules, so that there is no {key!r}")
+                raise KernelError(f"{parent} is not a table of rules, so there is no {key!r}")
             _put(table, name_there or parent, value)
         if name is None:
             said = ", ".join(f"{key}={value}" for key, value in changes.items())
@@ -117,11 +117,11 @@ class Rules(Mapping[str, Any]):
         return rules
 
     def to_toml(self) -> str:
-        """A kernel file that says all of the rules and is based on no other."""
+        """A complete kernel file that is not based on another one."""
         return self._kernel.to_toml()
 
     def diff(self, other: Rules) -> dict[str, tuple[Any, Any]]:
-        """What differs: name -> (value here, value there); ``None`` where a rule is not there."""
+        """What differs: name -> (value here, value there); ``None`` for a missing rule."""
         keys = [*self, *(key for key in other if key not in self)]
         pairs = {key: (self.get(key), other.get(key)) for key in keys}
         return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}

@@ -26,7 +26,7 @@ _PATHS = (str, os.PathLike)
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep came to. The data set may have rows of other sweeps besides.
+    """The result of a sweep. The data set may also have rows of other sweeps.
 
     Attributes:
         directory: the data set, ``*.parquet``, and its manifest.
@@ -63,7 +63,7 @@ def sweep(
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
 ) -> Swept:
-    """Replays every trace in every cell and keeps a row for each in the data set ``directory``.
+    """Replays every trace in every cell and keeps one row for each in the data set ``directory``.
 
     What the directory has already is not done again: the same call goes on after Ctrl-C, after
     SIGKILL and after a full disk, a larger one adds what is new. ``folio predict --sweep`` writes
@@ -99,7 +99,7 @@ def sweep(
     if opened.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=2)
     for name, why, now in opened.set_aside():
-        text = f"{os.path.join(place, name)}: {why}; it is now {now}, and what it had is done again"
+        text = f"{os.path.join(place, name)}: {why}; renamed to {now}, its cells are computed again"
         warnings.warn(text, FolioWarning, stacklevel=2)
     swept = _run(opened, client, progress, place)
     for failure in swept.failed:
@@ -130,7 +130,7 @@ def _run(opened: _native.Sweep, client: Client | None, progress: Progress, place
 
 
 def _close(opened: _native.Sweep, ended: str) -> None:
-    """Says in the manifest how it ended; the error that ended it says more than one of this."""
+    """Writes to the manifest how the sweep ended; if that fails, it only warns."""
     try:
         opened.finish(ended)
     except Exception as error:

@@ -35,7 +35,7 @@ class Trace:
 
     @property
     def path(self) -> str:
-        """The file, as it was named."""
+        """The name of the file, as given."""
         return self._path
 
     def __fspath__(self) -> str:
@@ -46,12 +46,12 @@ class Trace:
 
     @property
     def nr_references(self) -> int:
-        """Memory references, all rows together: a row is a run of references to one page."""
+        """Memory references in all rows: a row is a run of references to one page."""
         return self._trace.nr_references
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """What ``folio trace info --json`` says: rows by operation, threads, and in ``"meta"`` the
+        """``folio trace info --json``: rows by operation, threads, and in ``"meta"`` the
         recorded command, the files, the first layout. Reads the whole trace once.
         """
         info: dict[str, Any] = json.loads(self._trace.info())

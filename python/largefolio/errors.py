@@ -1,32 +1,32 @@
-"""What can go wrong. The text of an error is the one the command ``folio`` prints."""
+"""Errors. The text is the same as that of the command ``folio``."""
 
 
 class FolioError(Exception):
-    """Anything largefolio refuses or fails at."""
+    """The base of all errors of largefolio."""
 
 
 class TraceError(FolioError):
-    """A trace that cannot be read, or is damaged."""
+    """A trace that is unreadable or damaged."""
 
 
 class KernelError(FolioError, ValueError):
-    """A kernel that is not known, or rules that no kernel can have."""
+    """An unknown kernel, or rules that no kernel can have."""
 
 
 class MachineError(FolioError, ValueError):
-    """A machine that is not known, or a machine file that is none."""
+    """An unknown machine, or an invalid machine file."""
 
 
 class RequestError(FolioError, ValueError):
-    """A prediction that cannot be made: too many cells, an unknown filesystem, a size that is none."""
+    """An impossible prediction: too many cells, an unknown filesystem, an invalid size."""
 
 
 class ReplayError(FolioError):
-    """A cell that cannot go on, such as a machine without the kernel's base pages."""
+    """A cell that cannot continue, such as a machine without the kernel's base pages."""
 
 
 class SweepError(FolioError):
-    """A sweep that cannot go on, such as a full disk. What is done is kept: the same call goes on."""
+    """A sweep that cannot continue, such as on a full disk. The same call continues it."""
 
 
 class MapsError(FolioError):
@@ -42,7 +42,7 @@ class RecordingError(FolioError):
 
 
 class ClusterError(SweepError):
-    """A cluster that cannot sweep: its scheduler is gone, or its workers lack this package."""
+    """A cluster that cannot run a sweep: its scheduler is gone, or workers lack this package."""
 
 
 class CommandError(FolioError):
@@ -61,4 +61,4 @@ class CommandError(FolioError):
 
 
 class FolioWarning(UserWarning):
-    """Something that is done, but perhaps not as meant."""
+    """Something that was done, but perhaps not as intended."""

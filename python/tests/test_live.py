@@ -110,7 +110,7 @@ def test_maps_of_files_and_of_programs() -> None:
 
 
 def test_maps_of_nobody_is_an_error() -> None:
-    with pytest.raises(lf.MapsError, match="say what to show"):
+    with pytest.raises(lf.MapsError, match="name what to show"):
         lf.maps()
     with pytest.raises(lf.MapsError, match="no process"):
         lf.maps(2**31 - 1)
@@ -131,7 +131,7 @@ def test_studies_come_with_their_traces(tmp_path: Path, monkeypatch: pytest.Monk
     table = found.to_arrow()
     assert isinstance(table, pa.Table)
     assert {"study", "table", "what", "published_after", "ours_after"} <= set(table.column_names)
-    with pytest.raises(lf.StudyError, match="no study is called"):
+    with pytest.raises(lf.StudyError, match="there is no study"):
         lf.study("nothing")
     with pytest.raises(ValueError, match="live=True"):
         lf.study("owners", rounds=3)

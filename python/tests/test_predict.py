@@ -114,7 +114,7 @@ def test_a_loader_may_annotate_files(folio: Folio, small: Path) -> None:
 
 
 def test_idle_seeds_are_warned_of(small: Path) -> None:
-    with pytest.warns(lf.FolioWarning, match="seeds change nothing in unfragmented memory") as said:
+    with pytest.warns(lf.FolioWarning, match="seeds have no effect on unfragmented memory") as said:
         lf.predict(small, "7.2", seeds=range(5))
     assert said[0].filename == __file__
 

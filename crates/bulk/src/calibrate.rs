@@ -138,7 +138,8 @@ pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, Calibra
     Ok(samples)
 }
 
-/// Units of memory, each visited once before any is visited again, in no order a prefetcher knows.
+/// Units of memory, each visited once before any is visited again, in an order that a prefetcher
+/// cannot guess.
 struct Walk {
     /// A power of two.
     nr_units: usize,

@@ -10,7 +10,7 @@ pub enum RangeError {
     Wraps {
         /// First address.
         start: usize,
-        /// Length asked for.
+        /// Requested length.
         len_bytes: usize,
     },
     /// Source and destination share bytes.
@@ -20,7 +20,7 @@ pub enum RangeError {
         to: usize,
         /// First address read.
         from: usize,
-        /// Length asked for.
+        /// Requested length.
         len_bytes: usize,
     },
     /// Source and destination differ in length.

@@ -20,7 +20,7 @@ const GAP_NS_MAX: u64 = 60_000_000_000;
 /// Units tried for a latency target as log2 of bytes, from the last, the merged unit
 /// (docs/behaviour D.4.3), down.
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
-/// Gaps looked at for each unit: enough for a 99th percentile.
+/// Gaps examined for each unit: enough for a 99th percentile.
 const NR_GAPS_MIN: u64 = 200;
 /// The base page of the measured folio; the unit, not the page, decides the gap.
 const PAGE_BYTES: usize = 4096;

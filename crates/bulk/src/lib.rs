@@ -6,7 +6,7 @@
 //! out), [`plan`] (the kernel's orders, without bytes), [`clear_folio`] and [`copy_folio`] (a plan
 //! carried out), [`gaps`] (how long others wait).
 //!
-//! The floor below the memory manager. Unsafe code stands in `primitive`, where instructions meet
+//! The floor below the memory manager. Unsafe code is in `primitive`, where instructions meet
 //! memory, and in the raw forms for mapped memory; everything else is built on slices.
 
 pub mod calibrate;

@@ -21,7 +21,7 @@
 //!
 //! The posted series computes the address of the remainder of an extent with the page *shift* in
 //! place of the page *size* (docs/behaviour D.4.2): wrong for an extent longer than 8 MiB that is
-//! no multiple of it. Differs: the remainder here begins where the last whole unit ended.
+//! not a multiple of it. Differs: the remainder here begins where the last whole unit ended.
 
 mod rule;
 mod steps;
@@ -97,7 +97,7 @@ pub enum PlanError {
     /// The fault is outside of the folio.
     #[error("fault page {fault_page} of a folio of {nr_pages}: pass one of 0..{nr_pages}")]
     FaultPageOutside {
-        /// The page asked for.
+        /// The requested page.
         fault_page: u64,
         /// Pages of the folio.
         nr_pages: u64,
@@ -105,13 +105,13 @@ pub enum PlanError {
     /// No page has this size.
     #[error("base pages of {page_bytes} bytes: pass a power of two")]
     PageBytes {
-        /// The size asked for.
+        /// The requested size.
         page_bytes: u64,
     },
     /// The folio's bytes do not fit 64 bits.
     #[error("{nr_pages} pages of {page_bytes} bytes are more than 64 bits count")]
     TooLong {
-        /// Pages asked for.
+        /// Requested pages.
         nr_pages: u64,
         /// Bytes of each.
         page_bytes: u64,

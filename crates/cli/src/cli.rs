@@ -27,10 +27,11 @@ use crate::verbs::verify::VerifyArgs;
 use crate::verbs::warm::WarmArgs;
 use crate::version;
 
-/// Which folio sizes back a program, under any kernel on any machine.
+/// Show which folio sizes back a program, under any kernel on any machine.
 ///
-/// Record a program once, then predict what other kernels and machines do with it: folio sizes,
-/// page faults, readahead and TLB misses, counted in a model of the kernel's memory management.
+/// Record a program once, then predict how it would run under other kernels and on other machines.
+/// A model of the kernel's memory management counts folio sizes, page faults, readahead and TLB
+/// misses.
 #[derive(Debug, Parser)]
 #[command(
     name = "folio",
@@ -45,7 +46,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12,7.2 --machine altra
   folio run -- cc1 -quiet big.i -o /dev/null
 
-Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` end as the
+Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` exit as the
 program did. The result goes to standard output, everything else to standard error."
 )]
 struct Cli {
@@ -118,7 +119,7 @@ fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
         return error;
     }
     // That a word is as it is was all that was wrong.
-    let cannot = "a word of the command line has characters that cannot be printed\n";
+    let cannot = "an argument has characters that cannot be printed\n";
     Cli::try_parse_from(shown).err().unwrap_or_else(|| Cli::command().error(error.kind(), cannot))
 }
 

@@ -36,13 +36,13 @@ impl Console {
         self.out.flush().context(NOT_WRITTEN)
     }
 
-    /// Writes a result to `path`, whole or not at all, or to standard output where there is none.
+    /// Writes a result to `path`, whole or not at all, or to standard output if there is none.
     pub(crate) fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
         if let Some(path) = path.filter(|path| !disk::is_stdout(path)) {
             return disk::write_whole(path, result)
                 .with_context(|| format!("cannot write {}", shown(path)));
         }
-        // What is no text is Parquet, which no terminal gets.
+        // Output that is not text is Parquet, which is never written to a terminal.
         let style = if Self::is_styled() { style_len } else { no_style };
         let safe = str::from_utf8(result).map(|text| harmless(text, style)).ok();
         let result = safe.as_deref().map_or(result, str::as_bytes);
@@ -136,7 +136,7 @@ pub(crate) fn remark(remarks: &[Remark]) {
 
 /// Marks an error of standard output whose reader went away.
 #[derive(Debug, thiserror::Error)]
-#[error("the reader of the output closed it")]
+#[error("the reader closed the output")]
 struct OutputClosed;
 
 /// A broken pipe of standard output as an error that [`is_output_closed`] knows from others.

@@ -1,7 +1,7 @@
-//! Exit codes, and what is said about errors and panics.
+//! Exit codes, and the text of errors and panics.
 //!
 //! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. A reader
-//! that closes our output early (`| head`) has all it wants: that is 0 and silence.
+//! that closes our output early (`| head`) has all it wants: exit 0 without a message.
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -
     panic::catch_unwind(work).unwrap_or_else(|_| {
         let panic = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);
         Err(anyhow!(
-            "internal error, please report it with the command and the trace: {}",
+            "internal error; please report it with the command and the trace: {}",
             panic.replace('\n', " ")
         ))
     })
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_panic_that_nothing_caught_becomes_an_error() {
         let error = guarded(|| panic!("lost")).unwrap_err().to_string();
-        assert!(error.starts_with("internal error, please report it"), "{error}");
+        assert!(error.starts_with("internal error; please report it"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The verbs: each has `Args` (what was typed), `Plan` (checked, nothing done yet) and `run`.
+//! The verbs: each has `Args` (what the user typed), `Plan` (checked, nothing done yet) and `run`.
 
 pub(crate) mod align;
 pub(crate) mod bench;

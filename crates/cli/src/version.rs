@@ -1,4 +1,4 @@
-//! What a bug report needs: which program this is, and what of it was found.
+//! What a bug report needs: the version of the program and the files it found.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -11,8 +11,8 @@
 //!                                      padding: a hole, no storage
 //! ```
 //!
-//! Owns the new layout ([`Layout`]) and the copy. Refuses files of which it cannot say that they
-//! stay what they are.
+//! Owns the new layout ([`Layout`]) and the copy. Refuses files whose copy might behave
+//! differently.
 //!
 //! Invariants:
 //! - A1: bytes of segments and of sections are those of the file; checked by reading the copy back.

@@ -1,11 +1,12 @@
-//! What the running machine costs: measurements for a machine file.
+//! The costs of the running machine: measurements for a machine file.
 //!
-//! Owns the measuring and the arithmetic that makes a cost of it. Does not own the machine file or
-//! the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation), `step` (where
-//! a curve has its steps), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
+//! Owns the measurements and the arithmetic that turns them into costs. Does not own the machine
+//! file or the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation),
+//! `step` (where a curve has its steps), `kernel` (faults, fork, unmapping), `storage`,
+//! [`Calibration`].
 //!
 //! Everything is measured in interleaved rounds; a [`Figure`] is the median of rounds with its
-//! spread. `docs/design/calibration.md` says what each means and what it is worth.
+//! spread. `docs/design/calibration.md` says what each one means and how good it is.
 
 mod cpu;
 mod curve;

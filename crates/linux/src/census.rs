@@ -11,8 +11,8 @@
 //!   layout   where the folios lie           layout.rs          a second look, for pictures
 //! ```
 //!
-//! Owns the reading and the counting. Does not judge a kernel's rules: which folios a filesystem may
-//! have is told by the caller, who knows the model.
+//! Owns the reading and the counting. Does not judge a kernel's rules: the caller, who knows the
+//! model, tells which folios a filesystem may have.
 //!
 //! A census is not a snapshot: processes run on while they are read. What changed between two steps
 //! is counted as [`folios::Kind::Other`], a process that ended is skipped and counted.
@@ -62,7 +62,7 @@ pub enum CensusError {
     #[error("cannot read /proc/kpageflags: {0}")]
     Flags(io::Error),
     /// A control group.
-    #[error("cannot read {}: {source}; is it the directory of a control group?", shown(path))]
+    #[error("cannot read {}: {source}; is it a control group directory?", shown(path))]
     Cgroup {
         /// Directory or file.
         path: PathBuf,

@@ -4,14 +4,14 @@
 //!   /proc/PID/smaps -> areas of a kind -> whole PMD blocks -> process_madvise(MADV_COLLAPSE), one each
 //! ```
 //!
-//! Owns the choice of blocks and what became of them. The kernel copies the pages of a block into one
-//! folio; content and addresses stay. It answers with an error number for each block it leaves alone
-//! (`docs/behaviour` H.5.1); the numbers are counted. Text of ext4 and XFS is refused up to 7.1:
-//! what helps there is to start the program anew, with [`crate::run`].
+//! Owns the choice of blocks and the results. The kernel copies the pages of a block into one
+//! folio; content and addresses stay. It returns an error number for each block that it leaves
+//! alone (`docs/behaviour` H.5.1); the numbers are counted. Text of ext4 and XFS is refused up to
+//! 7.1: what helps there is to start the program anew, with [`crate::run`].
 //!
 //! Invariants:
 //! - P1: areas without a resident page are left alone: collapse would only give them memory.
-//! - P2: the process is held by a pidfd: a number that is used again is not mistaken for it.
+//! - P2: the process is held by a pidfd: a reused process number is not mistaken for it.
 
 mod block;
 
@@ -95,10 +95,10 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum CollapseError {
     /// No such process.
-    #[error("no process {0}; ps -e lists them")]
+    #[error("there is no process {0}; ps -e lists processes")]
     NoProcess(u32),
     /// Neither ours, nor are we root.
-    #[error("process {pid} may not be {what}: it needs root, as in\n  sudo {command}")]
+    #[error("process {pid} cannot be {what}: this needs root; run\n  sudo {command}")]
     NotAllowed {
         /// The process.
         pid: u32,
@@ -108,7 +108,10 @@ pub enum CollapseError {
         command: String,
     },
     /// `process_madvise` without `MADV_COLLAPSE`.
-    #[error("this kernel cannot collapse the memory of another process: Linux 6.1 is the first")]
+    #[error(
+        "this kernel cannot collapse the memory of another process: that needs Linux 6.1 or \
+             later"
+    )]
     OldKernel,
     /// A system call failed.
     #[error("process {pid}: cannot {action}: {source}")]
@@ -142,7 +145,7 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         pidfd_open(number, PidfdFlags::empty()).map_err(|error| failed("open it")(error.into()))?;
     let read = || match Task::of(&Live, pid).smaps() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(not_allowed("looked at"))
+            Err(not_allowed("examined"))
         }
         result => result.map_err(failed("read its areas")),
     };

@@ -1,8 +1,8 @@
 //! `folio crosscheck`: small workloads and real programs on the running kernel, recorded as text.
 //!
-//! Owns the choice of workloads ([`WorkloadPlan`]), a filesystem of its own to run them on, a tracefs
-//! instance of its own, and the run of the probe. Does not know the model: a recording is text in
-//! the format of `recordings/README.md`, replayed by whoever gets it.
+//! Owns the choice of workloads ([`WorkloadPlan`]), a filesystem of its own to run them on, a
+//! tracefs instance of its own, and the run of the probe. Does not know the model: a recording is
+//! text in the format of `recordings/README.md`, which anybody can replay.
 //!
 //! ```text
 //!   WorkloadPlan::new: facts of the host -- workloads -- what is skipped, and why
@@ -14,8 +14,8 @@
 //!   Place::record      window -> cold file -> probe -> text
 //! ```
 //!
-//! Files in reading order: [`workloads`], `mkfs`, `facts`, `plan`, `mount`, `tracefs`, `device`, `place`,
-//! `probe`; [`ProgramRecorder`] (a real program with all its files) stands in `program`.
+//! Files in reading order: [`workloads`], `mkfs`, `facts`, `plan`, `mount`, `tracefs`, `device`,
+//! `place`, `probe`; [`ProgramRecorder`] (a real program with all its files) is in `program`.
 //!
 //! Invariants:
 //! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name

@@ -112,7 +112,7 @@ pub enum ElfError {
     /// Another format.
     #[error("{} is not an ELF file", shown(.0))]
     NotElf(PathBuf),
-    /// A file that says ELF and is none.
+    /// A file that claims to be ELF and is not.
     #[error("{} is a damaged ELF file: {what}", shown(path))]
     Damaged {
         /// The file.

@@ -3,9 +3,9 @@
 //! Owns the search: named by a variable, beside `folio`, installed, or in the build directory.
 //!
 //! Invariant:
-//! - L1: a library that no variable names is taken only if nobody could have put it there who could not
-//!   have changed `folio` as well (`trust`), and never from a directory that is open to everybody. The
-//!   directory above `folio` is searched, and that of /tmp/x/folio is.
+//! - L1: a library that no variable names is used only if everybody who could have put it there
+//!   could also have changed `folio` (`trust`), and never from a directory that is open to
+//!   everybody. The directory above `folio` is searched, and that of /tmp/x/folio is.
 
 use std::path::PathBuf;
 

@@ -26,7 +26,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use crate::proc::{Task, thp};
 use crate::system::Live;
 
-/// Blocks looked at in one go: a process may have 65,530 vmas, and gaps cost addresses only.
+/// Blocks examined in one go: a process may have 65,530 vmas, and gaps cost addresses only.
 const NR_BLOCKS_AT_ONCE: u64 = 1024;
 
 /// How much of a block is in the page cache.
@@ -42,7 +42,7 @@ pub(crate) enum BlockState {
     Unknown,
 }
 
-/// A file looked at in blocks.
+/// A file examined in blocks.
 #[derive(Debug)]
 pub(crate) struct Cached<'f> {
     file: &'f File,

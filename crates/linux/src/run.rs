@@ -8,12 +8,12 @@
 //!   Launch::watch  the program as a child: signals passed on, areas counted from time to time
 //! ```
 //!
-//! Owns the choice and the run. Whatever cannot be done is a [`Fallback`], and the program is
-//! started as it would have been without us.
+//! Owns the choice and the run. If something cannot be done, that is a [`Fallback`], and the
+//! program starts as it would have without folio.
 //!
 //! Invariants:
 //! - N1: the program's arguments, streams, directory, process group and terminal are those it would
-//!   have; its environment too, but for `GLIBC_TUNABLES` where a heap was asked for.
+//!   have; its environment too, except for `GLIBC_TUNABLES` where a heap was asked for.
 //! - N2: it ends as it would: exit code, or death by the same signal.
 //! - N3: a setting of the system is held by a keeper ([`crate::setting`]) and put back whatever
 //!   ends this process; there are no temporary files.

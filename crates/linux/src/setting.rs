@@ -1,4 +1,4 @@
-//! Settings of the running system: changed for a while, put back on every exit.
+//! Settings of the running system: changed temporarily, put back however the process ends.
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then writes the old value
@@ -7,8 +7,8 @@
 //!
 //! Owns one changed file below `/sys` or `/proc`. The old value is held by a child process (the
 //! keeper) in a group of its own, so that it is restored also when this process is killed. Process
-//! and keeper hold a lock on the file (`flock`): what another folio found meanwhile would not be
-//! the system's value but ours, and the system would be left with it.
+//! and keeper hold a lock on the file (`flock`): otherwise another folio process would take our
+//! value for the system's and leave the system with it.
 
 pub(crate) mod thp;
 
@@ -47,7 +47,7 @@ pub enum SettingError {
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot set {} to {value:?}: {source}; changing it needs root", shown(path))]
+    #[error("cannot set {} to {value:?}: {source}; this needs root", shown(path))]
     Write {
         /// File.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum SettingError {
     },
     /// Another process has changed it for a while.
     #[error(
-        "{}: another folio has changed it for a while; try again when that has ended",
+        "{}: another folio process has changed it temporarily; try again when that one has ended",
         shown(path)
     )]
     Busy {
@@ -109,7 +109,7 @@ impl Setting {
     }
 
     /// Sets `path` to `value` until the result is dropped or this process ends. Where another folio
-    /// has changed it for a while, waits for that to end, two minutes at most.
+    /// process has changed it temporarily, waits for that to end, two minutes at most.
     ///
     /// # Errors
     /// Nothing is changed then.
@@ -177,7 +177,7 @@ impl Setting {
 /// A lock on the setting `path` for a change that stays.
 ///
 /// # Errors
-/// [`SettingError::Busy`] where another folio has changed it for a while.
+/// [`SettingError::Busy`] where another folio process has changed it temporarily.
 pub(crate) fn try_lock(path: &Path) -> Result<Locked, SettingError> {
     lock(path, Busy::Refuse)
 }

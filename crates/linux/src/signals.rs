@@ -91,7 +91,7 @@ impl Stop {
         Signals::watch().map(Self)
     }
 
-    /// The signal that asked for an end, if one did.
+    /// The signal that requested an end, if any.
     #[must_use]
     pub fn asked_by(&self) -> Option<i32> {
         self.0.seen()

@@ -46,7 +46,7 @@ pub struct Present {
     pub is_pmd: bool,
 }
 
-/// A file of 64-bit entries, one a page.
+/// A file of 64-bit entries, one per page.
 pub trait Entries: Send + Sync {
     /// Reads entries from number `first` on; returns how many there were before the end.
     ///

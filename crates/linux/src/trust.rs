@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Invariant:
-//! - T1: a file passes only if nobody but its `owners`, and members of its groups, could have put it, or a
-//!   link to it, in its place. In a sticky directory anybody can: a link to some file of root's.
+//! - T1: a file passes only if no one except its `owners`, and members of its groups, could have
+//!   put it, or a link to it, in its place. In a sticky directory anybody can: a link to some file
+//!   of root's.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,7 +27,7 @@ const SET_ID: u32 = 0o6000;
 
 /// Why somebody who is not one of `owners` could have put `path` where it is; `None` if nobody could.
 pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
-    let Ok(real) = path.canonicalize() else { return Some("it is not there".to_owned()) };
+    let Ok(real) = path.canonicalize() else { return Some("it does not exist".to_owned()) };
     let is_open = |found: &Metadata| found.mode() & OPEN != 0;
     let file = look(&real, owners, is_open);
     let ways = [path, &real].into_iter().filter_map(Path::parent);

@@ -32,7 +32,7 @@ pub enum TuneError {
     /// No such setting.
     #[error("no setting {name:?}; {expected}")]
     Name {
-        /// What was asked for.
+        /// The request.
         name: String,
         /// What there is.
         expected: &'static str,
@@ -52,7 +52,7 @@ pub enum TuneError {
     Value {
         /// Setting.
         name: String,
-        /// What was asked for.
+        /// The request.
         value: String,
         /// What it takes.
         expected: String,
@@ -79,7 +79,7 @@ pub enum TuneError {
         /// Who, or what came between.
         message: String,
     },
-    /// A profile that is none.
+    /// An invalid profile.
     #[error("{}: {message}", shown(file))]
     Profile {
         /// File, or name of a profile of our own.

@@ -10,7 +10,7 @@
 //! ([`verdict`]). Does not own what a change is: that is a [`rounds::Arm`].
 //!
 //! Invariants:
-//! - V1: of a command that was started no process is left, whatever ends this one.
+//! - V1: no process of a started command is left, however this process ends.
 //! - V2: a ratio compares two runs of one round.
 //! - V3: a run that failed is never a value.
 
@@ -35,8 +35,8 @@ pub enum VerifyError {
     },
     /// It ended with an error: times of failing runs say nothing.
     #[error(
-        "{command} {how} in the {arm} run of round {round}; a run that fails is not compared \
-         (its output: --show-output)"
+        "{command} {how} in the {arm} run of round {round}; a failed run cannot be compared \
+         (--show-output shows its output)"
     )]
     Failed {
         /// The program.

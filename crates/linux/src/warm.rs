@@ -1,10 +1,10 @@
 //! `folio warm`: the page cache of a file refilled with the largest folios its filesystem has.
 //!
 //! Folios are chosen when pages come into the cache, and stay as they are. A file that was copied
-//! or read in small pieces is in small folios until its pages leave. So: out with what is small
-//! (only clean, unmapped pages go), and in again through a mapping advised `MADV_HUGEPAGE`.
-//! Afterwards every plain mapping at an address alike is mapped by PMD entries (`docs/behaviour`
-//! B.4.6, B.6.3), shared by all processes as before.
+//! or read in small pieces is in small folios until its pages leave. So folio drops the small ones
+//! (only clean, unmapped pages can be dropped) and reads them again through a mapping advised
+//! `MADV_HUGEPAGE`. Afterwards PMD entries map every plain mapping at a matching address
+//! (`docs/behaviour` B.4.6, B.6.3), shared by all processes as before.
 //!
 //! ```text
 //!   look     which blocks are in one PMD folio already                    (residency)
@@ -14,8 +14,8 @@
 //!   look
 //! ```
 //!
-//! Owns the order of these and what is told of them. Does not own finding files: [`libraries`]
-//! names those of a program.
+//! Owns the order of these steps and what is reported about them. Does not own finding files:
+//! [`libraries`] names those of a program.
 //!
 //! Invariants:
 //! - W1: no byte of the file changes, nor its times of change: dirty pages are written, not dropped.

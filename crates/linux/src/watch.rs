@@ -1,4 +1,4 @@
-//! Rounds of something that is shown again and again, until Ctrl-C.
+//! Repeats an output until Ctrl-C.
 //!
 //! Owns the waiting. While [`Rounds`] lives, SIGINT, SIGTERM and SIGHUP end the next wait instead of
 //! the process, so that what is printed is whole.

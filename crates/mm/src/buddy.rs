@@ -23,9 +23,9 @@
 //!
 //! Memory: 9 bytes of zero-initialised state per page frame, of which the host backs only what was
 //! touched. Blocks of `max_order` that were never allocated have no state at all
-//! (`FreeLists::fresh`), so a new zone of 64 GiB costs next to nothing. Lists are linked through
-//! the state of their blocks because head-of-list order decides which page frames an allocation
-//! gets, and coalescing removes from the middle.
+//! (`FreeLists::fresh`), so a new zone of 64 GiB costs almost nothing. Lists are linked through the
+//! state of their blocks because head-of-list order decides which page frames an allocation gets,
+//! and coalescing removes from the middle.
 //!
 //! Differs: no per-cpu lists (I.5). Each free coalesces at once; Linux holds back a batch of order
 //! 0..3 and PMD-order blocks per CPU, whose sizes depend on the machine.

@@ -12,10 +12,10 @@
 //!      one PMD entry, or PTEs                tables of all areas retracted
 //! ```
 //!
-//! Owns who may be collapsed, in which order things are checked and what each failure is called.
-//! Reading order: `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`,
-//! `khugepaged`. The refusals stand in [`crate::counters::collapse`], a file's writers against its
-//! huge folios in [`crate::mapping::gate`].
+//! Owns what may be collapsed, the order of the checks and the name of each failure. Reading order:
+//! `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`, `khugepaged`. The
+//! refusals are in [`crate::counters::collapse`], a file's writers against its huge folios in
+//! [`crate::mapping::gate`].
 //!
 //! Invariants:
 //! - I1: a refused collapse changes no content and no folio; pages of files may have lost their

@@ -330,7 +330,7 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// A new anonymous folio that nobody maps yet; `None` when no block is free. Its pages hold
+    /// A new anonymous folio that no process maps yet; `None` when no block is free. Its pages hold
     /// what they held before.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;

@@ -1,4 +1,4 @@
-//! What happened: exact counts, with the names of vmstat where it has one.
+//! Exact counts of events, with vmstat's names if it has one.
 
 pub mod collapse;
 pub mod reclaim;
@@ -103,7 +103,7 @@ pub struct Counters {
     pub reclaim: ReclaimCounters,
     /// PMD mappings that were possible by order and refused, by [`PmdRefusal`].
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
-    /// Opens for write and runs.
+    /// Opens for writing and runs.
     pub writers: WriterCounters,
 }
 

@@ -62,7 +62,7 @@ pub enum FaultError {
     #[error("address {0:#x} is not mapped")]
     NotMapped(u64),
     /// The mapping does not allow the access (SIGSEGV).
-    #[error("address {0:#x} may not be touched this way")]
+    #[error("address {0:#x} may not be accessed this way")]
     Protected(u64),
     /// The page lies beyond the end of the file (SIGBUS).
     #[error("address {0:#x} lies beyond the end of its file")]

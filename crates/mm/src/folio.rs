@@ -91,7 +91,7 @@ pub struct Folio {
     pub nr_clean: u64,
     /// One write of a file made it, as long as it is.
     pub is_written_whole: bool,
-    /// Some of its pages are mapped by nobody (G.2.1): stays set until it is split or freed.
+    /// Some of its pages are mapped by no process (G.2.1): stays set until it is split or freed.
     pub is_partially_mapped: bool,
     /// Only swap space can take its content: private and shared memory.
     pub is_swapbacked: bool,

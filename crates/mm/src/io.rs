@@ -1,5 +1,5 @@
-//! System calls on files: read, sendfile, write, fadvise, fsync, dropped caches. Truncation and hole
-//! punch stand in [`crate::split`].
+//! System calls on files: read, sendfile, write, fadvise, fsync, dropped caches. Truncation and
+//! hole punch are in [`crate::split`].
 //!
 //! Owns what all calls share. Reading order: this file, `read`, `write`, `writeback`, `advise`.
 

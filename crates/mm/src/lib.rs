@@ -71,7 +71,7 @@
 //! | fault-around | mapping what is cached around a fault |
 //! | contpte | a folded block of page-table entries that takes one TLB entry (arm64) |
 //! | exclusive | an anonymous page that no other process sees: a store needs no copy |
-//! | partially mapped | a large folio with pages that nobody maps: queued for a deferred split |
+//! | partially mapped | a large folio with pages that no process maps: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
 // The ground: words, and what stands alone.

@@ -96,7 +96,7 @@ pub enum MapError {
     #[error("address {0:#x} is not mapped")]
     NotMapped(u64),
     /// The process has as many areas as it may (`max_map_count`).
-    #[error("a process may have {NR_AREAS_MAX} mappings")]
+    #[error("a process may have at most {NR_AREAS_MAX} mappings")]
     TooManyAreas,
     /// The file position is beyond what a file offset can express.
     #[error("page {pgoff} of a file and {nr_pages} pages more are beyond the largest file offset")]
@@ -106,7 +106,7 @@ pub enum MapError {
         /// Pages of the mapping.
         nr_pages: u64,
     },
-    /// A folio size the page cache has not.
+    /// A folio size that the page cache does not have.
     #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
     NoSuchFolio {
         /// Size asked for, in bytes.

@@ -15,9 +15,9 @@
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order lies within the mapping's [`OrderRange`], but for the [`Mapping::nr_collapsed`]
-//!   folios that collapse made.
-//! - I4: a control names no exec order that the mapping has not.
+//! - I3: an order lies within the mapping's [`OrderRange`], except for the
+//!   [`Mapping::nr_collapsed`] folios that collapse made.
+//! - I4: a control names only exec orders that the mapping has.
 
 pub mod disk;
 pub mod gate;
@@ -61,7 +61,7 @@ pub struct Mapping {
     pub disk: Disk,
     /// What the file has and what is reserved for written data, on a filesystem that cuts writes by it (XFS).
     pub reservations: Option<Reservations>,
-    /// Huge folios of a mapping without large folios, and who has the file open for write.
+    /// Huge folios of a mapping without large folios, and who has the file open for writing.
     pub gate: Gate,
     /// What evicted pages left behind.
     pub(crate) shadows: Shadows,

@@ -195,7 +195,7 @@ impl<R: Ram> Memory<R> {
         self.cache.add_mapping(mapping)
     }
 
-    /// Opens a file for read; its readahead window is the device's.
+    /// Opens a file for reading; its readahead window is the device's.
     ///
     /// # Panics
     /// At the 2^32nd open.

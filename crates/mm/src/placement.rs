@@ -9,7 +9,7 @@
 use crate::units::{Order, PageSize, Vpn};
 use crate::vma::VmaTree;
 
-/// Address below which mappings are placed: the top of a 47-bit address space less the gap for the
+/// Address below which mappings are placed: the top of a 47-bit address space minus the gap for the
 /// stack, without randomisation, so that a replay gives the same addresses every time.
 pub const MMAP_BASE: u64 = 0x7fff_f7ff_0000;
 

@@ -36,7 +36,7 @@
 //!
 //! The reference count lives in the folio. Mapping takes references first and counts the mapping
 //! then; unmapping drops the mapping first and the references then (E.3.7). So the mapcount never
-//! exceeds the references, and equality means that nobody but mappings holds any. A PTE holds one
+//! exceeds the references, and equality means that only mappings hold any. A PTE holds one
 //! reference, a PMD entry [`mapcount::Shape::pmd_refs`].
 
 pub mod mapcount;

@@ -61,7 +61,7 @@ pub struct Rules {
     /// Per-size control of file folios (K.1.4); none in any kernel.
     #[serde(default)]
     pub sizes: FileSizes,
-    /// What an open for write does to huge folios.
+    /// What an open for writing does to huge folios.
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
@@ -180,7 +180,7 @@ pub enum WriteFolios {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FullSearch {
-    /// The last page looked at counts as the hole: \[6.1\], backward to 7.1.
+    /// The last page examined counts as the hole: \[6.1\], backward to 7.1.
     LastPage,
     /// The hole lies beyond the search: forward from 6.12, backward in \[7.2\].
     Beyond,
@@ -412,7 +412,7 @@ pub enum Placement {
     LargeFilesAndAnon,
 }
 
-/// H.3.3: what an open for write does to a file with huge folios that its filesystem cannot write
+/// H.3.3: what an open for writing does to a file with huge folios that its filesystem cannot write
 /// (`writers.rs`). Files of filesystems with large folios keep theirs under every rule (L.17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

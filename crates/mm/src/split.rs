@@ -7,14 +7,14 @@
 //!   non-uniform, around page 2   [ o3               ]  ->  [ o1 |0|0|  o2  ]   (buddy-like)
 //! ```
 //!
-//! Owns who may be split and what the parts inherit. Reading order: this file, `anon`, `file`,
+//! Owns what may be split and what the parts inherit. Reading order: this file, `anon`, `file`,
 //! `truncate`, `shrink`.
 //!
 //! Invariants:
 //! - I1: a refused split changes nothing.
-//! - I2: the parts hold the same pages with the same mappings, less what nobody maps (anonymous),
-//!   what is zero-filled and gives way to the shared zero page, and all mappings of files, whose
-//!   pages fault again.
+//! - I2: the parts hold the same pages with the same mappings, less what no process maps
+//!   (anonymous), what is zero-filled and gives way to the shared zero page, and all mappings of
+//!   files, whose pages fault again.
 
 mod anon;
 mod file;

@@ -1,9 +1,9 @@
-//! Taking mappings away: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
+//! Removing mappings: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
 //!
 //! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
 //!
-//! Owns the walk over areas and pages. Does not own what a lost mapping changes in its folio
+//! Owns the walk over areas and pages. Does not own what a removed mapping changes in its folio
 //! (`core/mapped.rs`).
 
 use crate::core::Core;

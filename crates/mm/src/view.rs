@@ -1,5 +1,5 @@
-//! What a page of a process looks like from outside: pagemap, kpageflags, kpagecount
-//! (docs/behaviour F.2, F.5.4).
+//! How a page of a process looks from outside: pagemap, kpageflags, kpagecount (docs/behaviour F.2,
+//! F.5.4).
 //!
 //! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
 

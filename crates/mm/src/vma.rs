@@ -134,7 +134,7 @@ pub struct Vma {
     pub advice: Advice,
     /// Set by the first fault that may make anonymous pages here: decides what fork copies.
     pub anon: Option<AnonVma>,
-    /// Page number at which an anonymous area was made less the one it has now, wrapping: mremap
+    /// Page number at which an anonymous area was made minus the one it has now, wrapping: mremap
     /// moves pages, their index stays.
     pub moved_by: u64,
     /// Its pages count as committed (`VM_ACCOUNT`): it can be stored to, or has pages of its own.
@@ -198,13 +198,13 @@ impl Vma {
         part
     }
 
-    /// Whether `next` starts where this one ends and continues it but for its `anon_vma`.
+    /// Whether `next` starts where this one ends and continues it except for its `anon_vma`.
     fn is_continued_by(&self, next: &Self) -> bool {
         self.prot == next.prot && self.is_like_but_for_prot(next)
     }
 
-    /// Whether `next` starts where this one ends and continues it but for its protection: two such
-    /// areas share an `anon_vma`.
+    /// Whether `next` starts where this one ends and continues it except for its protection: two
+    /// such areas share an `anon_vma`.
     fn is_like_but_for_prot(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
             (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,

@@ -1,4 +1,4 @@
-//! Opening for write, and running: who may do what with a file (docs/behaviour H.2, H.3).
+//! Opening for writing, and running: what is allowed with a file (docs/behaviour H.2, H.3).
 //!
 //! Answers to: `do_dentry_open`, `exe_file_deny_write_access`.
 //!
@@ -12,14 +12,14 @@
 //!
 //! Owns what opening, closing and running do to a file's [`Gate`] and, by
 //! [`rules.writers`](crate::rules::Writers), to its page cache. Does not decide what may be
-//! collapsed (`collapse`), and knows no user: permissions are somebody else's.
+//! collapsed (`collapse`), and does not check permissions.
 //!
-//! An open for write is a writer until its last descriptor is closed *and* nothing is mapped
+//! An open for writing is a writer until its last descriptor is closed *and* nothing is mapped
 //! through it any more: a mapping holds the open file, whatever its protection.
 //!
 //! Invariants (checked by [`Memory::validate`], I14):
-//! - I1: `i_writecount` is the number of open files that write, less the number of living processes
-//!   that run the file; never both (H.1.4).
+//! - I1: `i_writecount` is the number of open files that write, minus the number of living
+//!   processes that run the file; never both (H.1.4).
 //! - I2: `nr_thps` is the number of folios of more than one page, for files of filesystems without
 //!   large folios; 0 for others (H.3.1).
 //! - I3: where the rule is to drop, a file with writers has no such folio (L.16).
@@ -32,8 +32,8 @@ use crate::units::{MappingId, MmId};
 use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Opens a file for write; its page cache goes first where it holds huge folios that cannot be
-    /// written (H.3.3).
+    /// Opens a file for writing; its page cache goes first where it holds huge folios that cannot
+    /// be written (H.3.3).
     ///
     /// # Errors
     /// When a process runs the file; nothing has changed.
@@ -47,7 +47,7 @@ impl<R: Ram> Memory<R> {
         Ok(open)
     }
 
-    /// Notes that stores reach a file through `open`, so that it was opened for write: what a
+    /// Notes that stores reach a file through `open`, so that it was opened for writing: what a
     /// shared mapping with stores implies (H.1.4), or a write call. Does nothing to one that was.
     ///
     /// # Errors
@@ -78,11 +78,11 @@ impl<R: Ram> Memory<R> {
         self.release_writer(open);
     }
 
-    /// Makes `file` the program of a process, and of what it forks: it cannot be opened for write
+    /// Makes `file` the program of a process, and of what it forks: it cannot be opened for writing
     /// while one of them lives (H.2.1).
     ///
     /// # Errors
-    /// When the file is open for write; nothing has changed.
+    /// When the file is open for writing; nothing has changed.
     pub fn run(&mut self, mm: MmId, file: MappingId) -> Result<(), OpenForWrite> {
         if let Err(refused) = self.gate(file).deny_write() {
             self.cache.counters.writers.nr_open_for_write += 1;

@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 /// A library: 8 MiB of text.
 const NR_HUGE: u64 = 4;
 const LIBRARY_BYTES: u64 = NR_HUGE << 21;
-/// H.5.1: what a file that is open for write answers to `MADV_COLLAPSE`, to 7.1.
+/// H.5.1: what a file that is open for writing answers to `MADV_COLLAPSE`, to 7.1.
 const REFUSED: Result<(), CollapseError> =
     Err(CollapseError { errno: Errno::Einval, refusal: CollapseRefusal::VmaCheck });
 

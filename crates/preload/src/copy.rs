@@ -19,7 +19,7 @@ use crate::wire::{BLOCK_BYTES, BUDGET_VARIABLE, Refusal};
 const SLACK_BYTES: u64 = 8 << 20;
 /// Part of all memory that stays available: 1/32, about 3%.
 const RESERVE_PART: u64 = 32;
-/// Bytes copied in one step where no large folio was to be had.
+/// Bytes copied in one step where no large folio was available.
 const STEP_BYTES: usize = 8 << 10;
 
 /// What is copied.

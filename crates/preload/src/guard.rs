@@ -8,7 +8,7 @@ use crate::maps::number;
 use crate::sys::{self, Fd};
 use crate::wire::{FILTERS_VARIABLE, Refusal};
 
-/// Bytes of `/proc/self/status` that are looked at; it has about 1500.
+/// Bytes of `/proc/self/status` that are examined; it has about 1500.
 const STATUS_BYTES: usize = 4096;
 
 /// Base page the block size is computed for.

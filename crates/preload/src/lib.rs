@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariants of the whole:
-//! - P1: any failure leaves the original mapping and the program goes on.
+//! - P1: any failure leaves the original mapping and the program continues.
 //! - P2: no allocation from the program's heap, no signal handler, no descriptor left open, no output
 //!   unless asked for; errno is what it was.
 //! - P3: a process whose text holds no whole block makes no system call here.

@@ -18,8 +18,8 @@
 //! - M1: a text is replaced by the same bytes (the proof of `proof`) with the same rights, privately:
 //!   breakpoints, forks and `mprotect` work as before.
 //! - M2: until the last `mmap` succeeds the old mapping is untouched. That call replaces under the
-//!   lock of the address space: a thread that fetches an instruction meanwhile waits in its fault and
-//!   goes on in the new mapping. The code that makes the call may itself lie in the range.
+//!   lock of the address space: a thread that fetches an instruction meanwhile waits in its fault
+//!   and continues in the new mapping. The code that makes the call may itself lie in the range.
 
 use crate::copy::{self, Job};
 use crate::elf;

@@ -91,35 +91,39 @@ macro_rules! refusals {
 
 refusals! {
     /// `AT_SECURE`.
-    Secure = 1: "the program runs with the rights of its file (set-id or capabilities): left alone",
+    Secure = 1: "the program runs with the privileges of its file (set-id or capabilities): left \
+                 alone",
     /// A seccomp filter that the launcher did not have.
-    Seccomp = 2: "a seccomp filter watches the process: a system call it does not know may kill it",
+    Seccomp = 2: "a seccomp filter watches the process; a system call that it does not know might \
+                  kill the process",
     /// Address, thread or memory sanitizer.
-    Sanitizer = 3: "built with a sanitizer, which keeps books about the address space: left alone",
+    Sanitizer = 3: "built with a sanitizer, which tracks the address space: left alone",
     /// `PR_SET_THP_DISABLE`.
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
     /// Another base page.
-    PageSize = 5: "base pages are not 4 KiB: a PMD entry maps another size than 2 MiB",
+    PageSize = 5: "base pages are not 4 KiB, so a PMD entry does not map 2 MiB",
     /// `/proc` is not mounted or hidden.
     NoProc = 6: "/proc/self cannot be read: mount /proc to let the library see what is mapped",
     /// The store is not there.
-    StoreMissing = 7: "the directory of shared copies is gone or on another kind of file system",
+    StoreMissing = 7: "the directory of shared copies is gone or not on a tmpfs",
     /// The store is not ours.
-    StoreUntrusted = 8: "the directory of shared copies is a link, of another user, or open to others",
+    StoreUntrusted = 8: "the directory of shared copies is a link, the directory of another user, \
+                         or open to others",
     /// No object has a whole block.
-    Tiny = 9: "no text holds a whole aligned 2 MiB block; link with -z max-page-size=2m",
+    Tiny = 9: "no text contains a whole aligned 2 MiB block; link with -z max-page-size=2m",
     /// Text relocations, breakpoints, patches.
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     /// The path names another file now.
     FileChanged = 11: "the file was replaced or changed after it was mapped",
     /// Nothing to gain.
-    AlreadyLarge = 13: "the page cache maps it with PMD entries already",
+    AlreadyLarge = 13: "the page cache already maps it with PMD entries",
     /// Memory.
-    LowMemory = 14: "too little memory is free for a copy (memory, the tmpfs' size or the cgroup's limit)",
+    LowMemory = 14: "too little memory is free for a copy (memory, the size of the tmpfs or the \
+                     cgroup's limit)",
     /// Another process copies.
-    Busy = 15: "another process was still making a copy after the longest wait",
+    Busy = 15: "another process was still making a copy when the wait ended",
     /// No large folio.
-    NoLargeFolio = 16: "the kernel had no 2 MiB folios to give: memory is fragmented",
+    NoLargeFolio = 16: "the kernel had no free 2 MiB folios: memory is fragmented",
     /// Before Linux 6.1, or without shared memory THP.
     OldKernel = 17: "the kernel cannot collapse shared memory (MADV_COLLAPSE, Linux 6.1 with THP)",
     /// `noexec`.
@@ -141,9 +145,11 @@ refusals! {
     /// The library is nowhere.
     NoLibrary = 26: "the library liblargefolio_preload.so was not found beside folio, in ../lib/largefolio or in LARGEFOLIO_PRELOAD",
     /// Others could have put the library where it is.
-    LibraryOpen = 28: "others could have put the library there, so it is not loaded: move folio and its library, or name the library in LARGEFOLIO_PRELOAD",
+    LibraryOpen = 28: "other users could have put the library there, so it is not loaded; move \
+                       folio and its library, or name the library in LARGEFOLIO_PRELOAD",
     /// The library's path cannot stand in `LD_PRELOAD`.
-    LibraryPath = 27: "the library's path holds a space or a colon, which separate entries of LD_PRELOAD",
+    LibraryPath = 27: "the library's path has a space or a colon, which separate the entries of \
+                       LD_PRELOAD",
 }
 
 impl Refusal {

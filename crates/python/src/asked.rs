@@ -39,7 +39,7 @@ pub(crate) struct Asked<'py> {
 }
 
 impl Asked<'_> {
-    /// What is to be replayed.
+    /// What to replay.
     pub(crate) fn request(&self) -> Result<Request, Failure> {
         let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<_, _>>()?;
         let machines =

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, guarded};
 
-/// How long Ctrl-C may go unseen.
+/// How long Ctrl-C may go unnoticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What the two threads tell each other.
@@ -28,20 +28,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// How much is done; whether to go on.
+    /// How much is done; whether to continue.
     pub(crate) fn done(&self, nr_done: u64) -> ControlFlow<()> {
         self.nr_done.store(nr_done, Relaxed);
         if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Whether the work is to end.
+    /// Whether the work must end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 }
 
-/// Does `work` on a thread of its own; called without the interpreter's lock. A signal or an
-/// exception of `tell`, which hears what is done, ends it, and is what is returned.
+/// Runs `work` on its own thread; called without the interpreter's lock. `tell` hears the progress.
+/// A signal or an exception of `tell` ends the work and is returned.
 pub(crate) fn run<T: Send>(
     work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
     tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
@@ -66,7 +66,7 @@ fn watch<T>(
         match receiver.recv_timeout(LOOK) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::Panic("the work ended without a word".to_owned()));
+                return Err(Failure::Panic("the work ended without a result".to_owned()));
             }
             Err(RecvTimeoutError::Timeout) => {
                 let looked = Python::attach(|py| {

@@ -16,7 +16,7 @@ use largefolio_trace::TraceError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-/// Everything that can go wrong below Python.
+/// Every error below Python.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -42,14 +42,14 @@ pub(crate) enum Failure {
     /// What a verb cannot find, and the class that says of which verb.
     #[error("{error}")]
     Found { class: &'static str, error: Box<Error> },
-    /// An argument that is none, with the argument.
+    /// An invalid argument, with its name.
     #[error("{0}")]
     Argument(String),
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
-    #[error("internal error, please report it with the call and the trace: {0}")]
+    #[error("internal error; please report it with the call and the trace: {0}")]
     Panic(String),
     #[error(transparent)]
     Python(#[from] PyErr),
@@ -110,8 +110,8 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T,
     })
 }
 
-/// Keeps panics quiet that are caught and become errors; with `RUST_BACKTRACE` all are shown. The
-/// hook is that of this module's copy of the standard library: no other extension's.
+/// Silences panics that are caught and become errors; with `RUST_BACKTRACE` all are shown. The hook
+/// belongs to this module's copy of the standard library, so it affects no other extension.
 pub(crate) fn silence_caught_panics() {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(|_| {}));

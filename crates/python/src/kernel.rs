@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// The rules of a kernel: never changed, only replaced.
+/// The rules of a kernel: immutable.
 #[pyclass(frozen, eq, module = "largefolio._native")]
 #[derive(PartialEq)]
 pub(crate) struct Kernel(pub(crate) kernel::Kernel);
@@ -21,7 +21,7 @@ impl Kernel {
         Ok(Self(kernel::Kernel::parse(text)?))
     }
 
-    /// The kernel that the kernel file `text` says.
+    /// The kernel that the kernel file `text` describes.
     #[staticmethod]
     fn from_toml(name: &str, text: &str) -> Result<Self, Failure> {
         let bad = |error: toml::de::Error| KernelError::BadFile {
@@ -52,7 +52,7 @@ impl Kernel {
         Self(kernel::Kernel { name, ..self.0.clone() })
     }
 
-    /// A kernel file that says all of it.
+    /// A kernel file with all rules.
     fn to_toml(&self) -> Result<String, Failure> {
         Ok(self.0.to_toml()?)
     }

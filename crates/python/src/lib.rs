@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! The native module of the Python package `largefolio`.
 //!
-//! Reading order: `errors` (what Python is told), `kernel`, `trace`, `asked` (arguments become a
-//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found`
-//! (`maps`, `study`, recordings), `names`.
+//! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `asked` (arguments become a
+//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found` (`maps`,
+//! `study`, recordings), `names`.
 //!
 //! Owns the bridge and nothing else: every check and every number is that of the crates below, and
 //! what people call is `python/largefolio/*.py`. JSON crosses the bridge as text, tables as Arrow

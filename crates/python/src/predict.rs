@@ -15,7 +15,7 @@ use crate::asked::Asked;
 use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
 
-/// What a replay came to.
+/// The result of a replay.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Prediction {
     report: PredictResult,
@@ -33,21 +33,21 @@ impl Prediction {
         })
     }
 
-    /// The result as one record batch, a row a cell.
+    /// The result as one record batch, one row per cell.
     fn table<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let PredictResult { trace, settings, rows, .. } = &self.report;
         let batch = detached(py, || Ok(table::batch(trace, settings, rows)?))?;
         Ok(batch.to_pyarrow(py)?)
     }
 
-    /// Whether there were seeds that would have given what the first gave.
+    /// Whether some seeds would have given the same result as the first.
     #[getter]
     fn has_idle_seeds(&self) -> bool {
         self.has_idle_seeds
     }
 }
 
-/// Replays a trace; `progress` hears the rows done and the rows there are.
+/// Replays a trace; `progress` hears the finished rows and all rows.
 #[pyfunction]
 pub(crate) fn predict(
     py: Python<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn predict(
 
 type Replayed = Result<(Meta, Vec<Outcome>), Failure>;
 
-/// A replay to be made.
+/// A replay that is ready to run.
 struct Job<'a> {
     trace: PathBuf,
     specs: &'a [CellSpec],

@@ -23,7 +23,7 @@ use crate::asked::Asked;
 use crate::beside;
 use crate::errors::{Failure, detached};
 
-/// A part and why the cells failed that have no row in it.
+/// A part, and why cells without a row in it failed.
 type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
 
 /// BLAKE3 of a file, in hex.
@@ -49,13 +49,13 @@ impl Task {
         serde_json::to_string(&self.0).map_err(|error| Failure::Argument(error.to_string()))
     }
 
-    /// The trace as it was named.
+    /// The name of the trace, as given.
     #[getter]
     fn trace(&self) -> &str {
         &self.0.trace
     }
 
-    /// Where it lies.
+    /// Its path.
     #[getter]
     fn path(&self) -> PathBuf {
         self.0.path()
@@ -72,8 +72,8 @@ impl Task {
         self.0.cells.len()
     }
 
-    /// Replays the cells of the trace at `trace` on `threads` threads: the part, and why cells
-    /// failed that have no row in it.
+    /// Replays the cells of the trace at `trace` on `threads` threads; returns the part, and why
+    /// cells without a row in it failed.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -119,13 +119,13 @@ impl Sweep {
         Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds })
     }
 
-    /// Whether there were seeds that would have given what the first gave.
+    /// Whether some seeds would have given the same result as the first.
     #[getter]
     fn has_idle_seeds(&self) -> bool {
         self.has_idle_seeds
     }
 
-    /// Cells asked for, found, done, failed.
+    /// Cells requested, found, done, failed.
     fn counts(&self) -> Result<(usize, usize, usize, usize), Failure> {
         self.with(|sweep| {
             let Counts { nr_asked, nr_found, nr_done, nr_failed } = sweep.counts();
@@ -133,7 +133,7 @@ impl Sweep {
         })
     }
 
-    /// Damaged files: what each was called, what is wrong, what it is called now.
+    /// Damaged files: the old name, what is wrong, the new name.
     fn set_aside(&self) -> Result<Vec<(String, String, String)>, Failure> {
         self.with(|sweep| {
             let files = sweep.set_aside().iter();
@@ -145,8 +145,8 @@ impl Sweep {
         self.with(|sweep| Ok(sweep.missing(cells_of_a_task).into_iter().map(Task).collect()))
     }
 
-    /// Replays all that is missing on this host; `progress` hears the cells over and the cells
-    /// there are.
+    /// Replays everything that is missing on this host; `progress` hears the finished cells and all
+    /// cells.
     fn run_here(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Result<(), Failure> {
         let (nr_asked, ..) = self.counts()?;
         let tell = move |py: Python<'_>, nr_over: u64| match &progress {
@@ -172,7 +172,7 @@ impl Sweep {
         Ok(tell(py, nr_over(counts))?)
     }
 
-    /// Takes in what a task gave.
+    /// Takes in the result of a task.
     fn add(
         &self,
         py: Python<'_>,
@@ -195,7 +195,7 @@ impl Sweep {
         })
     }
 
-    /// Writes how it went, gives the directory free; the manifest as JSON.
+    /// Writes the manifest, releases the directory and returns the manifest as JSON.
     fn finish(&self, py: Python<'_>, ended: &str) -> Result<String, Failure> {
         let ended = match ended {
             "done" => Ended::Done,

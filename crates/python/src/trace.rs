@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, detached};
 
-/// A trace that was opened and whose checksum is right.
+/// An open trace with a correct checksum.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Trace {
     path: PathBuf,

@@ -1,13 +1,13 @@
 //! The connection to `folio record`.
 //!
 //! Owns the descriptor, its defence against the program that shares it, and the end of recording
-//! when nobody listens any more. Does not own what is said.
+//! when the parent is gone. Does not own the messages.
 //!
 //! Invariants:
 //! - L1: a packet goes only to a descriptor whose inode is that of the socket we opened. The
 //!   program may close any number and get it back as a file of its own.
 //! - L2: the descriptor is closed by us only when no thread is sending.
-//! - L3: when the parent is gone ([`is_stopped`]) nothing is sent and the program goes on.
+//! - L3: when the parent is gone ([`is_stopped`]) nothing is sent and the program continues.
 //! - L4: every wait here ends: for a sender, for another thread's connect, or for the parent,
 //!   whose death ends a send with EPIPE.
 

@@ -1,4 +1,4 @@
-//! The few calls to the kernel that std has no words for.
+//! The few system calls that std does not offer.
 //!
 //! Owns every libc call of the plugin behind safe functions. Invariants:
 //! - S1: none of these functions changes errno's meaning for QEMU: QEMU reads errno right after

@@ -1,8 +1,8 @@
 //! The rows of one thread that were not sent yet.
 //!
 //! Owns the collapse of references into rows and the memory they wait in: a file mapped by both
-//! sides, so that `folio record` still gets the rows of a process that died without a word. Does
-//! not own sending ([`crate::thread`]).
+//! sides, so that `folio record` still gets the rows of a process that died suddenly. Does not own
+//! sending ([`crate::thread`]).
 //!
 //! ```text
 //! page 0: Head            | 8 empty rows | row | row | row | ..            |

@@ -1,4 +1,4 @@
-//! What the plugin and `folio record` say to each other.
+//! The protocol between the plugin and `folio record`.
 //!
 //! Owns the byte layout of messages, rows and tails. Both crates compile this one file
 //! (`largefolio-linux` includes it by path, because a cdylib cannot be a dependency). Does not own
@@ -81,7 +81,7 @@ pub(crate) enum Kind {
     File = 5,
     /// The process is about to execve; body: path.
     ExecveTry = 6,
-    /// The execve failed, the process goes on.
+    /// The execve failed, the process continues.
     ExecveFailed = 7,
     /// The whole process is about to exit; body: status (8 B).
     Ending = 8,
@@ -248,7 +248,7 @@ impl WireEvent {
 /// Bytes of a [`Kind::File`] body before the path: key, then size.
 pub(crate) const FILE_PATH_OFFSET: usize = 16;
 
-/// Key of a file, never 0: FNV-1a over device, inode and time of birth (0 where there is none).
+/// Key of a file, never 0: FNV-1a over device, inode and time of birth (0 if there is none).
 pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {
     let words = [device, inode, birth_ns];
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());

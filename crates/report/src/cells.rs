@@ -1,10 +1,10 @@
-//! CSV that neither a terminal nor a spreadsheet takes for commands.
+//! CSV that neither a terminal nor a spreadsheet interprets as commands.
 //!
 //! Owns how a text becomes a cell; every verb's CSV is written here. Invariants:
 //! - C1: no cell has a character that is not printable ([`printable`]): a name that has one is
 //!   changed, and only the JSON has it as it is.
-//! - C2: a text that a spreadsheet would run as a formula - it begins with `=`, `+`, `-` or `@` and is
-//!   no number - has a `'` in front.
+//! - C2: a text that a spreadsheet would run as a formula - it begins with `=`, `+`, `-` or `@` and
+//!   is not a number - has a `'` in front.
 
 use std::io::Write;
 

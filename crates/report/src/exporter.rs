@@ -1,4 +1,4 @@
-//! What a form of the result is.
+//! The forms of a result.
 
 use std::io::{self, Write};
 

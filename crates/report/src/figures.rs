@@ -1,4 +1,4 @@
-//! Numbers as people read them: one unit for a line, three or four digits that say something.
+//! Numbers for people: one unit per line, three or four significant digits.
 //!
 //! ```
 //! use largefolio_report::figures;

@@ -1,4 +1,4 @@
-//! The result as one HTML file that needs nothing else.
+//! The result as one self-contained HTML file.
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
 //! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
@@ -11,7 +11,7 @@
 //! the page adds pointing, zoom and the choice of light or dark; it reads the result, which stands
 //! in the page as JSON.
 //!
-//! Numbers that can be held against that JSON stand in `<data value="1981"
+//! Numbers that can be compared with that JSON stand in `<data value="1981"
 //! data-at="/rows/0/faults/total">`.
 
 pub mod bars;
@@ -55,7 +55,7 @@ fn page(report: &PredictResult, json: String) -> Page {
     let name = if trace.command.is_empty() { &trace.path } else { &program(&trace.command) };
     Page {
         title: name.clone(),
-        kind: "folio predict: which folios back this program, and what would change them",
+        kind: "folio predict: which folios back this program, and what would change that",
         answer: glance::answer(report),
         sections: sections(report),
         json,
@@ -80,12 +80,12 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     let rows = &report.rows;
     let mut sections = vec![
         Section {
-            lead: "Changes are against the first line, the reference.".to_owned(),
+            lead: "Changes are relative to the first line, the baseline.".to_owned(),
             ..section("overview", "Overview", Basis::Counted, glance::overview(rows))
         },
         Section {
-            lead: "Mapped memory by the size of the folios behind it; a bar for each cell, the \
-                   bars of a kind on one scale."
+            lead: "Mapped memory by folio size: one bar per cell; bars of the same kind share one \
+                   scale."
                 .to_owned(),
             ..section("sizes", "Folio sizes", Basis::Counted, folios::figures(rows))
         },
@@ -102,13 +102,13 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     sections.extend([
         section("time", "Estimated time", Basis::Estimated, waterfall::figures(rows)),
         Section {
-            lead: "What was refused, how often, and why; the bars of a kind on one scale."
+            lead: "What was refused, how often, and why; bars of the same kind share one scale."
                 .to_owned(),
             ..section("refusals", "Why not larger", Basis::Counted, refusals::figures(rows))
         },
         section("numbers", "All numbers", Basis::Counted, numbers::table(rows)),
         Section {
-            lead: "Where the numbers come from, and what to mind.".to_owned(),
+            lead: "Where the numbers come from, and their limits.".to_owned(),
             ..section("sources", "Sources", Basis::None, sources::body(report))
         },
     ]);

@@ -52,7 +52,7 @@
 //! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
 //! | `pmd_refused.REASON` | PMD mappings refused |
-//! | `writers.*` | opens for write, refusals, page caches dropped because of huge folios |
+//! | `writers.*` | opens for writing, refusals, page caches dropped because of huge folios |
 //! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
 //! | `pressure.NAME` | what memory pressure did, as in vmstat; counts of 0 are left out |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
@@ -90,7 +90,7 @@ pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What was replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// The file, as it was named.
+    /// The name of the file, as given.
     pub path: String,
     /// BLAKE3 of the file, in hex; absent where nobody asked for it.
     pub digest: Option<String>,

@@ -11,15 +11,15 @@
 //! Reading order: [`task`] (what a worker does), `part` and `data_set` (the files),
 //! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
 //!
-//! Owns which of the cells asked for are done. Does not own what a cell is
+//! Owns which of the requested cells are done. Does not own what a cell is
 //! ([`largefolio_sim::sweep`]) or what it counts.
 //!
 //! Invariants:
 //! - W1: a cell that is done is never replayed again, and never has two rows.
 //! - W2: at any moment, killed or not, the directory is a data set of whole parts; the same request
-//!   goes on from there.
-//! - W3: a trace or cell that fails is recorded with the reason; the others go on. It is tried
-//!   again when it is asked for again.
+//!   continues from there.
+//! - W3: a trace or cell that fails is recorded with the reason; the others continue. It is tried
+//!   again if it is requested again.
 
 mod data_set;
 pub mod error;
@@ -49,7 +49,7 @@ use plan::Plan;
 /// them, few enough that a lost task is little work.
 pub const NR_CELLS_OF_A_TASK: usize = 16;
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The command, or what stands for it.
@@ -151,10 +151,10 @@ impl Sweep {
         };
         let is_of_task = |id: &CellId| task.cells.iter().any(|cell| cell.id == *id);
         if !part.cells().iter().chain(result.failed.keys()).all(is_of_task) {
-            return refused("it has cells that the task has not".to_owned());
+            return refused("it has cells that are not in the task".to_owned());
         }
         if !part.is_of(&task.digest) {
-            return refused("it is of another trace".to_owned());
+            return refused("it belongs to another trace".to_owned());
         }
         let nr_new = self.data.add(&part).map_err(|error| self.not_written(error))?;
         self.nr_done += nr_new;

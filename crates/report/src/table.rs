@@ -1,4 +1,4 @@
-//! The result as a data frame: one Arrow record batch, one row a cell.
+//! The result as a data frame: one Arrow record batch, one row per cell.
 //!
 //! The schema is the same for every result, whatever the kernel, machine or program, so that files
 //! of many runs and sweeps read as one data set (`read_parquet('DIR/*.parquet')`).
@@ -23,13 +23,13 @@
 //! numbers wrap around there. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
 //! Left out: `detail` (pictures), the terms and constants of an estimate (the JSON has them, with
-//! their sources), and the differences from a reference row, which a data frame has not.
+//! their sources), and the differences from a reference row, which a data frame does not have.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!
 //! Invariants:
 //! - T1: a number is exactly that of the JSON, or there is no table.
-//! - T2: [`schema`] is the schema of every batch but for its metadata.
+//! - T2: [`schema`] is the schema of every batch except for its metadata.
 
 mod columns;
 mod values;
@@ -77,7 +77,7 @@ pub struct Row<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// T1: a count no 64-bit signed integer holds.
-    #[error("{column} is {value}, which a data frame cannot hold; write --json instead")]
+    #[error("{column} is {value}, which does not fit into a data frame; use --json instead")]
     TooLarge {
         /// Name of the column.
         column: String,
@@ -107,7 +107,7 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// `outcomes` of the trace under `settings`, a row each; `cell` is null.
+/// `outcomes` of the trace under `settings`, one row each; `cell` is null.
 ///
 /// # Errors
 /// [`TableError::TooLarge`]: no replay counts so far, but a hostile trace may try.

@@ -5,8 +5,8 @@
 //!                                                    title above, notes below
 //! ```
 //!
-//! One column for each cell, the reference first. Where they do not fit the width, the table
-//! continues in further blocks, and every block repeats the reference.
+//! One column per cell, the baseline first. If they do not fit into the width, the table continues
+//! in further blocks, and every block repeats the baseline.
 
 mod layout;
 mod measures;
@@ -22,7 +22,7 @@ use crate::{ExportError, Exporter, PredictResult};
 
 pub(crate) use notes::{notes, title};
 
-/// Narrowest width that is respected; below it notes would be a word a line.
+/// Narrowest width that is respected; below it notes would have one word per line.
 const WIDTH_MIN: usize = 40;
 
 /// The table.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` `memory_bytes` | the cell, as in the JSON |
 //! | `metric` | what was counted, such as `text_aligned` or `tlb_data_l2_misses` |
-//! | `folio_bytes` | size of the folios counted, of the unit for `cleared`; empty where there is none |
+//! | `folio_bytes` | size of the folios counted, of the unit for `cleared`; empty if there is none |
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //!

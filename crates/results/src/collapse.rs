@@ -140,8 +140,8 @@ fn reason(kind: CollapseKind, errno: i32) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {
         (CollapseKind::File, Errno::INVAL) => {
-            "files of this filesystem are not collapsed by this kernel; start the program with \
-             folio run --text large"
+            "this kernel does not collapse files of this filesystem; start the program with folio \
+             run --text large"
         }
         (_, Errno::INVAL) => "nothing to collapse: empty, not aligned or not eligible",
         (_, Errno::AGAIN) => "pages were busy, pinned or shared with the kernel; try again",

@@ -50,7 +50,7 @@ impl Look {
         }
     }
 
-    /// As a page; for its pictures some mappings and files are looked at once more.
+    /// As a page; for its pictures some mappings and files are examined once more.
     ///
     /// # Errors
     /// None in practice, as [`Look::written`].

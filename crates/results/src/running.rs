@@ -22,7 +22,7 @@ pub fn nearest_rules() -> Result<Kernel, Error> {
     let release = release();
     let page_bytes = rustix::param::page_size() as u64;
     let nearest = Kernel::nearest_to_release(&release, page_bytes)
-        .ok_or_else(|| Error::asked(format!("{release:?} is no version of a kernel")))?;
+        .ok_or_else(|| Error::asked(format!("{release:?} is not a kernel version")))?;
     Ok(nearest?)
 }
 

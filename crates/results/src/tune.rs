@@ -52,12 +52,12 @@ pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
     let mut hint = if plan.changes.is_empty() {
         String::new()
     } else {
-        "nothing was changed; change it with: sudo folio tune --yes".to_owned()
+        "nothing was changed; to change it: sudo folio tune --yes".to_owned()
     };
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         let line = format!(
-            "changed earlier and not put back: {}; put back with: folio tune --undo",
+            "changed earlier and not put back: {}; to put it back: folio tune --undo",
             names.join(", ")
         );
         hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
@@ -79,7 +79,7 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
 
 fn title(plan: &ChangeSet) -> String {
     match plan.changes.len() {
-        0 => "every setting is right already".to_owned(),
+        0 => "every setting is already right".to_owned(),
         1 => "1 setting changes".to_owned(),
         nr => format!("{nr} settings change"),
     }
@@ -107,7 +107,7 @@ fn rows(plan: &ChangeSet, result: &'static str) -> Vec<TuneRow> {
 #[must_use]
 pub fn undone(all: &[Undone]) -> TuneResult {
     let title = match all.len() {
-        0 => "nothing to undo: no setting was changed since the system was booted".to_owned(),
+        0 => "nothing to undo: no setting was changed since boot".to_owned(),
         nr => format!("{nr} recorded"),
     };
     let row = |entry: &Entry, result, note: String| TuneRow {
@@ -120,9 +120,14 @@ pub fn undone(all: &[Undone]) -> TuneResult {
     let of = |one: &Undone| match one {
         Undone::Restored { entry } => row(entry, "put back", String::new()),
         Undone::WasBack { entry } => row(entry, "was back", String::new()),
-        Undone::ChangedSince { entry, now } => {
-            row(entry, "left", format!("somebody made it {now} since; overwrite with --force"))
-        }
+        Undone::ChangedSince { entry, now } => row(
+            entry,
+            "left",
+            format!(
+                "somebody has changed it to {now} since; --force overwrites \
+                                        it"
+            ),
+        ),
         Undone::Refused { entry, reason } => row(entry, "refused", reason.clone()),
     };
     TuneResult {

@@ -1,4 +1,4 @@
-//! What became of files, as a table, JSON or CSV.
+//! The results for each file, as a table, JSON or CSV.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub struct WarmResult {
     command_line: Vec<String>,
     is_check: bool,
     rows: Vec<WarmRow>,
-    /// Files that could not be looked at, with the reason.
+    /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
 }
 
@@ -90,13 +90,13 @@ impl WarmResult {
         self.rows.push(WarmRow::of(warmed));
     }
 
-    /// The files that could not be looked at.
+    /// The files that could not be examined.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         self.failed.iter().map(|(_, told)| Remark::Missing(told.clone())).collect()
     }
 
-    /// A file that could not be looked at.
+    /// A file that could not be examined.
     pub fn fail(&mut self, path: &Path, reason: String) {
         let name = shown(path).to_string();
         let path = path.to_string_lossy().into_owned();

@@ -1,7 +1,7 @@
-//! Operations of the memory manager that a benchmark times, each with its set-up apart, or that a
+//! Operations of the memory manager that a benchmark times, each with separate set-up, or that a
 //! study counts.
 //!
-//! Nothing here looks at a clock: the caller times the call.
+//! Nothing here reads a clock: the caller times the call.
 
 mod anon;
 mod count;

@@ -1,7 +1,7 @@
 //! Estimated time by cause: counted events times the costs of a machine.
 //!
 //! Owns the sum. Does not own the counts ([`crate::replay`]) or the numbers ([`crate::machine`]).
-//! This is the only place where counts meet floating point, and nothing here is decided by.
+//! This is the only place where counts meet floating point, and no decision depends on it.
 //!
 //! ```text
 //!   estimate = sum over causes     fault  map  fork  unmap  clear  copy  read  tlb  walk
@@ -214,7 +214,7 @@ pub struct Constant {
 /// Estimated time by cause, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Which walks were reckoned with.
+    /// Which walks the estimate assumes.
     pub walks: Walks,
     /// The sum; absent where a cost is not known.
     pub total_ns: Option<u64>,

@@ -19,10 +19,10 @@
 //! Invariants:
 //! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
 //!   never indexes by a number it did not check.
-//! - I2: nothing of what the kernel *decided* flows into the replay. Of recordings of files, two
-//!   things that no rule determines are taken: which reads were complete (`files/timing`,
-//!   `FileSteps::takes_io_in_flight`), and what XFS has reserved before a write, since it
-//!   may have written back.
+//! - I2: nothing that the kernel *decided* enters the replay. Of recordings of files, two things
+//!   that no rule determines are taken: which reads were complete (`files/timing`,
+//!   `FileSteps::takes_io_in_flight`), and what XFS has reserved before a write, since it may have
+//!   written back.
 
 mod difference;
 mod error;

@@ -162,7 +162,7 @@ impl Kernel {
     /// `page`.
     ///
     /// # Errors
-    /// When it has not; names the smallest and largest.
+    /// If it does not; names the smallest and largest.
     pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
         self.check_min_folio(page)?;
         let max = self.max_order(page);

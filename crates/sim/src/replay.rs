@@ -77,7 +77,7 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     #[error("{kernel} on {machine}: {source}")]
     Cell { kernel: String, machine: String, source: CellError },
-    #[error("the runs of the trace count more than {NR_REFERENCES_MAX} references: it is damaged")]
+    #[error("the trace has more than {NR_REFERENCES_MAX} references: it is damaged")]
     TooManyReferences,
     #[error("stopped before the end of the trace")]
     Stopped,
@@ -86,14 +86,14 @@ pub enum ReplayError {
 /// What became of each cell, in the order of the specs.
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
 
-/// Hears the rows decoded so far after each batch, and says whether to go on.
+/// Gets the number of rows decoded so far after each batch, and returns whether to continue.
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
 /// warm page cache); `progress` hears the rows decoded so far.
 ///
 /// # Errors
-/// A trace that cannot be read, or a cell that cannot go on.
+/// A trace that cannot be read, or a cell that cannot continue.
 pub fn replay(
     path: &Path,
     specs: &[CellSpec],
@@ -119,8 +119,8 @@ pub fn replay_until(
     Ok((meta, cells.into_iter().collect::<Result<_, _>>()?))
 }
 
-/// As [`replay`], each cell for itself: one that cannot go on leaves the others as they are. Ends
-/// early when `progress`, which hears the rows decoded so far, says so.
+/// As [`replay`], each cell for itself: one that cannot continue leaves the others as they are.
+/// Ends early when `progress`, which hears the rows decoded so far, says so.
 ///
 /// # Errors
 /// A trace that cannot be read, or [`ReplayError::Stopped`].
@@ -132,7 +132,7 @@ pub fn replay_each(
     run(path, specs, Failed::EndsItself, progress)
 }
 
-/// What a cell that cannot go on ends.
+/// What a cell that cannot continue ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     EndsAll,

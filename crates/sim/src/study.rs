@@ -1,4 +1,4 @@
-//! Studies: a published table beside what this model gives, as data.
+//! Studies: a published table beside this model's numbers, as data.
 //!
 //! Owns the study file (TOML), its checks, the studies built in, the runs they ask for and the
 //! comparison. Does not own how numbers are counted ([`crate::replay`], [`crate::cost`],
@@ -16,10 +16,11 @@
 //! [`finding`](Finding) (the comparison).
 //!
 //! Invariants:
-//! - I1: what a row publishes enters no run: `published` is read by the comparison alone. What of
-//!   the published work a machine file holds, a study says (`rests-on`).
-//! - I2: a row that goes another way than the published one, or is apart from it, says so and why
-//!   (`disagrees`), and a row that says so does: [`Finding::surprises`] lists the others.
+//! - I1: the published number of a row enters no run: only the comparison reads `published`.
+//!   `rests-on` says which other published work the machine files of a study contain.
+//! - I2: a row that moves in another direction than the published one, or is apart from it, says so
+//!   and why (`disagrees`), and a row that says so does disagree: [`Finding::surprises`] lists the
+//!   others.
 //! - I3: without a measurement handed in, the same inputs give the same findings.
 
 mod builtin;

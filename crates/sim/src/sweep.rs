@@ -8,12 +8,13 @@
 //! Reading order: [`recipe`] (a cell written down), [`id`]. Which cells are asked for is a
 //! [`Request`](crate::replay::Request).
 //!
-//! Owns what a cell is. Does not own where results are kept or who replays what (`report::sweep`).
+//! Owns what a cell is. Does not own where results are kept or which host replays what
+//! (`report::sweep`).
 //!
 //! Invariants:
 //! - S1: two cells with one identity have one outcome, name for name and number for number.
-//! - S2: the identity depends on contents, never on where a file lies: an edited kernel file under
-//!   the same name is another kernel, a trace that was moved is the same trace.
+//! - S2: the identity depends on contents, never on the place of a file: an edited kernel file
+//!   under the same name is another kernel, a moved trace is the same trace.
 
 pub mod id;
 pub mod recipe;

@@ -14,7 +14,7 @@ const PROBE: &str = include_str!("browser/probe.js");
 /// Debian's and Ubuntu's name, and that of the vendor's package.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A browser; says loudly where there is none.
+/// A browser; says loudly if there is none.
 #[must_use]
 #[expect(clippy::print_stderr, reason = "a test says what it skips")]
 pub fn browser() -> Option<&'static str> {

@@ -1,8 +1,7 @@
 //! Files that a user names: opened so that nothing blocks, written so that they appear whole.
 //!
-//! Owns how every crate opens what it is given ([`open_regular`]) and how every result that is a
-//! file comes about ([`Whole`], [`write_whole`], [`check`]). Does not own what is in them.
-//! Invariants:
+//! Owns how every crate opens its input ([`open_regular`]) and how every result file is written
+//! ([`Whole`], [`write_whole`], [`check`]). Does not own what is in them. Invariants:
 //! - I1: opening neither waits for the other end of a FIFO nor touches a device.
 //! - I2: under its own name a result is complete and on the disk; until then a file that had the
 //!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.

@@ -162,7 +162,7 @@ impl Event {
 pub mod abi {
     /// The bits of `O_*` that say what an open file is used for: 0 to read.
     pub const O_ACCMODE: u32 = 3;
-    /// Open for write.
+    /// Open for writing.
     pub const O_WRONLY: u32 = 1;
     /// Open for read and write.
     pub const O_RDWR: u32 = 2;

@@ -1,4 +1,4 @@
-//! The trace file on disk: Parquet, one row an [`Event`](crate::Event), metadata in the footer.
+//! The trace file on disk: Parquet, one row per [`Event`](crate::Event), metadata in the footer.
 //!
 //! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`] and
 //! what can go wrong ([`TraceError`]). Does not own what rows mean ([`crate::event`]) or which are

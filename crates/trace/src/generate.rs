@@ -3,8 +3,8 @@
 //! Owns what the workloads do, as [`Event`]s. Invariants:
 //! - I1: same options and seed, same events, on every machine: integers only, own generator of
 //!   pseudo-random numbers.
-//! - I2: memory does not grow with the number of events (a random order of pages keeps one
-//!   number a page).
+//! - I2: memory does not grow with the number of events (a random order of pages keeps one number
+//!   per page).
 //! - I3: options are checked before the first event; what they ask for cannot overflow.
 
 mod library;

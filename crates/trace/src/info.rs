@@ -32,7 +32,7 @@ pub struct Info {
     pub schema_version: u32,
     /// Version of folio.
     pub tool_version: &'static str,
-    /// The file, as it was named.
+    /// The name of the file, as given.
     pub path: String,
     /// Size of the file in bytes.
     pub file_bytes: u64,

@@ -1,4 +1,4 @@
-//! Names that others chose - of files, programs, mappings - as they may stand in a line.
+//! Names that others chose (of files, programs, mappings), in a form that is safe to print.
 //!
 //! A file can be called `\x1b]0;..`: printed as it is, it would drive the terminal. Every such name
 //! in an error, a warning or a table goes through here; JSON has it as it is, escaped.

@@ -28,13 +28,13 @@ pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RowFault {
     /// A run without references (I1).
-    #[error("a run of references counts zero of them")]
+    #[error("a run of references has a count of zero")]
     EmptyRun,
     /// A reference's address is not the start of a page (I1).
     #[error("address {0:#x} of a reference is not the start of a 4 KiB page")]
     Unaligned(u64),
     /// A range passes the end of the 64-bit space (I2).
-    #[error("{1:#x} bytes from {0:#x} pass the end of the 64-bit space")]
+    #[error("{1:#x} bytes from {0:#x} go past the end of the 64-bit space")]
     Overflow(u64, u64),
     /// A call moved more than a call can (I5).
     #[error("a {op} of {1} bytes: one call moves at most {CALL_BYTES_MAX}", op = .0.name())]
@@ -43,7 +43,7 @@ pub enum RowFault {
     #[error("file {0} is not in the file table of {1} files")]
     UnknownFile(FileId, usize),
     /// The op works on a file and the row names none (I3).
-    #[error("{} needs a file and the row names none", .0.name())]
+    #[error("{} needs a file, but the row names none", .0.name())]
     MissingFile(Op),
     /// The op number is not one of [`Op::ALL`].
     #[error("op number {0} is not known")]
@@ -60,7 +60,7 @@ pub enum MetaFault {
     #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
     UnknownFile(usize, FileId),
     /// A mapping is empty or passes the end of the 64-bit space (I2, I4).
-    #[error("mapping {0} of the layout is empty or passes the end of the 64-bit space")]
+    #[error("mapping {0} of the layout is empty or goes past the end of the 64-bit space")]
     BadRange(usize),
     /// A mapping starts before its predecessor ends (I4).
     #[error("mapping {0} of the layout starts before its predecessor ends")]

@@ -13,7 +13,7 @@ use super::portable;
 /// How a range falls on lines of some power of two of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lines {
-    /// Bytes before the first whole line; all bytes where there is none.
+    /// Bytes before the first whole line; all bytes if there is none.
     pub(super) head: usize,
     /// Whole lines.
     pub(super) nr: usize,

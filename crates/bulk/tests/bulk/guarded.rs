@@ -1,4 +1,4 @@
-//! Whole pages between two that may not be touched.
+//! Whole pages between two that may not be accessed.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};

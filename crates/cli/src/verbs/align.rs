@@ -15,12 +15,13 @@ use super::values;
 use crate::console::say;
 use crate::errors::Exit;
 
-/// Copy a program so that its text can be mapped by large folios
+/// Copy a program so that large folios can map its text
 ///
-/// Position-independent programs that were linked for 4K pages are loaded at random multiples of
-/// 4K, where no PMD entry fits. The copy asks for multiples of 2M, and its segments stand in the
-/// file where that needs them; no address in it changes. Symbols, debug information and build id
-/// stay. What can be linked anew needs no copy: -Wl,-z,max-page-size=2097152.
+/// A position-independent program that was linked for 4K pages is loaded at a random multiple of
+/// 4K, where no PMD entry fits. The copy asks for a multiple of 2M, and its segments move to
+/// matching offsets in the file; no address in it changes. Symbols, debug information and build id
+/// stay. If you can link the program again, you do not need a copy: use
+/// -Wl,-z,max-page-size=2097152.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,23 +29,23 @@ Examples:
   folio align libbig.so -o /opt/lib/libbig.so
   folio align server -o server.2m --validate -- --version
 
-The copy is compared with the original segment by segment; --validate runs it as well. Refused:
-packed and signed files, files with data behind their sections, 32-bit files, object files. A copy
-has no set-id bits and no capabilities. Programs take the alignment from Linux 5.10 on, libraries
-with glibc 2.35.
+folio compares the copy with the original, segment by segment; --validate also runs it. It refuses
+packed and signed files, files with data behind their sections, 32-bit files and object files. A
+copy has no set-id bits and no capabilities. The alignment takes effect for programs from Linux 5.10
+on, for libraries with glibc 2.35.
 
 Exit status: 0 done, 1 the copy did not run, 2 error.")]
 pub(crate) struct AlignArgs {
     /// Program or shared object
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The copy; a file of that name is replaced
+    /// The copy; it replaces a file of that name
     #[arg(short, long, value_name = "COPY")]
     output: PathBuf,
     /// Alignment
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::folio_size)]
     align: u64,
-    /// Run the copy, with these arguments, to see whether it starts
+    /// Run the copy with these arguments to check that it starts
     #[arg(long)]
     validate: bool,
     /// Arguments for --validate
@@ -85,10 +86,10 @@ impl AlignArgs {
              disk; {nr_compared} segments and sections compared: equal"
         ));
         for lost in lost {
-            say(&format!("folio: {name}: without {lost} of the original"));
+            say(&format!("folio: {name}: the copy lacks {lost} of the original"));
         }
         if !self.validate {
-            say("folio: to see it run: the same command with --validate -- ARGS");
+            say("folio: to run the copy, add --validate -- ARGS to the same command");
         }
     }
 
@@ -98,10 +99,10 @@ impl AlignArgs {
         let status = Command::new(&path)
             .args(&self.args)
             .status()
-            .with_context(|| format!("cannot run {name}; is it a program, for this machine?"))?;
+            .with_context(|| format!("cannot run {name}; is it a program for this machine?"))?;
         Ok(match (status.code(), status.signal()) {
             (_, Some(signal)) => {
-                say(&format!("folio: {name} died by signal {signal}: does the original?"));
+                say(&format!("folio: signal {signal} killed {name}; does the original die too?"));
                 Exit::No
             }
             (code, None) => {

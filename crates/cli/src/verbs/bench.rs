@@ -21,11 +21,11 @@ const PUBLISHED_CLEARING: [&str; 1] = [
      full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",
 ];
 
-/// Time what the patch series time, on this kernel and in the model
+/// Run the patch series' benchmarks, on this kernel and in the model
 ///
-/// Every round runs each subject once, so that drift of the machine meets all of them; a result is
-/// the median over rounds, a ratio the median of ratios within a round, each with its smallest and
-/// largest value.
+/// Every round runs each subject once, so that drift of the machine affects them all. A result is
+/// the median over rounds, a ratio is the median of the ratios within rounds, each with its
+/// smallest and largest value.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]

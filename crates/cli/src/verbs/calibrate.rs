@@ -1,4 +1,4 @@
-//! `folio calibrate`: what this machine costs, as a machine file; and how good that is.
+//! `folio calibrate`: the costs of this machine, as a machine file; and how good that is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,16 @@ use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// Measure this machine into a machine file
+/// Measure this machine and write a machine file
 ///
-/// TLB reach and the cost of hits and walks, for data and instructions; faults, fork, unmapping,
-/// clearing, copying, reads. Takes one to three minutes on a machine that does little else. The file
-/// is what `folio predict --machine this` uses; each number says how it was measured, and what could
-/// not be is marked as assumed, with the reason. Folio sizes between 4K and 2M need root: their
-/// settings are changed while it runs and put back on every exit.
+/// Measures TLB reach and the cost of hits and walks, for data and instructions, and the cost of
+/// faults, fork, unmapping, clearing, copying and reads. Takes one to three minutes on a machine
+/// that does little else. `folio predict --machine this` uses the file. Each number says how it was
+/// measured; a number that could not be measured is marked as assumed, with the reason. Folio sizes
+/// between 4K and 2M need root: folio changes their settings while it runs and puts them back
+/// however it ends.
 ///
-/// With --check nothing is written: operations are predicted with the file, run, and compared.
+/// --check writes nothing: it predicts operations with the file, runs them, and compares.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,12 +36,12 @@ Examples:
   folio calibrate --check
   folio predict cc1.folio --machine this --time
 
-Exit status of --check: 0 when every prediction is within its bound, 1 when one is not.")]
+Exit status of --check: 0 if every prediction is within its bound, 1 if one is not.")]
 pub(crate) struct CalibrateArgs {
     /// File to write [default: ~/.config/largefolio/machines/this.toml]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
     output: Option<PathBuf>,
-    /// Some seconds: wide brackets, few rounds, smaller regions
+    /// Take a few seconds: wide brackets, few rounds, smaller regions
     #[arg(long)]
     quick: bool,
     /// Compare predictions with measurements
@@ -49,7 +50,7 @@ pub(crate) struct CalibrateArgs {
     /// Machine to predict with
     #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check")]
     machine: String,
-    /// Directory for files that are read and executed; they have no name there
+    /// Directory for unnamed files that folio reads and executes
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]

@@ -12,9 +12,9 @@ use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
 ///
-/// Every whole block of 2M in an area that has memory is copied into one folio, in place: addresses
-/// and content stay. Works for anonymous memory, memfd and tmpfs; for files from Linux 7.2 on, on
-/// ext4, XFS and btrfs. Holes of a block become memory: the resident size may grow and is reported.
+/// Copies every whole 2M block that has memory into one folio. Addresses and content stay the same.
+/// Works for anonymous memory, memfd and tmpfs; from Linux 7.2 on also for files on ext4, XFS and
+/// btrfs. Holes in a block become memory, so the resident size may grow; the result shows it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,9 +22,9 @@ Examples:
   sudo folio collapse 4242 --kind anon --min-size 64M
   sudo folio collapse $(pidof postgres | cut -d' ' -f1) --json
 
-Needs CAP_SYS_NICE and the right to trace the process: root.
+Needs CAP_SYS_NICE and the right to trace the process, so usually root.
 
-Exit status: 0 something is in PMD folios now that was not, 1 nothing is, 2 error.")]
+Exit status: 0 more memory is in PMD folios than before, 1 no more than before, 2 error.")]
 pub(crate) struct CollapseArgs {
     /// The process
     #[arg(value_name = "PID")]

@@ -7,10 +7,10 @@ use clap_complete::{Shell, generate};
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// Print the completion script of a shell
+/// Print the completion script for a shell
 ///
-/// An installed folio has those of bash, zsh and fish in place already; bash needs the package
-/// bash-completion to find its own.
+/// If folio is installed, the scripts for bash, zsh and fish are already in place; bash needs the
+/// package bash-completion to find its script.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

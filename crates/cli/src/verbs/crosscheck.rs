@@ -21,10 +21,10 @@ use crate::errors::Exit;
 
 /// Check the model against the running kernel
 ///
-/// Runs small workloads on the running kernel, on a filesystem of its own in memory, records under
-/// tracefs what the page cache does, replays the same touches in the model under this kernel's
-/// rules, and reports every difference. Needs root and 300 MiB of memory. No setting of the system
-/// is changed, and nothing is left behind, also after Ctrl-C.
+/// Runs small workloads on the running kernel, on filesystems in memory, and records under tracefs
+/// what the page cache does. Then it replays the same touches in the model under this kernel's
+/// rules and reports every difference. Needs root and 300 MiB of memory. It changes no setting of
+/// the system and leaves nothing behind, not even after Ctrl-C.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -33,8 +33,8 @@ Examples:
   sudo folio crosscheck                                ext4 and XFS, four windows, a minute
   sudo folio crosscheck --fs xfs --window 128K --only '*rand*'
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
-  sudo folio crosscheck --report check.html            and as a page
-  sudo folio crosscheck --random 2000 --seed 7         workloads nobody listed
+  sudo folio crosscheck --report check.html            also as a page
+  sudo folio crosscheck --random 2000 --seed 7         random workloads
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
@@ -52,7 +52,7 @@ pub(crate) struct CrosscheckArgs {
     random: RandomArgs,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Directory to keep the recordings in; with --random those that differ
+    /// Keep the recordings in this directory; with --random only those that differ
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]

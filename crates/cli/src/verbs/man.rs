@@ -16,19 +16,19 @@ use crate::errors::Exit;
 
 /// Print a manual page, or write all of them
 ///
-/// Without --output, the page of folio or of a verb for `man -l -`. An installed folio has them all
-/// in place: man folio, man folio-predict.
+/// Without --output, prints the page of folio or of a verb, for `man -l -`. If folio is installed,
+/// all pages are already in place: man folio, man folio-predict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio man predict | man -l -
   folio man trace gen zipf > folio-trace-gen-zipf.1
-  folio man -o man1                                 a file for folio and for every verb")]
+  folio man -o man1                                 one file for folio and for each verb")]
 pub(crate) struct ManArgs {
-    /// Verb, and the verb below it [default: folio itself]
+    /// Verb, and its subcommand [default: folio itself]
     #[arg(value_name = "VERB", conflicts_with = "output")]
     verb: Vec<String>,
-    /// Directory for all pages, made if it is missing
+    /// Directory for all pages; created if it is missing
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ impl ManArgs {
         for word in &self.verb {
             let Some(found) = command.find_subcommand(word) else {
                 let word = shown(word);
-                bail!("{} has no verb `{word}`: folio --help lists them", command.get_name());
+                bail!("{} has no verb `{word}`; folio --help lists the verbs", command.get_name());
             };
             command = found;
         }

@@ -1,7 +1,7 @@
 //! `folio maps`: which folio sizes back processes and files, and why not larger ones.
 //!
 //! Three views: of the running system ([`live`]) and of the page cache of files, once or again and
-//! again; and of programs on disk (`--elf`), of which no process need run.
+//! again; and of programs on disk (`--elf`), whether or not they are running.
 
 mod live;
 
@@ -20,15 +20,15 @@ use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// Show which folio sizes back processes, files and the page cache, and why not larger ones
+/// Show which folio sizes back processes, files and the page cache, and why they are not larger
 ///
-/// Of running processes: folio bytes by size and kind, the largest mappings with their shares, and for
-/// each that could be larger the reason and what removes it. A page that several processes share
-/// counts once in the totals and in each process that maps it. All sizes need root; without it the
-/// view shows what smaps tells.
+/// For running processes: bytes by folio size and kind, the largest mappings with their shares, and
+/// for each mapping that could have larger folios the reason and its remedy. A page that several
+/// processes share counts once in the totals and once in each process that maps it. Folio sizes
+/// need root; without it, you see what smaps shows.
 ///
-/// Of programs on disk (--elf): for each LOAD segment how much of it folios of a size can map, and
-/// what stands in the way of more, with the linker option that removes it.
+/// For programs on disk (--elf): how much of each LOAD segment folios of a size can map, what
+/// prevents more, and the linker option that removes the obstacle.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,21 +36,22 @@ Examples:
   sudo folio maps --all --sort small            the system, most base pages first
   sudo folio maps --cgroup /sys/fs/cgroup/web.slice
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
-  sudo folio maps --all --csv > folios.csv      a row a (pid, mapping, kind, size)
+  sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
   folio maps 4242 --watch=5
   folio maps --elf build/server --kernel 6.12+page=16K
-  sudo folio maps --all --report folios.html    pictures, too
+  sudo folio maps --all --report folios.html    also as pictures
 
-Words: a folio is `aligned` where it is mapped whole at an address aligned as its place in the file
-or in memory, `unaligned` where it is mapped whole elsewhere, `partial` where only a part of it is
-mapped. `contpte`: naturally aligned blocks (64K with 4K pages) mapped whole from one folio, which
-arm64 can hold in one TLB entry. `PMD`: mapped by one entry of 2M.
+Words: a folio is `aligned` if all of it is mapped at an address that is aligned like its place in
+the file or in memory, `unaligned` if all of it is mapped elsewhere, and `partial` if only a part of
+it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages) that are mapped whole from one
+folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one 2M entry.
 
-Words of --elf: a percentage is the part of the segment under naturally aligned folios of that
-size, wherever it is loaded; `small` has fewer bytes; `ends` holds no whole block; `offset` address
-and file offset disagree; `random` the load address is random in smaller steps; `no folio` no
-filesystem has them under this kernel. Sizes: 16K for machines whose TLB merges pages, a contpte
-block of arm64, a PMD entry. What a kernel then really reads and maps: folio predict.")]
+Words of --elf: a percentage is the part of the segment that naturally aligned folios of that size
+can map, wherever it is loaded. `small`: the segment has fewer bytes; `ends`: it contains no whole
+block; `offset`: address and file offset disagree; `random`: the load address is random in smaller
+steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K for machines whose
+TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
+really reads and maps.")]
 pub(crate) struct MapsArgs {
     /// Processes
     #[arg(value_name = "PID")]
@@ -58,7 +59,7 @@ pub(crate) struct MapsArgs {
     /// All processes
     #[arg(long, short = 'a', conflicts_with_all = ["pids", "cgroup"])]
     all: bool,
-    /// Processes of a control group and the groups below it
+    /// Processes in a control group and the groups below it
     #[arg(long, value_name = "DIR")]
     cgroup: Option<PathBuf>,
     /// Page cache of these files, mapped or not
@@ -73,15 +74,15 @@ pub(crate) struct MapsArgs {
     /// Order of the rows
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
     sort: Sort,
-    /// Show again every SECONDS (2) until Ctrl-C
+    /// Repeat every SECONDS (default 2) until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
-    /// Programs and shared objects on disk; of a directory all below it
+    /// Programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
-    /// With --elf: kernel whose rules decide, with edits such as +page=16K
+    /// With --elf: the kernel whose rules apply, with edits such as +page=16K
     #[arg(long, value_name = "KERNEL", default_value = maps::ELF_KERNEL)]
     kernel: String,
     #[command(flatten)]
@@ -139,12 +140,12 @@ pub(crate) struct ElfPlan {
 }
 
 impl MapsArgs {
-    /// Checks what is asked for.
+    /// Checks the request.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
         let kernel = running::named(&self.kernel)?;
         if self.watch.is_some() && self.page.is_asked() {
-            bail!("--report writes one look, --watch looks again and again; leave one of them out");
+            bail!("--report writes one result and --watch repeats; use only one of them");
         }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
@@ -165,7 +166,10 @@ impl MapsArgs {
         let request = MapsRequest { whom, files, page_cache, nr_judged, command_line };
         request.check()?;
         if self.watch.is_some() && form == Form::Csv {
-            bail!("--watch repeats a table or JSON, a line a round; CSV would repeat its header");
+            bail!(
+                "--watch repeats a table, or JSON with one line per round; CSV would repeat its \
+                   header"
+            );
         }
         let watch = self.watch.map(Duration::from_secs);
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch, form, page }))

@@ -1,8 +1,8 @@
 //! `--report FILE.html`: the option, and the file that is written.
 //!
 //! Pages stand beside the result they show in `largefolio_results`; what they are drawn with is
-//! `largefolio_report::html`. A page holds its data as JSON: that of `--json`, or, where that has no
-//! bound, the part of it that is shown.
+//! `largefolio_report::html`. A page contains its data as JSON: that of `--json`, or, if that has
+//! no size limit, the part that is shown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::console::Console;
 /// The option.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PageArgs {
-    /// Also write one HTML file with pictures, which needs nothing else
+    /// Also write one self-contained HTML file with pictures
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
@@ -33,14 +33,14 @@ impl PageArgs {
         self.report.is_some()
     }
 
-    /// Checks, before the work, that the page will have a place that is none of `inputs`.
+    /// Checks before the work begins that the page can be written and is not one of `inputs`.
     pub(crate) fn file<'a>(
         self,
         inputs: impl IntoIterator<Item = &'a Path>,
     ) -> Result<Option<PageFile>> {
         let Some(path) = self.report else { return Ok(None) };
         if let Some(input) = inputs.into_iter().find(|input| is_same(input, &path)) {
-            bail!("{} is what is looked at; choose another file with --report", shown(input));
+            bail!("{} is an input file; choose another file with --report", shown(input));
         }
         check_writable(&path, "--report")?;
         Ok(Some(PageFile(path)))

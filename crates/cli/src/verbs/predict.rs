@@ -29,15 +29,16 @@ use form::{FrameArgs, Sink};
 use replay::ReplayPlan;
 use sweep::{Summary, SweepPlan};
 
-/// What is said of seeds that are all the same.
-const IDLE_SEEDS: &str = "seeds change nothing in unfragmented memory; add --fragmentation, such as \
-                          --fragmentation 500";
+/// The warning about seeds that make no difference.
+const IDLE_SEEDS: &str = "seeds have no effect on unfragmented memory; add --fragmentation, such \
+                          as --fragmentation 500";
 
-/// Predict what kernels and machines do with a recorded program
+/// Predict how a recorded program behaves under other kernels and machines
 ///
-/// Replays a trace in a model of the memory management of each kernel on each machine and prints
-/// one column for each combination; changes are against the first. Nothing runs on this kernel.
-/// Every number is counted but the estimated times, which --time shows and JSON and CSV always have.
+/// Replays a trace through a model of each kernel on each machine and prints one column per
+/// combination. The first column is the baseline; the others show how they differ from it. Nothing
+/// runs on this kernel. Every number is an exact count, except the estimated times: --time shows
+/// them, and JSON and CSV always have them.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
@@ -56,17 +57,18 @@ Examples:
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
-A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M.
-An edit is a short name, or any rule by its name in a kernel file: 7.2+fault.exec_miss=counted.
-Edits may change rules no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
-data, 2M folios for data, and no others but base pages; sizes.xfs=.. says so of one filesystem.
-A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
+A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M. An
+edit is a short name, or any rule by its name in a kernel file: 7.2+fault.exec_miss=counted. Some
+edits make rules that no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
+data, 2M folios for data, and otherwise only base pages; sizes.xfs=.. does this for one filesystem.
+A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every
+kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
-    /// Trace, from `folio record` or `folio trace gen`; several with --sweep
+    /// Trace from `folio record` or `folio trace gen`; several with --sweep
     #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
     trace: Vec<PathBuf>,
-    /// Kernels, with edits; the first is the reference
+    /// Kernels, with edits; the first is the baseline
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
     kernel: Vec<String>,
     /// Machines
@@ -74,36 +76,36 @@ pub(crate) struct PredictArgs {
     machine: Vec<String>,
     #[command(flatten)]
     cache: CacheArgs,
-    /// Seeds of the fragmentation: a column each
+    /// Seeds of the fragmentation: one column each
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
-    /// Physical memory: a column each
+    /// Physical memory: one column per size
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
         value_parser = size::memory)]
     memory: Vec<u64>,
-    /// Swap space; without any, private memory is never reclaimed
+    /// Swap space; without it, private memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
-    /// Thousandths of the free memory in which no PMD folio fits at the start
+    /// Thousandths of the free memory that have no room for a PMD folio at the start
     #[arg(long, value_name = "PERMILLE", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=i64::from(PERMILLE_MAX)))]
     fragmentation: u32,
-    /// Filesystem of all files, or `none` for one without large folios [default: as recorded]
+    /// Filesystem for all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
-    /// Folio size that the loader asks for when it maps FILE (a name or path, `*` and `?` allowed),
-    /// over the kernel's own rules; once for each
+    /// Folio size that the loader requests when it maps FILE (a name or path, `*` and `?` allowed);
+    /// overrides the kernel's rules; repeat it for more files
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
-    /// Time of a reference on khugepaged's clock, in nanoseconds; 0 = it never runs
+    /// Time of one reference on khugepaged's clock, in nanoseconds; 0 = khugepaged never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
-    /// Let the trace cause N times the work and the memory that a trace may cause: see the error
-    /// of one that causes more
+    /// Allow N times the work and memory that a trace may cause; the error of a trace that exceeds
+    /// the limit suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Show estimated time by cause, and the constants it rests on
+    /// Show the estimated time by cause, and the constants behind it
     #[arg(long)]
     time: bool,
     /// Estimate for a virtual machine: walks go through two page tables
@@ -111,18 +113,18 @@ pub(crate) struct PredictArgs {
     nested: bool,
     #[command(flatten)]
     form: FrameArgs,
-    /// File to write the result to [default: standard output]
+    /// Write the result to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Also write one HTML file with pictures, which needs nothing else
+    /// Also write one self-contained HTML file with pictures
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Directory of a data set that the results of all traces are added to, one row a cell; what it
-    /// has already is not done again
+    /// Add the results of all traces to the data set in this directory, one row per cell; finished
+    /// cells are not computed again
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "list"])]
     sweep: Option<PathBuf>,
-    /// List the kernels, machines and edits, and end
+    /// List the kernels, machines and edits, then exit
     #[arg(long)]
     list: bool,
 }
@@ -132,7 +134,7 @@ struct CacheArgs {
     /// Start with an empty page cache (the default)
     #[arg(long)]
     cold: bool,
-    /// Start with the page cache an earlier run left
+    /// Start with the page cache that an earlier run left
     #[arg(long, conflicts_with = "cold")]
     warm: bool,
 }
@@ -161,8 +163,8 @@ impl PredictArgs {
         }
         let [trace] = self.trace.as_slice() else {
             bail!(
-                "{} traces do not fit in one table; add --sweep DIR for one data set of all, or \
-                 give one trace",
+                "{} traces do not fit in one table; add --sweep DIR to write one data set, or give \
+                 one trace",
                 self.trace.len()
             );
         };
@@ -219,10 +221,7 @@ impl PredictArgs {
         if let Some(report) = &self.report {
             check_output(report, trace, "--report")?;
             if self.output.as_deref().is_some_and(|output| is_same(output, report)) {
-                bail!(
-                    "--output and --report both name {}; give each a file of its own",
-                    shown(report)
-                );
+                bail!("--output and --report both name {}; use two different files", shown(report));
             }
         }
         Ok(())

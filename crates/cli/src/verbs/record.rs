@@ -22,10 +22,10 @@ const QUIET_START: Duration = Duration::from_secs(1);
 
 /// Record the memory references of a program
 ///
-/// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and its
-/// forked processes: ten to a hundred times slower than alone, at 20 to 200 million references a
-/// second. Ctrl-C goes to the program; press it again to terminate, a third time to kill; the trace
-/// is complete up to that point. Needs `qemu-user` or `valgrind`.
+/// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and child
+/// processes. It runs ten to a hundred times slower than alone, at 20 to 200 million references per
+/// second. Ctrl-C goes to the program; press it again to terminate the program, a third time to
+/// kill it. The trace is complete up to that point. Needs `qemu-user` or `valgrind`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
   folio record --with valgrind -- ls -l
 
-Exit status: that of the program (128 + signal if it was killed); 2 if nothing was recorded.")]
+Exit status: that of the program (128 + signal if a signal killed it); 2 if nothing was recorded.")]
 pub(crate) struct RecordArgs {
     /// Trace to write [default: PROGRAM.folio in the current directory]
     #[arg(short, long, value_name = "FILE")]
@@ -41,7 +41,7 @@ pub(crate) struct RecordArgs {
     /// Recorder to use
     #[arg(long, value_enum, default_value_t = Recorder::Auto)]
     with: Recorder,
-    /// No progress and no summary; warnings are shown
+    /// Show no progress and no summary, only warnings
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct RecordArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Recorder {
-    /// QEMU where it is installed with plugins, else valgrind
+    /// QEMU if it is installed with plugin support, else valgrind
     Auto,
     /// QEMU user emulation with our plugin: threads, forks, fast
     Qemu,
@@ -125,7 +125,7 @@ fn state(progress: &Progress) -> String {
 fn summary(outcome: &Outcome) {
     let seconds = outcome.elapsed.as_secs_f64();
     console::say(&format!(
-        "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes a reference)",
+        "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes per reference)",
         shown(&outcome.path),
         figures::count(outcome.nr_references),
         figures::count(outcome.nr_rows),

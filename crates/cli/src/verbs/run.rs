@@ -15,43 +15,45 @@ const NOT_FOUND: u8 = 127;
 /// Exit code for one that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
 
-/// Start a program with its text, and its heap, on large folios
+/// Start a program with its text, and optionally its heap, on large folios
 ///
-/// --text large refills the page cache of the program and its libraries with folios of 2M before it
-/// starts, as far as their addresses allow them to be mapped by one TLB entry. It only changes the
-/// cache: memory stays shared, perf, gdb and core dumps see what they always saw. --text remap moves
-/// text onto shared memory of large folios before the program begins, one copy for all processes of a
-/// file; --text auto does so where the page cache cannot help. --heap SIZE lets
-/// malloc of glibc have folios of that size while the program runs (root, system-wide for memory
-/// that asks for it, put back at the end). Whatever cannot be done is told in one line, and the
-/// program runs as it would have.
+/// --text large refills the page cache of the program and its libraries with 2M folios before the
+/// program starts, as far as their addresses allow one TLB entry to map them. It changes only the
+/// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
+/// text onto shared memory with large folios before the program begins; all processes of a file
+/// share one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
+/// malloc folios of that size while the program runs. It needs root, applies system-wide to memory
+/// that asks for large folios, and is put back at the end. If something cannot be done, one line
+/// says so, and the program runs as it would have.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
-  folio run --quiet -- node server.js               nothing of folio stays in memory
-  sudo folio run --heap 64K -- ./solver             heap on 64K folios as well
+  folio run --quiet -- node server.js               no part of folio stays in memory
+  sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
 
-The summary says what was in 2M folios in the cache before and after, and how much text was mapped
-by PMD entries, by reading smaps of the program and its children from time to time. A program that
-is position-independent and aligned to 4K cannot be mapped so: folio align makes a copy that can.
+The summary says how much was in 2M folios in the cache before and after, and how much text PMD
+entries mapped: folio reads smaps of the program and its children from time to time. PMD entries
+cannot map a program that is position-independent and aligned to 4K; folio align makes a copy that
+they can map.
 
-Exit status: that of the program (it dies by the same signal); 126 or 127 if it cannot be started,
-2 for other errors.")]
+Exit status: that of the program (or the same signal); 126 or 127 if it cannot be started, 2 for
+other errors.")]
 pub(crate) struct RunArgs {
-    /// What to do with the program's text
+    /// How to back the program's text
     #[arg(long, value_enum, default_value_t = TextMode::Auto)]
     text: TextMode,
     /// Folio size of the heap: off, or a size such as 64K or 2M
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
-    /// Tell each file and each reason
+    /// Print every file and every reason
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Summary on standard error at the end, also where nothing was done [default: where it was]
+    /// Print a summary on standard error at the end, even if nothing was done [default: only if
+    /// something was]
     #[arg(long, conflicts_with = "quiet")]
     summary: bool,
-    /// No word; without --heap the program takes folio's place
+    /// Print nothing; without --heap the program replaces folio
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -62,7 +64,7 @@ pub(crate) struct RunArgs {
 pub(super) enum TextMode {
     /// Leave it as it is
     Off,
-    /// Large where it can be, else remap
+    /// `large` if it can help, else `remap`
     Auto,
     /// Refill the page cache with large folios
     Large,
@@ -92,7 +94,7 @@ pub(super) fn heap_size(text: &str) -> Result<HeapSize, String> {
     }
 }
 
-/// How much is told.
+/// How much is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Telling {
     Nothing,
@@ -109,7 +111,7 @@ pub(crate) struct RunPlan {
 }
 
 impl RunArgs {
-    /// Takes what was typed; nothing is looked at yet.
+    /// Takes what was typed; nothing is examined yet.
     pub(crate) fn plan(self) -> RunPlan {
         let telling = if self.quiet {
             Telling::Nothing
@@ -144,7 +146,7 @@ impl RunPlan {
             Ok(watched) => watched,
             Err(error @ RunError::NoProcess { .. }) => {
                 let told = printable(&error.to_string());
-                warn(&format!("{told}: the program takes folio's place, without a summary"));
+                warn(&format!("{told}: the program replaces folio, without a summary"));
                 return not_started(plan.exec());
             }
             Err(error) => return not_started(error),
@@ -198,7 +200,7 @@ impl RunPlan {
     }
 }
 
-/// What is told of a program that did not start; the exit code says which way.
+/// What is reported about a program that did not start; the exit code says which way.
 fn not_started(error: RunError) -> Result<Exit> {
     let code = match &error {
         RunError::NotFound(_) => NOT_FOUND,
@@ -212,7 +214,7 @@ fn not_started(error: RunError) -> Result<Exit> {
 fn in_cache(before: Option<u64>, after: Option<u64>, possible: u64) -> String {
     let large = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), figures::bytes);
     let (before, after, possible) = (large(before), large(after), figures::bytes(possible));
-    format!("in 2M folios of the cache {before} -> {after} of {possible}")
+    format!("in 2M folios in the page cache {before} -> {after} of {possible}")
 }
 
 /// What was done and what was seen, in three lines at most.
@@ -240,21 +242,22 @@ fn summary(plan: &Launch, watched: &Watched) {
         let (size, given) = (figures::size(heap.folio_bytes), figures::bytes(heap.given_bytes()));
         let huge = figures::bytes(watched.samples.anon_huge_bytes);
         say(&format!(
-            "folio: heap: {given} in folios of {size} given out while it ran (all processes), up to \
-             {huge} of the program's mapped by PMD"
+            "folio: heap: {given} allocated in {size} folios while it ran (all processes), up to \
+             {huge} of the program's memory mapped by PMD"
         ));
     }
 }
 
 fn seen(samples: &Samples, seconds: f64) -> String {
     if samples.nr == 0 {
-        return format!("ended after {seconds:.2} s, before its areas were looked at");
+        return format!("ended after {seconds:.2} s, before its mappings were sampled");
     }
     let Samples { nr, nr_processes, text_bytes, text_huge_bytes, .. } = *samples;
     let who =
         if nr_processes == 1 { String::new() } else { format!(" of {nr_processes} processes") };
     format!(
-        "text{who} mapped by PMD {} of {} resident (the largest of n = {nr} looks in {seconds:.2} s)",
+        "text{who} mapped by PMD {} of {} resident (the largest of n = {nr} samples in \
+         {seconds:.2} s)",
         figures::bytes(text_huge_bytes),
         figures::bytes(text_bytes),
     )

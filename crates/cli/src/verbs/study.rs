@@ -20,42 +20,42 @@ use crate::errors::Exit;
 /// 128 + SIGINT, as a shell reports it.
 const INTERRUPTED: u8 = 130;
 
-/// Print what the patch series published beside what is found here
+/// Compare the numbers published with the patch series with this model's numbers
 ///
-/// Each row has a published number or pair, ours, how far apart the changes are, how close that is,
-/// and how ours was obtained: counted in the model, estimated with the costs of a machine file,
-/// measured on this kernel (--live), or quoted from a document. No row's published number enters
-/// the model; what else of the published work a machine file holds stands with each study. A match
-/// that rests on assumed constants is called a coincidence.
+/// Each row shows a published number or pair, our number, the distance between the two changes, how
+/// close that is, and where our number comes from: counted in the model, estimated with the costs
+/// of a machine file, measured on this kernel (--live), or quoted from a document. The model uses
+/// none of the published numbers in the rows; each study lists other published work that its
+/// machine files use. A match that rests on assumed constants is called a coincidence.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio study                       all of them, within a minute
   folio study exec-order owners
   folio study --list
-  folio study clear --live          measures on this kernel what the model cannot time; needs root
+  folio study clear --live          measure on this kernel what the model cannot time; needs root
   folio study --file mine.toml --json
   folio study --report studies.html
 
-Exit status: 0 if every row goes the way it is known to go, 1 if one does not, 2 error.")]
+Exit status: 0 if every row moves in its known direction, 1 if one does not, 2 error.")]
 pub(crate) struct StudyArgs {
     /// Studies [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// A study of your own (studies/*.toml are the examples)
+    /// Your own study (studies/*.toml are examples)
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Directory of the recorded traces [default: traces here or beside the program]
+    /// Directory of the recorded traces [default: `traces` here or beside the program]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Measure on this kernel the rows that are quoted otherwise
+    /// Measure on this kernel the rows that are otherwise quoted
     #[arg(long)]
     live: bool,
     /// Rounds of each measurement
     #[arg(long, default_value_t = 7, requires = "live",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Let each trace cause N times the work and the memory that a trace may cause
+    /// Allow N times the work and memory that a trace may cause
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
     max_work: u64,
@@ -63,7 +63,7 @@ pub(crate) struct StudyArgs {
     form: FormArgs,
     #[command(flatten)]
     page: PageArgs,
-    /// List the studies, and end
+    /// List the studies, then exit
     #[arg(long)]
     list: bool,
 }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// Look into traces, or generate synthetic ones
+/// Inspect traces, or generate synthetic ones
 #[derive(Args, Debug)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct TraceArgs {

@@ -19,9 +19,9 @@ use crate::errors::Exit;
 
 /// Plan, apply and undo the system's settings for large folios
 ///
-/// Prints what would change and why; changes it with --yes. The old values are on disk before the
-/// first setting changes, so that --undo brings them back also after a crash. A reboot does as well:
-/// nothing here is permanent.
+/// Prints what would change and why; --yes changes it. The old values are on disk before the first
+/// setting changes, so --undo brings them back even after a crash. A reboot does too: no change is
+/// permanent.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,25 +32,25 @@ Examples:
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
-who changed them. Exit status of --undo: 1 where a setting was changed by somebody else since and
-was left.")]
+who changed them. Exit status of --undo: 1 if somebody else has changed a setting since and it was
+left alone.")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
     profile: Option<String>,
-    /// One setting and its value; wins over the profile
+    /// One setting and its value; overrides the profile
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "undo")]
     set: Vec<String>,
     /// Change the settings
     #[arg(long, conflicts_with = "undo")]
     yes: bool,
-    /// Put every setting back that was changed with --yes
+    /// Put back every setting that --yes changed
     #[arg(long)]
     undo: bool,
-    /// With --undo: also settings that somebody else changed since
+    /// With --undo: also put back settings that somebody else has changed since
     #[arg(long, requires = "undo")]
     force: bool,
-    /// Settings below DIR/sys instead of /sys, such as a copy to try things on
+    /// Use the settings below DIR/sys instead of /sys, for example a copy to try things on
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl TunePlan {
         let store = Store::open(&state_folder()?, &self.root)?;
         store.apply(&self.catalog, plan, &mut || Ok(()))?;
         self.deliver(&tune::applied(plan), console)?;
-        console::say("folio: old values are recorded; put them back with: folio tune --undo");
+        console::say("folio: old values are recorded; to put them back: folio tune --undo");
         Ok(Exit::Done)
     }
 
@@ -176,6 +176,9 @@ fn state_folder() -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = variable("XDG_STATE_HOME")
         .or_else(|| Some(variable("HOME")?.join(".local/state")))
-        .context("neither XDG_STATE_HOME nor HOME is set: set one, old values are kept there")?;
+        .context(
+            "neither XDG_STATE_HOME nor HOME is set; set one, because the old values are kept \
+                  there",
+        )?;
     Ok(state.join("largefolio"))
 }

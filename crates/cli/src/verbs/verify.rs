@@ -23,11 +23,12 @@ use crate::errors::Exit;
 /// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
 
-/// Run a command with and without a change, alternately, and say whether the change helps
+/// Run a command with and without a change, in turns, and tell whether the change helps
 ///
-/// Both ways of running it take turns, so that the machine's drift meets both; values are compared
-/// within a round. The verdict: confirmed (faster, by more than --margin, with 95% confidence),
-/// not confirmed (slower, or no such difference), inconclusive (the rounds leave it open).
+/// The plain and the changed command take turns, so that drift of the machine affects both; values
+/// are compared within a round. The verdict is one of: confirmed (faster by more than --margin,
+/// with 95% confidence), not confirmed (slower, or no such difference), inconclusive (the rounds do
+/// not decide it).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,11 +38,11 @@ Examples:
   sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
   sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
 
-The settings of --tune are those of folio tune; they are changed for each changed run and put back
-after it, also when folio is killed. With --text the page cache of program and libraries is emptied
-before each plain run and filled before each changed one, as far as no other process maps them; an
+--tune takes the settings of folio tune. folio changes them for each changed run and puts them back
+after it, even if folio is killed. With --text it empties the page cache of program and libraries
+before each plain run and fills it before each changed one, unless other processes map them; an
 untimed run follows in both cases. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
-error. Ctrl-C ends the rounds and shows what there is.")]
+error. Ctrl-C ends the rounds and shows the complete ones.")]
 pub(crate) struct VerifyArgs {
     /// Change a setting of the system for the changed runs (folio tune names them)
     #[arg(long, value_name = "NAME=VALUE")]
@@ -49,22 +50,23 @@ pub(crate) struct VerifyArgs {
     /// Start the changed runs with their text on large folios, as folio run does
     #[arg(long, value_enum, default_value_t = TextMode::Off)]
     text: TextMode,
-    /// Give the changed runs' malloc folios of this size, as folio run does
+    /// Give malloc of the changed runs folios of this size, as folio run does
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
     /// Rounds: one plain and one changed run each [default: 20]
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
-    /// Rounds until so much time has passed, such as 90s or 5m
+    /// Run rounds for this long, such as 90s or 5m
     #[arg(long, value_parser = duration)]
     time: Option<Duration>,
     /// What the verdict is about
     #[arg(long, value_enum, default_value_t = Metric::Wall)]
     metric: Metric,
-    /// Differences below this are none, in per cent
+    /// Ignore differences below this, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     margin: f64,
-    /// Predict the change from a recording of the command (folio record), and show it beside
+    /// Predict the change from a trace of the command (folio record), and show the prediction
+    /// beside the result
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Machine of the prediction: one of `folio predict --list`, or a file
@@ -119,12 +121,12 @@ impl VerifyArgs {
         let has_start = self.text != TextMode::Off || self.heap.0.is_some();
         if self.tune.is_empty() && !has_start {
             bail!(
-                "say which change is to be verified, such as --text large, --heap 64K or --tune \
-                 thp.64K=always; without one both runs would be the same"
+                "name the change to verify, such as --text large, --heap 64K or --tune \
+                 thp.64K=always; without one, both runs would be the same"
             );
         }
         if self.trace.is_some() && has_start {
-            bail!("--trace predicts --tune only; folio predict --annotate FILE=2M is about text");
+            bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
         }
         let program = self.command.first().map(Path::new);
         let page = self.page.file(program.into_iter().chain(self.trace.as_deref()))?;
@@ -228,7 +230,7 @@ fn percent(text: &str) -> Result<f64, String> {
     text.parse::<f64>()
         .ok()
         .filter(|part| (0.0..100.0).contains(part))
-        .ok_or_else(|| "expected per cent from 0 to below 100, such as 1 or 0.5".to_owned())
+        .ok_or_else(|| "expected a percentage from 0 to below 100, such as 1 or 0.5".to_owned())
 }
 
 #[cfg(test)]

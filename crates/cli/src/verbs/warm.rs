@@ -30,11 +30,12 @@ Examples:
   folio warm /usr/bin/node
   folio warm --libs /usr/bin/python3          with its shared libraries
   folio warm --recursive /opt/app             ELF files below a folder
-  folio warm --check --json /opt/app/server   how it stands and what is in the way
+  folio warm --check --json /opt/app/server   how much is large and what prevents more
 
-Needs the right to read. How much was large before is known for files you own or may write.
+Needs the right to read the file. Shows how much was large before only for files that you own or may
+write to.
 
-Exit status: 0 all or a part is in large folios, 1 nothing could be enlarged, 2 error.")]
+Exit status: 0 all or part is in large folios, 1 nothing could be enlarged, 2 error.")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive
     #[arg(required = true, value_name = "FILE")]
@@ -42,10 +43,10 @@ pub(crate) struct WarmArgs {
     /// With the shared libraries of each program (nothing is executed)
     #[arg(long)]
     libs: bool,
-    /// Of a folder, all ELF files below it
+    /// For a folder: all ELF files below it
     #[arg(short, long)]
     recursive: bool,
-    /// Only look: how much is large, and what is in the way of more
+    /// Change nothing: show how much is large and what prevents more
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -76,7 +77,7 @@ impl WarmArgs {
                 continue;
             }
             if file.is_dir() {
-                let reason = "is a folder: --recursive takes the ELF files below it".to_owned();
+                let reason = "is a folder; --recursive takes the ELF files below it".to_owned();
                 plan.failed.push((file.clone(), reason));
                 continue;
             }

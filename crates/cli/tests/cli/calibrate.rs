@@ -35,7 +35,7 @@ fn the_file_is_written_whole_and_found_as_this_machine() {
     let output = command.env("XDG_CONFIG_HOME", place.path("empty")).output().unwrap();
     let missing = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}{missing}");
-    assert!(missing.contains("no calibration of this machine"), "{missing}");
+    assert!(missing.contains("this machine is not calibrated"), "{missing}");
     assert!(missing.contains("run folio calibrate"), "{missing}");
 
     let in_config = |words: &str| {

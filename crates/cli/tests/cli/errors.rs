@@ -27,7 +27,7 @@ fn unknown_names_come_with_the_nearest() {
         ("--memory 12Q", "16G"),
         ("--memory 16T", "at most 4096G"),
         ("--memory 4097G", "at most 4096G"),
-        ("--kernel ./none", "its path ending in .toml"),
+        ("--kernel ./none", "its path, ending in .toml"),
         ("--kernel 7.2+min-folio=1G", "at most 128M"),
         ("--kernel 7.2+min-folio=32M", "at most 2M"),
         ("--list", "cannot be used with"),

@@ -1,4 +1,5 @@
-//! `folio maps`: files of this machine, built here with several layouts, and files that are none.
+//! `folio maps`: files of this machine, built here with several layouts, and files that are not ELF
+//! files.
 
 use std::fs;
 use std::process::Command;
@@ -55,7 +56,7 @@ fn text_of(view: &Value) -> &Value {
     segments.iter().find(|s| s["flags"].as_str().unwrap().ends_with('x')).unwrap()
 }
 
-/// Refusals of 16K, 64K and 2M; empty where there is none.
+/// Refusals of 16K, 64K and 2M; empty if there is none.
 fn refusals(view: &Value) -> [String; 3] {
     let sizes = text_of(view)["sizes"].as_array().unwrap();
     assert_eq!(sizes.len(), 3);
@@ -197,7 +198,7 @@ fn files_that_are_no_programs_are_named_with_the_reason() {
     assert!(said.contains("stub is a damaged ELF file"), "{said}");
     assert!(said.contains("cannot read nothing: No such file"), "{said}");
     let said = place.fails("maps");
-    assert!(said.contains("--elf FILE.. shows programs and shared objects"), "{said}");
+    assert!(said.contains("or programs and shared objects on disk"), "{said}");
     assert!(place.fails("maps --elf text --kernel 4.19").contains("no kernel is called '4.19'"));
 }
 

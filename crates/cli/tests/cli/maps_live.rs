@@ -123,7 +123,7 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     let shown = place.done("maps --file d/one");
     assert!(shown.contains("d/one") && shown.contains("1 MiB   100%"), "{shown}");
     let shown = place.done("maps --page-cache d");
-    assert!(shown.contains("and 1 file of which nothing is cached"), "{shown}");
+    assert!(shown.contains("and 1 file with nothing cached"), "{shown}");
     let output = place.run("maps --file d/one d nothing --json");
     assert_eq!(output.status.code(), Some(2));
     let json: Value = serde_json::from_str(&text(&output.stdout)).unwrap();

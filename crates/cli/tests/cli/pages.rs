@@ -178,7 +178,7 @@ fn a_page_of_a_study_of_ones_own() {
     read_without_scripts(&page, 2);
     use_in_a_browser(&page);
     let said = place.fails("study --file mine.toml --report mine.toml");
-    assert!(said.contains("mine.toml is what is looked at"), "{said}");
+    assert!(said.contains("mine.toml is an input file"), "{said}");
     assert!(fs::read_to_string(place.path("mine.toml")).unwrap().starts_with("name"));
 }
 
@@ -208,7 +208,7 @@ fn a_page_of_a_verdict_has_every_round() {
     }
     let page = page(&place, "page.html");
     assert_eq!(data(&page), printed);
-    assert!(page.contains("rounds are few"), "a doubt with its remedy");
+    assert!(page.contains("rounds are too few"), "a doubt with its remedy");
     read_without_scripts(&page, 3);
     use_in_a_browser(&page);
 }
@@ -257,9 +257,9 @@ fn a_page_without_a_place_is_refused_before_the_work() {
     }
     assert!(!place.path("made").exists());
     let said = place.fails("crosscheck replay equal.txt --report equal.txt");
-    assert!(said.contains("equal.txt is what is looked at"), "{said}");
+    assert!(said.contains("equal.txt is an input file"), "{said}");
     let said = place.fails("maps --all --watch --report page.html");
-    assert!(said.contains("--watch looks again and again"), "{said}");
+    assert!(said.contains("--watch repeats"), "{said}");
     assert!(place.fails("crosscheck cow --report page.html").contains("--report"));
     assert!(!place.path("page.html").exists());
 }

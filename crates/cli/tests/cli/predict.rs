@@ -279,7 +279,7 @@ fn a_loader_may_annotate_files() {
     assert!(said.contains("--annotate nothing=64K: no file of the trace"), "{said}");
     let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
     assert!(place.fails(&words).contains("16K is smaller than the base page of 64K"));
-    assert!(place.fails("predict mix.folio --annotate x").contains("'x' is no FILE=SIZE"));
+    assert!(place.fails("predict mix.folio --annotate x").contains("'x' is not FILE=SIZE"));
 }
 
 #[test]

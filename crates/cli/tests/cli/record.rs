@@ -58,7 +58,7 @@ fn a_recorded_program_can_be_predicted() {
     }
     let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K");
     assert!(table.contains("Mapped text by folio size"), "{table}");
-    assert!(table.contains("segments were re-placed"), "{table}");
+    assert!(table.contains("segments were moved"), "{table}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     line.clear();
     said.read_to_string(&mut line).unwrap();
-    assert_eq!(line, "folio: interrupted before the program began: there is nothing to write\n");
+    assert_eq!(line, "folio: interrupted before the program began; there is nothing to write\n");
     assert_eq!(folio.wait().unwrap().code(), Some(130));
     assert!(!place.path("t.folio").exists());
 }

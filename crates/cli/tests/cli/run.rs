@@ -73,7 +73,7 @@ fn text_is_mapped_large_and_the_summary_says_how_much() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
-    assert!(said.contains("in 2M folios of the cache 0 B -> 8 MiB of 8 MiB"), "{said}");
+    assert!(said.contains("in 2M folios in the page cache 0 B -> 8 MiB of 8 MiB"), "{said}");
     assert!(said.contains("start delayed by"), "{said}");
     // The next one finds it so, whoever starts it.
     let next = Command::new(place.path("p")).output().unwrap();
@@ -235,7 +235,7 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     let second = place.run(&format!("run {how} -- true"));
     let told = text(&second.stderr);
     assert_eq!(second.status.code(), Some(0), "{told}");
-    assert!(told.contains("another folio has changed it for a while"), "{told}");
+    assert!(told.contains("another folio process has changed it temporarily"), "{told}");
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
@@ -257,7 +257,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
     };
     let said = told("-- true");
     assert!(
-        said.contains("no whole block of 2M lies in the text of the program and its libraries"),
+        said.contains("the text of the program and its libraries contains no whole block of 2M"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -269,7 +269,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
         |mode| fs::set_permissions(place.path("p"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o4755);
     let said = told("-- ./p");
-    assert!(said.contains("runs with rights of its own (set-id or capabilities)"), "{said}");
+    assert!(said.contains("runs with its own privileges (set-id or capabilities)"), "{said}");
     mode(0o755);
     fs::write(place.path("script"), "#!/usr/bin/env -S sh -e\nexit 0\n").unwrap();
     fs::set_permissions(place.path("script"), fs::Permissions::from_mode(0o755)).unwrap();

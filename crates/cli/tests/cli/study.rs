@@ -28,8 +28,8 @@ pub(crate) fn small(rest: &str) -> String {
     )
 }
 
-/// Exit 0 is the promise: every row goes the way its study says, and the rows that disagree with
-/// what was published are exactly those that say so.
+/// Exit 0 is the promise: every row moves in the direction that its study states, and exactly the
+/// rows that say so disagree with the published numbers.
 #[test]
 fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     let place = Place::new();
@@ -104,7 +104,7 @@ fn a_trace_that_is_missing_leaves_rows_empty_and_names_the_remedy() {
     let place = Place::new();
     let output = place.run("study sizes --traces nowhere");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("`make traces` records them"), "{output:?}");
+    assert!(text(&output.stderr).contains("`make traces` records the traces"), "{output:?}");
     assert!(text(&output.stdout).contains("no trace nowhere/cc1.folio"), "{output:?}");
 }
 

@@ -308,7 +308,7 @@ fn ctrl_c_keeps_what_is_done_and_says_so() {
     let output = running.end();
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{told} {said}");
-    assert!(told.contains("cells are left; the same command goes on from there"), "{told}");
+    assert!(told.contains("cells are left; the same command continues from there"), "{told}");
     assert_eq!(ended(&place), ["interrupted"]);
     let nr_done = cells(&place).len();
     assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");
@@ -336,7 +336,7 @@ fn a_full_disk_ends_it_with_what_is_done_and_what_to_do() {
         said.contains("No space left on device") && said.contains("of 320 cells are done"),
         "{said}"
     );
-    assert!(said.contains("the same command goes on from there"), "{said}");
+    assert!(said.contains("the same command continues from there"), "{said}");
     assert!(told.ends_with("code 0\n") && told.contains("320 rows"), "{told}");
     fs::rename(place.path("full"), place.path("full-set")).unwrap();
     fs::remove_dir_all(place.path("set")).unwrap();

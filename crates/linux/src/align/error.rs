@@ -27,12 +27,12 @@ pub enum AlignError {
         align: u64,
     },
     /// Nothing to do.
-    #[error("{}: aligned already; folio warm fills its page cache", shown(.0))]
+    #[error("{}: already aligned; folio warm fills its page cache", shown(.0))]
     Already(PathBuf),
     /// Nothing to gain.
     #[error(
-        "{}: no whole block of {align} bytes lies in its text of {text_bytes} bytes: nothing \
-        would be gained",
+        "{}: its text of {text_bytes} bytes contains no whole block of {align} bytes: nothing \
+         would be gained",
         shown(path)
     )]
     NoGain {
@@ -44,13 +44,13 @@ pub enum AlignError {
         text_bytes: u64,
     },
     /// A packer's.
-    #[error("{}: packed (UPX): its text is unpacked to other places; unpack it first (upx -d)",
+    #[error("{}: packed (UPX): its text is unpacked elsewhere in memory; unpack it first (upx -d)",
         shown(.0))]
     Packed(PathBuf),
     /// Bytes behind all parts that the headers know.
     #[error(
-        "{}: {bytes} bytes stand behind its last section (an appended archive, a signature): \
-        who reads them expects them at their place; align the program before they are appended",
+        "{}: {bytes} bytes follow its last section (an appended archive, a signature), and their \
+         reader expects them at that place; align the program before they are appended",
         shown(path)
     )]
     Appended {
@@ -60,7 +60,7 @@ pub enum AlignError {
         bytes: u64,
     },
     /// A signature in an extended attribute.
-    #[error("{}: signed (security.ima); a copy would not be: align it before it is signed",
+    #[error("{}: signed (security.ima), and a copy would not be; align it before it is signed",
         shown(.0))]
     Signed(PathBuf),
     /// A layout that cannot be moved apart.
@@ -77,7 +77,7 @@ pub enum AlignError {
         align: u64,
     },
     /// The copy would replace the file.
-    #[error("{}: the copy must be another file than the original; choose another -o", shown(.0))]
+    #[error("{}: the copy cannot be the original itself; choose another -o", shown(.0))]
     Same(PathBuf),
     /// The copy is not what it should be.
     #[error(

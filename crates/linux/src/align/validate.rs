@@ -1,4 +1,4 @@
-//! The copy read back and held against the original.
+//! Reads the copy back and compares it with the original.
 //!
 //! Owns the comparison: every LOAD segment and every section has the same bytes, the same address
 //! and the same flags; segments agree with the alignment.
@@ -75,7 +75,7 @@ struct Moved {
     len: u64,
 }
 
-/// Whether bytes are equal, but for the headers inside them.
+/// Whether bytes are equal, except for the headers inside them.
 fn is_same(original: &File, copy: &File, &Moved { old, new, len }: &Moved) -> bool {
     let headers = headers(original);
     let mut at = 0;

@@ -34,7 +34,7 @@ pub enum BenchError {
         /// Size.
         kib: u64,
     },
-    /// Too little of a region got memory: folios of its size are not to be had.
+    /// Too little of a region got memory: folios of its size are not available.
     #[error(
         "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: \
          memory is fragmented or short"
@@ -44,7 +44,7 @@ pub enum BenchError {
         resident_bytes: usize,
         /// The region.
         len_bytes: usize,
-        /// The size asked for.
+        /// The requested size.
         folio_bytes: usize,
     },
     /// No gap could be measured.

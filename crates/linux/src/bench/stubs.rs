@@ -1,8 +1,9 @@
-//! RET stubs: one return instruction a page, called in order and at random (series 000, 002, 003).
+//! RET stubs: one return instruction per page, called in order and at random (series 000, 002,
+//! 003).
 //!
-//! Owns the file of stubs, how its pages are backed, and the two phases. A call costs little but
-//! its translation, so that what large folios do for a program's text shows undiluted. Reading
-//! order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`, `mapping`.
+//! Owns the file of stubs, how its pages are backed, and the two phases. A call costs little except
+//! its translation, so the effect of large folios on a program's text is undiluted. Reading order:
+//! [`Backing`], [`Stubs`], `call` (the timed loops), `file`, `mapping`.
 //!
 //! ```text
 //!   page 0     page 1     page 2              cold    fresh mapping, one call a page in order
@@ -53,13 +54,13 @@ pub enum StubsError {
     NoExec,
     /// No return instruction is known.
     #[error(
-        "stubs are known for x86-64 and arm64 with base pages of 4 KiB; this machine is another"
+        "stubs exist only for x86-64 and arm64 with 4 KiB base pages; this machine is different"
     )]
     Architecture,
     /// Too few pages are reserved.
     #[error(
-        "{needed} pages of 2 MiB are needed and {free} are reserved and free; \
-         reserve them: echo {needed} > /proc/sys/vm/nr_hugepages"
+        "{needed} pages of 2 MiB are needed, but {free} are reserved and free; to reserve them: \
+         echo {needed} > /proc/sys/vm/nr_hugepages"
     )]
     NotReserved {
         /// Pages needed.

@@ -1,7 +1,7 @@
-//! What the CPU says of itself: name, TLB structures, whether it is virtual; and its clock.
+//! What the CPU reports: name, TLB structures, whether it is virtual; and its clock.
 //!
-//! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD); user space may read them. On
-//! other architectures nothing is said: measured reach has to do.
+//! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD); user space may read them.
+//! Other architectures report nothing; there, only the measured reach is known.
 
 use std::time::Instant;
 

@@ -1,9 +1,9 @@
 //! Time of a reference over the working set, for data and for instructions.
 //!
 //! Owns the memory of the curves and the order of runs. A working set of `n` is `n` cache lines in
-//! no order, once on `n` pages of 4 KiB (folios of 4 KiB, or of 2 MiB below them), once packed into
-//! `n / 64` pages. Lines, caches and predictions are the same; what the first takes beyond the
-//! second is translation.
+//! random order, once on `n` pages of 4 KiB (folios of 4 KiB, or of 2 MiB below them), once packed
+//! into `n / 64` pages. Lines, caches and predictions are the same; the difference in time is
+//! translation.
 //!
 //! ```text
 //!   spread   |..#.....|.....#..|#.......|  n pages        extra = spread - packed, round by round
@@ -54,7 +54,7 @@ pub struct Curve {
     pub spread: Vec<Point>,
     /// Packed, by working set.
     pub packed: Vec<Point>,
-    /// The first less the second, within a round.
+    /// The first minus the second, within a round.
     pub extra: Vec<Point>,
 }
 
@@ -134,7 +134,7 @@ impl Field {
 /// missing.
 ///
 /// # Errors
-/// Memory that is not to be had.
+/// Memory that is not available.
 pub(super) fn measure(
     side: Side,
     sets: &[usize],
@@ -186,7 +186,7 @@ pub(super) fn measure(
     Ok((curves, missing))
 }
 
-/// Nanoseconds a reference of each field, the packed one last.
+/// Nanoseconds per reference of each field, the packed one last.
 fn at_point(nr: usize, spread: &[Field], packed: &Field, nr_rounds: usize) -> Vec<Series> {
     type Run<'a> = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible> + 'a>;
     let mut runs: Vec<Run<'_>> = Vec::new();

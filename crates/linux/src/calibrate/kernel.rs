@@ -1,4 +1,4 @@
-//! What the running kernel takes for faults, fork, unmapping and copy-on-write.
+//! The cost of faults, fork, unmapping and copy-on-write on the running kernel.
 //!
 //! Owns the operations and how a cost is solved for. Each is measured on regions and folio sizes of
 //! its own ([`SIZES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with:
@@ -208,7 +208,7 @@ impl KernelCosts {
         let rounds = base.series.rounds_ns.iter();
         let beyond: Vec<f64> =
             rounds.map(|ns| ns / count(base.nr_folios) - pte.ns.median).collect();
-        let how = "munmap of 4K folios, freeing included, less the PTE";
+        let how = "munmap of 4K folios, freeing included, minus the PTE";
         self.unmap_batch = Figure::of(&beyond, 1, how);
     }
 
@@ -228,7 +228,7 @@ impl KernelCosts {
             ("unmap_pmd", &self.unmap_pmd),
         ];
         for (name, _) in all.iter().filter(|(_, figure)| figure.is_none()) {
-            missing.push(format!("{name}: not measured, or what came out was no cost"));
+            missing.push(format!("{name}: not measured, or the result was not a cost"));
         }
     }
 }

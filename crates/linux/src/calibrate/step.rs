@@ -1,4 +1,4 @@
-//! Where a curve of time over working set has its steps.
+//! Finds the steps in a curve of time over working set.
 //!
 //! Owns the arithmetic, without any measuring. The method, on medians of rounds:
 //!
@@ -26,7 +26,7 @@ const RATIO_MIN: f64 = 1.3;
 pub struct Point {
     /// Pages of 4 KiB.
     pub nr: usize,
-    /// Nanoseconds a reference.
+    /// Nanoseconds per reference.
     pub ns: Spread,
 }
 

@@ -1,7 +1,7 @@
 //! Reads of a file that is not in the page cache.
 //!
-//! Owns a file without a name. What a virtual machine's host keeps in its own cache is as fast as
-//! that cache: the figure is of what this kernel sees.
+//! Owns an unnamed file. Data in the cache of a virtual machine's host is as fast as that cache:
+//! the figure is what this kernel sees.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

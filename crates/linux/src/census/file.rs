@@ -1,4 +1,4 @@
-//! Folio sizes of files in the page cache, mapped by anyone or not.
+//! Folio sizes of files in the page cache, mapped or not.
 //!
 //! ```text
 //!   cachestat   how many pages of a range are cached; halves of empty ranges are left alone
@@ -8,7 +8,7 @@
 //!   pagemap     their PFNs; munmap
 //! ```
 //!
-//! Owns the way to PFNs of pages that no process maps: there is none but to map them. What that
+//! Owns how to find PFNs of pages that no process maps: the only way is to map them. What that
 //! disturbs: mappings of this process for a moment, so that the pages are not reclaimed meanwhile;
 //! a page evicted between `mincore` and `populate` is read again, alone. What it does not: with
 //! `MADV_RANDOM` nothing is read ahead and no readahead state changes - that belongs to the open
@@ -37,7 +37,7 @@ use crate::system::{Entries, Live, System as _};
 const WINDOW_BYTES: u64 = 1 << 30;
 /// cachestat(2), Linux 6.5; the same number on every architecture but alpha and mips.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// Files below a directory: more are not looked at.
+/// Files below a directory: more are not examined.
 const FILES_MAX: usize = 1 << 22;
 
 /// Why a file's pages cannot be counted.
@@ -65,7 +65,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// No PFNs.
-    #[error("folio sizes of the page cache need PFNs, which only root sees")]
+    #[error("folio sizes of the page cache need PFNs, which the kernel shows only to root")]
     NoPfns,
 }
 
@@ -87,11 +87,11 @@ pub struct CachedFiles {
     pub files: Vec<CachedFile>,
     /// The others.
     pub failed: Vec<FileError>,
-    /// Files of which nothing is cached.
+    /// Files with nothing cached.
     pub nr_empty: usize,
 }
 
-/// What is done with files of which nothing is cached.
+/// What is done with files with nothing cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empty {
     /// They are shown.

@@ -1,9 +1,9 @@
 //! Bytes by folio size and kind.
 //!
 //! Owns the [`Tally`] of a mapping, a process or the system, and the words for it, which are those
-//! of predictions: a folio is *aligned* where it is mapped whole at an address aligned as its place
-//! in the file or in memory, *unaligned* where it is mapped whole elsewhere, *partial* where only a
-//! part of it is mapped.
+//! of predictions: a folio is *aligned* if all of it is mapped at an address that is aligned like
+//! its place in the file or in memory, *unaligned* if all of it is mapped elsewhere, *partial* if
+//! only a part of it is mapped.
 //!
 //! ```text
 //!   mapped = aligned + unaligned + partial;   pmd and contpte are parts of it
@@ -55,7 +55,7 @@ impl Kind {
 /// Size of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Size {
-    /// Not to be had: reading it needs PFNs.
+    /// Not available: reading it needs PFNs.
     Unknown,
     /// `2^order` base pages.
     Order(u32),

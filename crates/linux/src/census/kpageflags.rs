@@ -1,4 +1,4 @@
-//! The folio of every page that is asked about, from `/proc/kpageflags`.
+//! The folio of every requested page, from `/proc/kpageflags`.
 //!
 //! ```text
 //!   PFNs       ....wwww..w....wwwwwwww....        w: wanted, one bit a page, by chunks of 128 MiB
@@ -12,8 +12,8 @@
 //! which a shared page counts once.
 //!
 //! Invariants:
-//! - K1: memory is four bytes a page of the chunks that hold wanted pages, and these lie below the end
-//!   of kpageflags: it is bounded by the machine's memory, whatever pagemap says.
+//! - K1: memory is four bytes per page of the chunks that contain wanted pages, and these lie below
+//!   the end of kpageflags: it is bounded by the machine's memory, whatever pagemap says.
 //! - K2: an order is below [`NR_ORDERS`].
 
 use std::io;

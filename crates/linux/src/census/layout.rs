@@ -6,8 +6,8 @@
 //!   coarse               |   A   |   B   |   d      |     more runs than are wanted: cells instead
 //! ```
 //!
-//! Owns a second look at what was chosen after a census: the census keeps sums only. A program that
-//! runs meanwhile may have changed; the runs are those of the second look.
+//! Owns a second reading of what was chosen after a census: the census keeps only sums. A program
+//! that runs meanwhile may have changed; the runs are those of the second reading.
 //!
 //! Invariants:
 //! - L1: runs ascend by page, do not overlap and lie inside the mapping or file.
@@ -127,7 +127,7 @@ pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<La
     layouts(&*flags, geometry, found.collect(), nr_runs_max)
 }
 
-/// Pages looked at, and what is present of them.
+/// Pages examined, and what is present of them.
 type Found = Option<(Range<u64>, Extents)>;
 
 fn layouts(

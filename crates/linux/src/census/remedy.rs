@@ -1,7 +1,7 @@
 //! What to do about a refusal.
 //!
 //! Owns the remedies and the commands they are written as. Each works on today's kernels without a
-//! patch; what only a new program can do says so.
+//! patch; a remedy that needs a new program says so.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ impl fmt::Display for Remedy {
                 write!(f, "folio align {path} -o COPY, or link with -Wl,-z,max-page-size={bytes}")
             }
             Self::MapAligned { bytes } => {
-                write!(f, "map at an address that is congruent to the position mod {bytes}")
+                write!(f, "map at an address that equals the file position modulo {bytes}")
             }
             Self::Copy { path } => {
                 write!(f, "copy {} to ext4 or XFS, then folio warm the copy", shell(path))

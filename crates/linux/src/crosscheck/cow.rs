@@ -7,7 +7,7 @@
 //! - W1: the earlier settings are back when [`CowRecorder`] or a run is dropped or this process ends
 //!   ([`crate::setting`]): per-size THP controls, and two times of khugepaged.
 //! - W2: the global THP setting is not changed.
-//! - W3: a run during which somebody else changed a setting says so: it proves nothing.
+//! - W3: if somebody else changed a setting during a run, the result says so: it proves nothing.
 
 use std::fs;
 
@@ -20,8 +20,8 @@ use crate::proc::thp::control;
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
-/// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits has
-/// the value of the file above, which is looked at too.
+/// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits
+/// has the value of the file above, which is examined too.
 const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
 
 /// A run of programs on this kernel.

@@ -121,7 +121,7 @@ impl Device {
         if now == wanted {
             return Ok(());
         }
-        let what = format!("{value} was asked for and the kernel made it {now}");
+        let what = format!("folio set it to {value} and the kernel made it {now}");
         Err(CrosscheckError::file(path)(io::Error::other(what)))
     }
 }

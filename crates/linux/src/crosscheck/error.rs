@@ -26,13 +26,13 @@ pub enum CrosscheckError {
     },
     /// The global THP setting is another.
     #[error(
-        "programs advise their areas and need transparent_hugepage/enabled at madvise; run \
+        "the programs advise their memory, so transparent_hugepage/enabled must be madvise; run \
          `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
     )]
     ThpNotMadvise,
     /// Shared memory could get large folios at its first touch.
     #[error(
-        "programs share memory in base pages, and {path} is {value:?}; run `echo never | sudo \
+        "the programs share memory in base pages, but {path} is {value:?}; run `echo never | sudo \
          tee {path}`"
     )]
     SharedNotNever {
@@ -122,7 +122,7 @@ pub enum CrosscheckError {
     #[error("{}: not found; name a program in PATH or a path to one after `--`", shown(.0))]
     NoProgram(String),
     /// Nothing to compare.
-    #[error("{} opens no regular file for reading: there is nothing to compare", shown(.0))]
+    #[error("{} opens no regular file for reading, so there is nothing to compare", shown(.0))]
     NoFiles(String),
     /// Events did not fit the buffer.
     #[error(
@@ -130,9 +130,9 @@ pub enum CrosscheckError {
     )]
     EventsLost(u64),
     /// The trace is not understood.
-    #[error("the kernel's trace is not understood: {0}; please report it")]
+    #[error("cannot understand the kernel's trace: {0}; please report it")]
     Trace(String),
-    /// A signal asked to stop.
+    /// A signal requested a stop.
     #[error("interrupted; everything is unmounted and removed")]
     Interrupted(i32),
 }

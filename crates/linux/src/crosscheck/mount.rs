@@ -1,7 +1,7 @@
 //! Mounts without a place in any directory tree.
 //!
 //! Owns [`Detached`]: a mounted filesystem that only its descriptor holds. It is reached through
-//! `/proc/PID/fd/N`, is seen by nobody who lists mounts, and is unmounted when the descriptor
+//! `/proc/PID/fd/N`, does not appear in any list of mounts, and is unmounted when the descriptor
 //! closes, however the process ends.
 
 use std::io;

@@ -157,7 +157,7 @@ impl<'a> Place<'a> {
         Err(CrosscheckError::Probe { workload: workload.name.clone(), said })
     }
 
-    /// Everything the probe is told.
+    /// All arguments of the probe.
     fn words(&self, workload: &Workload, pause: Pause) -> Vec<String> {
         let facts = &self.recorder.facts;
         let file = self.mount.path().join(workload.file());

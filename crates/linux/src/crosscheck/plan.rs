@@ -1,4 +1,4 @@
-//! Which workloads are recorded, and which are not and why.
+//! Which workloads are recorded; which are not, and why.
 //!
 //! Owns the selection. Making a plan changes nothing and needs no rights; [`Facts`] say what the
 //! machine can do.
@@ -16,7 +16,7 @@ pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
 pub use random::Random;
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Filesystems, in order.

@@ -1,7 +1,7 @@
 //! Settings of large folios, read before and after a run: somebody else may change them meanwhile.
 //!
-//! Owns the list and the comparison. What changed and was put back between two looks is not seen:
-//! a program that differs is run again for that.
+//! Owns the list and the comparison. A change that was put back between two readings is not seen;
+//! therefore a program that differs is run again.
 
 use std::collections::BTreeMap;
 use std::fmt;

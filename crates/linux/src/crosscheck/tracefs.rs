@@ -1,7 +1,7 @@
 //! A tracefs instance of our own.
 //!
-//! Owns the instance's life: its buffers and filters are the probe's. Instances of other people
-//! and the global buffer are not touched.
+//! Owns the instance's life: its buffers and filters are the probe's. It does not touch other
+//! instances or the global buffer.
 
 use std::fs;
 use std::io;

@@ -139,7 +139,7 @@ pub struct Workload {
     pub filesystem: Filesystem,
     /// Readahead window in KiB.
     pub window_kb: u64,
-    /// What the probe is told, in order, each key once.
+    /// The arguments of the probe, in order, each key once.
     pub words: Vec<(String, String)>,
     /// Length of the file that it brings; 0 where it uses one of the set.
     pub own_bytes: u64,

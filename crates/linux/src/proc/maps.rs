@@ -1,7 +1,7 @@
 //! The mappings of a process, from `/proc/PID/maps`.
 //!
-//! Owns the only parser of such a line. A line comes from another process's doing - names of files are chosen by anyone,
-//! and a process may set names of its anonymous memory - so nothing in it is trusted.
+//! Owns the only parser of such a line. Other processes influence the lines (anybody can choose
+//! names of files, and a process may name its anonymous memory), so nothing in them is trusted.
 //!
 //! Invariants:
 //! - M1: ranges are not empty, multiples of the base page, ascending and free of overlaps; a line
@@ -25,9 +25,9 @@ pub struct Vma {
     pub permissions: [u8; 4],
     /// Position of the first byte in the file.
     pub pos: u64,
-    /// Device of the file, major and minor; 0 and 0 where there is none.
+    /// Device of the file, major and minor; 0 and 0 if there is none.
     pub device: (u32, u32),
-    /// Inode number of the file, 0 where there is none.
+    /// Inode number of the file, 0 if there is none.
     pub inode: u64,
     /// File, `[name]`, or empty. Without the mark of deleted files.
     pub path: PathBuf,

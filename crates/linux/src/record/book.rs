@@ -130,7 +130,10 @@ impl<'sink> Book<'sink> {
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         if self.nr_invalid > 0 {
             let nr = self.nr_invalid;
-            self.warn(format!("{nr} system calls with arguments no trace can hold were left out."));
+            self.warn(format!(
+                "{nr} system calls were left out, because a trace cannot hold their \
+                               arguments."
+            ));
         }
         let warnings = std::mem::take(&mut self.warnings);
         let sentence = |(text, nr): (String, u64)| {

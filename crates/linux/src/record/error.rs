@@ -41,7 +41,7 @@ pub enum RecordError {
     )]
     NotAProgram(PathBuf),
     /// Interpreters of interpreters without end.
-    #[error("{}: its `#!` interpreters lead to one another; fix the first line", shown(.0))]
+    #[error("{}: its `#!` interpreters form a loop; fix the first line", shown(.0))]
     InterpreterLoop(PathBuf),
     /// The `#!` interpreter cannot be used.
     #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
@@ -52,13 +52,12 @@ pub enum RecordError {
         source: Box<RecordError>,
     },
     /// A 32-bit program.
-    #[error("{}: a 32-bit program; only x86-64 programs can be recorded, build it without -m32",
+    #[error("{}: a 32-bit program; only x86-64 programs can be recorded; build it without -m32",
         shown(.0))]
     ThirtyTwoBit(PathBuf),
     /// A program for another architecture.
     #[error(
-        "{}: a program for {machine}; only x86-64 programs can be recorded, build it for \
-        x86-64",
+        "{}: a program for {machine}; only x86-64 programs can be recorded; build it for x86-64",
         shown(path)
     )]
     ForeignMachine {
@@ -93,8 +92,8 @@ pub enum RecordError {
     )]
     NoQemu,
     /// QEMU was asked for and has no plugins.
-    #[error("{}: built without plugins; install a qemu-user with them (Debian 12: `apt-get \
-        install qemu-user`), or use --with valgrind", shown(.0))]
+    #[error("{}: built without plugins; install a qemu-user that has them (Debian 12: `apt-get \
+             install qemu-user`), or use --with valgrind", shown(.0))]
     QemuWithoutPlugins(PathBuf),
     /// Valgrind was asked for and is not installed.
     #[error(
@@ -121,7 +120,7 @@ pub enum RecordError {
         command: String,
     },
     /// A signal came before the program did anything.
-    #[error("interrupted before the program began: there is nothing to write")]
+    #[error("interrupted before the program began; there is nothing to write")]
     Interrupted(i32),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]

@@ -1,6 +1,6 @@
 //! The footer and the outcome of a recording.
 //!
-//! Owns what is said about a recording once, at its beginning and at its end.
+//! Owns what is recorded once, at the beginning and at the end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

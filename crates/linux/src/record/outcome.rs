@@ -1,4 +1,4 @@
-//! What is told about a recording: while it runs and after.
+//! What is reported about a recording, while it runs and afterwards.
 
 use std::fmt;
 use std::path::PathBuf;

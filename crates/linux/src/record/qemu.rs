@@ -74,8 +74,8 @@ pub(super) fn run(
     facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
 
-/// The trace cannot go on: the sockets are closed, the plugin falls silent, the program ends as it
-/// would have.
+/// The trace cannot continue: the sockets are closed, the plugin falls silent, the program ends as
+/// it would have.
 fn abandon(child: &mut Child) {
     // Its status is of no use any more.
     let _ = child.wait();

@@ -77,9 +77,8 @@ pub(super) fn run(
     }
     let ended = finish::ended_of(status);
     let ended_text = stream.finish(ended)?;
-    let fallback = (!reason.is_empty()).then(|| {
-        format!("Recorded with valgrind, some twenty times slower than QEMU, because: {reason}.")
-    });
+    let fallback = (!reason.is_empty())
+        .then(|| format!("Recorded with valgrind, about twenty times slower than QEMU: {reason}."));
     let facts = Finish::of_book(&mut book, ended_text, fallback.into_iter().collect());
     facts.complete(writer, ended, RecorderKind::Valgrind, started)
 }

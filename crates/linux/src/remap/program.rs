@@ -1,4 +1,4 @@
-//! Programs the library cannot help, told before they start.
+//! Programs that the library cannot help, detected before they start.
 
 use std::path::Path;
 

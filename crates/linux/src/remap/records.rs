@@ -1,7 +1,7 @@
 //! What the processes reported, summed up.
 //!
-//! Owns the reading of records; the processes write them, so every number is checked and a line
-//! that makes no sense is counted, not believed.
+//! Owns the reading of records; the processes write them, so every number is checked and an invalid
+//! line is counted and ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -161,8 +161,8 @@ impl fmt::Display for TextSum {
             let private = nr(How::Private);
             write!(
                 f,
-                ", {private} not shared: loaded at a random multiple of 4K (folio align makes a copy \
-                 that is not)"
+                ", {private} not shared, because it is loaded at a random multiple of 4K (folio \
+                 align makes a copy that is not)"
             )?;
         }
         for (refusal, nr) in &self.refused {

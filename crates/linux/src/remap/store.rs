@@ -8,9 +8,9 @@
 //!     NAME.KEY.src             link to its file, which takes its name in the end
 //! ```
 //!
-//! Who gets the lease exclusively is alone and may clean: at a start (what a killed launcher left)
-//! and at the end. The lock goes with the process, whatever ends it. A process that outlives its
-//! launcher keeps its mapping: a removed copy lives until its last user ends.
+//! A launcher that gets the lease exclusively is alone and may clean up, at its start (what a
+//! killed launcher left) and at its end. The lock ends with the process. A process that outlives
+//! its launcher keeps its mapping: a removed copy lives until its last user ends.
 //!
 //! Invariants:
 //! - S1: the directory is no link, is this user's alone (0700) and on tmpfs.

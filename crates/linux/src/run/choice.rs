@@ -1,4 +1,4 @@
-//! What is done for a program, and the doing.
+//! Decides what to do for a program, and does it.
 
 use std::ffi::OsString;
 use std::io;
@@ -40,7 +40,7 @@ pub enum Text {
     Remap,
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Text.
@@ -60,11 +60,12 @@ pub enum RunError {
     #[error("{}: not found; check the name, or give its path", shown(.0))]
     NotFound(PathBuf),
     /// No right to execute it.
-    #[error("{path}: not an executable file; make it one with `chmod +x {path}`", path = shown(.0))]
+    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
     /// No process could be made for it.
     #[error(
-        "cannot make a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids it",
+        "cannot create a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids \
+         it",
         shown(program)
     )]
     NoProcess {
@@ -88,7 +89,7 @@ pub enum RunError {
 pub struct Launch {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
-    /// The program and its libraries, as far as they were looked at.
+    /// The program and its libraries, as far as they were examined.
     pub files: Vec<PathBuf>,
     /// Files with large folios in the cache now.
     pub warmed: Vec<Warmed>,
@@ -157,7 +158,8 @@ impl Launch {
         let is_asked = request.text != Text::Off || request.heap_bytes.is_some();
         let Some((file, elf)) = program.elf.as_ref().filter(|_| is_asked) else {
             if is_asked {
-                let what = format!("{} is no ELF program we can read", shown(&program.path));
+                let what =
+                    format!("{} is not an ELF program that folio can read", shown(&program.path));
                 self.fallbacks.push(Fallback::Unreadable(what));
             }
             return;
@@ -302,7 +304,8 @@ impl Launch {
         self.failed(command.exec())
     }
 
-    /// Runs the program as a child to its end; `sampling` says whether it is looked at its areas meanwhile.
+    /// Runs the program as a child to its end; `sampling` says whether its areas are sampled
+    /// meanwhile.
     ///
     /// # Errors
     /// When it cannot be started.

@@ -1,4 +1,4 @@
-//! Why a program, or a part of it, runs as it would have without us.
+//! Why a program, or a part of it, runs as it would have without folio.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use largefolio_trace::shown;
 use super::placement::Obstacle;
 use crate::warm;
 
-/// Cause; each names its remedy where there is one.
+/// Cause; each names its remedy if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
@@ -32,7 +32,7 @@ pub enum Fallback {
         /// Why.
         refusal: warm::WarmRefusal,
     },
-    /// A file could not be looked at.
+    /// A file could not be examined.
     Unreadable(String),
     /// The text cannot be moved, and why.
     NoRemap(String),
@@ -51,19 +51,18 @@ impl fmt::Display for Fallback {
         match self {
             Self::OtherRights(file) => write!(
                 out,
-                "{} runs with rights of its own (set-id or capabilities) and is left alone",
+                "{} runs with its own privileges (set-id or capabilities) and is left alone",
                 shown(file)
             ),
             Self::Sanitizer(file) => write!(
                 out,
-                "{} is built with a sanitizer, which owns the address space: left alone",
+                "{} is built with a sanitizer, which controls the address space: left alone",
                 shown(file)
             ),
-            Self::TinyText => {
-                out.write_str(
-                "no whole block of 2M lies in the text of the program and its libraries: plain start",
-            )
-            }
+            Self::TinyText => out.write_str(
+                "the text of the program and its libraries contains no whole block of 2M: plain \
+                 start",
+            ),
             Self::Placement { file, obstacle } => {
                 write!(out, "the text of {} stays in small pages: {obstacle}", shown(file))?;
                 match obstacle.remedy() {
@@ -78,7 +77,8 @@ impl fmt::Display for Fallback {
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
             Self::NotGlibc(what) => write!(
                 out,
-                "--heap needs malloc of a shared glibc, and {what}: the heap stays as it is"
+                "--heap works for glibc's malloc in a dynamic program, and {what}: the heap stays \
+                 as it is"
             ),
             Self::OldGlibc(libc) => write!(
                 out,
@@ -86,12 +86,12 @@ impl fmt::Display for Fallback {
                 shown(libc)
             ),
             Self::Tuned => {
-                out.write_str("GLIBC_TUNABLES sets glibc.malloc.hugetlb already: left as it is")
+                out.write_str("GLIBC_TUNABLES already sets glibc.malloc.hugetlb: left as it is")
             }
             Self::Setting(what) => {
                 write!(out, "{what}: the heap stays as it is")?;
                 let is_root = rustix::process::geteuid().is_root();
-                if is_root { Ok(()) } else { out.write_str("; sudo folio run --heap .. can") }
+                if is_root { Ok(()) } else { out.write_str("; use sudo folio run --heap ..") }
             }
         }
     }

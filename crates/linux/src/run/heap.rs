@@ -1,11 +1,11 @@
-//! Large folios for malloc: the size in sysfs for the time of the run, and glibc's tunable.
+//! Large folios for malloc: the size in sysfs during the run, and glibc's tunable.
 //!
 //! glibc from 2.35 on advises its memory with `MADV_HUGEPAGE` when told
 //! `glibc.malloc.hugetlb=1` and the global setting is `madvise`. Which sizes advised memory gets,
 //! the per-size settings say - for all processes: while the program runs, sizes above the one asked
 //! for are off, so that its folios have that size.
 //!
-//! Owns these settings and the variable. Other allocators are not reached.
+//! Owns these settings and the variable. Other allocators are not affected.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -56,8 +56,8 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooSmall => out.write_str("no whole block of 2M lies in its text"),
-            Self::Incongruent => out.write_str("its address and file offset differ mod 2M"),
+            Self::TooSmall => out.write_str("its text contains no whole block of 2M"),
+            Self::Incongruent => out.write_str("its address and file offset differ modulo 2M"),
             Self::Random(step) => {
                 let kib = step >> 10;
                 write!(

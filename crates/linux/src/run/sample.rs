@@ -1,7 +1,7 @@
-//! What of a running program is mapped large, looked at from time to time.
+//! Samples how much of a running program is mapped by large folios.
 //!
 //! Owns the samples: of the program and its children at one moment, sums over their areas. A
-//! program that ends before the first look has none.
+//! program that ends before the first sample has none.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ const INTERVAL_FIRST: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Looking stops the program's page faults: it may take one part in so many of the time.
 const COST_SHARE: u32 = 20;
-/// Processes looked at in one sample.
+/// Processes examined in one sample.
 const NR_PROCESSES_MAX: usize = 256;
 
-/// Whether a running program's areas are looked at.
+/// Whether a running program's areas are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// From time to time.

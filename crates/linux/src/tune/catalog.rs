@@ -85,7 +85,7 @@ impl Catalog {
     /// What the setting is now.
     ///
     /// # Errors
-    /// A name that is none, or a kernel without the setting.
+    /// An unknown name, or a kernel without the setting.
     pub fn read(&self, name: &str) -> Result<Choice, TuneError> {
         let path = self.path(name)?;
         let text = read_text(&path, VALUE_BYTES_MAX).map_err(|source| TuneError::Read {
@@ -108,7 +108,7 @@ impl Catalog {
             value: value.to_owned(),
             remedy: match source.kind() {
                 std::io::ErrorKind::PermissionDenied => {
-                    "; changing it needs root: run the same command with sudo"
+                    "; this needs root: run the same command with sudo"
                 }
                 _ => "",
             },

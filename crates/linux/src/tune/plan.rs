@@ -52,7 +52,7 @@ impl ChangeSet {
     /// What `profile` would change.
     ///
     /// # Errors
-    /// A name that is none, or a value the setting does not take. A setting that the kernel does not
+    /// An unknown name, or a value the setting does not take. A setting that the kernel does not
     /// have is no error: it is listed.
     pub fn of_profile(catalog: &Catalog, profile: &Profile) -> Result<Self, TuneError> {
         let mut plan = Self::default();
@@ -86,7 +86,7 @@ impl ChangeSet {
     /// Adds what was asked for by name and value; it comes after a profile and wins over it.
     ///
     /// # Errors
-    /// A name that is none, a kernel without the setting, a value it does not take.
+    /// An unknown name, a kernel without the setting, or a value it does not take.
     pub fn set(&mut self, catalog: &Catalog, name: &str, value: &str) -> Result<(), TuneError> {
         let current = catalog.read(name)?;
         current.check(name, value)?;

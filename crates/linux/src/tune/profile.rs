@@ -55,7 +55,7 @@ impl Profile {
             return Err(TuneError::Profile {
                 file: name.to_owned(),
                 message: format!(
-                    "no such profile; there are {}, or the path of a TOML file",
+                    "no such profile; use {}, or the path of a TOML file",
                     known.join(", ")
                 ),
             });

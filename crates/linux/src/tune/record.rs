@@ -18,7 +18,7 @@ use crate::proc::host;
 use crate::setting::{self, Locked};
 
 const SCHEMA_VERSION: u32 = 1;
-/// A record is a few lines; more is none of ours.
+/// A record is a few lines; a longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Old values on disk.
@@ -104,9 +104,9 @@ impl Store {
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|cause| error(format!("cannot make its directory: {cause}")))?;
+            .map_err(|cause| error(format!("cannot create its directory: {cause}")))?;
         let owner = fs::symlink_metadata(folder)
-            .map_err(|cause| error(format!("cannot look at its directory: {cause}")))?;
+            .map_err(|cause| error(format!("cannot examine its directory: {cause}")))?;
         let user = rustix::process::geteuid().as_raw();
         if !owner.is_dir() || owner.uid() != user || owner.mode() & 0o022 != 0 {
             return Err(error(format!(
@@ -118,13 +118,13 @@ impl Store {
             .and_then(Locked::try_new)
             .map_err(|cause| error(format!("cannot lock it: {cause}")))?
             .map_err(|_| {
-                error("another folio tune is at work; try again when it is done".to_owned())
+                error("another folio tune is running; try again when it has ended".to_owned())
             })?;
         // Nobody else is at work: what is there was left by one that was killed.
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
         let boot_id = disk::read_text(&root.join(host::BOOT_ID.trim_start_matches('/')), BYTES_MAX)
-            .map_err(|cause| error(format!("cannot tell this boot from others: {cause}")))?;
+            .map_err(|cause| error(format!("cannot identify this boot: {cause}")))?;
         Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
     }
 
@@ -211,13 +211,13 @@ impl Store {
                 Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
             };
         let record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
-            error(format!("{cause}; look at it, put the settings back by hand and remove it"))
+            error(format!("{cause}; read it, put the settings back by hand and remove it"))
         })?;
         if record.schema_version != SCHEMA_VERSION {
             let version = record.schema_version;
             return Err(error(format!(
-                "written by another version of folio (schema {version}, here {SCHEMA_VERSION}): \
-                 undo with that one"
+                "another version of folio wrote it (schema {version}, here {SCHEMA_VERSION}); undo \
+                 with that version"
             )));
         }
         Ok((record.boot_id == self.boot_id).then_some(record))
@@ -255,7 +255,7 @@ fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneErro
         locks.push(setting::try_lock(&path).map_err(|error| busy(error.to_string()))?);
         let now = catalog.read(&change.name)?.value;
         if now != change.now {
-            return Err(busy(format!("it was {} and is {now} now; plan again", change.now)));
+            return Err(busy(format!("it was {} and is now {now}; plan again", change.now)));
         }
     }
     Ok(locks)

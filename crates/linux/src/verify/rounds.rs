@@ -18,7 +18,7 @@ pub trait Arm {
     /// Puts the change into effect, or takes it back. Not timed.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// What prevents it.
     fn prepare(&mut self) -> Result<(), ArmError>;
 
     /// The command as this arm runs it.

@@ -1,4 +1,4 @@
-//! What the rounds say: ratios with their confidence, a verdict, and what makes it doubtful.
+//! The result of the rounds: ratios with their confidence, a verdict, and reasons to doubt it.
 
 use super::rounds::Rounds;
 use super::run::Sample;

@@ -1,4 +1,5 @@
-//! The opposite of warming: a file's pages out of the cache, so that the kernel fills it by itself.
+//! The opposite of warming: drops a file's pages from the cache, so that the kernel fills it by
+//! itself.
 
 use std::io;
 use std::path::Path;

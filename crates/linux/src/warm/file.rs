@@ -22,7 +22,7 @@ pub enum Part {
     Bytes(Range<u64>),
 }
 
-/// A file that can be warmed: looked at, nothing done.
+/// A file that can be warmed: examined, nothing done.
 #[derive(Debug)]
 pub struct Warm {
     pub(super) path: PathBuf,
@@ -66,7 +66,7 @@ impl Warmed {
     }
 }
 
-/// Why a file could not be looked at.
+/// Why a file could not be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// It cannot be opened.

@@ -123,7 +123,7 @@ fn folders(path: Option<&OsStr>, file: &Path) -> Vec<PathBuf> {
     parts.filter(|part| !part.is_empty()).map(folder).collect()
 }
 
-/// `/etc/ld.so.cache`: empty where there is none or it has another form.
+/// `/etc/ld.so.cache`: empty if there is none or it has another form.
 #[derive(Debug, Default)]
 struct Cache {
     /// From its magic word on: places in it count from there.

@@ -30,7 +30,7 @@ impl Warm {
     pub fn check(&self) -> Result<Warmed, WarmError> {
         let mut work = Refill::new(self)?;
         if work.told.refusal.is_none() && work.small_bytes() > 0 {
-            let pids = work.users().map_err(self.failed("look at the file"))?;
+            let pids = work.users().map_err(self.failed("examine the file"))?;
             let bytes = work.small_bytes();
             work.told.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
         }
@@ -79,10 +79,10 @@ enum Trial {
 impl<'w> Refill<'w> {
     /// Looks at the file.
     fn new(warm: &'w Warm) -> Result<Self, WarmError> {
-        let failed = || warm.failed("look at its page cache");
+        let failed = || warm.failed("examine its page cache");
         let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
         let wanted = wanted(&warm.part, cached.pmd_bytes, cached.nr_whole());
-        let found = filesystem::of(&warm.file).map_err(warm.failed("ask for its filesystem"))?;
+        let found = filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
         let mut told = Warmed {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
@@ -111,7 +111,7 @@ impl<'w> Refill<'w> {
     }
 
     fn look(&self) -> Result<Vec<BlockState>, WarmError> {
-        self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("look at its page cache"))
+        self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("examine its page cache"))
     }
 
     fn count(&self, is_counted: impl Fn(BlockState) -> bool) -> u64 {

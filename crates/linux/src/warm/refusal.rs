@@ -72,7 +72,7 @@ impl WarmRefusal {
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
-            Self::TooSmall { .. } => "nothing to do: its text is too short to gain".to_owned(),
+            Self::TooSmall { .. } => "nothing to do: its text is too short to benefit".to_owned(),
             Self::NoFolios { .. } => "copy the file to ext4 (Linux 6.16), XFS or btrfs \
                  (Linux 6.17), and use the copy"
                 .to_owned(),
@@ -87,7 +87,7 @@ impl WarmRefusal {
                     if who.is_empty() { String::new() } else { format!(" {}", who.join(" ")) };
                 format!(
                     "stop the processes{who} and repeat, or replace the file by a copy of itself \
-                     (cp FILE FILE.new; mv FILE.new FILE) and warm that"
+                     (cp FILE FILE.new; mv FILE.new FILE) and warm the copy"
                 )
             }
             Self::Busy { .. } => {
@@ -112,10 +112,10 @@ impl fmt::Display for WarmRefusal {
             }
             Self::NoFolios { filesystem } => write!(
                 out,
-                "{filesystem} gave no folio of this size: this filesystem, or this kernel's, has none"
+                "{filesystem} gave no folio of this size: it has none, at least under this kernel"
             ),
             Self::NotCached { filesystem } => {
-                write!(out, "on {filesystem}, whose files are memory and not a cache")
+                write!(out, "on {filesystem}, whose files are memory, not a cache")
             }
             Self::InUse { bytes, pids } => {
                 let mib = mib(bytes);
@@ -130,7 +130,7 @@ impl fmt::Display for WarmRefusal {
             }
             Self::Busy { bytes } => write!(
                 out,
-                "{} MiB cannot be evicted: being written, read or locked by somebody",
+                "{} MiB cannot be evicted: some process is writing, reading or locking them",
                 mib(bytes)
             ),
             Self::Fragmented { bytes } => {
@@ -138,7 +138,7 @@ impl fmt::Display for WarmRefusal {
             }
             Self::LowMemory { need_bytes, have_bytes } => write!(
                 out,
-                "it takes {} MiB of memory and {} MiB are available",
+                "it needs {} MiB of memory, but only {} MiB are available",
                 mib(need_bytes),
                 mib(have_bytes)
             ),

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it skips"
+    reason = "a test ends where it cannot continue, and says what it skips"
 )]
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! Reading of ELF files: real ones, and ones that were damaged.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
 use std::path::Path;

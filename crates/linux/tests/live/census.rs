@@ -1,4 +1,4 @@
-//! The census against processes that were made for it, held against a count of single pages.
+//! The census against processes that were made for it, compared with a count of single pages.
 //!
 //! Each scene runs in a process of its own (this program, started again): it arranges memory, says
 //! where, waits, applies the remedy that the census named, and says so again.
@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "a test ends where it cannot go on, says what it skips, and talks to its scene"
+    reason = "a test ends where it cannot continue, says what it skips, and talks to its scene"
 )]
 
 mod old;
@@ -100,7 +100,7 @@ impl Scene {
         census
     }
 
-    /// What is mapped in a range, held against the count of single pages. Khugepaged may collapse
+    /// What is mapped in a range, compared with the count of single pages. Khugepaged may collapse
     /// something meanwhile: then the range is counted again.
     fn tally(&self, range: &Range<u64>) -> Tally {
         let look = || oracle::look(self.child.id(), range);

@@ -1,6 +1,6 @@
 //! Collapse of another process's memory.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};

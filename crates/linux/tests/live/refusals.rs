@@ -1,7 +1,7 @@
 //! Where text must stay as it is: processes, stores and machines that do not allow it, and ends by
 //! force.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs::{self, Permissions};
@@ -77,7 +77,7 @@ fn the_library_checks_the_store_itself() {
     let link = stage.folder.path().join("link");
     symlink(&store, &link).unwrap();
     let (large, text) = run(&link);
-    assert!(large == 0 && text.contains("is a link, of another user"), "{text}");
+    assert!(large == 0 && text.contains("is a link, the directory of another user"), "{text}");
     fs::set_permissions(&store, Permissions::from_mode(0o750)).unwrap();
     let (large, text) = run(&store);
     assert!(large == 0 && text.contains("open to others"), "{text}");

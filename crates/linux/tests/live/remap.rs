@@ -1,6 +1,6 @@
 //! Text moved onto shared large folios, in real processes.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,6 @@
 //! A copy is used only for the bytes it was made of, whatever its name says of the file.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs::{self, File, Permissions};

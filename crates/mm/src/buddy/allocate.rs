@@ -19,7 +19,7 @@ impl Buddy {
             .take_smallest(order, migrate_type)
             .or_else(|| self.claim(order, migrate_type))
             .or_else(|| self.steal(order, migrate_type))?;
-        debug_assert!(!self.allocated.get(pfn), "I1: {pfn} was free and allocated");
+        debug_assert!(!self.allocated.get(pfn), "I1: {pfn} was both free and allocated");
         self.allocated.set(pfn, order);
         if migrate_type == MigrateType::Movable {
             self.movable.set(pfn, order);

@@ -1,4 +1,4 @@
-//! What a zone is made of.
+//! The configuration of a zone.
 
 use thiserror::Error;
 
@@ -26,15 +26,15 @@ pub enum BuddyError {
     /// Memory is empty or too large.
     #[error("a zone has 1 to {} page frames, not {nr_pages}: change the memory size", u32::MAX)]
     NrPages {
-        /// The number asked for.
+        /// The requested number.
         nr_pages: u64,
     },
     /// Orders do not fit together.
     #[error("orders must be pageblock {pageblock_order} <= max {max_order} <= {limit}")]
     Orders {
-        /// Pageblock order asked for.
+        /// Requested pageblock order.
         pageblock_order: Order,
-        /// Largest order asked for.
+        /// Requested largest order.
         max_order: Order,
         /// Largest possible `max_order`.
         limit: Order,

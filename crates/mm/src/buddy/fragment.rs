@@ -1,14 +1,14 @@
 //! The state of memory when a zone starts: all free, or fragmented to a target.
 //!
-//! A fragmented zone is a machine that has run for a while: some page frames are held by others
-//! (pinned: nobody frees them here) and lie so that large blocks are rare. The target is the
-//! unusable index (I.10) at one order. Memory is cut into aligned groups of `2^order` pages; with S
-//! pages per group, P pinned and F free pages in total, an index u needs `(u * F + P) / S` broken
-//! groups. Which groups are broken is drawn without replacement; each holds one run of pinned
-//! pages of (almost) equal length at a random place, wrapped around the end of the group. So the
-//! index is met exactly (up to rounding and the rest behind the last whole group) at `order`, is at
-//! least as high above it, and falls off quickly below it. The pins are unmovable pages; pageblocks
-//! stay movable.
+//! A fragmented zone is a machine that has run for a while: some page frames are in use (pinned:
+//! nothing frees them here) and placed so that large blocks are rare. The target is the unusable
+//! index (I.10) at one order. Memory is cut into aligned groups of `2^order` pages; with S pages
+//! per group, P pinned and F free pages in total, an index u needs `(u * F + P) / S` broken groups.
+//! Which groups are broken is drawn without replacement; each holds one run of pinned pages of
+//! (almost) equal length at a random place, wrapped around the end of the group. So the index is
+//! met exactly (up to rounding and the rest behind the last whole group) at `order`, is at least as
+//! high above it, and falls off quickly below it. The pins are unmovable pages; pageblocks stay
+//! movable.
 
 use serde::{Deserialize, Serialize};
 

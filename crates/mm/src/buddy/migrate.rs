@@ -1,4 +1,4 @@
-//! Migrate types and who borrows from whom.
+//! Migrate types, and which borrows from which.
 
 /// Mobility of the pages of a pageblock. Differs: high-atomic, CMA and isolate blocks (I.1) do not
 /// exist here.

@@ -78,7 +78,7 @@ impl<R: Ram> Memory<R> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::VmaCheck)?;
         self.swap_in_block(target)?;
-        // Reclaim may have split folios of the block, so everything is looked at again.
+        // Reclaim may have split folios of the block, so everything is examined again.
         let table = &mut self.space_mut(target.mm).table;
         let table = table.detach_table(target.first).ok_or(CollapseRefusal::NoPteTable)?;
         self.flush(target.mm, target.first, target.nr_pages());

@@ -1,12 +1,11 @@
-//! Collapse by advice to any size: asked for in the discussion of series 000 (docs/behaviour
-//! K.1.4).
+//! Collapse by advice to any size: proposed in the discussion of series 000 (docs/behaviour K.1.4).
 //!
-//! Differs: no kernel has it. What a process wants of its text is often 64 KiB, which a PMD
-//! mapping cannot give; here it can ask for that size after the fact.
+//! Differs: no kernel has it. A process often wants its text in 64 KiB folios, which a PMD mapping
+//! cannot give; here it can request that size afterwards.
 //!
 //! Owns the walk over blocks of the size. The collapse itself is that of the PMD size: anonymous
-//! memory is copied and mapped by `2^order` PTEs, pages of a file give way to one folio of the
-//! cache, which is mapped where the caller had a page of it. A file takes only sizes that its
+//! memory is copied and mapped by `2^order` PTEs, one folio of the cache replaces the pages of a
+//! file, which is mapped where the caller had a page of it. A file takes only sizes that its
 //! filesystem knows.
 
 use super::advise::CollapseError;

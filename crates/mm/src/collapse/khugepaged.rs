@@ -1,5 +1,5 @@
-//! khugepaged: the kernel thread that collapses memory behind processes' backs (docs/behaviour
-//! H.6.4, H.6.5, D.2.9), on a clock of its own.
+//! khugepaged: the kernel thread that collapses memory in the background (docs/behaviour H.6.4,
+//! H.6.5, D.2.9), on its own clock.
 //!
 //! Answers to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
 //! `__khugepaged_exit`.
@@ -26,9 +26,9 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// How a look at some pages ended.
 enum Look {
-    /// There is more to look at.
+    /// There is more to scan.
     More,
-    /// A block could not be collapsed for want of memory.
+    /// A block could not be collapsed because memory was short.
     NoMemory,
 }
 
@@ -55,7 +55,7 @@ impl<R: Ram> Memory<R> {
         self.khugepaged.wake_ns
     }
 
-    /// khugepaged looks at a process from now on.
+    /// khugepaged scans a process from now on.
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);
         if !std::mem::replace(&mut space.is_scanned, true) {
@@ -104,7 +104,7 @@ impl<R: Ram> Memory<R> {
             || self.rules.collapse.shmem != ShmemEnabled::Never
     }
 
-    /// One waking: looks at as many pages as it may, then sleeps.
+    /// One waking: scans as many pages as it may, then sleeps.
     fn wake(&mut self) {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);

@@ -3,7 +3,7 @@
 //! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
 //!
 //! Owns which empty tables are given back, so that the next fault can map the block by one entry,
-//! and the exchange of a table for that entry where somebody asked for it.
+//! and the exchange of a table for that entry if the caller requested it.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Done};

@@ -1,4 +1,4 @@
-//! Looking at the PTEs of an anonymous block (docs/behaviour H.6.1).
+//! Checking the PTEs of an anonymous block (docs/behaviour H.6.1).
 //!
 //! Answers to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
 //!
@@ -29,7 +29,7 @@ impl PteLimits {
     pub(super) const OFF: Self = Self { none: u64::MAX, swap: u64::MAX, shared: u64::MAX };
 }
 
-/// What the pages looked at so far are.
+/// What the pages examined so far are.
 #[derive(Default)]
 struct PtesSeen {
     nr_none: u64,

@@ -73,7 +73,7 @@ impl InFlight {
         self.nr_requests += u32::from(!is_empty);
     }
 
-    /// The fault waits for `id`, or for nothing, and goes on.
+    /// The fault waits for `id`, or for nothing, and continues.
     pub(crate) fn wait(&mut self, id: Option<FolioId>, folios: &mut FolioTable) {
         let place = id.and_then(|id| self.folios.iter().position(|(_, other)| *other == id));
         let nr_waited = place.map_or(0, |place| self.folios[place].0 + 1);

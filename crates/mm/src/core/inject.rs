@@ -1,7 +1,7 @@
-//! Making a collapse fail at any of its steps, for tests.
+//! Makes a collapse fail at any of its steps, for tests.
 //!
-//! Owns the count of steps. Every place at which a kernel can give up is a step, also those that
-//! never fail here by themselves: a cgroup limit, a memory error, a race with a fault.
+//! Owns the count of steps. Every place where a kernel can give up is a step, even those that never
+//! fail here by themselves: a cgroup limit, a memory error, a race with a fault.
 
 use crate::counters::collapse::CollapseRefusal;
 

@@ -11,16 +11,16 @@ pub(crate) struct Khugepaged {
     pub(crate) now_ns: u64,
     /// When it wakes next.
     pub(crate) wake_ns: u64,
-    /// Processes to look at, in the order they came.
+    /// Processes to scan, in the order they came.
     pub(crate) mms: Vec<MmId>,
-    /// The one being looked at; `None` between two passes over all of them.
+    /// The one being examined; `None` between two passes over all of them.
     pub(crate) at: Option<usize>,
-    /// First page of that process that was not looked at yet.
+    /// First page of that process that was not examined yet.
     pub(crate) next: Vpn,
-    /// Pages looked at since it woke.
+    /// Pages examined since it woke.
     pub(crate) nr_scanned: u64,
     /// Passes begun since it woke.
     pub(crate) nr_passes: u32,
-    /// Whether it has slept for want of memory since it woke.
+    /// Whether it has slept because memory was short since it woke.
     pub(crate) has_slept: bool,
 }

@@ -135,7 +135,7 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// G.2.1: some pages of the folio are mapped by nobody.
+    /// G.2.1: some pages of the folio are mapped by no process.
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()

@@ -29,9 +29,9 @@ pub enum Observed {
     Around {
         /// File whose page cache it is about.
         mapping: MappingId,
-        /// First page looked at.
+        /// First page examined.
         first: PageIndex,
-        /// Last page looked at.
+        /// Last page examined.
         last: PageIndex,
     },
     /// Fault-around left a folio out because this fault had begun to read it.

@@ -43,7 +43,7 @@ impl Pressure {
         Ok(Self { watermarks, swap: Swap::new(page, nr_slots)?, ..Self::default() })
     }
 
-    /// Pages of `kind` were looked at or evicted for nothing.
+    /// Pages of `kind` were examined or evicted for nothing.
     pub(crate) fn note_cost(&mut self, kind: LruKind, nr_pages: u64) {
         self.costs[kind as usize] += nr_pages;
     }

@@ -112,7 +112,8 @@ impl<R: Ram> Core<R> {
         Some(stored)
     }
 
-    /// Frees those of the `nr` slots from `first` on that nobody uses: pages that nobody mapped.
+    /// Frees those of the `nr` slots from `first` on that nobody uses: pages that no process
+    /// mapped.
     pub(crate) fn drop_unused_slots(&mut self, first: SwapSlot, nr: u64) {
         for slot in (0..nr).map(|by| first.plus(by)) {
             let Some(swap) = &mut self.pressure.swap else { return };

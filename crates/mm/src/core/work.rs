@@ -1,15 +1,15 @@
 //! Work and state: what a budget counts.
 //!
-//! A *step* is one page, entry, area or folio that the memory manager looks at or changes, as far
-//! as it costs about as much as any other; loops whose turns are much cheaper count several turns as
-//! one. Steps depend on nothing but what was asked, so the same calls take the same steps on every
-//! machine. *State* is the bytes that a process or a file adds to the model, in fixed sizes a piece
-//! (see `Memory::state_bytes`); the frames of physical memory, whose size the caller chooses, are
-//! not counted.
+//! A *step* is one page, entry, area or folio that the memory manager examines or changes. Steps
+//! cost about the same; loops with much cheaper iterations count several of them as one. Steps
+//! depend only on the calls, so the same calls take the same steps on every machine. *State* is the
+//! bytes that a process or a file adds to the model, in fixed sizes per item (see
+//! `Memory::state_bytes`); the frames of physical memory, whose size the caller chooses, are not
+//! counted.
 //!
 //! Owns the count and its limit. Does not end anything by itself: a call is bounded by the state
 //! there is, and the two that are not (populating and collapsing a range of any length) end early
-//! once the limit is passed. Whoever set it asks [`Work::is_spent`] and gives up.
+//! once the limit is passed. The caller that set it checks [`Work::is_spent`] and gives up.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ use crate::units::Order;
 /// Steps so far, and how many there may be.
 #[derive(Debug)]
 pub struct Work {
-    /// Counted where memory is only looked at, too.
+    /// Counted where memory is only examined, too.
     nr_steps: Cell<u64>,
     limit: u64,
 }

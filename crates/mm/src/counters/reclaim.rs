@@ -3,9 +3,9 @@
 /// Events since the memory manager was made. All are counts; pages are base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimCounters {
-    /// Pages looked at by background reclaim.
+    /// Pages scanned by background reclaim.
     pub pgscan_kswapd: u64,
-    /// Pages looked at by allocations that had to wait.
+    /// Pages scanned by allocations that had to wait.
     pub pgscan_direct: u64,
     /// Pages freed by background reclaim.
     pub pgsteal_kswapd: u64,
@@ -43,11 +43,11 @@ pub struct ReclaimCounters {
     pub workingset_restore_file: u64,
     /// PMD folios swapped out as a whole.
     pub thp_swpout: u64,
-    /// PMD folios split for want of contiguous slots.
+    /// PMD folios split because there were no contiguous slots.
     pub thp_swpout_fallback: u64,
     /// Smaller large folios swapped out as a whole.
     pub swpout_large: u64,
-    /// Smaller large folios split for want of contiguous slots.
+    /// Smaller large folios split because there were no contiguous slots.
     pub swpout_large_fallback: u64,
     /// Allocations that waited for a compaction.
     pub compact_stall: u64,
@@ -57,9 +57,9 @@ pub struct ReclaimCounters {
     pub compact_fail: u64,
     /// Compactions in the background.
     pub compact_daemon_wake: u64,
-    /// Pages the migration scanner looked at.
+    /// Pages the migration scanner examined.
     pub compact_migrate_scanned: u64,
-    /// Pages the free scanner looked at.
+    /// Pages the free scanner examined.
     pub compact_free_scanned: u64,
     /// Pages that compaction moved to other frames.
     pub pgmigrate_success: u64,

@@ -10,7 +10,7 @@ pub enum SplitRefusal {
     #[error("an anonymous folio cannot have order 1")]
     AnonOrderOne,
     /// The file's smallest order is larger.
-    #[error("the file has no folios of an order as small as that")]
+    #[error("the file has no folios of an order that small")]
     BelowMinimum,
     /// The file's filesystem has no large folios.
     #[error("the file has no large folios")]
@@ -19,7 +19,7 @@ pub enum SplitRefusal {
     #[error("the folio is pinned")]
     ExtraReference,
     /// It has left the page cache.
-    #[error("the folio belongs to no file any more")]
+    #[error("the folio no longer belongs to a file")]
     Truncated,
 }
 

@@ -22,7 +22,7 @@ struct AroundRange {
 /// What fault-around did with one folio.
 #[derive(Clone, Copy, Default)]
 struct Mapped {
-    /// Pages looked at, whether their PTE was set before or not.
+    /// Pages examined, whether their PTE was set before or not.
     nr_visited: u64,
     /// The faulting page was mapped now.
     has_fault: bool,

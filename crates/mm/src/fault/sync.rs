@@ -174,7 +174,7 @@ fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
 fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let nr_pages = order.nr_pages();
     let is_random = fault.vma.advice.access == AccessAdvice::Random;
-    // The second block is read ahead, but for who said that it will not be needed.
+    // The second block is read ahead, except for who said that it will not be needed.
     state.size = if is_random { nr_pages } else { 2 * nr_pages };
     state.async_size = nr_pages;
     state.order = order;

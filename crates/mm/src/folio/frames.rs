@@ -1,4 +1,4 @@
-//! What is known about each page frame: its folio, and what a page of a folio has of its own.
+//! What is known about each page frame: its folio, and the state of a single page of a folio.
 //!
 //! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that
 //! exist where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts

@@ -1,4 +1,4 @@
-//! The four lists that reclaim looks at: anonymous and file memory, each active and inactive.
+//! The four lists that reclaim scans: anonymous and file memory, each active and inactive.
 //!
 //! Answers to: `folio_add_lru`, `folio_isolate_lru`, `folio_putback_lru`.
 //!
@@ -51,7 +51,7 @@ pub struct ListId {
 }
 
 impl ListId {
-    /// All lists, in the order reclaim looks at them.
+    /// All lists, in the order in which reclaim scans them.
     pub const ALL: [Self; 4] = [
         Self::new(LruKind::Anon, Age::Inactive),
         Self::new(LruKind::Anon, Age::Active),
@@ -179,7 +179,7 @@ impl Lru {
         }
     }
 
-    /// The folio that reclaim looks at next.
+    /// The folio that reclaim scans next.
     #[must_use]
     pub fn tail(&self, list: ListId) -> Option<FolioId> {
         as_id(self.lists[list.nr()].tail)
@@ -206,7 +206,7 @@ impl Lru {
         }
     }
 
-    /// Whether the folio was used once since it was last looked at; forgets it.
+    /// Whether the folio was used once since it was last examined; forgets it.
     pub(crate) fn take_referenced(&mut self, id: FolioId) -> bool {
         std::mem::take(&mut self.links[id.nr()].is_referenced)
     }

@@ -81,9 +81,9 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so that
-    /// what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the filesystem would fail the
-    /// call; the model goes on.
+    /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so
+    /// that what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the
+    /// filesystem would fail the call; the model continues.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.cache.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));

@@ -4,7 +4,7 @@
 //!
 //! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
 //! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
-//! completes before anybody looks again, as reads do.
+//! completes before the next operation, as for reads.
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;

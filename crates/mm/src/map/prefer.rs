@@ -1,9 +1,9 @@
-//! Folio sizes that an area asks for: the loader's annotation and the program's advice.
+//! Folio sizes that an area prefers: the loader's annotation and the program's advice.
 //!
-//! Differs: asked for in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
-//! with a preferred size is read as an executable mapping is where that size is marked exec: by
-//! the forward window of B.4.7, whatever its protection and whatever the machine's control. Like
-//! that control it is soft: a size the file's filesystem has not is as if it were not asked for.
+//! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
+//! with a preferred size is read like an executable mapping whose size is marked exec: with the
+//! forward window of B.4.7, whatever its protection and the machine's control. Like that control it
+//! is only a preference: a size that the file's filesystem does not have is ignored.
 //!
 //! Owns the call. Does not own controls ([`crate::rules::sizes`]), what an area's faults read into
 //! (`fault/reading.rs`) nor windows (`fault/sync.rs`).

@@ -27,7 +27,7 @@ pub struct Disk {
 /// Zeroes behind the old end of a file that gets longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldEnd {
-    /// None: the file was not looked at.
+    /// None: the file was not examined.
     Untouched,
     /// Before the first folio of the write that jumps over it.
     ZeroedFirst,
@@ -58,7 +58,7 @@ pub enum KeepsWhole {
 }
 
 impl Disk {
-    /// Not looked at: nothing.
+    /// Not examined: nothing.
     pub const OTHER: Self = Self {
         places_aligned: false,
         old_end: OldEnd::Untouched,

@@ -5,12 +5,12 @@
 //! `inode_is_open_for_write`.
 //!
 //! A file of a filesystem without large folios cannot be written while a huge folio holds its
-//! pages. Libraries are written by their package manager, so writers are not turned away as those
-//! of a running program are (H.2.1): who opens a file for write throws its huge folios away, and
-//! while a writer is there nobody makes new ones.
+//! pages. Package managers write to libraries, so their writers are not refused like those of a
+//! running program (H.2.1). Instead an open for writing drops the file's huge folios, and no new
+//! ones are made while there is a writer.
 //!
-//! Owns both counts and the order in which they are changed and read. Does not own the folios:
-//! whoever is told [`MustDrop::Yes`] drops them, under their locks.
+//! Owns both counts and the order in which they are changed and read. Does not own the folios: the
+//! caller that gets [`MustDrop::Yes`] drops them, under their locks.
 //!
 //! # Protocol
 //!
@@ -31,10 +31,9 @@
 //!
 //! - G1: one of the two fences comes first in the single order of all full fences. If O2 does, C3
 //!   reads a count that contains O1: the collapser is refused. If C2 does, O3 reads a count that
-//!   contains C1: the opener drops. Both may see each other, which costs a cache and nothing else.
-//!   What cannot happen is that neither does. Without a full fence it can: a store may wait in its
-//!   processor's buffer while the load behind it is answered, and acquire and release do not
-//!   forbid that.
+//!   contains C1: the opener drops. Both may see each other, which only costs a cache. It cannot
+//!   happen that neither does. Without a full fence it can: a store may wait in its processor's
+//!   buffer while the load behind it is answered, and acquire and release do not forbid that.
 //! - G2: an opener told to drop may come before the huge folio does. It takes the locks of the
 //!   folios it drops, and the collapser holds them from before C1 until the huge folio is in the
 //!   cache: the opener waits and then finds it.
@@ -94,18 +93,18 @@ impl FullFence for Native {
 pub enum MustDrop {
     /// It may hold huge folios.
     Yes,
-    /// It holds none, and gets none while the file is open for write.
+    /// It holds none, and gets none while the file is open for writing.
     No,
 }
 
-/// The file cannot be opened for write: a process runs it (`ETXTBSY`, H.2.1).
+/// The file cannot be opened for writing: a process runs it (`ETXTBSY`, H.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("text file busy: a process runs the file")]
+#[error("text file busy: a process is running the file")]
 pub struct TextBusy;
 
-/// The file is open for write: it cannot be run, and gets no huge folio.
+/// The file is open for writing: it cannot be run, and gets no huge folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the file is open for write")]
+#[error("the file is open for writing")]
 pub struct OpenForWrite;
 
 /// `nr_thps` and `i_writecount` of one file: a type to share between threads.
@@ -138,7 +137,7 @@ impl<A: Atomics + FullFence> Gate<A> {
     /// folios it replaces until it has.
     ///
     /// # Errors
-    /// When the file is open for write; nothing has changed.
+    /// When the file is open for writing; nothing has changed.
     pub fn try_add_thp(&self) -> Result<(), OpenForWrite> {
         self.nr_thps.fetch_add(1);
         A::full_fence(Side::Collapse);
@@ -167,7 +166,7 @@ impl<A: Atomics> Gate<A> {
     /// Adds a deny-write holder: a process that runs the file.
     ///
     /// # Errors
-    /// When the file is open for write; nothing has changed.
+    /// When the file is open for writing; nothing has changed.
     pub fn deny_write(&self) -> Result<(), OpenForWrite> {
         change(&self.writecount, |count| count <= 0, -1).map_err(|_| OpenForWrite)
     }

@@ -27,8 +27,8 @@ impl<R: Ram> Memory<R> {
         self.cache.state_bytes() + self.nr_things() * THING_BYTES + self.measured_bytes
     }
 
-    /// Looks at the state of a process again. Only what a process does itself makes it larger, but
-    /// for pages that go to swap space, whose size the caller chose.
+    /// Looks at the state of a process again. Only what a process does itself makes it larger,
+    /// except for pages that go to swap space, whose size the caller chose.
     pub fn measure(&mut self, mm: MmId) {
         let bytes = self.space(mm).bytes();
         let before = std::mem::replace(&mut self.space_mut(mm).measured_bytes, bytes);

@@ -37,7 +37,7 @@ pub enum CopiedPmd {
 
 /// Decides about batches and counts them; the copy follows.
 pub trait Copier {
-    /// Why the copy cannot go on.
+    /// Why the copy cannot continue.
     type Error;
     /// The folio of a page that is not special, as far as a batch may reach.
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan;

@@ -75,7 +75,7 @@ impl Tables {
         &mut self.ptes[first..first + (1 << self.order.get())]
     }
 
-    /// Sets `nr` PTEs that are none.
+    /// Sets `nr` empty PTEs.
     pub(super) fn fill(&mut self, id: u32, position: usize, ptes: impl Iterator<Item = Pte>) {
         let mut nr = 0;
         for (place, pte) in self.ptes_mut(id)[position..].iter_mut().zip(ptes) {

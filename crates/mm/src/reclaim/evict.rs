@@ -12,7 +12,7 @@ use crate::pgtable::PteFlags;
 use crate::ram::{FilePages, Ram};
 use crate::units::{Order, PageRange, SwapSlot, Vpn};
 
-/// What became of a folio that was looked at.
+/// What became of a folio that was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Its pages are free.
@@ -66,8 +66,8 @@ impl<R: Ram> Memory<R> {
         Fate::Freed
     }
 
-    /// G.5.1: a partially mapped folio is split first, which frees what nobody maps; a whole one
-    /// goes to contiguous slots or is split for want of them.
+    /// G.5.1: a partially mapped folio is split first, which frees what no process maps; a whole
+    /// one goes to contiguous slots, or is split if there are none.
     fn evict_anon(&mut self, id: FolioId) -> Fate {
         let folio = self.cache.folios.get(id);
         let order = folio.order;

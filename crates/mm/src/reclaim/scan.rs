@@ -14,12 +14,12 @@ use crate::ram::Ram;
 
 /// A first look takes 1 / 2^12 of a list; each further look twice as much.
 const PRIORITY_FIRST: u32 = 12;
-/// Pages looked at in one go (`SWAP_CLUSTER_MAX`).
+/// Pages examined in one go (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH_PAGES: u64 = 32;
 /// Looks through everything without success before there is nothing to reclaim.
 const NR_SWEEPS_MAX: u32 = 3;
 
-/// On whose account pages are looked at and freed.
+/// On whose account pages are examined and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
     /// In the background.
@@ -64,7 +64,7 @@ impl<R: Ram> Memory<R> {
                 nr_freed += match list.age {
                     Age::Inactive => self.shrink_inactive(who, *list, nr),
                     Age::Active => {
-                        // Only to refill: what is in use is not looked at for its own sake.
+                        // Only to refill: what is in use is not examined for its own sake.
                         if self.is_inactive_low(list.kind) {
                             self.shrink_active(*list, nr);
                         }
@@ -84,8 +84,8 @@ impl<R: Ram> Memory<R> {
         self.cache.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
     }
 
-    /// Pages to look at on each list. Without swap space anonymous memory is left alone; where
-    /// there is much inactive file memory, only that is looked at.
+    /// Pages to scan on each list. Without swap space anonymous memory is left alone; where there
+    /// is much inactive file memory, only that is examined.
     fn goals(&mut self, priority: u32) -> [(ListId, u64); 4] {
         let can_swap = self.can_swap();
         let lru = self.cache.folios.lru();
@@ -158,7 +158,7 @@ impl<R: Ram> Memory<R> {
                 Fate::Freed => {}
                 Fate::Keep => self.cache.folios.lru_mut().move_to_head(id, list),
                 Fate::Activate => self.activate(id, list),
-                // Its parts are at the tail now and are looked at one by one.
+                // Its parts are at the tail now and are examined one by one.
                 Fate::Split => continue,
             }
             nr_scanned += nr;

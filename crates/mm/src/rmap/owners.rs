@@ -119,7 +119,7 @@ pub enum NotExclusive {
     #[error("other processes may map the folio")]
     Shared,
     /// Steps 4 and 5: references beside the mappings.
-    #[error("the folio has references beside its mappings")]
+    #[error("the folio has references besides its mappings")]
     Referenced,
     /// Kernels before 6.15, folios without owner tracking.
     #[error("owners of the folio are not tracked")]
@@ -142,7 +142,7 @@ pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
 }
 
 impl<L: Layout, A: Atomics> Owners<L, A> {
-    /// A folio that nobody maps. Tracking stops above `stop_above` mappings, if at all.
+    /// A folio that no process maps. Tracking stops above `stop_above` mappings, if at all.
     #[must_use]
     pub fn new(stop_above: Option<u32>) -> Self {
         Self::from_state(&State::UNMAPPED, stop_above.unwrap_or(u32::MAX))
@@ -162,7 +162,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         Ok(owners)
     }
 
-    /// A folio that nobody maps and whose owners are never tracked: a counter.
+    /// A folio that no process maps and whose owners are never tracked: a counter.
     #[must_use]
     pub fn untracked() -> Self {
         Self::from_state(&State::stopped(-1), 0)
@@ -337,7 +337,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         layout::state_of::<L>(word, self.counts.load(Relaxed), self.large_mapcount())
     }
 
-    /// Stores what changed, but for the word.
+    /// Stores what changed, except for the word.
     fn store(&self, old: &State, new: &State) {
         if old.slots != new.slots {
             self.counts.store(layout::counts_of::<L>(new), Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! Answers to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
 //!
-//! Owns the values and the set of orders they enable (D.1). The code that follows them stands in
+//! Owns the values and the set of orders they enable (D.1). The code that follows them is in
 //! `fault/{anon,orders,huge,cow}.rs`, `fork.rs`, `unmap.rs` and `split/`.
 //!
 //! Invariants:
@@ -41,7 +41,7 @@ pub struct AnonRules {
     pub use_zero_page: bool,
     /// What a store to the huge zero folio does.
     pub huge_zero_write: HugeZeroWrite,
-    /// Whether fully mapped PMD folios are looked at by the deferred-split shrinker.
+    /// Whether fully mapped PMD folios are examined by the deferred-split shrinker.
     pub shrink_underused: Underused,
     /// `khugepaged/max_ptes_none`.
     pub max_ptes_none: NonePtes,
@@ -293,7 +293,7 @@ impl Orders {
         Self(self.0 & ((1 << order.get()) - 1))
     }
 
-    /// The largest order that is at most `order`; order 0 where there is none.
+    /// The largest order that is at most `order`; order 0 if there is none.
     #[must_use]
     pub const fn up_to(self, order: Order) -> Order {
         match self.below(order.raised(1)).highest() {

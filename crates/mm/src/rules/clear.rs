@@ -3,7 +3,7 @@
 //! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`.
 //!
 //! Owns the choice of an order and of the preemption model as data of a kernel. The orders
-//! themselves stand in [`largefolio_bulk::plan`], what carries them out in [`crate::ram`].
+//! themselves are in [`largefolio_bulk::plan`], the code that executes them in [`crate::ram`].
 
 use largefolio_bulk::plan::{self, Plan, PreemptBuild, Rule, Shape};
 use serde::{Deserialize, Serialize};

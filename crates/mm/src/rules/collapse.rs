@@ -1,8 +1,8 @@
 //! Rules of collapse: what khugepaged and `MADV_COLLAPSE` may make a large folio of, and when they
 //! give up (docs/behaviour H).
 //!
-//! Owns the values. The code that follows them stands in `collapse/`; the limit of empty pages is
-//! that of the under-use test ([`super::anon::AnonRules::max_ptes_none`]).
+//! Owns the values. The code that follows them is in `collapse/`; the limit of empty pages is that
+//! of the under-use test ([`super::anon::AnonRules::max_ptes_none`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct CollapseRules {
     pub file: FileCollapse,
     /// `transparent_hugepage/shmem_enabled`, as far as khugepaged asks it.
     pub shmem: ShmemEnabled,
-    /// Which sizes khugepaged collapses anonymous memory to.
+    /// Which folio sizes that khugepaged collapses anonymous memory to.
     pub sizes: CollapseSizes,
     /// A range without one writable page.
     pub read_only: ReadOnlyRange,
@@ -221,7 +221,7 @@ impl CollapseRules {
         }
     }
 
-    /// Pages that khugepaged looks at before it sleeps (0.4).
+    /// Pages that khugepaged scans before it sleeps (0.4).
     #[must_use]
     pub const fn pages_to_scan(&self, page: PageSize) -> u64 {
         self.ranges_to_scan.saturating_mul(page.pmd_order().nr_pages())

@@ -1,10 +1,10 @@
 //! Per-size control of the page cache's folios: never, always, exec, always+exec (docs/behaviour
 //! K.1.4).
 //!
-//! Differs: asked for in the discussion of series 000, in no kernel. A control says which sizes
+//! Differs: proposed in the discussion of series 000; no kernel has it. A control says which sizes
 //! reads and writes of files may use, and which single size executable mappings are read in. It is
-//! soft: base pages (the mapping's smallest folio) remain wherever no allowed size fits, and what
-//! it leaves out is never an error.
+//! only a preference: base pages (the mapping's smallest folio) are used wherever no allowed size
+//! fits, and that is never an error.
 //!
 //! ```text
 //!   area's preferred size      advice of the loader or the program     vma::Advice::preferred
@@ -13,8 +13,8 @@
 //!         over the kernel      every size, its own exec rule           FileOrders::KERNEL
 //! ```
 //!
-//! Owns the values, their text form and what they mean in orders. The code that follows them
-//! stands in `readahead/issue.rs`, `fault/sync.rs` and `io/write.rs`.
+//! Owns the values, their text form and what they mean in orders. The code that follows them is in
+//! `readahead/issue.rs`, `fault/sync.rs` and `io/write.rs`.
 //!
 //! Invariants:
 //! - I1: a size is named once, is a power of two of bytes and at most one is marked exec.
@@ -98,13 +98,13 @@ pub struct FileSizes {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizesError {
     /// Not `SIZE:USE`.
-    #[error("'{0}' is no SIZE:USE; expected sizes and uses, such as 64K:exec/2M:always")]
+    #[error("'{0}' is not SIZE:USE; expected sizes and uses, such as 64K:exec/2M:always")]
     Form(String),
     /// Not a size of a folio.
-    #[error("'{0}' is no folio size; expected a power of two of bytes, such as 64K, or `others`")]
+    #[error("'{0}' is not a folio size; expected a power of two, such as 64K, or `others`")]
     Size(String),
     /// An unknown word.
-    #[error("'{0}' is no use of a size; expected never, always, exec or always+exec")]
+    #[error("'{0}' is not a use of a size; expected never, always, exec or always+exec")]
     Use(String),
     /// A size is named again.
     #[error("{0} is named twice; expected each size once")]
@@ -139,8 +139,8 @@ pub enum SizesError {
     },
     /// The base page, forbidden.
     #[error(
-        "{0} is the base page: what no other size fits is read in it; expected another use than \
-         never"
+        "{0} is the base page, which must stay available when no other size fits; expected a use \
+         other than never"
     )]
     BaseNever(String),
 }
@@ -149,7 +149,7 @@ impl SizeControl {
     /// Whether a kernel with base pages of `page` has the sizes.
     ///
     /// # Errors
-    /// Names the first size it has not.
+    /// Names the first size it does not have.
     pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
         let max_bytes = page.bytes() << max.get();
         for (&bytes, &size_use) in &self.sizes {
@@ -259,7 +259,7 @@ impl FileSizes {
     /// Whether a kernel with base pages of `page` has the sizes of every control.
     ///
     /// # Errors
-    /// Names the first size it has not.
+    /// Names the first size it does not have.
     pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
         self.machine.iter().chain(self.filesystems.values()).try_for_each(|c| c.check(page, max))
     }
@@ -350,10 +350,10 @@ mod tests {
     fn errors_name_the_cause_and_the_form() {
         let said = |text: &str| text.parse::<SizeControl>().unwrap_err().to_string();
         assert!(said("64K:exec/2M:always+exec").starts_with("64K and 2M are both marked exec"));
-        assert!(said("64K:exce").contains("'exce' is no use of a size; expected never, always"));
+        assert!(said("64K:exce").contains("'exce' is not a use of a size; expected never, always"));
         assert!(said("64K").contains("such as 64K:exec/2M:always"));
-        assert!(said("").contains("is no SIZE:USE"));
-        assert!(said("96K:exec").contains("'96K' is no folio size"));
+        assert!(said("").contains("is not SIZE:USE"));
+        assert!(said("96K:exec").contains("'96K' is not a folio size"));
         assert!(said("64K:exec/64K:never").contains("64K is named twice"));
         assert!(said("others:always/others:never").contains("others is named twice"));
         assert!(said("others:exec").contains("`others` cannot be marked exec"));

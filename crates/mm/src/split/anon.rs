@@ -2,8 +2,8 @@
 //!
 //! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`.
 //!
-//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that nobody
-//! maps are freed; pages that were never stored to give way to the shared zero page.
+//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that no
+//! process maps are freed; pages that were never stored to give way to the shared zero page.
 
 use crate::core::mapped::owner_id;
 use crate::folio::frames::Flag;
@@ -18,7 +18,7 @@ use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl<R: Ram> Memory<R> {
-    /// Splits an anonymous folio that nobody but mappings refers to into folios of order `to`.
+    /// Splits an anonymous folio that only mappings refer to into folios of order `to`.
     pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);

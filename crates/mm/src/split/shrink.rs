@@ -3,7 +3,8 @@
 //! Answers to: `deferred_split_scan`, `thp_underused`.
 //!
 //! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
-//! looks at its bytes, which not every memory here has. A store of zeroes makes the difference.
+//! checks its bytes, which not every memory here has. The results differ only for a store of
+//! zeroes.
 
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId};

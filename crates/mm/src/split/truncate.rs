@@ -3,7 +3,7 @@
 //! Answers to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`, `truncate_pagecache`.
 //!
 //! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
-//! are zeroed and the folio is split, so that the memory behind them can go.
+//! are zeroed and the folio is split, so that the memory behind them can be freed.
 
 use super::Cut;
 use crate::mapping::disk::{KeepsWhole, NewEnd};

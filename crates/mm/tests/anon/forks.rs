@@ -186,7 +186,7 @@ fn a_pinned_page_is_copied_for_the_child_at_once_e_1_3() {
         // The device stores: the parent sees it, the child does not.
         world.memory.frame_mut(pin.pfn)[0] = 0x55;
         assert_eq!((world.byte(mm, 10), world.byte(child, 10)), (0x55, 0x8a));
-        assert_eq!(world.write(mm, 10).pfn, pin.pfn, "and goes on seeing it");
+        assert_eq!(world.write(mm, 10).pfn, pin.pfn, "and continues seeing it");
         world.memory.unpin(pin);
         world.check();
     }

@@ -151,8 +151,8 @@ impl<R: Ram> Machine<R> {
         }
     }
 
-    /// Opens a file for write. It is synced before: an open that drops the page cache drops what is
-    /// dirty with it (docs/design/writers.md).
+    /// Opens a file for writing. It is synced before: an open that drops the page cache drops what
+    /// is dirty with it (docs/design/writers.md).
     fn open_for_write(&mut self, file: usize) -> Option<OpenId> {
         self.memory.sync_file(self.files[file]);
         self.memory.open_for_write(self.files[file]).ok()

@@ -225,7 +225,7 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
-/// Rules of collapse, each value possible; what an open for write does goes with the file rule.
+/// Rules of collapse, each value possible; what an open for writing does goes with the file rule.
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
     let file = numbers.pick(&[

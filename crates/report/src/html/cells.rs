@@ -43,7 +43,7 @@ pub(super) fn references(row: &Outcome) -> u64 {
     row.tlb.instruction.references + row.tlb.data.references
 }
 
-/// The row to tell of first: the last one on the machine of the reference, else the last.
+/// The row to show first: the last one on the machine of the baseline, else the last.
 pub(super) fn told(rows: &[Outcome]) -> Option<usize> {
     let first = rows.first()?;
     let same = rows.iter().rposition(|row| row.machine == first.machine);

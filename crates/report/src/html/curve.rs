@@ -81,20 +81,21 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     body.element("h3", "Over the number of entries").element("p class=\"note\"", NOTE);
     body.append(&legend(&distinct));
     for side in SIDES {
-        let caption = format!("{}: misses for each million references", side.2);
+        let caption = format!("{}: misses per million references", side.2);
         body.append(&figure(&caption, &charts(&lines, side), &table(&lines, side)));
     }
     Some(body)
 }
 
-const NOTE: &str = "Lines: a fully associative buffer of so many entries that replaces the least \
-    recently used one and holds the same base pages, coalesced blocks and PMD entries, counted \
-    exactly for every size. Dots: what the machine's own TLB missed with its sets and ways, at \
-    its number of entries: level 1, and walks at level 2. A level 2 that instructions and data \
-    share has fewer entries for each, so that its dots lie above the lines. Shaded, up to eight \
-    entries: lower bounds, as a recorded trace does not keep how often the program alternated \
-    between its last eight pages. With scripts: point at a chart, or step through it with the \
-    arrow keys.";
+const NOTE: &str = "Lines: a fully associative buffer with this many entries that replaces the \
+                    least recently used one. It holds the same base pages, coalesced blocks and \
+                    PMD entries, and misses are counted exactly for every size. Dots: what the \
+                    machine's own TLB missed, with its sets and ways, at its number of entries: \
+                    level 1, and walks at level 2. If instructions and data share level 2, each \
+                    has fewer entries, so the dots lie above the lines. Shaded, up to eight \
+                    entries: lower bounds, because a recorded trace does not keep how often the \
+                    program alternated between its last eight pages. With scripts: point at a \
+                    chart, or step through it with the arrow keys.";
 
 /// The cell's name without what all lines of a chart have in common: machine and base page.
 fn policy(row: &Outcome, name: &str) -> String {
@@ -202,7 +203,7 @@ fn chart(
             let (x, y) = (x_of(dot.entries), scale.y_of(dot.misses, all));
             let rate = per_million(dot.misses, all);
             let tip = format!(
-                "{}: the machine's {} of {} entries misses {} for each million references ({})",
+                "{}: the machine's {} with {} entries misses {} per million references ({})",
                 line.name,
                 dot.level,
                 grouped(dot.entries as u64),

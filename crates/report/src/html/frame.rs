@@ -1,4 +1,4 @@
-//! The frame of a one-file page: head, navigation, sections, data. Any result can stand in it.
+//! The frame of a one-file page: head, navigation, sections, data. It fits any result.
 //!
 //! Invariants:
 //! - I1: the page names nothing outside itself, and its policy forbids the browser to load anything.

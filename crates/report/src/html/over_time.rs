@@ -1,4 +1,4 @@
-//! Faults and bytes read over the trace, one small picture a cell, all on one scale.
+//! Faults and bytes read over the trace, one small picture per cell, all on one scale.
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::detail::Bucket;
@@ -79,7 +79,8 @@ fn picture(cells: &[Cell<'_>], series: &Series) -> Markup {
     }
     picture.raw("</div>\n");
     let of = format!(
-        "Left to right: the trace in {} parts of equal references. Full height: {} in one part.",
+        "Left to right: the trace in {} parts with equal numbers of references. Full height: {} in \
+         one part.",
         cells.first().map_or(0, |(_, _, buckets)| buckets.len()),
         shown(series, max)
     );

@@ -1,4 +1,4 @@
-//! Why folios are not larger: everything that was refused, by kind and reason, as bars of each cell.
+//! Why folios are not larger: all refusals, by kind and reason, as bars for each cell.
 
 use std::collections::BTreeSet;
 
@@ -134,8 +134,8 @@ fn reason(
 }
 
 fn of_reads(rows: &[Outcome]) -> Vec<Refusal> {
-    let why = "a mapping whose faults kept missing the page cache is not read ahead any more \
-               (mmap_miss): absent pages come in alone";
+    let why = "readahead stops for a mapping whose faults keep missing the page cache (mmap_miss): \
+               missing pages come in one by one";
     let get = |row: &Outcome| Some(row.reads.gated);
     vec![reason(rows, Kind::Readahead, ("the miss counter", why), "reads/gated", &get)]
 }
@@ -150,8 +150,7 @@ fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     for bytes in sizes {
         let name = format!("private folios of {}", size(bytes));
-        let why = "a first touch found none free (anon_fault_fallback) and went on with a smaller \
-                   size";
+        let why = "a first touch found none free (anon_fault_fallback) and used a smaller size";
         let at = format!("anon_sizes/{bytes}/anon_fault_fallback");
         let get = |row: &Outcome| Some(row.anon_sizes.get(&bytes)?.anon_fault_fallback);
         all.push(reason(rows, Kind::Memory, (&name, why), &at, &get));
@@ -177,14 +176,14 @@ fn why_no_pmd(key: &str) -> &'static str {
              map at a congruent address"
         }
         "vma_too_small" => {
-            "the mapping does not hold the whole PMD range; only longer segments help"
+            "the mapping does not contain the whole PMD range; only longer segments help"
         }
         "nohugepage" => "the program asked for small pages with MADV_NOHUGEPAGE",
         "end_of_file" => "the folio reaches beyond the end of the file",
         "table_present" => {
-            "pages of the range were mapped one by one before, and their table stays"
+            "pages of the range were mapped one by one earlier, and their page table stays"
         }
-        _ => "not known to this page",
+        _ => "unknown to this page",
     }
 }
 
@@ -206,19 +205,19 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
     let all: [(&str, &str, &str, Get); 3] = [
         (
             "text busy",
-            "opens for write of a program that runs (ETXTBSY)",
+            "opens for writing of a running program (ETXTBSY)",
             "writers/text_busy",
             |row| Some(row.writers.text_busy),
         ),
         (
-            "open for write",
-            "runs of a program that somebody has open for write (ETXTBSY)",
+            "open for writing",
+            "starts of a program that is open for writing (ETXTBSY)",
             "writers/open_for_write",
             |row| Some(row.writers.open_for_write),
         ),
         (
             "dropped caches",
-            "opens for write that threw the page cache of a file away, because it held huge folios",
+            "opens for writing that dropped the page cache of a file, because it had huge folios",
             "writers/drops",
             |row| Some(row.writers.drops),
         ),

@@ -1,9 +1,9 @@
 //! Runs of folios along something: a mapping, a file; coloured by folio size.
 //!
-//! A strip is drawn in units of base pages with one path for each folio size, so that zooming is no
-//! more than another `viewBox`. What pointing says comes from the data of the page: the strip numbered
-//! `nr` is `strips[nr]` there, with `page_bytes` beside, and has `cell_pages` and
-//! `runs: [[page, pages, order, how]]`, where `how` is an index into `hows`.
+//! A strip is drawn in units of base pages with one path for each folio size, so that zooming only
+//! changes the `viewBox`. What pointing says comes from the data of the page: the strip numbered
+//! `nr` is `strips[nr]` there, with `page_bytes` beside, and has `cell_pages` and `runs: [[page,
+//! pages, order, how]]`, where `how` is an index into `hows`.
 
 use std::collections::BTreeMap;
 

@@ -14,15 +14,15 @@ pub(super) fn body(report: &PredictResult) -> Markup {
     body.raw("<dl class=\"bases\"><dt>counted</dt><dd>");
     body.text(
         "Exact in the model of the kernel: the same trace, kernel and command give the same \
-         numbers. Everything that is not a time is counted. No number is a measurement.",
+         numbers. Everything except times is counted. No number is a measurement.",
     );
     body.raw("</dd><dt>estimated</dt><dd>");
     body.text(
-        "Counts times the costs of the machine file, summed. The program's own instructions, cache \
-         misses, allocation and system calls are not in it.",
+        "The sum of counts times the costs in the machine file. It does not include the program's \
+         own instructions, cache misses, allocation and system calls.",
     );
     body.raw("</dd><dt>assumed</dt><dd>");
-    body.text("A cost without a document or a measurement behind it; the reason stands beside.");
+    body.text("A cost without a document or measurement behind it; the reason is beside it.");
     body.raw("</dd></dl>\n");
     for (machine, row) in machines(report) {
         body.append(&constants(report, &machine, row));

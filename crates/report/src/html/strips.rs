@@ -1,8 +1,8 @@
-//! Where folios lie: the page cache of each file and the private memory of each process, one strip a
-//! cell, coloured by folio size.
+//! Where folios lie: the page cache of each file and the private memory of each process, one strip
+//! per cell, coloured by folio size.
 //!
-//! A strip is drawn in units of 4 KiB with one path for each folio size, so that zooming is no more
-//! than another `viewBox`; what pointing says comes from the data of the page.
+//! A strip is drawn in units of 4 KiB with one path for each folio size, so that zooming only
+//! changes the `viewBox`; what pointing says comes from the data of the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +55,7 @@ pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     }
     let nr_left_out: u64 = details.iter().flatten().map(|detail| detail.nr_left_out).sum();
     if nr_left_out > 0 {
-        let text =
-            format!("{nr_left_out} areas have too many folios to be drawn and are left out.");
+        let text = format!("{nr_left_out} areas have too many folios to draw and are left out.");
         body.element("p class=\"note\"", &text);
     }
     Some(body)
@@ -214,6 +213,7 @@ impl Group<'_> {
 }
 
 /// How the page can be worked with, for the lead of the section.
-pub(super) const LEAD: &str = "Files: the page cache at the end, mapped or not. Private memory: what \
-    the process had when it ended. With scripts: point at a strip for folio, order and cause; drag \
-    or press + and - to zoom, arrow keys to step from folio to folio.";
+pub(super) const LEAD: &str = "Files: the page cache at the end, mapped or not. Private memory: \
+                               what the process had when it ended. With scripts: point at a strip \
+                               to see folio, order and cause; drag or press + and - to zoom; use \
+                               the arrow keys to step from folio to folio.";

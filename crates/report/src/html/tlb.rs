@@ -25,12 +25,12 @@ struct Level {
 
 const LEVELS: [Level; 2] = [
     Level {
-        title: "Page-table walks for each million references",
+        title: "Page-table walks per million references",
         key: "l2_misses",
         get: |side| side.l2_misses,
     },
     Level {
-        title: "Level-1 misses for each million references",
+        title: "Level-1 misses per million references",
         key: "l1_misses",
         get: |side| side.l1_misses,
     },
@@ -63,7 +63,7 @@ fn bar(row: &Outcome, name: &str, level: &Level) -> Bar {
             class: class.to_owned(),
             value: u64::try_from(rate).unwrap_or(u64::MAX),
             tip: format!(
-                "{what}: {}, {} for each million references",
+                "{what}: {}, {} per million references",
                 figures::count(misses),
                 per_million(misses, references)
             ),

@@ -1,4 +1,4 @@
-//! Estimated time by cause: from the reference to another cell, step by step.
+//! Estimated time by cause: from the baseline to another cell, step by step.
 
 use largefolio_sim::cost::Cause;
 use largefolio_sim::replay::Outcome;
@@ -13,7 +13,7 @@ use crate::figures::{cause as cause_name, ratio};
 /// Waterfalls that are open at first.
 const NR_OPEN: usize = 3;
 
-/// The figures: the whole of each cell, then the steps from the reference.
+/// The figures: the whole of each cell, then the steps from the baseline.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let names = names(rows);
     let mut body = Markup::new();
@@ -172,7 +172,7 @@ fn picture(steps: &[Step]) -> Markup {
     picture.raw("</div>\n");
     if start > 0 {
         let start = time(u64::try_from(start).unwrap_or(0));
-        let text = format!("The bars begin at {start}, not at 0, so that the steps can be seen.");
+        let text = format!("The bars begin at {start}, not at 0, to make the steps visible.");
         picture.element("p class=\"note\"", &text);
     }
     picture
@@ -211,7 +211,7 @@ fn not_known(before: &Outcome, now: &Outcome) -> Markup {
     }
     names.dedup();
     let mut note = Markup::new();
-    let text = format!("No total can be given; not known: {}.", names.join(", "));
+    let text = format!("There is no total, because these costs are unknown: {}.", names.join(", "));
     note.element("p class=\"note\"", &text);
     note
 }

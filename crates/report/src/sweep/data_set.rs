@@ -10,11 +10,11 @@
 //! Owns the parts and the lock. Does not own the manifest ([`super::manifest`]).
 //!
 //! Invariants:
-//! - D1: what is done is what stands in the `cell` columns of the parts, and nothing else.
+//! - D1: only the cells in the `cell` columns of the parts are done.
 //! - D2: no cell stands in two rows.
 //! - D3: a part appears whole or not at all ([`disk::write_whole`]), and by its name it is the one
 //!   that was written.
-//! - D4: while a [`DataSet`] lives nobody else writes to its directory.
+//! - D4: while a [`DataSet`] lives, no other process writes to its directory.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -124,7 +124,7 @@ impl DataSet {
             Err(error) => return Err(io(error)),
         };
         if hash_of(name) != Some(hash(&bytes).as_str()) {
-            return Ok(Err("its content is not what its name says: it is damaged".to_owned()));
+            return Ok(Err("its content does not match its name: it is damaged".to_owned()));
         }
         let part = match Part::read(bytes) {
             Ok(part) => part,
@@ -132,7 +132,7 @@ impl DataSet {
             Err(part::NoPart::Damaged(why)) => return Ok(Err(why)),
         };
         if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
-            return Ok(Err(format!("it has cell {cell}, which another part has as well")));
+            return Ok(Err(format!("it has cell {cell}, which is also in another part")));
         }
         self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
@@ -186,7 +186,7 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
     }
 }
 
-/// Names of the files in `dir`, in order; a name that is no text is none of ours.
+/// Names of the files in `dir`, in order; a name that is not valid text is not one of ours.
 fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
     let io = |error| SweepError::io("list", dir, error);
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What can go wrong with a sweep: cause and remedy.
+//! Errors of a sweep: cause and remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use parquet::errors::ParquetError;
 
 use crate::table::TableError;
 
-/// Why a sweep cannot go on.
+/// Why a sweep cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// Another one has the directory.
     #[error(
-        "another sweep is writing to {}; wait for its end, or choose another directory",
+        "another sweep is writing to {}; wait until it ends, or choose another directory",
         shown(dir)
     )]
     Busy {
@@ -37,7 +37,7 @@ pub enum SweepError {
     /// A part could not be written.
     #[error(
         "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; once there is \
-         room, the same command goes on from there",
+         room, the same command continues from there",
         shown(path)
     )]
     NotWritten {
@@ -52,8 +52,8 @@ pub enum SweepError {
     },
     /// A Parquet file of somebody else.
     #[error(
-        "{} is no part of a sweep, and who reads all of {}/*.parquet would read it too; choose an \
-         empty directory, or move the file away",
+        "{} is not part of a sweep, but anybody who reads {}/*.parquet would read it too; choose \
+         an empty directory, or move the file away",
         shown(path),
         shown(dir)
     )]
@@ -65,7 +65,7 @@ pub enum SweepError {
     },
     /// A part with the columns of another folio.
     #[error(
-        "{} has the columns of another version of folio; choose another directory for this one",
+        "{} has the columns of another version of folio; choose another directory",
         shown(path)
     )]
     OtherColumns {
@@ -86,7 +86,7 @@ pub enum SweepError {
         known: u32,
     },
     /// What a worker handed in does not belong to its task.
-    #[error("the result of a task is refused: {0}")]
+    #[error("the result of a task was refused: {0}")]
     NotOfTheTask(String),
     /// Cells that cannot be.
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub enum SweepError {
     #[error(transparent)]
     Recipe(#[from] RecipeError),
     /// An annotation that no trace has a file for.
-    #[error("annotation {}: no file of any trace has such a name; `folio trace info` lists them",
+    #[error("annotation {}: no file in any trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
     /// No threads to replay with.
@@ -123,7 +123,7 @@ pub enum TaskError {
     Trace(#[from] TraceError),
     /// The file is another one than the task was made for.
     #[error(
-        "{} is another file than the sweep was planned with (BLAKE3 {found}, planned {planned}); \
+        "{} is not the file that the sweep was planned with (BLAKE3 {found}, planned {planned}); \
          plan it again",
         shown(path)
     )]
@@ -137,8 +137,8 @@ pub enum TaskError {
     },
     /// The task was made by a folio that counts otherwise.
     #[error(
-        "the task was planned by another version of folio than this one ({tool}): its cells have \
-         other identities here; use one version for the whole sweep"
+        "another version of folio ({tool}) planned the task, so its cells have other identities; \
+         use one version for the whole sweep"
     )]
     OtherVersion {
         /// Version of this folio.
@@ -147,7 +147,7 @@ pub enum TaskError {
     /// A cell names a kernel or machine the task does not have.
     #[error("a cell of the task has no kernel or no machine")]
     Incomplete,
-    /// A kernel or machine that is none.
+    /// An invalid kernel or machine.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
     /// The replay.

@@ -147,7 +147,7 @@ impl Work<'_> {
 fn told(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-    format!("internal error, please report it with the trace: {text}")
+    format!("internal error; please report it with the trace: {text}")
 }
 
 /// A worker that panics holds no lock: its task runs without one.

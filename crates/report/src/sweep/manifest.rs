@@ -1,4 +1,4 @@
-//! The manifest: who asked for what, and how it went.
+//! The manifest: each request and its result.
 //!
 //! For people and for scripts; what is done is decided by the parts alone. One file, replaced as a
 //! whole when a sweep begins and when it ends.
@@ -60,7 +60,7 @@ pub enum Ended {
     Died,
 }
 
-/// A trace that was asked for.
+/// A requested trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedTrace {
     /// As it was named.
@@ -69,7 +69,7 @@ pub struct AskedTrace {
     pub digest: Option<String>,
 }
 
-/// What was asked for.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Traces.
@@ -93,11 +93,11 @@ pub struct Run {
     pub tool_version: String,
     /// The command, or what stands for it.
     pub command_line: Vec<String>,
-    /// What was asked for.
+    /// The request.
     pub asked: Asked,
     /// How it ended.
     pub ended: Ended,
-    /// Cells asked for.
+    /// Requested cells.
     pub nr_asked: usize,
     /// Of these, done before.
     pub nr_found: usize,
@@ -157,7 +157,7 @@ pub struct FailedCell {
 /// Cells of one trace that have no row for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The trace as it was named.
+    /// The name of the trace, as given.
     pub trace: String,
     /// How many cells of it.
     pub nr_cells: usize,

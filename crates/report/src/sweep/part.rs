@@ -26,7 +26,7 @@ pub(super) struct Part {
     cells: Vec<CellId>,
 }
 
-/// Why bytes are no part.
+/// Why bytes are not a part.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPart {
     #[error("it has the columns of another version of folio")]
@@ -103,7 +103,7 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
     Ok(batches)
 }
 
-/// The texts of a column that every batch has; null is no text.
+/// The texts of a column that every batch has; null is not text.
 fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a str> {
     let texts = batch.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
     let nr_rows = texts.map_or(0, Array::len);

@@ -1,4 +1,4 @@
-//! Which cells a request asks for, and the tasks of those that are missing.
+//! Which cells a request names, and the tasks for the missing ones.
 //!
 //! Invariants:
 //! - P1: no cell is planned twice: a kernel that is named twice and a trace that lies in two places
@@ -44,7 +44,7 @@ struct OfTrace {
     cells: Vec<TaskCell>,
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Debug)]
 pub(super) struct Plan {
     kernels: Vec<Text>,
@@ -62,7 +62,7 @@ pub(super) struct Plan {
     seeds: Vec<u64>,
 }
 
-/// What can be said before any trace is looked at.
+/// What can be said before any trace is examined.
 pub(super) fn check(request: &Request) -> Result<(), SweepError> {
     Ok(request.cells.check(NR_CELLS_MAX)?)
 }
@@ -237,7 +237,7 @@ impl Plan {
     }
 }
 
-/// Where `named` stands in `among`; it is added where it does not.
+/// Where `named` is in `among`; it is added where it does not.
 fn place(among: &mut Vec<Arc<Named>>, named: &Arc<Named>) -> usize {
     among.iter().position(|known| Arc::ptr_eq(known, named)).unwrap_or_else(|| {
         among.push(Arc::clone(named));

@@ -1,7 +1,7 @@
 //! Every column, in order: its name and where its values come from.
 //!
-//! A name is made of the very field it stands for, so that a field that is renamed takes its column
-//! along and one that goes away does not compile.
+//! A name is made from its field, so that renaming a field renames its column, and removing it does
+//! not compile.
 
 use arrow_array::ArrayRef;
 use arrow_schema::Field;

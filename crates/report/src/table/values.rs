@@ -50,7 +50,7 @@ pub(super) enum Values {
     Count(fn(&Row<'_>) -> u64),
     /// A count, or null where it is not known.
     Known(fn(&Row<'_>) -> Option<u64>),
-    /// A ratio, or null where there is none.
+    /// A ratio, or null if there is none.
     Ratio(fn(&Row<'_>) -> Option<f64>),
     /// Yes or no.
     Flag(fn(&Row<'_>) -> bool),

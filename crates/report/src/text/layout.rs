@@ -1,7 +1,7 @@
 //! Columns and blocks.
 //!
 //! A column has three parts, each right-aligned over the whole table: the value, what is derived
-//! from it, and the change against the reference, which has no such part itself.
+//! from it, and the change against the baseline, which itself has no such part.
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table,
@@ -23,7 +23,7 @@ const FRAME_CHARS: usize = 3;
 /// Characters between the parts of a column.
 const GAP: &str = "  ";
 
-/// The table in as many blocks as `width` needs, each with the reference first.
+/// The table in as many blocks as `width` needs, each with the baseline first.
 pub(super) fn blocks(
     rows: &[Outcome],
     sections: &[Vec<Shown>],
@@ -43,7 +43,7 @@ pub(super) fn blocks(
         .collect()
 }
 
-/// Which columns stand beside the reference in each block; at least one where there is another.
+/// Which columns stand beside the baseline in each block; at least one if there is another.
 fn groups(columns: &[Column], room: usize) -> Vec<Vec<usize>> {
     let mut groups = vec![vec![0]];
     let mut left = room;

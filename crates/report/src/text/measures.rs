@@ -181,7 +181,7 @@ fn writers(rows: &[Outcome]) -> Section {
         count("refused: program runs", |row| row.writers.text_busy),
         count("runs refused: writer", |row| row.writers.open_for_write),
     ];
-    Section::new("Opens for write", lines)
+    Section::new("Opens for writing", lines)
 }
 
 /// What collapse came to; nothing where nobody tried.
@@ -211,7 +211,7 @@ fn pressure(rows: &[Outcome]) -> Section {
     Section::new(
         "Memory pressure",
         vec![
-            bytes("looked at", &["pgscan_kswapd", "pgscan_direct"]),
+            bytes("examined", &["pgscan_kswapd", "pgscan_direct"]),
             bytes("reclaimed", &["pgsteal_kswapd", "pgsteal_direct"]),
             bytes("files refaulted", &["workingset_refault_file"]),
             bytes("of it hot", &["workingset_activate_file"]),
@@ -224,7 +224,7 @@ fn pressure(rows: &[Outcome]) -> Section {
             count("background runs", &["kswapd_runs"]),
             count("allocations that waited", &["allocstall"]),
             count("large folios swapped whole", &["thp_swpout", "swpout_large"]),
-            count("split for want of slots", &["thp_swpout_fallback", "swpout_large_fallback"]),
+            count("split, no free slots", &["thp_swpout_fallback", "swpout_large_fallback"]),
             count("compactions", &["compact_stall", "compact_daemon_wake"]),
             count("of them failed", &["compact_fail"]),
         ],

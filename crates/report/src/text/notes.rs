@@ -1,4 +1,4 @@
-//! What must be known to read the table: above it what was replayed, below it what to mind.
+//! What a reader of the table must know: above it what was replayed, below it its limits.
 
 use std::collections::BTreeSet;
 
@@ -84,8 +84,8 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
         notes.push(
-            "change: against the first column; of shares in percentage points (pp), of the rest \
-             relative to it."
+            "change: against the first column; shares in percentage points (pp), everything else \
+             relative."
                 .to_owned(),
         );
     }
@@ -99,8 +99,8 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
 /// What the numbers are where no time is shown.
 pub(super) fn counted() -> Vec<String> {
     vec![
-        "Every number was counted exactly in a model of the kernel. None is a measurement or an \
-         estimate of time, and this prediction was never verified on a running kernel."
+        "Every number is an exact count in a model of the kernel. None is a measurement or an \
+         estimate of time, and this prediction was not verified on a running kernel."
             .to_owned(),
     ]
 }
@@ -108,8 +108,8 @@ pub(super) fn counted() -> Vec<String> {
 /// What the numbers are where time is shown: which constants it rests on, and which are missing.
 pub(super) fn estimated(report: &PredictResult) -> Vec<String> {
     let mut notes = vec![
-        "Estimated time is what was counted times the costs of the machine file, summed. The \
-         program's own instructions, cache misses, allocation and system calls are not in it."
+        "Estimated time is the sum of counts times the costs in the machine file. It does not \
+         include the program's own instructions, cache misses, allocation and system calls."
             .to_owned(),
     ];
     let machines: BTreeSet<&str> = report.rows.iter().map(|row| row.machine.as_str()).collect();
@@ -130,8 +130,8 @@ pub(super) fn estimated(report: &PredictResult) -> Vec<String> {
         }
     }
     notes.push(
-        "Everything else was counted exactly in a model of the kernel. None is a measurement, and \
-         this prediction was never verified on a running kernel."
+        "Everything else is an exact count in a model of the kernel. None is a measurement, and \
+         this prediction was not verified on a running kernel."
             .to_owned(),
     );
     notes
@@ -154,8 +154,8 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
     machines.dedup();
     (!machines.is_empty()).then(|| {
         format!(
-            "{}: segments were re-placed as in programs linked for this architecture (64K pages \
-             on arm64), not as they were recorded.",
+            "{}: segments were moved to where they would be in programs linked for this \
+             architecture (64K pages on arm64), not where they were recorded.",
             machines.join(", ")
         )
     })
@@ -164,7 +164,7 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
 fn strays(row: &Outcome, nr_references: u64) -> Option<String> {
     let strays = &row.strays;
     let kinds = [
-        (strays.unmapped, "to memory no recorded mapping covers"),
+        (strays.unmapped, "to memory that no recorded mapping covers"),
         (strays.protected, "not allowed by their mapping"),
         (strays.beyond_file, "beyond the end of a file"),
     ];

@@ -35,7 +35,7 @@ pub struct BenchRow {
 pub enum Scale {
     /// Nanoseconds of each of so many parts.
     NsEach(f64, &'static str),
-    /// 10^9 bytes a second, of so many bytes.
+    /// 10^9 bytes per second, of so many bytes.
     GbPerS(f64),
 }
 

@@ -2,10 +2,10 @@
 //! measured.
 //!
 //! The predicted side runs the operation in the model under the rules of the kernel nearest to the
-//! running one, counts events and prices them with the machine file; the measured side runs it here.
-//! Nothing of a measurement goes into its own prediction but one thing, which is stated: what a call
-//! of a stub takes apart from memory management (`stubs packed`) is measured in the same rounds.
-//! Reading order: `setup` (what is compared), `model` (predicted), `host` (measured), `result`.
+//! running one, counts events and prices them with the machine file; the measured side runs it
+//! here. A measurement enters its own prediction in only one way, which is stated: the time of a
+//! stub call without memory management (`stubs packed`) is measured in the same rounds. Reading
+//! order: `setup` (what is compared), `model` (predicted), `host` (measured), `result`.
 
 mod host;
 mod model;
@@ -65,7 +65,7 @@ impl CheckRequest {
         }
         rows.sort_by_key(|row| row.operation == Phase::Random.name());
         notes.push(format!(
-            "stubs packed 64 to a page, {base:.1} ns a call, stand for the program's own time in \
+            "stubs packed 64 to a page, {base:.1} ns per call, represent the program's own time in \
              every prediction of stubs: the same number of cache lines, no faults, few pages"
         ));
         Ok(rows)

@@ -1,8 +1,8 @@
-//! Figures become a machine.
+//! Turns figures into a machine.
 //!
-//! Owns which number is taken for which cost, and what takes the place of one that is missing: a
-//! number of a built-in machine, marked as assumed, with the reason. A figure that is no cost never
-//! gets here ([`Figure::of`]), and [`Machine::to_toml`] refuses what is left.
+//! Owns which number is used for which cost, and what replaces a missing one: a number of a
+//! built-in machine, marked as assumed, with the reason. A figure that is not a cost never gets
+//! here ([`Figure::of`]), and [`Machine::to_toml`] refuses what is left.
 
 use largefolio_linux::calibrate::{
     Bracket, Calibration, Effort, Figure, Pages, Place, Rate, Side, Structure, step_within,
@@ -21,9 +21,9 @@ use crate::running;
 
 /// The machine whose numbers stand in for those that could not be measured.
 const STAND_IN: &str = "cascadelake";
-/// Entries of a level-1 TLB of which nothing is known.
+/// Entries of a level-1 TLB about which nothing is known.
 const L1_ENTRIES: u32 = 64;
-/// Entries of a level-2 TLB of which nothing is known.
+/// Entries of a level-2 TLB about which nothing is known.
 const L2_ENTRIES: u32 = 1024;
 /// Where level 1 of any core ends, in pages.
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
@@ -56,7 +56,7 @@ impl Made {
         let mut text = format!("{}\n", self.machine.description);
         text.push_str("Written by folio calibrate");
         text.push_str(match effort {
-            Effort::Quick => " --quick: few rounds, a first idea only.\n",
+            Effort::Quick => " --quick: few rounds, only a first estimate.\n",
             Effort::Full => ".\n",
         });
         text.push_str("docs/design/calibration.md says what the numbers mean.\n\n");
@@ -79,8 +79,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let mut notes: Vec<String> = reach.iter().map(Reach::note).collect();
     if is_splintered {
         notes.push(
-            "Working sets on 2M folios miss where those on 4K folios do: whoever backs this \
-             machine's memory does so in 4K pages, and TLB entries are no larger."
+            "Working sets on 2M folios miss where those on 4K folios do: the host backs this \
+             machine's memory with 4K pages, and TLB entries are no larger."
                 .to_owned(),
         );
     }
@@ -197,7 +197,7 @@ impl Reach {
             (Some(false), Pages::Base) => "; THEY DISAGREE",
             _ => "",
         };
-        let documented = documented.unwrap_or_else(|| "CPUID does not say".to_owned());
+        let documented = documented.unwrap_or_else(|| "CPUID does not tell".to_owned());
         format!("{}: {measured}, {documented}{verdict}.", self.name())
     }
 }
@@ -223,7 +223,7 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         walk_cache: Vec::new(),
         coalescing: CoalescingConfig {
             modes: Vec::new(),
-            source: "not measured: reach was that of pages with no neighbour in order".to_owned(),
+            source: "not measured: pages were measured without a neighbour in order".to_owned(),
             assumed: true,
         },
     }
@@ -291,7 +291,7 @@ fn measured_structure(
             "measured: the step of the curve lies between {last} and {next} pages; ways and sizes \
              assumed"
         ),
-        None => "the CPU does not say and the curve shows no step".to_owned(),
+        None => "the CPU does not tell, and the curve shows no step".to_owned(),
     };
     StructureConfig {
         name: format!("{place:?}"),
@@ -365,7 +365,10 @@ fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) -> Costs {
 /// A number of another machine.
 fn assumed(known: &Quantity) -> Quantity {
     Quantity {
-        source: format!("not measured here, as on {STAND_IN}; the head of the file says why"),
+        source: format!(
+            "not measured on this machine, taken from {STAND_IN}; the head of the file \
+                         says why"
+        ),
         assumed: true,
         ..known.clone()
     }
@@ -377,7 +380,7 @@ fn clock(found: &Calibration) -> Option<Quantity> {
         value: digits(ghz.median),
         unit: Unit::GHz,
         source: format!(
-            "measured: additions that need one another; median of n = {}, {:.3} to {:.3} GHz",
+            "measured: dependent additions; median of n = {}, {:.3} to {:.3} GHz",
             ghz.n, ghz.min, ghz.max
         ),
         assumed: false,

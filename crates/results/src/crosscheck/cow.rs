@@ -246,7 +246,7 @@ fn text(report: &CowResult) -> String {
         let told = told.iter().filter(|(nr, _)| *nr > 0);
         let told: Vec<String> = told.map(|(nr, what)| format!("{nr} programs {what}")).collect();
         lines.push(format!(
-            "the setting {change} during the run, by somebody else: {}",
+            "somebody else changed a setting during the run ({change}): {}",
             told.join(", ")
         ));
     }
@@ -258,7 +258,7 @@ fn text(report: &CowResult) -> String {
     let nr = report.different.len();
     lines.push(match nr {
         0 if report.nr_not_judged > 0 => format!(
-            "kernel and model agree in {} of {} programs; the others are not judged",
+            "kernel and model agree in {} of {} programs; the others were not compared",
             report.nr_agree(),
             report.nr_programs
         ),

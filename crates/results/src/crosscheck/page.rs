@@ -1,7 +1,7 @@
 //! The check as a page: the verdict, filesystems by windows, what was compared, each difference.
 //!
-//! A set of recordings has no bound, a page has: its data are counts, the rows that differ, and the
-//! first of the others. `--json` has all.
+//! A set of recordings has no size limit, but a page does: its data are counts, the rows that
+//! differ, and the first of the others. `--json` has all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ struct Data<'a> {
     nr_repeated: usize,
     reasons: Vec<ReasonData<'a>>,
     different: Vec<DifferentData<'a>>,
-    /// Rows that differ and are not in `different`, for want of room.
+    /// Rows that differ and are not in `different`, because there is no room.
     nr_different_not_shown: usize,
     rows: Vec<RowData<'a>>,
     nr_rows_not_shown: usize,
@@ -95,12 +95,13 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
             "compared",
             "What was compared",
             Basis::Counted,
-            "Items of kernel and model that were held against each other.",
+            "What was compared between kernel and model.",
             compared(&data),
         ),
     ];
     if !data.different.is_empty() {
-        let lead = "Replay stops at the first step that differs; both sides of it are here.";
+        let lead = "Replay stops at the first step that differs; this shows both sides of that \
+                    step.";
         sections.push(section(
             "differences",
             "Differences",
@@ -125,7 +126,8 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
     })
 }
 
-const LEAD: &str = "One recording a workload. Green agrees in everything that was compared.";
+const LEAD: &str = "One recording per workload. Green means that everything that was compared \
+                    agrees.";
 
 impl<'a> Data<'a> {
     fn of(report: &'a CrosscheckResult) -> Self {
@@ -422,7 +424,7 @@ fn reasons(data: &Data<'_>) -> Markup {
     table.raw(TABLE_END).raw("</div>");
     if data.nr_repeated > 0 {
         let nr = data.nr_repeated;
-        let text = format!("{nr} recorded twice: a pause was too short, or they differ.");
+        let text = format!("{nr} recorded twice, because a pause was too short or they differ.");
         table.element("p class=\"note\"", &text);
     }
     table
@@ -461,15 +463,12 @@ fn sources() -> Markup {
     meanings(&[
         (
             "kernel",
-            "What tracefs and pagemap told while a workload ran on a filesystem of its own in \
-             memory, or a recording of that.",
+            "What tracefs and pagemap showed while a workload ran on a filesystem in memory, or a \
+             recording of that.",
         ),
-        ("model", "The same touches, replayed under the rules that are named."),
-        (
-            "equal",
-            "No difference in anything that was compared; one difference makes it different.",
-        ),
-        ("skipped", "Not recorded on purpose; the reason stands with it."),
-        ("failed", "The workload could not be recorded; the reason stands with it."),
+        ("model", "The same touches, replayed under the named rules."),
+        ("equal", "There is no difference in anything that was compared."),
+        ("skipped", "Deliberately not recorded; the reason is given."),
+        ("failed", "The workload could not be recorded; the reason is given."),
     ])
 }

@@ -102,7 +102,7 @@ fn not_judged(changes: &[Change]) -> Option<String> {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let all = changes.join(", ");
     (!changes.is_empty())
-        .then(|| format!("the setting {all} during the run, by somebody else: not judged"))
+        .then(|| format!("somebody else changed a setting during the run ({all}): not compared"))
 }
 
 /// All rows, and where they come from.
@@ -159,8 +159,8 @@ mod tests {
         };
         assert_eq!(not_judged(&[]), None);
         let told = not_judged(&[change("shmem_enabled")]).unwrap();
-        let expected = "the setting shmem_enabled changed from never to always during the run, by \
-                        somebody else: not judged";
+        let expected = "somebody else changed a setting during the run (shmem_enabled changed from \
+                        never to always): not compared";
         assert_eq!(told, expected);
     }
 

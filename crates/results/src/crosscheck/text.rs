@@ -75,7 +75,7 @@ fn table(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-/// What was held against each other.
+/// What was compared with each other.
 fn compared(text: &mut String, report: &CrosscheckResult) {
     let mut all: BTreeMap<Aspect, u64> = BTreeMap::new();
     for row in &report.rows {
@@ -109,12 +109,24 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
             let (calls, files) = (found.nr_calls, found.files.len());
             let (calls, files) = (counted(calls, "time"), counted(files as u64, "file"));
             let name = &row.name;
-            line(text, &format!("not comparable: {why}, {calls}: {files} from there on ({name})"));
+            line(
+                text,
+                &format!(
+                    "not comparable: {why}, {calls}: {files} from that point on \
+                                 ({name})"
+                ),
+            );
         }
     }
     let nr_repeated = report.rows.iter().filter(|row| row.is_repeated).count();
     if nr_repeated > 0 {
-        line(text, &format!("{nr_repeated} recorded twice: a pause was too short or they differ"));
+        line(
+            text,
+            &format!(
+                "{nr_repeated} recorded twice, because a pause was too short or they \
+                             differ"
+            ),
+        );
     }
 }
 

@@ -141,7 +141,7 @@ impl ElfResult {
     }
 
     /// Adds every ELF file below `folder`, in order of names. Links are not followed, other
-    /// filesystems not entered; what cannot be read is told in one line.
+    /// filesystems not entered; what cannot be read is reported in one line.
     fn walk(&mut self, judge: &Judge, folder: &Path) {
         let device = fs::metadata(folder).map(|found| found.dev()).ok();
         let mut folders = vec![folder.to_owned()];
@@ -173,7 +173,7 @@ impl ElfResult {
         }
         if let Some(first) = unread.first() {
             let (nr, name) = (unread.len(), shown(folder));
-            let told = format!("{nr} files below {name} are skipped, the first: {first}");
+            let told = format!("skipped {nr} files below {name}, the first: {first}");
             self.remarks.push(Remark::Warning(told));
         }
     }
@@ -260,7 +260,7 @@ impl ElfResult {
     }
 }
 
-/// What files are held against.
+/// What files are compared with.
 struct Judge<'a> {
     kernel: &'a Kernel,
     grounds: Vec<(String, Ground)>,

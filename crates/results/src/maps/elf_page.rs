@@ -56,8 +56,8 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
         failed: &view.failed[..view.failed.len().min(NR_FILES_MAX)],
         summary: view.summary,
     };
-    let lead = "From left to right the parts of a segment by the largest folios that can map them \
-                wherever the file is loaded; the scale is that of each file.";
+    let lead = "From left to right: the parts of a segment by the largest folios that can map \
+                them, wherever the file is loaded. Each file has its own scale.";
     let title = match view.files.as_slice() {
         [one] => one.path.clone(),
         many => format!("{} files", many.len()),
@@ -106,7 +106,7 @@ fn answer(view: &ElfResult) -> Markup {
 fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     let mut body = Markup::new();
     let sizes: BTreeSet<u64> = view.size_bytes.iter().copied().collect();
-    body.append(&legend(&sizes, &[("s12", "none of these: base pages")]));
+    body.append(&legend(&sizes, &[("s12", "base pages only")]));
     for (nr, file) in data.files.iter().enumerate() {
         let drawn: Vec<Bar> =
             file.segments.iter().enumerate().map(|(at, one)| bar(nr, at, one)).collect();
@@ -181,12 +181,12 @@ fn sources(view: &ElfResult) -> Markup {
     meanings(&[
         (
             "counted",
-            "From the program headers, under the rules of the kernel that is named. What a kernel \
-             then really reads and maps: folio predict.",
+            "From the program headers, under the rules of the named kernel. `folio predict` shows \
+             what a kernel then really reads and maps.",
         ),
         ("filesystems", &limits),
         ("small", "The segment has fewer bytes than the folio."),
-        ("ends", "No whole block lies between its ends."),
+        ("ends", "The segment contains no whole block."),
         ("offset", "Address and file offset disagree."),
         ("random", "The load address is random in smaller steps."),
         ("no folio", "No filesystem has such folios under this kernel."),

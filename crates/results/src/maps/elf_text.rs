@@ -96,13 +96,16 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let why = match refusal {
             Refusal::TooSmall => continue,
             Refusal::NoWholeBlock => {
-                format!("no whole block of {names} lies between the ends of the segment")
+                format!("the segment contains no whole block of {names}")
             }
             Refusal::Incongruent => {
-                format!("address and file offset differ mod {names}, wherever it is loaded")
+                format!("address and file offset differ modulo {names}, wherever it is loaded")
             }
             Refusal::RandomAddress => {
-                format!("the load address is random in steps of {step}, {names} only by chance")
+                format!(
+                    "the load address is random in steps of {step}, so {names} fits only by \
+                         chance"
+                )
             }
             Refusal::Filesystem => format!("no filesystem has folios of {names}"),
         };
@@ -114,8 +117,8 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let others: Vec<_> = segment.shares_page_with.iter().map(ToString::to_string).collect();
         let (nr, others) = (segment.nr, others.join(", "));
         notes.push(format!(
-            "text: segment {nr} has a page of the file in common with segment {others}; \
-             re-link with -Wl,-z,separate-code"
+            "text: segment {nr} shares a file page with segment {others}; re-link with \
+             -Wl,-z,separate-code"
         ));
     }
     notes.extend(partly(view, file));

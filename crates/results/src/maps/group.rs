@@ -1,4 +1,4 @@
-//! Mappings and reasons gathered by what they are of: fifty processes map one library.
+//! Mappings and reasons grouped by file: fifty processes map one library.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ fn rank(tally: &Tally, sort: Sort) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subject {
     pub(super) what: String,
-    /// The largest size asked for.
+    /// The largest requested size.
     pub(super) target_bytes: u64,
     /// Bytes that are mapped and not large.
     pub(super) bytes: u64,

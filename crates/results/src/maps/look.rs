@@ -47,7 +47,7 @@ impl Whom {
     }
 }
 
-/// What is to be looked at.
+/// What is to be examined.
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
     /// Whose mappings.
@@ -62,7 +62,7 @@ pub struct MapsRequest {
     pub command_line: Vec<String>,
 }
 
-/// One look at the system.
+/// One reading of the system.
 #[derive(Default)]
 pub struct Look {
     pub(super) release: String,
@@ -81,9 +81,9 @@ impl MapsRequest {
     pub fn check(&self) -> Result<(), Error> {
         if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_none() {
             return Err(Error::asked(
-                "say what to show: processes (folio maps 4242, or --all), the page cache of files \
-                 (--file FILE.., --page-cache DIR); --elf FILE.. shows programs and shared objects, \
-                 such as folio maps --elf /bin/true",
+                "name what to show: processes (folio maps 4242, or --all), the page cache of files \
+                 (--file FILE.., --page-cache DIR), or programs and shared objects on disk (folio \
+                 maps --elf /bin/true)",
             ));
         }
         Ok(())
@@ -155,7 +155,7 @@ impl MapsRequest {
             )));
         }
         let remedy = if rustix::process::geteuid().is_root() {
-            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE here, which a container may lack"
+            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
                 .to_owned()
         } else {
             format!("run: sudo {}", self.command_line.join(" "))
@@ -173,12 +173,12 @@ impl MapsRequest {
         }
         if census.access == Access::Smaps && !census.processes.is_empty() {
             remarks.push(Remark::Warning(format!(
-                "without PFNs only PMD-mapped memory is known by size; {remedy}"
+                "without PFNs, only the size of PMD-mapped memory is known; {remedy}"
             )));
         }
     }
 
-    /// Whether nothing is left to look at.
+    /// Whether nothing is left to show.
     #[must_use]
     pub fn is_over(&self, look: &Look) -> bool {
         let is_empty = look.census.as_ref().is_some_and(|census| census.processes.is_empty());

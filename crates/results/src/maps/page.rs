@@ -37,7 +37,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
         let mut body = sized("Cached, by folio size", "File", &rows(&summary.files, "files"));
         let nrs = [
             (summary.nr_files_not_shown, "smaller files are not shown"),
-            (summary.nr_files_not_cached, "files of which nothing is cached"),
+            (summary.nr_files_not_cached, "files with nothing cached"),
         ];
         body.append(&asides(&nrs));
         body.append(&strips(summary, true));
@@ -70,19 +70,19 @@ fn title(look: &Look) -> String {
 
 fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     let once = if summary.access == Some(Access::Full) { "each page once" } else { "a plain sum" };
-    let lead = format!("Mapped memory by what it is, {once}.");
+    let lead = format!("Mapped memory by kind, {once}.");
     let kinds = sized("By kind", "Kind", &rows(&summary.kinds, "kinds"));
     let mut sections = vec![section("kinds", "Folio sizes", Basis::Measured, &lead, kinds)];
     if summary.nr_processes > 1 {
         let mut body = sized("By process", "Process", &rows(&summary.processes, "processes"));
         body.append(&asides(&[(summary.nr_processes_not_shown, "smaller processes")]));
-        let lead = "What several processes share counts in each.";
+        let lead = "Memory that several processes share counts in each of them.";
         sections.push(section("processes", "Processes", Basis::Measured, lead, body));
     }
     let mut body = sized("By mapping", "Mapping", &rows(&summary.mappings, "mappings"));
     body.append(&asides(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
     let lead = if summary.nr_processes > 1 {
-        "The largest, those of the same file with the same permissions together."
+        "The largest mappings; those of the same file with the same permissions are added up."
     } else {
         "The largest."
     };
@@ -95,13 +95,14 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     sections
 }
 
-const PLACES: &str = "The address space of the largest mappings, from their first page to the last, \
-    as it was just after the counts. With scripts: point at a strip for folio and place; drag or \
-    press + and - to zoom, arrow keys to step from folio to folio.";
+const PLACES: &str = "The address space of the largest mappings, from first page to last, just \
+                      after the counts. With scripts: point at a strip to see folio and place; \
+                      drag or press + and - to zoom; use the arrow keys to step from folio to \
+                      folio.";
 
-const WHY: &str = "Each mapping against the largest size of which it holds a whole block. Bytes of \
-    several reasons may overlap: what is cached small and mapped at a wrong address needs both \
-    remedies.";
+const WHY: &str = "Each mapping is compared with the largest folio size that fits into it. The \
+                   same bytes can have several reasons: memory that is cached small and mapped at \
+                   a wrong address needs both remedies.";
 
 fn answer(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
@@ -301,7 +302,7 @@ fn strips(summary: &Summary<'_>, of_files: bool) -> Markup {
             .collect();
         let coarse = if strip.cell_pages > 1 {
             let cell = figures::bytes(strip.cell_pages.saturating_mul(summary.page_bytes));
-            format!("; too many folios for a picture: each {cell} shows the size of most of it")
+            format!("; too many folios to draw: each {cell} shows the size that covers most of it")
         } else {
             String::new()
         };
@@ -337,7 +338,7 @@ fn drawn_table(drawn: &[Drawn], page_bytes: u64) -> (String, Markup) {
 fn why(summary: &Summary<'_>) -> Markup {
     let mut body = Markup::new();
     if summary.reasons.is_empty() {
-        body.element("p", "Nothing could be larger.");
+        body.element("p", "No folio could be larger.");
         return body;
     }
     let mut drawn = Vec::new();
@@ -365,7 +366,11 @@ fn why(summary: &Summary<'_>) -> Markup {
         body.append(&figure("Bytes by reason", &picture, &table));
         body.append(&remedies(summary));
     }
-    body.append(&asides(&[(summary.nr_subjects_not_shown, "smaller ones that could be larger")]));
+    body.append(&asides(&[(
+        summary.nr_subjects_not_shown,
+        "smaller mappings that could have larger \
+        folios",
+    )]));
     for reason in summary.reasons.iter().filter(|reason| is_aside(reason.refusal)) {
         let text = format!("Besides {} {}.", figures::bytes(reason.bytes), reason.meaning);
         body.element("p class=\"note\"", &text);
@@ -406,28 +411,29 @@ fn remedies(summary: &Summary<'_>) -> Markup {
 
 fn sources(summary: &Summary<'_>) -> Markup {
     let contpte = format!(
-        "Naturally aligned blocks of {} mapped whole from one folio, which arm64 can hold in one \
-         TLB entry.",
+        "Naturally aligned blocks of {} that are mapped whole from one folio; arm64 can hold each \
+         in one TLB entry.",
         size(summary.contpte_bytes)
     );
     meanings(&[
         (
             "measured",
-            "Read from pagemap, kpageflags and smaps of the running kernel, at one moment; no \
-             estimate. Processes ran on meanwhile. The page holds the largest of everything; \
-             --json has all.",
+            "Read from pagemap, kpageflags and smaps of the running kernel; nothing is estimated. \
+             Processes kept running meanwhile. This page has only the largest items; --json has \
+             all.",
         ),
         (
             "aligned",
-            "Mapped whole at an address that is aligned as its place in the file or in memory.",
+            "The whole folio is mapped, at an address that is aligned like its place in the file \
+             or in memory.",
         ),
-        ("not aligned", "Mapped whole elsewhere."),
+        ("not aligned", "The whole folio is mapped at another address."),
         ("partly mapped", "Only a part of the folio is mapped."),
         ("contpte", &contpte),
         (
             "could be",
-            "The largest size of which the mapping holds a whole block: a PMD entry's, \
-                      else a contpte block's.",
+            "The largest folio size that fits into the mapping: that of a PMD entry, else that of \
+             a contpte block.",
         ),
     ])
 }

@@ -1,4 +1,5 @@
-//! Names as they are shown: a path that is no text is shown with its odd bytes replaced.
+//! Names in the form in which they are shown: a path that is not valid text is shown with its odd
+//! bytes replaced.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! What a page of the running system holds: sums, the largest of everything, strips.
 //!
-//! A census has no bound - a thousand processes have a hundred thousand mappings - and a page has:
-//! `--json` has all.
+//! A census has no size limit (a thousand processes have a hundred thousand mappings), but a page
+//! does: `--json` has all.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(super) struct Summary<'a> {
     pub(super) nr_subjects_not_shown: usize,
     pub(super) files: Vec<Named>,
     pub(super) nr_files_not_shown: usize,
-    /// Files below a directory of which nothing is cached.
+    /// Files below a directory with nothing cached.
     pub(super) nr_files_not_cached: usize,
     /// What the numbers in `strips[].runs` stand for.
     hows: [How; 5],
@@ -175,7 +175,7 @@ impl Sizes {
 }
 
 impl<'a> Summary<'a> {
-    /// Of a look; `system` is looked at again for the strips.
+    /// Of a look; `system` is examined again for the strips.
     pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
         let page_bytes = system.page_bytes();
         let geometry = Geometry::of(page_bytes);

@@ -88,7 +88,7 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     for (nr, what) in [
         (skipped.refused.len(), "not shown"),
         (skipped.gone.len(), "ended meanwhile"),
-        (skipped.nr_empty, "without memory of their own"),
+        (skipped.nr_empty, "without their own memory"),
     ] {
         if nr > 0 {
             let _ = write!(text, "; {nr} {what}");
@@ -276,7 +276,7 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// What could be larger, file by file; what is not touched or too small is told in one line.
+/// What could be larger, file by file; what is not touched or too small is reported in one line.
 fn whys(text: &mut String, census: &Census, findings: &[Finding], show: Show) {
     let mut subjects = group::subjects(census, findings);
     let mut aside = [(Refusal::NotTouched, 0), (Refusal::TooSmall, 0)];
@@ -356,7 +356,7 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
     more(text, files.len(), show);
     if cached.nr_empty > 0 {
         let files = if cached.nr_empty == 1 { "file" } else { "files" };
-        let _ = writeln!(text, "  and {} {files} of which nothing is cached", cached.nr_empty);
+        let _ = writeln!(text, "  and {} {files} with nothing cached", cached.nr_empty);
     }
 }
 

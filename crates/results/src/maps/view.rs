@@ -1,4 +1,4 @@
-//! The result as data: JSON, and CSV with a row a (process, mapping, kind, folio size).
+//! The result as data: JSON, and CSV with one row per process, mapping, kind and folio size.
 
 use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
@@ -28,9 +28,9 @@ pub struct MapsResult<'a> {
     #[serde(flatten)]
     system: Option<SystemView<'a>>,
     files: Vec<FileView>,
-    /// Files below a directory of which nothing is cached.
+    /// Files below a directory with nothing cached.
     nr_files_not_cached: usize,
-    /// Files that were named and could not be looked at.
+    /// Files that were named and could not be examined.
     failed: Vec<String>,
 }
 

@@ -77,8 +77,8 @@ impl StudyRequest {
         let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
         (!missing.is_empty()).then(|| {
             Remark::Warning(format!(
-                "{} has no {}: rows that need them stay empty. `make traces` records them, \
-                 --traces DIR says where they are",
+                "{} has no {}: rows that need them stay empty. `make traces` records the traces; \
+                 --traces DIR tells where they are",
                 shown(&self.traces),
                 missing.join(", ")
             ))

@@ -1,6 +1,6 @@
 //! The rows of a study that are timed, on the running kernel and in the model.
 //!
-//! Both sides of a row take turns in every round, so that drift of the machine meets both.
+//! Both sides of a row take turns in every round, so that drift of the machine affects both.
 
 use std::path::Path;
 
@@ -105,8 +105,8 @@ fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2
             clear::Subject::Chosen(_) => name == CHOSEN,
             clear::Subject::Whole(primitive) => name == IN_ONE_GO && *primitive == clear::PAGEWISE,
         });
-        let (_, series) =
-            found.ok_or_else(|| Error::asked(format!("nobody clears by '{name}'")))?;
+        let (_, series) = found
+            .ok_or_else(|| Error::asked(format!("there is no way of clearing called '{name}'")))?;
         Ok(series.clone())
     };
     Ok([of(before)?, of(after)?])
@@ -114,7 +114,7 @@ fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2
 
 fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
     let spare = Spare::default();
-    // Held over all rounds: changing settings is no part of the benchmark.
+    // Held over all rounds: changing settings is not part of the benchmark.
     let host = host(before, after)?;
     let kernels = [kernel(before)?, kernel(after)?];
     let mut subjects: Vec<Timed<'_>> = Vec::new();
@@ -139,7 +139,7 @@ fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>, Error> {
     match sizes[..] {
         [] => Ok(None),
         [first, second] if first != second => {
-            Err(Error::asked("both sides on this kernel have the same size"))
+            Err(Error::asked("both sides on this kernel must have the same size"))
         }
         [size, ..] => Ok(Some(FolioSize::enable(usize::try_from(size).unwrap_or(usize::MAX))?)),
     }
@@ -152,7 +152,9 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
         BenchWork::Munmap => Some(Operation::Munmap),
         BenchWork::StoreChildAlive => Some(Operation::CowCopy),
         BenchWork::StoreChildGone => Some(Operation::CowReuse),
-        BenchWork::Clear => return Err(Error::asked("clearing is compared with clearing")),
+        BenchWork::Clear => {
+            return Err(Error::asked("clearing can only be compared with clearing"));
+        }
     };
     Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes: REGION_BYTES })
 }

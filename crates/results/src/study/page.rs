@@ -34,7 +34,7 @@ pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
     let names: Vec<&str> = report.studies.iter().map(|finding| finding.study.as_str()).collect();
     Ok(Page {
         title: names.join(", "),
-        kind: "folio study: what was published, and what is found here",
+        kind: "folio study: published numbers beside ours",
         answer: overview::answer(report),
         sections,
         json: serde_json::to_string(report)?,
@@ -181,8 +181,11 @@ impl Drawing<'_> {
             *ground == Ground::Changes
                 && pairs.filter_map(|pair| pair.change).any(|change| change > axis.bounds().1)
         }) {
-            picture
-                .element("p class=\"note\"", "A pointer at the end of the axis: more than that.");
+            picture.element(
+                "p class=\"note\"",
+                "A pointer at the end of the axis means a larger \
+                                              value.",
+            );
         }
         picture
     }
@@ -253,7 +256,7 @@ impl Drawing<'_> {
     }
 
     fn rows(&self, rows: &[Row<'_>], notes: &[(usize, &str, bool)]) -> Markup {
-        let columns = [self.reference, "ours", "distance", "closeness", "how ours was obtained"];
+        let columns = [self.reference, "ours", "distance", "closeness", "where ours comes from"];
         let mut table = Markup::new();
         table.raw(&table_head("Row", &columns.map(str::to_owned)).as_str().replacen(
             "<table>",
@@ -408,20 +411,25 @@ fn obtained(how: &How) -> String {
 
 fn sources(report: &StudyResult) -> Markup {
     let mut body = meanings(&[
-        ("published", "As printed in the posting or document that is named with each study."),
+        ("published", "As printed in the posting or document that each study names."),
         ("counted", "Exact in the model: the same trace, kernel and machine give the same number."),
-        ("estimated", "Counts times the costs of a machine file, each with its source there."),
+        (
+            "estimated",
+            "Counts times the costs in a machine file, which gives the source of each \
+                       cost.",
+        ),
         (
             "measured",
-            "Timed now on this kernel (--live): medians of rounds in which both sides take \
-                      turns.",
+            "Timed now on this kernel (--live): medians over rounds in which both sides take \
+             turns.",
         ),
-        ("quoted", "Measured earlier, in the document that is named, with its processor and n."),
+        ("quoted", "Measured earlier; the named document gives the processor and n."),
         (
             "closeness",
-            "Within 10% of the published change or within what its table resolves; within a factor of \
-             2; the same direction and no more; the other direction. Single numbers are close or \
-             apart. A match of an estimate that rests on assumed constants is a coincidence.",
+            "Within 10% of the published change, or within the resolution of its table; within a \
+             factor of 2; the same direction only; the other direction. Single numbers are close \
+             or apart. If an estimate rests on assumed constants and matches, the match is a \
+             coincidence.",
         ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");

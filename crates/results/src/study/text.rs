@@ -1,4 +1,4 @@
-//! Findings as text: a table each, notes below.
+//! Findings as text: one table each, notes below.
 
 use std::fmt::Write as _;
 

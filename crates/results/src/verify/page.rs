@@ -27,7 +27,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     sections.push(section("runs", "The runs", Basis::Measured, "", runs(view)));
     sections.extend(view.prediction.as_ref().map(|predicted| prediction(view, predicted)));
     sections.extend([
-        section("doubts", "Doubts", Basis::None, "What speaks against the verdict.", doubts(view)),
+        section("doubts", "Doubts", Basis::None, "Reasons to doubt the verdict.", doubts(view)),
         section("sources", "Sources", Basis::None, "", sources(view)),
     ]);
     Ok(Page {
@@ -126,7 +126,7 @@ fn rounds(view: &VerifyResult) -> Markup {
         .filter_map(|(at, round)| Some((at, round, round.ratio.filter(|r| r.is_finite())?)))
         .collect();
     if of_rounds.is_empty() {
-        body.element("p", "No round has a ratio: the plain runs took a time of 0.");
+        body.element("p", "No round has a ratio, because the plain runs took no time.");
         return body;
     }
     let ratios = of_rounds.iter().map(|(.., ratio)| *ratio);
@@ -352,8 +352,8 @@ fn runs(view: &VerifyResult) -> Markup {
 }
 
 fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
-    let lead = "The recording of the command, replayed under this kernel's rules and settings with \
-                and without the change; the estimated difference on top of the measured plain time.";
+    let lead = "The command's trace, replayed under this kernel's rules and settings with and \
+                without the change; the estimated difference is added to the measured plain time.";
     let mut body = Markup::new();
     let wall = view.rows.iter().enumerate().find(|(_, row)| row.quantity == "wall");
     let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
@@ -432,8 +432,8 @@ fn beside(
 fn doubts(view: &VerifyResult) -> Markup {
     if view.warnings.is_empty() {
         return notes([
-            "None: rounds enough, little spread of the plain runs, no drift between their halves, \
-             and runs long enough that starting a process is not most of them.",
+            "None: there are enough rounds, the plain runs spread little, their halves do not \
+             drift, and the runs are long compared with the start of a process.",
         ]);
     }
     notes(view.warnings.iter().map(String::as_str))
@@ -441,21 +441,23 @@ fn doubts(view: &VerifyResult) -> Markup {
 
 fn sources(view: &VerifyResult) -> Markup {
     let margin = format!(
-        "Faster counts from {}% on (--margin): confirmed when the whole interval lies below that, \
-         not confirmed when it lies above, inconclusive when it lies across.",
+        "A change must save {}% to count (--margin). Confirmed: the whole interval is below that \
+         limit; not confirmed: it is above; inconclusive: it contains the limit.",
         100.0 * view.margin
     );
     meanings(&[
         (
             "measured",
-            "Plain and changed runs in turns on this kernel, the first of a round changing from \
-             round to round; one round before the first is not counted. Preparing a change is not \
-             timed.",
+            "Plain and changed runs take turns on this kernel, and the order alternates from round \
+             to round; one warm-up round is not counted. Preparing a change is not timed.",
         ),
-        ("ratio", "Changed over plain of one round, so that the machine's drift meets both."),
+        (
+            "ratio",
+            "Changed over plain within one round, so that drift of the machine affects both.",
+        ),
         ("interval", "95% bootstrap interval of the median ratio: 4,000 draws, fixed seed."),
         ("verdict", &margin),
-        ("estimated", "The prediction: counts of the model times the costs of the machine file."),
+        ("estimated", "The prediction: counts of the model times the costs in the machine file."),
     ])
 }
 

@@ -17,7 +17,7 @@ const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so 
     machine file does not hold for it; measure this machine with folio calibrate";
 
 /// What is said where nothing can be predicted.
-const NO_RULES: &str = "the running kernel has no rules in the model: verify without --trace";
+const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
 
 /// Two replays that can be made.
 #[derive(Debug)]

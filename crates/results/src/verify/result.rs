@@ -272,19 +272,19 @@ pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
 fn warning(doubt: &Doubt) -> String {
     match doubt {
         Doubt::FewRounds { nr } => {
-            format!("{nr} rounds are few: an interval of so few is luck; ask for --runs 20")
+            format!("{nr} rounds are too few for a reliable interval; use --runs 20")
         }
         Doubt::Noise { part } => format!(
-            "half of the plain runs spread over {:.0}% of their median: end other programs, or ask \
-             for more rounds (--runs, --time)",
+            "the middle half of the plain runs spreads over {:.0}% of their median: end other \
+             programs, or run more rounds (--runs, --time)",
             100.0 * part
         ),
         Doubt::Drift { ratio } => format!(
             "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
-             ratios within a round still hold, times do not. A longer --time tells more"
+             ratios within a round still hold, but times do not. A longer --time tells more"
         ),
         Doubt::Short { wall_ns } => format!(
-            "a run takes {:.1} ms, most of it the start of a process: give the command more to do",
+            "a run takes {:.1} ms, mostly to start the process; give the command more work",
             wall_ns / 1e6
         ),
         Doubt::Stopped { nr } => format!("stopped by a signal after {nr} rounds"),

@@ -16,7 +16,7 @@ use crate::kernel::Kernel;
 /// Memory of a machine with bytes beyond the region.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Why a benchmark of the model cannot go on.
+/// Why a benchmark of the model cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AnonBenchError {

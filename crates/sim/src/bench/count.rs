@@ -6,7 +6,7 @@ use super::{AnonBench, AnonBenchError};
 use crate::cost::Events;
 use largefolio_mm::counters::Counters;
 
-/// What is done with a region whose pages have all been stored to, but for [`Touch`].
+/// What is done with a region whose pages have all been stored to, except for [`Touch`].
 ///
 /// [`Touch`]: AnonOperation::Touch
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

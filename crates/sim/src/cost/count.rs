@@ -1,4 +1,4 @@
-//! What a stretch of the memory manager's work comes to in events.
+//! Turns a part of the memory manager's work into events.
 //!
 //! Owns the translation of its counters. Does not own what is not memory: TLBs and reads are
 //! [`crate::replay`]'s.

@@ -27,7 +27,7 @@ pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
     (events as f64 * ns_each).round() as u64
 }
 
-/// A rate in whole bytes a second, at least 1.
+/// A rate in whole bytes per second, at least 1.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as above")]
 pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
     ((rate.value * GB).round() as u64).max(1)

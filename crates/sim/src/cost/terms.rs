@@ -137,7 +137,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Walks: a cost for each walk where there is one, else one for each entry a walk reads.
+    /// Walks: a cost for each walk if there is one, else one for each entry a walk reads.
     fn walk(&mut self, events: &Events, walks: Walks) {
         let costs = self.costs;
         let (pte, pmd) =
@@ -182,7 +182,7 @@ impl<'a> Sum<'a> {
         bytes: &BTreeMap<u64, u64>,
     ) {
         let largest = rates.last().map_or(0, |rate| rate.size.0);
-        // By the size of the rate, or by that of the unit where there is none.
+        // By the size of the rate, or by that of the unit if there is none.
         let mut by_size: BTreeMap<(u64, Option<usize>), u64> = BTreeMap::new();
         for (&unit, &bytes) in bytes {
             let rate = rates.iter().rposition(|rate| rate.size.0 <= unit);

@@ -29,7 +29,7 @@ pub enum Aspect {
     HandlerHits,
     /// Files: passes of the fault handler; those not listed were served by fault-around or mapped.
     Handler,
-    /// Files: runs of fault-around that found something to map: the pages looked at. A touch with
+    /// Files: runs of fault-around that found something to map: the pages examined. A touch with
     /// neither such a run nor a pass of the handler found its page mapped.
     Around,
     /// Files: touches of a recorded program: each faulted in the kernel, so none may find its page
@@ -91,7 +91,7 @@ pub enum Location {
         step: usize,
         /// What the program did.
         action: String,
-        /// Readahead state before, where there is one.
+        /// Readahead state before, if there is one.
         state_before: Option<String>,
     },
     /// A page of a process, after the last step that was compared.

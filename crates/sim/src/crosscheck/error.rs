@@ -7,7 +7,7 @@ use crate::kernel::KernelError;
 /// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// No rules for a kernel so old, or a release that is no version.
+    /// No rules for a kernel so old, or a release that is not a version.
     #[error(
         "no rules for kernel {0:?}: the oldest known is 6.1; name the rules to use with --kernel"
     )]
@@ -20,8 +20,8 @@ pub enum CheckError {
     Memory(#[from] MemoryError),
     /// The recording has steps that must read and nothing that was read.
     #[error(
-        "{0}: nothing was traced, so there is nothing to compare; record it again with the probe of \
-         this version"
+        "{0}: nothing was traced, so there is nothing to compare; record it again with this \
+         version"
     )]
     NothingTraced(String),
     /// The recording was made with another base page than the rules have.

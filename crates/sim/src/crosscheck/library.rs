@@ -31,7 +31,7 @@ pub enum LibraryError {
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// A recording too large to be one.
-    #[error("{}: more than {max} MiB is no recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
+    #[error("{}: over {max} MiB, too large for a recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
     /// Nothing there.
     #[error("{}: no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]

@@ -105,7 +105,7 @@ impl RecordingHeader {
     fn of(pairs: &Pairs<'_>) -> Parsed<Self> {
         let page = pairs.number("page")?.ok_or("no page= in the header")?;
         if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {
-            return Err(format!("page={page} is no base page size"));
+            return Err(format!("page={page} is not a base page size"));
         }
         // Recordings of processes say `release` and `disk`.
         let either = |key: &str, other: &str| {

@@ -1,9 +1,9 @@
-//! On which line of a file a value stands.
+//! Finds the line of a value in a file.
 
 use toml::de::{DeTable, DeValue};
 
 /// The line of `place` (`tlb.l1_data[0].ways`) in `text`, counted from 1. Where the file has no
-/// such key, the line of the nearest table around it that it has; 1 where there is none.
+/// such key, the line of the nearest table around it that it has; 1 if there is none.
 pub(crate) fn line_of(text: &str, place: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let mut offset = 0;

@@ -15,12 +15,12 @@ pub enum KernelError {
     #[error("kernel file {}: {message}", shown(origin))]
     BadFile { origin: String, message: String },
     #[error(
-        "kernel file {} is based on more than {limit} others: do two name each other \
-         in `based-on`?",
+        "kernel file {} is based on more than {limit} others; do two files name each other in \
+         `based-on`?",
         shown(origin)
     )]
     TooDeep { origin: String, limit: usize },
-    #[error("no rule is called '{}' in '+{}'; {hint}", shown(name), shown(edit))]
+    #[error("there is no rule '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit { name: String, edit: String, hint: String },
     #[error(
         "{kernel}: min-folio (min_folio_bytes) is {mib}M; with {page} base pages the page cache \
@@ -30,7 +30,7 @@ pub enum KernelError {
     #[error("{}: {source}", shown(edit))]
     Sizes { edit: String, source: SizesError },
     #[error(
-        "{}: the kernel has no large folios on a filesystem called '{}'; {hint}",
+        "{}: the kernel has no large folios on a filesystem '{}'; {hint}",
         shown(edit),
         shown(name)
     )]

@@ -1,4 +1,4 @@
-//! Which known kernel's rules stand for a version that has no file of its own.
+//! Which known kernel's rules are used for a version without its own file.
 
 use super::{Kernel, version};
 

@@ -1,8 +1,8 @@
 //! What the packages of a kernel were built with: the `[packaged]` tables of its file.
 //!
 //! Owns the tables, which rest on nothing but the packages' configurations
-//! (`scripts/recordings/configs.py` writes them). They are no rules: a kernel based on another does
-//! not inherit them. Which option decides which rule is held by the tests of this file.
+//! (`scripts/recordings/configs.py` writes them). They are not rules: a kernel based on another
+//! does not inherit them. Which option decides which rule is held by the tests of this file.
 
 use std::collections::BTreeMap;
 

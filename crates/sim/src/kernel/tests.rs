@@ -122,18 +122,18 @@ fn mistakes_name_the_cause_and_the_remedy() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("6.81"),
-        "no kernel is called '6.81' (a kernel file is given by its path ending in .toml); \
-         did you mean 6.1 or 6.18 or 6.12?"
+        "no kernel is called '6.81' (a kernel file is given by its path, ending in .toml); did you \
+         mean 6.1 or 6.18 or 6.12?"
     );
-    assert!(message("./x").contains("its path ending in .toml"));
+    assert!(message("./x").contains("its path, ending in .toml"));
     assert_eq!(
         message("6.18+exec-blok=64K"),
-        "no rule is called 'exec-blok' in '+exec-blok=64K'; \
-         did you mean exec-block or exec-window or exec-miss?"
+        "there is no rule 'exec-blok' in '+exec-blok=64K'; did you mean exec-block or exec-window \
+         or exec-miss?"
     );
     assert_eq!(
         message("6.18+exec-block=65K"),
-        "'+exec-block=65K': exec-block takes a power of two of bytes, such as 64K"
+        "'+exec-block=65K': exec-block takes a power of two, such as 64K"
     );
     assert!(message("/nowhere/x.toml").starts_with("cannot read the kernel file /nowhere/x.toml"));
 }
@@ -204,7 +204,7 @@ fn an_edit_later_is_an_edit() {
     let whole = Kernel::parse(&format!("7.2+page=64K+{edits}")).unwrap();
     assert_eq!(kernel.edited(edits).unwrap(), whole);
     let message = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
-    assert!(message("exec-blok=1").starts_with("no rule is called 'exec-blok'"));
+    assert!(message("exec-blok=1").starts_with("there is no rule 'exec-blok'"));
     assert!(message("").starts_with("no rule is called ''"));
     assert!(message("min-folio=1G+page=4K").contains("at most 2M"));
 }

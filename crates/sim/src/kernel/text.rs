@@ -1,4 +1,4 @@
-//! A kernel as a text of its own: what another host needs to replay under the same rules.
+//! A kernel as complete text: what another host needs to replay under the same rules.
 
 use toml::Table;
 

@@ -65,7 +65,7 @@ impl TryFrom<String> for UnitBytes {
     fn try_from(text: String) -> Result<Self, String> {
         let bytes = parse_bytes(&text).filter(|bytes| bytes.is_power_of_two() && *bytes >= 4096);
         let form = "expected a power of two from \"4K\", such as \"2M\"";
-        bytes.map(Self).ok_or_else(|| format!("`{text}` is no unit: {form}"))
+        bytes.map(Self).ok_or_else(|| format!("`{text}` is not a unit: {form}"))
     }
 }
 
@@ -85,7 +85,7 @@ impl From<UnitBytes> for String {
 pub struct UnitRate {
     /// Smallest unit the rate holds for.
     pub size: UnitBytes,
-    /// 10^9 bytes a second: finite, above 0.
+    /// 10^9 bytes per second: finite, above 0.
     pub gb_per_s: f64,
     /// The document, or the reason for an assumption.
     pub source: String,

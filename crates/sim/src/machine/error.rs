@@ -1,4 +1,4 @@
-//! Why there is no such machine.
+//! Errors about machines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ pub enum MachineError {
     File(#[from] DataFileError),
     #[error("{origin}:{line}: {error}")]
     Contradiction { origin: String, line: usize, error: Box<Contradiction> },
-    #[error("the machine {machine} has no {page} base pages; it has {supported}")]
+    #[error("machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
     #[error(
-        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so that there is no place for this \
-         machine's file; give one: folio calibrate -o FILE"
+        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no place for this \
+         machine's file; name one: folio calibrate -o FILE"
     )]
     NoPlace,
-    #[error("no calibration of this machine ({} is missing): run folio calibrate", shown(path))]
+    #[error("this machine is not calibrated ({} is missing); run folio calibrate", shown(path))]
     NotCalibrated { path: PathBuf },
 }
 
@@ -36,23 +36,26 @@ pub enum MachineError {
 pub enum Contradiction {
     #[error("{0}")]
     Tlb(#[from] ConfigError),
-    #[error("no {key}; give it, or say which machine this one is based on: based-on = \"altra\"")]
+    #[error(
+        "{key} is missing; give it, or name the machine that this one is based on: based-on = \
+             \"altra\""
+    )]
     Missing { key: &'static str },
-    #[error("based-on: no machine is called '{}'; {hint}", shown(name))]
+    #[error("based-on: there is no machine '{}'; {hint}", shown(name))]
     NoBase { name: String, hint: String },
     #[error("page_sizes is empty; list the base pages, such as [\"4K\"]")]
     NoPageSize,
-    #[error("page_sizes has {page} twice; list each once")]
+    #[error("page_sizes has {page} twice; list each size once")]
     PageSizeTwice { page: PageSize },
     #[error("default_page_size is {page}, but page_sizes has {supported}")]
     DefaultPageSize { page: PageSize, supported: Listed },
-    #[error("{place}: {value} is no cost; expected a finite number above 0")]
+    #[error("{place}: {value} is not a valid cost; expected a finite number above 0")]
     Cost { place: String, value: f64 },
     #[error("{place}: the unit is {unit}; expected {expected}")]
     CostUnit { place: String, unit: Unit, expected: Listed },
     #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
     NoSource { place: String },
-    #[error("{place}: list the sizes from small to large, each once")]
+    #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },
     #[error("costs.walk_reference: give either it or walk_native and walk_native_pmd")]
     WalkTwice,

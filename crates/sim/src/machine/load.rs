@@ -55,7 +55,7 @@ impl Machine {
     /// The machine a file describes.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large, or is no machine file.
+    /// When the file cannot be read, is too large, or is not a machine file.
     pub fn from_path(path: &Path) -> Result<Self, MachineError> {
         let (text, origin) = MACHINES.read(path)?;
         Self::from_toml(&text, &origin)
@@ -64,7 +64,7 @@ impl Machine {
     /// The machine a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`MachineError::File`] for a text that is no machine file, else
+    /// [`MachineError::File`] for text that is not a machine file, else
     /// [`MachineError::Contradiction`] with the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, MachineError> {
         let file: MachineFile = parse(text, origin)?;

@@ -1,8 +1,8 @@
 //! Annotations: folio sizes that a loader would ask for when it maps certain files.
 //!
 //! `libLLVM*=2M`: every mapping of a file whose name fits the pattern prefers folios of 2 MiB
-//! (docs/behaviour K.1.4). A pattern with a `/` is held against the whole path, one without against
-//! the last part of it; `*` stands for any characters, `?` for one.
+//! (docs/behaviour K.1.4). A pattern with a `/` is matched with the whole path, one without it with
+//! the last part; `*` stands for any characters, `?` for one.
 //!
 //! Owns the text form and the pattern. Does not own what a preferred size does
 //! ([`largefolio_mm::memory::Memory::prefer_folios`]).
@@ -28,10 +28,10 @@ pub struct Annotation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// Not `PATTERN=SIZE`.
-    #[error("'{0}' is no FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K'")]
+    #[error("'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K'")]
     Form(String),
     /// Not a size of a folio.
-    #[error("'{0}' is no folio size; expected a power of two of bytes, such as 64K")]
+    #[error("'{0}' is not a folio size; expected a power of two, such as 64K")]
     Size(String),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Annotation {
 }
 
 impl Annotation {
-    /// Size of the folios asked for.
+    /// Requested size of the folios.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -82,7 +82,7 @@ impl Annotation {
     /// Whether `kernel` has such folios with base pages of `page`.
     ///
     /// # Errors
-    /// When it has not; names the smallest and largest.
+    /// If it does not; names the smallest and largest.
     pub fn check(&self, kernel: &Kernel, page: PageSize) -> Result<(), KernelError> {
         let size = size_name(self.bytes);
         let max = kernel.max_order(page);
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn errors_name_the_cause_and_the_form() {
         let said = |text: &str| text.parse::<Annotation>().unwrap_err().to_string();
-        assert!(said("cc1").contains("'cc1' is no FILE=SIZE"));
-        assert!(said("=64K").contains("no FILE=SIZE"));
-        assert!(said("cc1=65K").contains("'65K' is no folio size"));
+        assert!(said("cc1").contains("'cc1' is not FILE=SIZE"));
+        assert!(said("=64K").contains("not FILE=SIZE"));
+        assert!(said("cc1=65K").contains("'65K' is not a folio size"));
         let kernel = Kernel::parse("7.2").unwrap();
         let annotation: Annotation = "cc1=16K".parse().unwrap();
         let said = annotation.check(&kernel, PageSize::K64).unwrap_err().to_string();

@@ -113,11 +113,11 @@ impl std::fmt::Display for Excess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Steps { taken, allowed } => {
-                write!(f, "the model has taken {taken} steps of work, of {allowed} allowed")
+                write!(f, "the model has taken {taken} steps, and {allowed} are allowed")
             }
             Self::State { held, allowed } => {
                 let (held, allowed) = (held >> 20, allowed >> 20);
-                write!(f, "the model holds {held} MiB of state, of {allowed} MiB allowed")
+                write!(f, "the model holds {held} MiB of state, and {allowed} MiB are allowed")
             }
         }
     }
@@ -126,7 +126,7 @@ impl std::fmt::Display for Excess {
 /// Where a budget was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}: {excess}; programs take a fraction of that. If you trust the trace, allow more with \
+    "{}: {excess}; real programs need a fraction of that. If you trust the trace, allow more with \
      `--max-work {}` (Python: `max_work={}`)",
     place(*.row, *.op), .budget.next(), .budget.next()
 )]

@@ -1,4 +1,4 @@
-//! Who caused the folios of private memory.
+//! What caused the folios of private memory.
 //!
 //! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. A folio is known by its
 //! first frame; what is noted of a frame counts until another folio is noted there. Owns no
@@ -6,7 +6,7 @@
 //! collapse.
 //!
 //! `Differs`: a fault that a call makes on behalf of a program (populate) and a folio that moved to
-//! other frames are not heard of; such folios are [`Origin::Remade`].
+//! other frames are not seen; such folios are [`Origin::Remade`].
 
 use std::collections::BTreeMap;
 

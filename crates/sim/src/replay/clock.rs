@@ -4,10 +4,10 @@
 //! [`NS_PER_REFERENCE`] unless a cell says otherwise. System calls, faults and I/O take no time, and
 //! neither does khugepaged, which runs on a processor of its own.
 //!
-//! A trace is shorter than the run it stands for. What khugepaged does by the hour it must do by
-//! the second there: shorten its sleep (`khugepaged-scan-sleep`), or make references longer.
+//! A trace is shorter than the run it represents. What khugepaged does in hours it must do in
+//! seconds there: shorten its sleep (`khugepaged-scan-sleep`), or make references longer.
 
-/// Nanoseconds of a reference: J.4 counts 1.046 to 1.064 thousand million instruction fetches a
+/// Nanoseconds of a reference: J.4 counts 1.046 to 1.064 thousand million instruction fetches per
 /// second on one core.
 pub const NS_PER_REFERENCE: u64 = 1;
 

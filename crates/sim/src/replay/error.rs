@@ -1,4 +1,4 @@
-//! Why a cell cannot go on.
+//! Why a cell cannot continue.
 
 use largefolio_mm::fault::FaultError;
 use largefolio_mm::fork::ForkError;
@@ -10,7 +10,7 @@ use largefolio_trace::{Op, ThreadId};
 use super::budget::{NR_PROCESSES_MAX, NR_RUNNING_MAX, NR_THREADS_MAX, OverBudget};
 use crate::machine::MachineError;
 
-/// Why a cell cannot go on.
+/// Why a cell cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CellError {
@@ -27,18 +27,18 @@ pub enum CellError {
     #[error(transparent)]
     Map(#[from] MapError),
     #[error(
-        "thread {0}: a trace may name {NR_THREADS_MAX} threads, of which {NR_RUNNING_MAX} run at \
-         the same time"
+        "thread {0}: a trace may have at most {NR_THREADS_MAX} threads, and at most \
+         {NR_RUNNING_MAX} at the same time"
     )]
     TooManyThreads(ThreadId),
     #[error(
-        "thread {0} is not the first and no fork of the trace made it: the trace is damaged; \
+        "thread {0} is not the first one, and no fork in the trace made it: the trace is damaged; \
          record it again"
     )]
     UnknownThread(ThreadId),
     #[error(transparent)]
     OverBudget(Box<OverBudget>),
-    #[error("a trace may have {NR_PROCESSES_MAX} processes")]
+    #[error("a trace may have at most {NR_PROCESSES_MAX} processes")]
     TooManyProcesses,
 }
 

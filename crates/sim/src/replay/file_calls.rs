@@ -6,7 +6,7 @@
 //! number, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
 //! recorded: a writer that lives on in one is forgotten when the first is closed.
 //!
-//! The program of the trace is run: who would write it is refused.
+//! The program of the trace is running, so writers of it are refused.
 
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::units::ByteRange;
@@ -117,7 +117,7 @@ impl Cell {
         }
         Ok(())
     }
-    /// A write call implies that its descriptor was opened for write. One that is closed here (a
+    /// A write call implies that its descriptor was opened for writing. One that is closed here (a
     /// duplicate of it was used) could never be closed again and stays what it is.
     fn write_through(&mut self, open: OpenId) {
         if self.memory.open_file(open).nr_descriptors > 0 {

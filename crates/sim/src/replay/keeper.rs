@@ -25,7 +25,7 @@ struct Placed {
     first: Vpn,
     /// Placed address after the last segment.
     end: u64,
-    /// Page after the last one that was looked at.
+    /// Page after the last one that was examined.
     next: Vpn,
 }
 
@@ -197,7 +197,7 @@ impl Keeper {
     }
 
     /// Keeps an area that holds folios. At twice the number of runs it is time to choose: so each
-    /// area is looked at a few times, however many there are.
+    /// area is examined a few times, however many there are.
     fn keep(&mut self, area: Option<Area>) {
         let Some(area) = area.filter(|area| !area.runs.is_empty()) else { return };
         self.nr_runs += area.runs.len();

@@ -12,13 +12,13 @@ use super::error::CellError;
 use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
 use super::program::{Heap, NO_DESCRIPTOR, Process, ProcessNr};
 
-/// Where the kernel loads a position-independent program, less the random part.
+/// Where the kernel loads a position-independent program, minus the random part.
 const PIE_BASE: u64 = 0x5555_5555_0000;
 /// An emulator loads position-independent programs above this recorded address, fixed ones below.
 const FIXED_BELOW: u64 = 1 << 32;
 /// The thread that begins: no fork announces it.
 const FIRST_THREAD: ThreadId = 0;
-/// Address after the stack, less the random part.
+/// Address after the stack, minus the random part.
 const STACK_END: u64 = 0x7fff_ffff_0000;
 
 impl Cell {

@@ -66,14 +66,14 @@ pub struct AnonSize {
     pub split_deferred: u64,
 }
 
-/// Opens for write, and what they did to huge folios (docs/behaviour H.2, H.3).
+/// Opens for writing, and what they did to huge folios (docs/behaviour H.2, H.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Writers {
-    /// Opens for write, also those that a write call or a shared mapping with stores implies.
+    /// Opens for writing, also those that a write call or a shared mapping with stores implies.
     pub opens: u64,
-    /// Opens for write of a running program: refused (`ETXTBSY`).
+    /// Opens for writing of a running program: refused (`ETXTBSY`).
     pub text_busy: u64,
-    /// Runs of a program that is open for write: refused (`ETXTBSY`).
+    /// Runs of a program that is open for writing: refused (`ETXTBSY`).
     pub open_for_write: u64,
     /// Opens that dropped the page cache of a file because it held huge folios.
     pub drops: u64,
@@ -153,7 +153,7 @@ pub struct Outcome {
     pub anon_sizes: BTreeMap<u64, AnonSize>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
-    /// Opens for write, and what they dropped.
+    /// Opens for writing, and what they dropped.
     pub writers: Writers,
     /// Collapse by advice and by khugepaged.
     pub collapse: Collapses,

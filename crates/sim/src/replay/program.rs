@@ -1,6 +1,6 @@
 //! The recorded program: files, threads, processes, what they have open.
 //!
-//! Owns who is who. Does not own memory ([`crate::replay::cell`]).
+//! Owns their identities. Does not own memory ([`crate::replay::cell`]).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Who waits for which read: the reads that the memory manager issued, on one device.
+//! Which thread waits for which read: the reads that the memory manager issued, on one device.
 //!
 //! The memory manager completes every read at once. Here a read takes its time on a device
-//! ([`crate::cost::Device`]), the program goes on at the pace of its references, and waits where it
-//! needs what is not there yet. Nothing of it goes back into the memory manager.
+//! ([`crate::cost::Device`]), the program continues at the pace of its references, and waits if it
+//! needs data that has not arrived. None of this influences the memory manager.
 //!
 //! Rules:
 //! - Folios inserted after one decision of readahead are one read, and complete together.

@@ -1,7 +1,7 @@
-//! What a user asks for: kernels x machines x memory sizes x seeds under common settings.
+//! A user's request: kernels x machines x memory sizes x seeds under common settings.
 //!
-//! Owns the checks that hold whoever asks (the command line, Python) and the order of the cells:
-//! kernels outermost, seeds innermost. Does not own how names and sizes are written.
+//! Owns the checks that apply to every caller (the command line, Python) and the order of the
+//! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -43,7 +43,7 @@ pub const PERMILLE_MAX: u32 = 1000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Kernels; the first is the reference.
+    /// Kernels; the first is the baseline.
     pub kernels: Vec<Kernel>,
     /// Machines, each at its own base page unless a kernel says one.
     pub machines: Vec<Machine>,
@@ -53,7 +53,7 @@ pub struct Request {
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
-    /// Thousandths of the free memory in which no PMD folio fits at the start.
+    /// Thousandths of the free memory that have no room for a PMD folio at the start.
     pub unusable_permille: u32,
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
@@ -63,7 +63,7 @@ pub struct Request {
     pub cache: CacheState,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
-    /// Which walks the estimate of time reckons with.
+    /// Which walks the time estimate assumes.
     pub walks: Walks,
     /// Whether outcomes have the detail that pictures need.
     pub detail: Detail,
@@ -86,30 +86,31 @@ pub enum Detail {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
     #[error(
-        "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells, at most \
-         {limit} go into one result; ask for fewer at a time",
+        "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells; one result \
+         has at most {limit}; use fewer",
         nrs[0], nrs[1], nrs[2], nrs[3]
     )]
     TooManyCells { nrs: [usize; 4], nr_cells: usize, limit: usize },
-    #[error("no {0} to replay under; name at least one")]
+    #[error("there is no {0}; name at least one")]
     Nothing(&'static str),
     #[error(
-        "{0} bytes of memory; expected bytes, such as 512M or 16G, and at most {MEMORY_GIB_MAX}G"
+        "{0} bytes of memory are not possible; expected bytes, such as 512M or 16G, and at most \
+         {MEMORY_GIB_MAX}G"
     )]
     Memory(u64),
-    #[error("{0} times the work; expected 1 to {FACTOR_MAX}")]
+    #[error("{0} times the work is not possible; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
-    #[error("fragmentation of {0} thousandths; expected 0 to {PERMILLE_MAX}")]
+    #[error("a fragmentation of {0} thousandths is not possible; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(
-        "no kernel has large folios on a filesystem called '{}'; {hint}; \
-         `--fs {NO_LARGE_FOLIOS}` stands for all that have none",
+        "no kernel has large folios on a filesystem '{}'; {hint}; use `--fs {NO_LARGE_FOLIOS}` for \
+         a filesystem without large folios",
         shown(name)
     )]
     Filesystem { name: String, hint: String },
-    #[error("--annotate {}: no file of the trace has such a name; `folio trace info` lists them",
+    #[error("--annotate {}: no file in the trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
 }
@@ -135,11 +136,11 @@ impl Request {
         }
     }
 
-    /// Whether there are such cells, at most `limit`: all that can be said before a trace is looked
-    /// at.
+    /// Whether there are such cells, at most `limit`: all that can be said before a trace is
+    /// examined.
     ///
     /// # Errors
-    /// [`RequestError`], but for what [`Request::check_trace`] finds.
+    /// [`RequestError`], except for what [`Request::check_trace`] finds.
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;

@@ -55,7 +55,7 @@ pub struct CellSpec {
     pub annotations: Vec<Annotation>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
-    /// Which walks the estimate of time reckons with.
+    /// Which walks the time estimate assumes.
     pub walks: Walks,
     /// Runs of folios that the outcome's detail may have; 0 = no detail is kept.
     pub detail_runs_max: u32,

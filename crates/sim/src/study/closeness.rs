@@ -7,8 +7,9 @@
 //!                          +3%, 0   other direction
 //! ```
 //!
-//! A change below what the published table resolves is none, and two that are both none are within
-//! 10%. Single numbers are compared as numbers; they have no direction and are close or *apart*.
+//! A change below the resolution of the published table counts as no change, and two such changes
+//! are within 10%. Single numbers are compared as numbers; they have no direction and are close or
+//! *apart*.
 
 use serde::Serialize;
 
@@ -56,7 +57,7 @@ impl Closeness {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Close => "within 10%",
-            Self::Factor => "within factor 2",
+            Self::Factor => "within a factor of 2",
             Self::Direction => "same direction",
             Self::Apart => "apart",
             Self::Other => "OTHER DIRECTION",

@@ -1,4 +1,4 @@
-//! Why there is no such study, or no result.
+//! Errors about studies and their results.
 
 use std::path::PathBuf;
 
@@ -38,15 +38,15 @@ pub enum Mistake {
     Machine { place: String, error: MachineError },
     #[error("{place}: {error}")]
     Workload { place: String, error: GenerateError },
-    #[error("{place}: give one of trace, workload and model; {has} are given")]
+    #[error("{place}: give exactly one of trace, workload and model, not {has}")]
     CellKind { place: String, has: usize },
-    #[error("{place}: a cell of a trace or a workload needs {key}")]
+    #[error("{place}: a cell with a trace or a workload needs {key}")]
     Missing { place: String, key: &'static str },
-    #[error("{place}: a model has its kernel in its own table; leave {key} out")]
+    #[error("{place}: a model has its kernel in its own table; remove {key}")]
     Superfluous { place: String, key: &'static str },
-    #[error("{place}: '{value}' is not expected; expected {expected}")]
+    #[error("{place}: '{value}' is not valid; expected {expected}")]
     Value { place: String, value: String, expected: &'static str },
-    #[error("{place}: no {what} is called '{name}'; {hint}")]
+    #[error("{place}: there is no {what} '{name}'; {hint}")]
     NoSuch { place: String, what: &'static str, name: String, hint: String },
     #[error("{place}: {message}")]
     Count { place: String, message: String },

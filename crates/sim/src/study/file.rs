@@ -155,13 +155,13 @@ pub enum BenchWork {
     Fault,
     /// Zeroing cold memory; GB/s.
     Clear,
-    /// fork; ns for each 4 KiB.
+    /// fork; ns per 4 KiB.
     Fork,
-    /// munmap; ns for each 4 KiB.
+    /// munmap; ns per 4 KiB.
     Munmap,
-    /// A store to every page while a child shares them; ns for each 4 KiB.
+    /// A store to every page while a child shares them; ns per 4 KiB.
     StoreChildAlive,
-    /// The same after the child has ended; ns for each 4 KiB.
+    /// The same after the child has ended; ns per 4 KiB.
     StoreChildGone,
 }
 

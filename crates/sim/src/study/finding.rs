@@ -65,7 +65,7 @@ pub struct RowFinding {
     pub what: String,
     /// Published numbers; absent where only ours are told.
     pub published: Option<Pair>,
-    /// As printed, where that is no number.
+    /// As printed, if that is not a number.
     pub published_text: Option<String>,
     /// Spread of the published numbers, as printed.
     pub published_spread: Option<String>,
@@ -77,7 +77,7 @@ pub struct RowFinding {
     pub ours_unit: String,
     /// How changes are expressed.
     pub measure: Change,
-    /// Our change less the published one, in percentage points; of rows of one number, the
+    /// Our change minus the published one, in percentage points; of rows of one number, the
     /// difference in the unit.
     pub distance: Option<f64>,
     /// How close ours comes; absent where there is nothing to compare.
@@ -259,7 +259,7 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
             let (before, after) = (Some(quoted.before), Some(quoted.after));
             (Some(Pair { before, after, change: None }), How::Quoted(quoted.clone()))
         }
-        (None, None) => (None, How::None { why: "measured with --live only".to_owned() }),
+        (None, None) => (None, How::None { why: "measured only with --live".to_owned() }),
     }
 }
 

@@ -116,7 +116,7 @@ impl Study {
     /// The study a file describes.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large, or is no study.
+    /// When the file cannot be read, is too large, or is not a study.
     pub fn from_path(path: &Path) -> Result<Self, StudyError> {
         let (text, origin) = STUDIES.read(path)?;
         Self::from_toml(&text, &origin)
@@ -125,7 +125,7 @@ impl Study {
     /// The study a text describes; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`StudyError::File`] for a text that is no study file, else [`StudyError::Mistake`] with
+    /// [`StudyError::File`] for text that is not a study file, else [`StudyError::Mistake`] with
     /// the first; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
         let file: StudyFile = parse(text, origin)?;
@@ -270,11 +270,11 @@ impl RowFile {
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
         let ours = self.ours(place, &common, known)?;
         if self.disagrees.is_some() && (self.published.is_none() || matches!(ours, Ours::None(_))) {
-            return Err(wrong("only a row with published numbers and ours can disagree"));
+            return Err(wrong("only a row with published numbers and our numbers can disagree"));
         }
         let same_within = common.same_within.unwrap_or(0.0);
         if !same_within.is_finite() || same_within < 0.0 {
-            return Err(wrong("same-within is no number from 0 up"));
+            return Err(wrong("same-within must be a number of at least 0"));
         }
         let unit = common.unit.unwrap_or_default();
         Ok(Row {
@@ -304,7 +304,10 @@ impl RowFile {
                 Ok(Ours::Cells { metric, before, after })
             }
             (None, true, None) => {
-                let before = common.before.clone().ok_or(wrong("a bench compares: give before"))?;
+                let before = common.before.clone().ok_or(wrong(
+                    "a bench compares two sides: give \
+                    before",
+                ))?;
                 let after = after()?;
                 for name in [&before, &after] {
                     if !known.study.benches.contains_key(name) {

@@ -207,7 +207,7 @@ fn unknown(sample: &Value, name: &[String]) -> Option<String> {
 
 fn told<'a>(name: &[String], known: impl Iterator<Item = &'a str>) -> String {
     let hint = nearest(name.last().map_or("", String::as_str), known);
-    format!("no number is called '{}'; {hint}", name.join("."))
+    format!("there is no number '{}'; {hint}", name.join("."))
 }
 
 /// The number; a key that a map has not is 0, `None` stands for null.

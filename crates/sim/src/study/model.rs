@@ -1,4 +1,4 @@
-//! Cells without a trace: the memory manager asked directly.
+//! Cells without a trace: they use the memory manager directly.
 //!
 //! Owns three questions. *clear*: the plan by which a kernel zeroes a folio (series 001). *anon*: an
 //! operation of series 004 on a region, counted and, with a machine, estimated. *history*: a file

@@ -19,7 +19,10 @@ pub(super) mod bytes {
     ) -> Result<u64, D::Error> {
         let text = String::deserialize(from)?;
         parse_bytes(&text).ok_or_else(|| {
-            Error::custom(format!("'{text}' are no bytes; expected such as \"64K\" or \"2M\""))
+            Error::custom(format!(
+                "'{text}' is not a size; expected bytes, such as \"64K\" or \
+                                   \"2M\""
+            ))
         })
     }
 }
@@ -61,7 +64,7 @@ pub enum Generated {
         calls: u64,
         /// Fetches of the longest run.
         run_max: u64,
-        /// Percent of the calls that stay in the program.
+        /// Percentage of the calls that stay in the program.
         program_percent: u64,
         /// Seed of the calls.
         seed: u64,

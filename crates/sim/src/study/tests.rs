@@ -175,7 +175,7 @@ const MUTANTS: [(&str, &str, usize, &str); 20] = [
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
     ("pages = 64", "pages = 0", 6, "workloads.stubs"),
-    ("stub-size = \"4K\"", "stub-size = \"4X\"", 6, "expected such as \"64K\""),
+    ("stub-size = \"4K\"", "stub-size = \"4X\"", 6, "expected bytes, such as \"64K\""),
     ("kernel = \"6.19\", size", "kernel = \"6.91\", size", 16, "did you mean"),
     (
         "do = \"clear\", kernel = \"7.0\"",

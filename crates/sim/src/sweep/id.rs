@@ -24,7 +24,7 @@ pub struct CellId(String);
 
 /// A text that is no identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no identity of a cell: expected {NR_DIGITS} hexadecimal digits")]
+#[error("'{0}' is not the identity of a cell; expected {NR_DIGITS} hexadecimal digits")]
 pub struct NoCellId(String);
 
 impl CellId {

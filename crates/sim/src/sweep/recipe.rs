@@ -1,7 +1,7 @@
 //! A cell written down, to be replayed elsewhere.
 //!
-//! Kernel and machine stand in it as texts of their own, not as names: whoever replays needs none of
-//! the user's files, and a file that is edited later changes nothing here.
+//! Kernel and machine stand in it as texts of their own, not as names: a host that replays needs
+//! none of the user's files, and a later edit of a file changes nothing here.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ pub struct Setting {
     pub annotations: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock.
     pub reference_ns: u64,
-    /// Which walks the estimate of time reckons with.
+    /// Which walks the time estimate assumes.
     pub walks: Walks,
 }
 
@@ -137,7 +137,7 @@ impl Recipe {
     /// The cell: no file is read.
     ///
     /// # Errors
-    /// A text that is no kernel, machine or annotation.
+    /// Text that is not a kernel, machine or annotation.
     pub fn cell(&self) -> Result<CellSpec, RecipeError> {
         let kernel = Kernel::from_toml(&self.kernel.name, &self.kernel.toml)?;
         let mut machine = Machine::from_toml(&self.machine.toml, &self.machine.name)?;

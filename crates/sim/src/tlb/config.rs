@@ -257,7 +257,7 @@ pub enum ConfigError {
         entries % ways
     )]
     UnevenSets { place: String, entries: u32, ways: u32 },
-    #[error("{place}: it holds no size; list some, such as [\"4K\", \"2M\"], or write \"any\"")]
+    #[error("{place}: sizes is empty; list some, such as [\"4K\", \"2M\"], or write \"any\"")]
     NoSizes { place: String },
     #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
     NoSource { place: String },

@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for EntrySize {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
             de::Error::custom(format!(
-                "`{text}` is no TLB entry size: expected a power of two from \"4K\" to \"16G\""
+                "`{text}` is not a TLB entry size; expected a power of two from \"4K\" to \"16G\""
             ))
         })
     }

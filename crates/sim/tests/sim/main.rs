@@ -1,4 +1,4 @@
-//! The model held against real kernels, against the worked examples of docs/behaviour, and whole
+//! The model compared with real kernels, against the worked examples of docs/behaviour, and whole
 //! replays of traces: one binary, so that it is linked once.
 
 mod golden;

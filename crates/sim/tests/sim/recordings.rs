@@ -30,8 +30,8 @@ fn rows(recording: &Recording<Programs>, kernel: Option<&Kernel>) -> Vec<Program
     recording.body.runs.iter().zip(verdicts).map(|(run, one)| ProgramRow::new(run, one)).collect()
 }
 
-/// Every program agrees, but for those that are known to differ: they must still do so. Returns how
-/// many programs there are, and of how many kernels.
+/// Every program agrees, except for those that are known to differ: they must still do so. Returns
+/// how many programs there are, and of how many kernels.
 fn assert_equal(
     kind: &str,
     is_known: &dyn Fn(&Recording<Programs>, &ProgramRow) -> bool,

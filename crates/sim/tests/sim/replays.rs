@@ -34,7 +34,7 @@ pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathB
     (dir, path)
 }
 
-/// One that maps two huge pages of private memory, stores to every page of it, and goes on with
+/// One that maps two huge pages of private memory, stores to every page of it, and continues with
 /// `events`.
 pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
     let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);

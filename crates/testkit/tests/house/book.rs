@@ -44,7 +44,7 @@ fn texts(path: &Path) -> Vec<PathBuf> {
     visible.flat_map(|entry| texts(&entry.path())).collect()
 }
 
-/// (name, text) of every file that may have references, but for this one.
+/// (name, text) of every file that may have references, except for this one.
 fn sources() -> Vec<(String, String)> {
     let root = root();
     let paths = SOURCES.iter().flat_map(|source| texts(&root.join(source)));

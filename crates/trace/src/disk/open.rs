@@ -1,4 +1,4 @@
-//! Opening what is to be read.
+//! Opens input files.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read as _};
@@ -42,7 +42,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 fn open(path: &Path, more: OFlags) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    // It may be another one than was looked at.
+    // It may be another one than was examined.
     refuse_others(file.metadata()?.file_type())?;
     Ok(file)
 }
@@ -93,7 +93,7 @@ pub fn read_whole(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read_whole(path, bytes_max)?;
     String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
 /// The bytes of an open file of at most `bytes_max`.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! `linkat` replaces nothing, so between the last two steps the file has a name that is not the
-//! result's. A filesystem without `O_TMPFILE` has it under such a name from the beginning. Whoever
-//! writes holds a lock on it: one that is unlocked was left by a process that was killed, and the
-//! next writer in that directory removes it.
+//! result's. A filesystem without `O_TMPFILE` has it under such a name from the beginning. The
+//! writer holds a lock on it. A killed process leaves it unlocked, and the next writer in that
+//! directory removes it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ use super::open::{not_regular, open_own};
 
 /// What names of files begin and end with that are being written.
 const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
-/// Mode of a new file, less the umask, as of any file that is created.
+/// Mode of a new file, minus the umask, as of any file that is created.
 const MODE: u32 = 0o666;
 /// Bits of an earlier file's mode that the new one gets: not set-id and sticky.
 const MODE_KEPT: u32 = 0o777;

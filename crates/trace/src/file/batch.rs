@@ -46,7 +46,7 @@ impl Batch {
         self.ops.is_empty()
     }
 
-    /// Threads, a row each.
+    /// Threads, one per row.
     #[must_use]
     pub fn threads(&self) -> &[ThreadId] {
         &self.threads
@@ -58,31 +58,31 @@ impl Batch {
         &self.ops
     }
 
-    /// Addresses in bytes, a row each.
+    /// Addresses in bytes, one per row.
     #[must_use]
     pub fn addrs(&self) -> &[u64] {
         &self.addrs
     }
 
-    /// Bytes, or number of references, a row each.
+    /// Bytes, or number of references, one per row.
     #[must_use]
     pub fn lens(&self) -> &[u64] {
         &self.lens
     }
 
-    /// Positions in bytes or second addresses, a row each.
+    /// Positions in bytes or second addresses, one per row.
     #[must_use]
     pub fn positions(&self) -> &[u64] {
         &self.positions
     }
 
-    /// The ops' further numbers, a row each.
+    /// The ops' further numbers, one per row.
     #[must_use]
     pub fn auxes(&self) -> &[u64] {
         &self.auxes
     }
 
-    /// Flags, a row each.
+    /// Flags, one per row.
     #[must_use]
     pub fn flags(&self) -> &[u32] {
         &self.flags

@@ -1,4 +1,4 @@
-//! Which bytes a trace is, wherever it lies.
+//! The identity of a trace's bytes, wherever the file is.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace file: cause and remedy in a sentence or two.
+//! Errors of a trace file: cause and remedy in a sentence or two.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,8 @@ pub enum TraceError {
     },
     /// A row breaks a rule of [`crate::validate`].
     #[error(
-        "row {row} of {} is bad: {fault}. Its recorder or generator has a bug; record it \
-        again with the current folio.",
+        "row {row} of {} is invalid: {fault}. Its recorder or generator has a bug; record it again \
+         with the current folio.",
         shown(path)
     )]
     BadRow {
@@ -80,8 +80,8 @@ pub enum TraceError {
     },
     /// The footer breaks a rule of [`crate::validate`].
     #[error(
-        "the metadata of {} is bad: {fault}. Its recorder or generator has a bug; record it \
-        again with the current folio.",
+        "the metadata of {} is invalid: {fault}. Its recorder or generator has a bug; record it \
+         again with the current folio.",
         shown(path)
     )]
     BadMeta {

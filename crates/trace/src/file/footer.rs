@@ -1,4 +1,4 @@
-//! The footer: found, held against the limits, decoded, checked.
+//! The footer: found, compared with the limits, decoded, checked.
 //!
 //! Owns everything that is decided before the first row is read. Invariants:
 //! - I1: at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows.

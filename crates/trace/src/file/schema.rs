@@ -163,8 +163,8 @@ fn group(columns: [Result<Type, ParquetError>; 8]) -> Result<TypePtr, ParquetErr
 /// | `addr`, `len` plain | 1.05 | 69 | 3.20 | 68 |
 /// | dictionaries, zstd 9 | 0.69 | 99 | 2.71 | 114 |
 ///
-/// That is 0.06 and 0.26 bytes a reference. A program returns to few pages, so 12-bit numbers of a
-/// dictionary beat differences of addresses that jump between text, stack and heap. Only a group
+/// That is 0.06 and 0.26 bytes per reference. A program returns to few pages, so 12-bit numbers of
+/// a dictionary beat differences of addresses that jump between text, stack and heap. Only a group
 /// that touches more than 131,072 pages (512 MiB) overflows the dictionary of 1 MiB and stores the
 /// rest of its addresses plain: 4.4 bytes a row at worst. A larger dictionary was no better there.
 pub(super) fn write_properties() -> Result<WriterProperties, ParquetError> {

@@ -2,7 +2,7 @@
 //!
 //! Owns the open file. Invariants:
 //! - I1: no read asks for bytes outside the file, so no buffer is larger than the file.
-//! - I2: a page header is handed over only after its declared sizes were held against
+//! - I2: a page header is handed over only after its declared sizes were compared with
 //!   [`PAGE_BYTES_MAX`]: the library reserves memory by them.
 
 use std::fs::File;

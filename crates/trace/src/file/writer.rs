@@ -30,7 +30,7 @@ use crate::event::{Event, Op};
 use crate::meta::{Meta, SCHEMA_VERSION};
 use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
 
-/// Bytes a row takes in the file, for the progress of rows not yet encoded.
+/// Bytes per row in the file, for the progress of rows not yet encoded.
 const ROW_BYTES_GUESS: u64 = 2;
 
 /// What a finished trace holds.

@@ -106,11 +106,11 @@ pub struct Library {
     pub nr_calls: u64,
     /// Fetches of a run: 1 to this, all equally likely.
     pub run_max: u64,
-    /// Percent of the calls that stay in the program.
+    /// Percentage of the calls that stay in the program.
     pub program_percent: u64,
-    /// Percent of the calls after which somebody opens the library for write.
+    /// Percentage of the calls after which a process opens the library for writing.
     pub opened_at: Option<u64>,
-    /// Percent of the calls after which it is closed again.
+    /// Percentage of the calls after which it is closed again.
     pub closed_at: Option<u64>,
     /// Seed of the calls.
     pub seed: u64,

@@ -35,9 +35,9 @@ pub struct ZipfMix {
     pub nr_runs: u64,
     /// References of a run: 1 to this, all equally likely.
     pub run_max: u64,
-    /// Percent of the runs that execute text.
+    /// Percentage of the runs that execute text.
     pub exec_percent: u64,
-    /// Percent of the other runs that write.
+    /// Percentage of the other runs that write.
     pub write_percent: u64,
     /// Percent of the other runs that go to anonymous memory (all of them with a single file).
     pub anon_percent: u64,

@@ -1,4 +1,4 @@
-//! A file read front to back, or at random: what readahead is judged by.
+//! A file read from front to back, or at random: workloads for readahead.
 //!
 //! Owns two workloads that share their ways of reading. The file is opened, read in pieces of
 //! `read_bytes` with pread or through a shared mapping at [`BASE`], and the program exits.

@@ -164,9 +164,9 @@ impl Workload for RetStubs {
         let is_counted = (1..=NR_PAGES_MAX).contains(&nr_pages);
         require(is_counted, "nr_pages", nr_pages, "it must be from 1 to 67108864")?;
         let is_spaced = stub_bytes.is_power_of_two() && stub_bytes >= 4096;
-        require(is_spaced, "stub_bytes", stub_bytes, "it must be a power of two from 4096 on")?;
+        require(is_spaced, "stub_bytes", stub_bytes, "it must be a power of two of at least 4096")?;
         let fits = nr_pages.checked_mul(stub_bytes).is_some_and(|bytes| bytes <= REGION_BYTES_MAX);
-        require(fits, "stub_bytes", stub_bytes, "nr_pages times it must be at most 1 TiB")
+        require(fits, "stub_bytes", stub_bytes, "nr_pages times stub_bytes must be at most 1 TiB")
     }
 
     fn meta(&self) -> Meta {

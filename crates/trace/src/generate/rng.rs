@@ -1,6 +1,6 @@
 //! Pseudo-random numbers with a seed.
 //!
-//! Owns splitmix64 (Steele, Lea, Flood 2014): one addition and three mixing steps a number, a
+//! Owns splitmix64 (Steele, Lea, Flood 2014): one addition and three mixing steps per number, a
 //! period of 2^64, any seed is good. Chosen because it is a few lines that never change; not for
 //! secrets.
 

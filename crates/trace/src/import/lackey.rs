@@ -178,7 +178,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 impl Access {
-    /// The access as references of `thread`: one a page and direction, at most four.
+    /// The access as references of `thread`: one per page and direction, at most four.
     ///
     /// ```
     /// use largefolio_trace::import::lackey::{Access, AccessKind};

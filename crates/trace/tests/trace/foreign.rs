@@ -1,4 +1,5 @@
-//! Files that are no traces, or traces this version cannot read: each is named as what it is.
+//! Files that are not traces, or traces that this version cannot read: the error names what each
+//! one is.
 
 use std::fs;
 use std::path::Path;

@@ -32,15 +32,15 @@ const BASE_BYTES: u64 = 4096;
 
 /// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
-/// Needs root for sizes above the base page: the per-size settings of transparent huge pages are
-/// changed while it runs and put back on every exit. Only memory of this command is touched.
+/// Sizes above the base page need root: folio changes the per-size settings of transparent huge
+/// pages while it runs and puts them back however it ends. It touches only its own memory.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio bench anon
   folio bench anon --size 4K,64K --region 1G --rounds 9 --kernel 6.12,6.18
 
-Reading: nanoseconds for each 4 KiB of the region. The first subject of a size is this kernel, the
+How to read it: nanoseconds per 4 KiB of the region. The first subject of a size is this kernel; the
 others are the model under the rules of a kernel.")]
 pub(crate) struct AnonArgs {
     /// Folio sizes
@@ -55,7 +55,7 @@ pub(crate) struct AnonArgs {
     /// Rules the model runs under
     #[arg(long, value_delimiter = ',', default_value = "6.18,6.18+mapcount=folio,6.12")]
     kernel: Vec<String>,
-    /// The model alone: needs no rights
+    /// Only the model: needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]
@@ -108,7 +108,7 @@ impl Measure for AnonPlan {
 impl AnonPlan {
     fn measure(&self, operation: Operation, name: &str, bytes: u64) -> Result<Vec<BenchRow>> {
         let region = self.args.region;
-        // Held over all rounds: changing settings is no part of the benchmark.
+        // Held over all rounds: changing settings is not part of the benchmark.
         let host = if self.args.model_only {
             None
         } else {
@@ -122,7 +122,7 @@ impl AnonPlan {
         let pairs = beside_the_model(work, host, &self.kernels, &spare, rounds)?;
         #[expect(clippy::cast_precision_loss, reason = "at most 2^24 pages")]
         let nr_pages = (region / BASE_BYTES) as f64;
-        let scale = Scale::NsEach(nr_pages, "ns for each 4 KiB");
+        let scale = Scale::NsEach(nr_pages, "ns per 4 KiB");
         Ok(rows(name, &short(bytes), scale, &pairs))
     }
 }

@@ -29,8 +29,8 @@ Examples:
   folio bench anon-cow
   folio bench anon-cow --size 4K,2M --children 1,2,4 --region 256M
 
-Reading: nanoseconds of a child for each 4 KiB it stores to, until the last child has ended. The
-first number of children is the reference: 1.00x for more of them is perfect scaling.")]
+How to read it: nanoseconds of a child per 4 KiB that it stores to, until the last child has ended.
+The first number of children is the baseline: 1.00x for more children is perfect scaling.")]
 pub(crate) struct AnonCowArgs {
     /// Folio sizes
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = folio_size)]
@@ -93,7 +93,7 @@ impl AnonCowArgs {
         });
         let pairs: Vec<_> = names.zip(series).collect();
         let nr_pages = u32::try_from(self.region >> 12).context("--region")?;
-        let scale = Scale::NsEach(f64::from(nr_pages), "ns for each 4 KiB");
+        let scale = Scale::NsEach(f64::from(nr_pages), "ns per 4 KiB");
         Ok(rows(name, &short(bytes), scale, &pairs))
     }
 }

@@ -24,10 +24,11 @@ const NR_CALIBRATION_ROUNDS: u32 = 9;
 /// Rounds of `--gaps` for each of the table: they are short.
 const NR_NEAR_ROUNDS: usize = 10;
 
-/// Clearing memory in user space by size, cold and hot: the choice of the program against others
+/// Clearing memory in user space by size, cold and hot: folio's choice against others
 ///
-/// Page-at-a-time by `rep stosb` is what kernels before 7.0 do, the C library's memset and every
-/// primitive of the CPU are for comparison. Times are CPU time of the thread. Needs no rights.
+/// Kernels before 7.0 clear page by page with `rep stosb`. The C library's memset and every
+/// primitive of the CPU are there for comparison. Times are CPU time of the thread. Needs no
+/// privileges.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = "\
@@ -36,28 +37,28 @@ Examples:
   folio bench clear --copy --large --region 1G
   folio bench clear --gaps --rounds 5 --json
 
-Reading: GB/s, and the ratio to page-at-a-time within a round. Cold: one of many units, all others
-visited before it comes again. Hot: written just before and just after.")]
+How to read it: GB/s, and the ratio to page-at-a-time within a round. Cold: one of many units, and
+all others are visited before it comes again. Hot: written just before and just after.")]
 pub(crate) struct ClearArgs {
     /// Sizes of a unit
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M,32M", value_parser = size)]
     size: Vec<u64>,
-    /// Units of 1G too
+    /// Also units of 1G
     #[arg(long)]
     large: bool,
-    /// Copying too
+    /// Also copying
     #[arg(long)]
     copy: bool,
-    /// Every primitive instead of the best
+    /// Every primitive, not only the best
     #[arg(long)]
     every: bool,
-    /// Choose by a calibration on this machine, not by the defaults
+    /// Choose by calibrating on this machine, not by the defaults
     #[arg(long)]
     calibrated: bool,
-    /// Also how long others wait, and what is left in the cache
+    /// Also how long others wait, and what stays in the cache
     #[arg(long)]
     gaps: bool,
-    /// Bytes that cold units come from
+    /// Bytes of the region that cold units come from
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Rounds

@@ -33,12 +33,12 @@ enum BackingArg {
     FileBase,
     /// The same in large folios: `MADV_HUGEPAGE` before the first touch
     FileLarge,
-    /// File of memory, base pages
+    /// File in memory, base pages
     #[value(name = "memfd-4K")]
     MemfdBase,
     /// The same after `MADV_COLLAPSE`
     MemfdCollapse,
-    /// File of memory on reserved pages of 2 MiB
+    /// File in memory on reserved 2 MiB pages
     Hugetlb,
 }
 
@@ -57,7 +57,7 @@ impl From<BackingArg> for Backing {
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Phase {
-    /// Sweep of a fresh mapping in order, the file on disk out of the page cache: faults that read
+    /// Sweep of a fresh mapping in order, with the file out of the page cache: faults that read
     Cold,
     /// The same with a warm page cache: faults that only map
     Mapped,
@@ -75,11 +75,11 @@ impl Phase {
     }
 }
 
-/// Calls of one RET instruction a page, by what backs the text
+/// Calls of one RET instruction per page, by what backs the text
 ///
-/// Every page of a file holds one return instruction, on another cache line from page to page. What
-/// a call takes is mostly the fault (cold, mapped) or the translation (random). The file has no
-/// name, so that nothing is left behind; only instructions this command wrote are executed.
+/// Every page of a file has one return instruction, on a different cache line from page to page.
+/// The time of a call is mostly the fault (cold, mapped) or the translation (random). The file has
+/// no name, so nothing stays behind. Only instructions that this command wrote are executed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -87,13 +87,13 @@ Examples:
   folio bench exec --phase random --backing file-4K,memfd-collapse --rounds 15
   folio bench exec --region 64M --dir /var/tmp --json
 
-Reading: nanoseconds a call, not less anything: the list of addresses, the call and the cache miss of
-the stub are in it. The first backing is the reference. A note says how much PMD entries map.")]
+How to read it: nanoseconds per call, including the list of addresses, the call and the cache miss
+of the stub. The first backing is the baseline. A note says how much PMD entries map.")]
 pub(crate) struct ExecArgs {
     /// What is timed
     #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]
     phase: Vec<Phase>,
-    /// What backs the text [default: all that this machine has]
+    /// What backs the text [default: everything this machine supports]
     #[arg(long, value_delimiter = ',', value_enum)]
     backing: Vec<BackingArg>,
     /// Bytes of the text
@@ -194,7 +194,7 @@ impl ExecPlan {
             Phase::Cold | Phase::Mapped => self.len_bytes / 4096,
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 2^32 calls")]
-        let scale = Scale::NsEach(nr as f64, "ns a call");
+        let scale = Scale::NsEach(nr as f64, "ns per call");
         Ok(rows(phase.name(), &short(self.args.region), scale, &pairs))
     }
 }

@@ -26,10 +26,10 @@ const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 
 /// Demand faults by folio size: a fresh region, one store to every folio
 ///
-/// What series 001 measures. The model's memory has bytes, which it clears by the rule of the
-/// kernel; its own memory is on base pages of this machine unless huge pages are on everywhere.
-/// Times are CPU time of the thread. Needs root for sizes above the base page: the per-size settings
-/// of transparent huge pages are changed while it runs and put back on every exit.
+/// What series 001 measures. The model's memory has real bytes, which it clears by the kernel's
+/// rule; that memory is on base pages of this machine unless huge pages are enabled everywhere.
+/// Times are CPU time of the thread. Sizes above the base page need root: folio changes the
+/// per-size settings of transparent huge pages while it runs and puts them back however it ends.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,8 +37,8 @@ Examples:
   folio bench fault --size 4K,64K,2M --region 1G --kernel 6.18,7.0
   folio bench fault --model-only --kernel 6.18+clear=posted+preemption=off,6.18+clear=posted
 
-Reading: GB/s of zeroed memory. The first subject of a size is this kernel, the others are the model
-under the rules of a kernel.")]
+How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
+the model under the rules of a kernel.")]
 pub(crate) struct FaultArgs {
     /// Folio sizes [default: 4K, the sizes that are enabled, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
@@ -56,7 +56,7 @@ pub(crate) struct FaultArgs {
         default_value = "6.18+clear=converging,6.18+clear=posted,6.18+clear=merged,6.18+clear=one-pass"
     )]
     kernel: Vec<String>,
-    /// The model alone: needs no rights
+    /// Only the model: needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]
@@ -92,7 +92,10 @@ impl FaultArgs {
             sizes.dedup();
         }
         if let Some(bad) = sizes.iter().find(|&&bytes| bytes > 2 << 20) {
-            bail!("--size {}: expected sizes up to 2M; 1G is measured where reserved", short(*bad));
+            bail!(
+                "--size {}: expected sizes up to 2M; 1G is measured if such pages are reserved",
+                short(*bad)
+            );
         }
         for kernel in &kernels {
             for &bytes in &sizes {
@@ -133,7 +136,7 @@ impl FaultPlan {
 
     fn measure(&self, bytes: u64) -> Result<Vec<BenchRow>> {
         let region = self.args.region;
-        // Held over all rounds: changing settings is no part of the benchmark.
+        // Held over all rounds: changing settings is not part of the benchmark.
         let host = if self.args.model_only {
             None
         } else {

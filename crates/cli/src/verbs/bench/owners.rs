@@ -21,8 +21,8 @@ const NR_MAPPINGS: u32 = 16;
 
 /// Threads that map and unmap folios: owner tracking against a plain counter
 ///
-/// `tracked` is the owner word of this project (one atomic read-modify-write to lock, plain stores,
-/// a release store); `plain` is one atomic addition, what a kernel did before.
+/// `tracked` is this project's owner word (one atomic read-modify-write to lock, plain stores, a
+/// release store). `plain` is one atomic addition, as kernels did before.
 #[derive(Args, Debug)]
 pub(crate) struct OwnersArgs {
     /// Threads

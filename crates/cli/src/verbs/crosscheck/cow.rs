@@ -25,18 +25,18 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 
 /// Check fork and copy-on-write against the running kernel
 ///
-/// Random programs of two to four processes - map, read, write, fork, munmap, madvise,
-/// mprotect, mremap, exit - run in lock step on the kernel and in the model. After each step every
-/// page is compared: present, same or new frame, order of its folio, exclusive, shared with whom,
-/// PMD-mapped. Needs root. While it runs, per-size THP controls are set for each group of programs
-/// and khugepaged sleeps; both are put back.
+/// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
+/// mremap, exit) run in lock step on the kernel and in the model. After each step every page is
+/// compared: present, same or new frame, order of its folio, exclusive, shared with whom,
+/// PMD-mapped. Needs root. It sets per-size THP controls for each group of programs and keeps
+/// khugepaged asleep; both are put back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo folio crosscheck cow                            400 programs of eight sets of sizes
+  sudo folio crosscheck cow                            400 programs with eight sets of sizes
   sudo folio crosscheck cow --programs 10000 --seed 7
   sudo folio crosscheck cow --sizes 64K,2M --json
-  sudo folio crosscheck cow --from mine.txt            programs of your own
+  sudo folio crosscheck cow --from mine.txt            your own programs
   folio crosscheck cow --programs 10 --sizes 64K --print > mine.txt
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
@@ -47,19 +47,19 @@ pub(super) struct CowArgs {
 
 /// Check collapse against the running kernel
 ///
-/// Random programs of one to four processes give `MADV_COLLAPSE` for anonymous memory and for a
+/// Random programs of one to four processes call `MADV_COLLAPSE` for anonymous memory and for a
 /// file in memory (memfd, tmpfs) that they share or copy from: with holes, pages shared after a
 /// fork, read-only and lazy-free pages, partially mapped folios, pages that a pipe refers to,
-/// requests that straddle or miss a block. They run in lock step on the kernel and in the model;
-/// after each step the error number, every page - as `crosscheck cow` compares it - and what it
-/// holds must be equal. Needs root. While it runs, per-size THP controls are set for each group of
-/// programs and khugepaged sleeps; both are put back.
+/// requests that straddle or miss a block. They run in lock step on the kernel and in the model.
+/// After each step the error number, every page (as in `crosscheck cow`) and its content must be
+/// equal. Needs root. It sets per-size THP controls for each group of programs and keeps khugepaged
+/// asleep; both are put back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo folio crosscheck collapse                       400 programs of four sets of sizes
+  sudo folio crosscheck collapse                       400 programs with four sets of sizes
   sudo folio crosscheck collapse --programs 5000 --seed 7
-  sudo folio crosscheck collapse --from mine.txt       programs of your own
+  sudo folio crosscheck collapse --from mine.txt       your own programs
   folio crosscheck collapse --programs 10 --print > mine.txt
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
@@ -71,7 +71,7 @@ pub(super) struct CollapseArgs {
 /// Which programs, and under which rules.
 #[derive(Args, Debug)]
 struct ProgramsArgs {
-    /// Programs to make
+    /// Number of programs to generate
     #[arg(long, value_name = "N", default_value_t = 400)]
     programs: u64,
     /// Seed of the first program; the others follow
@@ -83,13 +83,13 @@ struct ProgramsArgs {
     /// Steps of each program
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
-    /// Run the programs of a file instead
+    /// Run the programs in this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "sizes", "steps"])]
     from: Option<PathBuf>,
-    /// Print the programs and run nothing; needs no root
+    /// Print the programs without running them; needs no root
     #[arg(long)]
     print: bool,
-    /// Directory to keep the recordings in
+    /// Keep the recordings in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -217,14 +217,14 @@ impl ProgramsArgs {
             ]);
         }
         if self.sizes.contains(&NONE) && self.sizes.len() > 1 {
-            bail!("--sizes none enables no size: it stands alone");
+            bail!("--sizes none enables no size, so it cannot be combined with others");
         }
         let mut orders = Vec::new();
         for &bytes in self.sizes.iter().filter(|&&bytes| bytes != page.bytes() && bytes != NONE) {
             let order = page.order_of_bytes(bytes);
             if page.bytes() << order.get() != bytes || order.get() < 2 || order > pmd {
                 let (least, most) = (page.bytes() >> 8, page.bytes() << pmd.get() >> 10);
-                bail!("{}K is no folio size of this kernel: {least}K to {most}K", bytes >> 10);
+                bail!("{}K is not a folio size of this kernel: {least}K to {most}K", bytes >> 10);
             }
             orders.push(order);
         }

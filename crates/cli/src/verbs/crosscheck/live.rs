@@ -78,7 +78,7 @@ impl LivePlan {
 pub(super) fn make(keep: Option<&Path>) -> Result<()> {
     keep.map_or(Ok(()), |keep| {
         fs::create_dir_all(keep)
-            .with_context(|| format!("cannot make {}; choose another --keep", shown(keep)))
+            .with_context(|| format!("cannot create {}; choose another --keep", shown(keep)))
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Checks that a page has a place that is none of `inputs`.
+    /// Checks that a page can be written and is not one of `inputs`.
     pub(super) fn output<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<Output> {
         Ok(Output { form: self.form.form(), page: self.page.file(inputs)? })
     }
@@ -32,7 +32,7 @@ impl OutputArgs {
 /// The option that chooses the rules.
 #[derive(Args, Debug)]
 pub(super) struct RulesArgs {
-    /// Rules to replay under, with edits [default: those of the kernel that was recorded]
+    /// Replay under these rules, with edits [default: those of the recorded kernel]
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<String>,
 }

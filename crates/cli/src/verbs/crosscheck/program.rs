@@ -19,12 +19,13 @@ use crate::errors::Exit;
 
 /// Check the model with a real program: its binary, libraries and data
 ///
-/// Runs the program once to find the files it reads, puts copies of them on a filesystem in memory
-/// where only the program sees them in place of its own, runs it again with every file cold, and
-/// replays its page faults, mappings and reads in the model: the folios of every file must be the
-/// kernel's. The program's processes and threads are followed. What it writes, it writes twice, and
-/// its standard output goes to standard error. Files that it uses in ways no rule covers - `mlock`,
-/// `O_DIRECT`, `splice`, `MADV_PAGEOUT` - are named and not compared from there on.
+/// Runs the program once to find the files it reads and copies them to a filesystem in memory,
+/// where only the program sees them in place of the originals. It runs the program again with every
+/// file cold and replays its page faults, mappings and reads in the model. The folios of every file
+/// must be the same as the kernel's. It follows the program's processes and threads. The program
+/// runs twice, so it also writes twice; its standard output goes to standard error. If no rule
+/// covers how the program uses a file (`mlock`, `O_DIRECT`, `splice`, `MADV_PAGEOUT`), the file is
+/// named and no longer compared from that point on.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +48,7 @@ pub(super) struct ProgramArgs {
     disk: DiskArg,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Directory to keep the recordings in
+    /// Keep the recordings in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -59,11 +60,11 @@ pub(super) struct ProgramArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DiskArg {
-    /// zram where the kernel has it, else a loop device
+    /// zram if the kernel has it, else a loop device
     Auto,
-    /// zram: a read is done when the call returns, nothing depends on time
+    /// zram: a read is complete when the call returns, nothing depends on time
     Within,
-    /// Loop device: a read is done some time later, as on a real disk
+    /// Loop device: a read completes later, as on a real disk
     Later,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct RecordArgs {
     /// Directory to write to
     #[arg(short, long, value_name = "DIR", required = true)]
     output: PathBuf,
-    /// A workload of your own
+    /// Your own workload
     #[arg(last = true, value_name = "KEY=VALUE", conflicts_with = "only")]
     words: Vec<String>,
 }

@@ -13,8 +13,8 @@ use crate::errors::Exit;
 
 /// Replay recordings and compare; needs no root
 ///
-/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names others:
-/// the base page is then that of each recording, unless the name has a `page=`.
+/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names other
+/// rules; the base page is still that of each recording, unless the name has a `page=`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -13,14 +13,14 @@ const NR_RANDOM_MAX: u64 = 1_000_000;
 /// The options that choose workloads.
 #[derive(Args, Debug)]
 pub(super) struct SelectArgs {
-    /// Filesystems: ext4, xfs, ext4-encrypt (no large folios), btrfs [default: ext4,xfs; of
+    /// Filesystems: ext4, xfs, ext4-encrypt (no large folios), btrfs [default: ext4,xfs; with
     /// --random ext4,xfs,btrfs]
     #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', value_parser = any_filesystem)]
     filesystems: Vec<Filesystem>,
-    /// Readahead windows [default: 128K,512K,2560K,8192K; of --random drawn from 4K to 4M]
+    /// Readahead windows [default: 128K,512K,2560K,8192K; with --random drawn from 4K to 4M]
     #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',', value_parser = window_kb)]
     windows_kb: Vec<u64>,
-    /// Only workloads whose name contains this; with * it stands for the whole name
+    /// Only workloads whose name contains this; a pattern with * must match the whole name
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
 }
@@ -28,10 +28,10 @@ pub(super) struct SelectArgs {
 /// The options that draw workloads instead.
 #[derive(Args, Debug)]
 pub(super) struct RandomArgs {
-    /// Draw this many workloads that nobody listed instead of the set
+    /// Draw this many random workloads instead of the built-in set
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=NR_RANDOM_MAX))]
     random: Option<u64>,
-    /// Seed of the first; the others follow
+    /// Seed of the first workload; the others follow
     #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
     seed: u64,
 }

@@ -10,7 +10,7 @@ use super::select::RandomArgs;
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// List the workloads of packaged kernels, which are those of `crosscheck` and some more
+/// List the workloads for packaged kernels: those of `crosscheck` and some more
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   folio crosscheck workloads --fs xfs --page 16K --json
   folio crosscheck workloads --random 20 --seed 7      what --random records, as commands")]
 pub(super) struct WorkloadsArgs {
-    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs [default: all; of --random
+    /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs [default: all; with --random
     /// ext4,xfs,btrfs]
     #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', value_parser = filesystem)]
     filesystems: Vec<Filesystem>,

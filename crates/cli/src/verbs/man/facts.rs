@@ -1,4 +1,4 @@
-//! What the verbs read beside their arguments: variables, files; and pages of others.
+//! What the verbs read besides their arguments (variables, files), and related manual pages.
 //!
 //! A fact of a verb holds for the verbs below it. `tests/cli/man.rs` holds the variables against the
 //! sources.
@@ -6,10 +6,10 @@
 /// A variable or file, and what it is for.
 pub(super) type Fact = (&'static str, &'static str);
 
-/// Verbs (all, where there is none) and their variables.
+/// Verbs (all, if there is none) and their variables.
 const ENVIRONMENT: &[(&[&str], Fact)] = &[
-    (&[], ("NO_COLOR", "No bold text in tables.")),
-    (&[], ("COLUMNS", "Width of tables where standard output is no terminal [120].")),
+    (&[], ("NO_COLOR", "Turns off bold text in tables.")),
+    (&[], ("COLUMNS", "Width of tables if standard output is not a terminal [120].")),
     (&[], ("RUST_BACKTRACE", "Shows where an internal error happened.")),
     (
         &["record"],
@@ -20,11 +20,15 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     ),
     (
         &["record", "crosscheck program", "run", "verify"],
-        ("PATH", "Where the program is looked for, and `qemu-x86_64` and `valgrind` by `record`."),
+        (
+            "PATH",
+            "Where folio searches for the program and, for `record`, for `qemu-x86_64` and \
+                  `valgrind`.",
+        ),
     ),
     (
         &["record", "study", "calibrate", "crosscheck program"],
-        ("TMPDIR", "Directory for temporary files where memory (/dev/shm) does not serve [/tmp]."),
+        ("TMPDIR", "Directory for temporary files if memory (/dev/shm) cannot be used [/tmp]."),
     ),
     (
         &["run", "verify"],
@@ -36,13 +40,13 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     ),
     (
         &["run", "verify"],
-        ("XDG_RUNTIME_DIR", "Directory of shared copies of text where /dev/shm does not serve."),
+        ("XDG_RUNTIME_DIR", "Directory of shared copies of text if /dev/shm cannot be used."),
     ),
     (
         &["run", "verify"],
         (
             "GLIBC_TUNABLES",
-            "`--heap` adds glibc.malloc.hugetlb=1 for the program; a value that is set stays.",
+            "`--heap` adds glibc.malloc.hugetlb=1 for the program; an existing value stays.",
         ),
     ),
     (
@@ -50,12 +54,12 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         (
             "LD_PRELOAD, ASAN_OPTIONS, LARGEFOLIO_REMAP, LARGEFOLIO_REMAP_REPORT, \
              LARGEFOLIO_REMAP_BUDGET, LARGEFOLIO_REMAP_FILTERS, LARGEFOLIO_VERBOSE",
-            "Set or extended by `--text remap` for the program and all it starts.",
+            "`--text remap` sets or extends these for the program and everything it starts.",
         ),
     ),
     (
         &["run", "verify", "warm"],
-        ("LD_LIBRARY_PATH", "Where libraries are looked for first, as the loader does."),
+        ("LD_LIBRARY_PATH", "Where folio searches for libraries first, as the loader does."),
     ),
     (&["tune"], ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state].")),
     (
@@ -66,13 +70,13 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["bench exec", "bench fault", "calibrate"],
         (
             "XDG_CACHE_HOME, HOME",
-            "Where files are made that are read and executed, without a name [~/.cache, else \
+            "Where folio creates unnamed files that it reads and executes [~/.cache, else \
              /var/tmp].",
         ),
     ),
 ];
 
-/// Verbs (all, where there is none) and their files.
+/// Verbs (all, if there is none) and their files.
 const FILES: &[(&[&str], Fact)] = &[
     (
         &["predict", "calibrate", "verify"],
@@ -96,25 +100,26 @@ const FILES: &[(&[&str], Fact)] = &[
     ),
     (
         &["run", "verify"],
-        ("/dev/shm/largefolio-UID/", "Shared copies of text while programs run that use them."),
+        ("/dev/shm/largefolio-UID/", "Shared copies of text, while programs use them."),
     ),
     (
         &["maps"],
         (
             "/proc/PID/{maps,smaps,pagemap}, /proc/kpageflags",
-            "What is mapped, and the folios behind it; PFNs and flags are shown to root only.",
+            "What is mapped, and the folios behind it; the kernel shows PFNs and flags only to \
+             root.",
         ),
     ),
     (
         &["crosscheck"],
-        ("/sys/kernel/tracing", "Needed in the kernel; it is mounted for `folio` alone."),
+        ("/sys/kernel/tracing", "The kernel must have it; folio mounts it for itself."),
     ),
     (
         &[],
         (
             "PREFIX/share/largefolio/",
-            "Kernels, machines, studies and tunings, which are built in as well, as examples for \
-             files of your own; recorded traces.",
+            "Kernels, machines, studies and tunings (also built in), as examples for your own \
+             files; recorded traces.",
         ),
     ),
     (&[], ("PREFIX/share/doc/largefolio/", "Guides and design notes.")),

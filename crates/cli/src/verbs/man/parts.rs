@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn an_exit_status_ends_a_paragraph() {
-        let parts = Parts::of("Old values: there. Exit status of --undo: 1 where one was left.");
+        let parts = Parts::of("Old values: there. Exit status of --undo: 1 if one was left.");
         assert_eq!(parts.notes, ["Old values: there."]);
-        assert_eq!(parts.exit_status.as_deref(), Some("Of --undo: 1 where one was left."));
+        assert_eq!(parts.exit_status.as_deref(), Some("Of --undo: 1 if one was left."));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The running system: looked at once or again and again, and shown.
+//! The running system: examined once or again and again, and shown.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::verbs::values::FormArgs;
 pub(super) struct FrameArgs {
     #[command(flatten)]
     form: FormArgs,
-    /// Write Parquet: a data frame, one row a cell
+    /// Write Parquet: a data frame with one row per cell
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     parquet: bool,
 }

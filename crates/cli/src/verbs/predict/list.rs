@@ -1,4 +1,4 @@
-//! `folio predict --list`: what can be asked for.
+//! `folio predict --list`: the known kernels, machines, edits and filesystems.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use largefolio_sim::replay::request::filesystems;
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// Writes kernels, machines, edits and filesystems with a line each.
+/// Writes kernels, machines, edits and filesystems with one line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let mut text = String::new();
     let kernels = Kernel::names().map(|name| Ok((name.to_owned(), described(name)?)));

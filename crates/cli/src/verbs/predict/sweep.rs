@@ -17,10 +17,10 @@ use crate::errors::Exit;
 /// What a shell adds to the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
-/// Failures that are told one by one; the manifest has all.
+/// Failures that are reported one by one; the manifest has all.
 const NR_TOLD_MAX: usize = 10;
 
-/// How the end is told.
+/// How the end is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Summary {
     /// A line.
@@ -45,7 +45,7 @@ impl SweepPlan {
         let mut sweep = Sweep::open(&self.dir, &self.request)?;
         for aside in sweep.set_aside() {
             console::warn(&format!(
-                "{}: {}; it is now {}, and what it had is done again",
+                "{}: {}; renamed to {}, its cells are computed again",
                 shown(&self.dir.join(&aside.file)),
                 aside.why,
                 shown(&aside.now)
@@ -90,7 +90,7 @@ impl SweepPlan {
         match run.nr_asked - run.nr_found - run.nr_done - run.nr_failed {
             0 => done,
             nr_left => format!(
-                "{done}{} cells are left; the same command goes on from there\n",
+                "{done}{} cells are left; the same command continues from there\n",
                 number(nr_left)
             ),
         }

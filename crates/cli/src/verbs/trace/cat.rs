@@ -15,9 +15,9 @@ use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
 use crate::verbs::values::FormArgs;
 
-/// Write the events of a trace, one a line
+/// Print the events of a trace, one per line
 ///
-/// The trace is streamed: memory does not grow with its length. JSON comes as one object a line.
+/// The trace is streamed, so memory does not grow with its length. JSON has one object per line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -54,7 +54,7 @@ struct CommonArgs {
     output: PathBuf,
 }
 
-/// A function a page: a sweep over all of them, then random calls (series 000)
+/// One function per page: a sweep over all of them, then random calls (series 000)
 #[derive(Args, Debug)]
 struct RetStubsArgs {
     /// Functions
@@ -135,13 +135,13 @@ struct ZipfArgs {
     /// References of the longest run
     #[arg(long, value_name = "N", default_value_t = 20)]
     run_max: u64,
-    /// Percent of the runs that execute text
+    /// Percentage of the runs that execute text
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     exec_percent: u64,
-    /// Percent of the other runs that write
+    /// Percentage of the other runs that write
     #[arg(long, value_name = "PERCENT", default_value_t = 33)]
     write_percent: u64,
-    /// Percent of the other runs that go to the heap
+    /// Percentage of the other runs that go to the heap
     #[arg(long, value_name = "PERCENT", default_value_t = 80)]
     anon_percent: u64,
     /// Seed of everything random
@@ -151,7 +151,8 @@ struct ZipfArgs {
     common: CommonArgs,
 }
 
-/// A program that runs code in a shared library, which somebody may open for write (series 003)
+/// A program that runs code in a shared library, which another process may open for writing (series
+/// 003)
 #[derive(Args, Debug)]
 struct LibraryArgs {
     /// Text of the library
@@ -160,7 +161,7 @@ struct LibraryArgs {
     /// Text of the program itself
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     program_size: u64,
-    /// Pages the library is linked and placed for
+    /// Page size the library is linked and placed for
     #[arg(long, value_enum, default_value_t = MaxPage::Huge)]
     max_page_size: MaxPage,
     /// Runs of fetches from one page
@@ -169,13 +170,13 @@ struct LibraryArgs {
     /// Fetches of the longest run
     #[arg(long, value_name = "N", default_value_t = 137)]
     run_max: u64,
-    /// Percent of the calls that stay in the program
+    /// Percentage of the calls that stay in the program
     #[arg(long, value_name = "PERCENT", default_value_t = 10)]
     program_percent: u64,
-    /// Percent of the calls after which somebody opens the library for write
+    /// Percentage of the calls after which a process opens the library for writing
     #[arg(long, value_name = "PERCENT")]
     opened_at: Option<u64>,
-    /// Percent of the calls after which it is closed again
+    /// Percentage of the calls after which it is closed again
     #[arg(long, value_name = "PERCENT", requires = "opened_at")]
     closed_at: Option<u64>,
     /// Seed of the calls

@@ -16,7 +16,7 @@ use crate::errors::Exit;
 /// Files listed in the text; the JSON has all.
 const NR_FILES_SHOWN: usize = 40;
 
-/// Show what a trace holds: program, size, files, rows by operation
+/// Show the contents of a trace: program, size, files, rows by operation
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -98,7 +98,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         (
             "size",
             format!(
-                "{} references in {} rows ({:.1} a row), {} ({:.3} bytes a reference)",
+                "{} references in {} rows ({:.1} per row), {} ({:.3} bytes per reference)",
                 figures::count(references),
                 figures::count(rows),
                 figures::ratio(references, rows),

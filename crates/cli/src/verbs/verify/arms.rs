@@ -73,7 +73,7 @@ impl Arm for Plain {
     }
 }
 
-/// Takes `files` out of the page cache, as far as nobody maps them.
+/// Takes `files` out of the page cache, as far as no process maps them.
 fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
     for file in files {
         warm::cool(file).map_err(|error| format!("{}: {error}", shown(file)))?;
@@ -150,14 +150,15 @@ impl Changed {
         let why = plan.fallbacks.first().map(ToString::to_string);
         if !is_changed && self.settings.is_empty() {
             bail!(
-                "the changed run would be the plain one: {}",
+                "the changed run would be the same as the plain one: {}",
                 why.unwrap_or_else(|| "nothing of it can be larger".to_owned())
             );
         }
         self.effects.extend(why);
         for file in &plan.warmed {
             let large = figures::bytes(file.after_bytes.unwrap_or(0));
-            self.effects.push(format!("{}: {large} in 2M folios of the cache", shown(&file.path)));
+            self.effects
+                .push(format!("{}: {large} in 2M folios in the page cache", shown(&file.path)));
         }
         self.request = Some(request);
         if plan.moved.is_none() {

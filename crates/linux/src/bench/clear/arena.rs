@@ -21,7 +21,7 @@ impl Arena {
     /// memory that the kernel has handed out.
     ///
     /// # Errors
-    /// When the memory is not to be had.
+    /// When the memory is not available.
     pub fn new(len_bytes: usize, source_bytes: usize) -> Result<Self, BenchError> {
         Ok(Self { to: Stretch::new(len_bytes)?, from: Stretch::new(source_bytes)? })
     }
@@ -36,7 +36,7 @@ impl Arena {
         (self.to.bytes_mut(), self.from.bytes())
     }
 
-    /// What units of `len_bytes` begin at, each once, in no order a prefetcher knows.
+    /// What units of `len_bytes` begin at, each once, in an order that a prefetcher cannot guess.
     pub(super) fn walk(&self, len_bytes: usize) -> impl FnMut() -> usize + use<> {
         let nr_units = 1 << (self.to.len_bytes / len_bytes).max(1).ilog2();
         let mut at = 0usize;

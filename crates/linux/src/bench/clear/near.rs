@@ -1,4 +1,4 @@
-//! What is left in the cache after a 2 MiB folio was cleared: the near pages, and a working set.
+//! What stays in the cache after a 2 MiB folio was cleared: the near pages, and a working set.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -34,13 +34,13 @@ pub(crate) const fn line_of(nr: usize) -> usize {
     (nr.wrapping_mul(37) % NR_LINES) * LINE_BYTES
 }
 
-/// `nr` numbers below `end` in no order, each drawn anew.
+/// `nr` numbers below `end` in random order, each drawn anew.
 pub(crate) fn draws(nr: usize, end: usize, seed: u64) -> impl Iterator<Item = usize> {
     let (mut rng, end) = (Rng::new(seed), end.max(1) as u64);
     (0..nr).map(move |_| usize::try_from(rng.below(end)).unwrap_or(0))
 }
 
-/// Numbers below `end`, each once, in no order.
+/// Numbers below `end`, each once, in random order.
 pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
     let numbers = u32::try_from(end).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..numbers).collect();

@@ -23,7 +23,7 @@ pub enum Refusal {
     PrivateCopy,
     /// `MADV_NOHUGEPAGE`, or transparent huge pages disabled for the process.
     NoHugeAdvice,
-    /// The setting says never.
+    /// The the setting is never.
     SettingOff,
     /// The setting asks for `MADV_HUGEPAGE`, which was not given.
     NotAdvised,
@@ -35,7 +35,7 @@ pub enum Refusal {
     MappedByPages,
     /// Nothing is mapped there yet.
     NotTouched,
-    /// Sizes are not to be had without root.
+    /// Sizes are not available without root.
     SizeUnknown,
 }
 
@@ -66,14 +66,14 @@ impl Refusal {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::TooSmall => "smaller than any block",
-            Self::Incongruent => "address and file offset not aligned alike",
+            Self::Incongruent => "address and file offset are not aligned alike",
             Self::CachedSmall => "in the page cache in small folios",
-            Self::Filesystem => "filesystem without folios of the size",
+            Self::Filesystem => "the filesystem has no folios of this size",
             Self::OpenForWrite => "open for writing",
             Self::PrivateCopy => "written to: private copies of file pages",
             Self::NoHugeAdvice => "MADV_NOHUGEPAGE or THP disabled for the process",
-            Self::SettingOff => "setting says never",
-            Self::NotAdvised => "setting asks for MADV_HUGEPAGE",
+            Self::SettingOff => "the setting is never",
+            Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
             Self::FilledSmall => "touched in small folios",
             Self::PartlyMapped => "only parts of the folios are mapped",
             Self::MappedByPages => "whole large folios, mapped page by page",
@@ -86,7 +86,7 @@ impl Refusal {
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// What stands in the way.
+    /// What prevents it.
     pub refusal: Refusal,
     /// Bytes it concerns.
     pub bytes: u64,
@@ -94,7 +94,7 @@ pub struct Reason {
     pub remedy: Remedy,
 }
 
-/// A mapping held against the largest size it could have.
+/// A mapping compared with the largest size it could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its process, as an index into [`Census::processes`].

@@ -1,4 +1,4 @@
-//! Workloads that nobody listed, drawn from a seed.
+//! Random workloads, drawn from a seed.
 //!
 //! Owns the draw: the length of the file, its mappings and descriptors, and what is done to it. The
 //! result is words as a user would type them ([`Custom`]), so that each can be repeated by itself.
@@ -26,7 +26,7 @@ const LONGEST_BYTES: u64 = 40 << 20;
 pub struct Random {
     /// Workloads.
     pub nr: u64,
-    /// Seed of the first; the others follow.
+    /// Seed of the first workload; the others follow.
     pub seed: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The first stop of a new thread and its parent's report of it: either may come first.
 //!
-//! Invariant B1: a new thread does not run before its birth has been reported: nothing would know
-//! whose faults and calls its are.
+//! Invariant B1: a new thread does not run before its birth has been reported: otherwise its faults
+//! and calls could not be attributed.
 
 use std::collections::BTreeSet;
 

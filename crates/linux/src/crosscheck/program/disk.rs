@@ -24,7 +24,7 @@ pub enum Disk {
     Within,
     /// A loop device: a read is done some time later, as on a real disk.
     Later,
-    /// zram where the kernel has it, else a loop device.
+    /// zram if the kernel has it, else a loop device.
     #[default]
     Best,
 }

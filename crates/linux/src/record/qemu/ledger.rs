@@ -23,8 +23,9 @@ use crate::record::outcome::Ended;
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
 
-const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another changed the address \
-     space: references around that moment may be in another order; record on a less busy machine.";
+const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
+                             address space, so references around that moment may be out of order; \
+                             record on a less busy machine.";
 
 /// The recording as the messages tell it.
 pub(crate) struct Ledger<'book, 'sink> {
@@ -86,14 +87,14 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes) else {
-            self.book.warn("A message of the recorder could not be read and was left out.");
+            self.book.warn("A message from the recorder could not be read and was left out.");
             return Ok(());
         };
         let header = packet.header;
         let Some(process) =
             self.processes.get_mut(&header.pid).filter(|found| found.phase != Phase::Over)
         else {
-            self.book.warn("Messages of a process that had ended were left out.");
+            self.book.warn("Messages from a process that had already ended were left out.");
             return Ok(());
         };
         if process.threads.contains_key(&header.tid) || header.kind == Kind::Layout {
@@ -309,12 +310,12 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let phase = self.processes.get(&pid).map(|process| process.phase);
         self.book.warn(match phase {
             Some(Phase::Announced) => {
-                "A child process could not be recorded: it changed its root directory or user \
-                 before it began; record it by itself."
+                "A child process could not be recorded, because it changed its root directory or \
+                 user before it began; record it by itself."
             }
             Some(Phase::Away) => return,
             _ => {
-                "A child process was still running when the program ended; its later references \
+                "A child process was still running when the program ended, so its later references \
                  are missing; record a command that waits for it."
             }
         });
@@ -331,8 +332,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let (kind, status) = match (&process.execve, process.status, ended) {
             (Some(path), ..) => {
                 let sentence = format!(
-                    "A process went on as {path} (execve), which was not recorded; record that \
-                     program itself."
+                    "A process became {path} (execve), which was not recorded; record that program \
+                     itself."
                 );
                 self.book.warn(sentence);
                 (ExitKind::Execve, 0)

@@ -232,7 +232,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
         let Some(path) = self.calls.execve() else { return Ok(ended.to_string()) };
         let text = format!("execve {path}");
         self.book.warn(format!(
-            "The program went on as {path} (execve), which was not recorded; record that program \
+            "The program became {path} (execve), which was not recorded; record that program \
              itself."
         ));
         Ok(text)

@@ -20,7 +20,7 @@ fn say(at: usize, len: usize) {
     }
 }
 
-/// A mapping at `at`, which was reserved; of a file where there is one.
+/// A mapping at `at`, which was reserved; of a file if there is one.
 fn map(at: usize, len: usize, prot: i32, file: Option<(&File, i32)>) {
     let (fd, flags) = file
         .map_or((-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS), |(file, flags)| {

@@ -10,7 +10,7 @@ use super::state::MmOwnerId;
 /// Every id of the layout belongs to a live mm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "all {nr_ids} owner ids belong to live processes: a process has to end before another starts"
+    "all {nr_ids} owner ids belong to live processes; a process must end before another one starts"
 )]
 pub struct IdsExhausted {
     /// Ids that the layout has.

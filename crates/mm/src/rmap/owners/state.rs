@@ -39,7 +39,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A slot nobody holds.
+    /// A slot without an owner.
     pub const FREE: Self = Self { owner: None, mapcount: -1 };
 }
 
@@ -84,7 +84,7 @@ pub struct Violation {
 }
 
 impl State {
-    /// Mapped by nobody.
+    /// Mapped by no process.
     pub const UNMAPPED: Self =
         Self { large_mapcount: -1, slots: [Slot::FREE; 2], is_shared: false, is_stopped: false };
 

@@ -15,7 +15,7 @@ use crate::Error;
 /// Takes one round's time.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
-/// Nanoseconds a call, by backing and phase.
+/// Nanoseconds per call, by backing and phase.
 pub(super) struct Calls {
     pub(super) of: Vec<(Backing, Phase, Series)>,
     /// Of stubs packed into few pages.

@@ -80,7 +80,7 @@ pub(super) fn stubs(
     phase: Phase,
 ) -> Result<Predicted, Error> {
     let swept = outcome(request, backing, phase, 0)?.estimate;
-    // The end of the process is no part of either phase.
+    // The end of the process is not part of either phase.
     let causes: Vec<Cause> =
         Cause::ALL.into_iter().filter(|cause| *cause != Cause::Unmap).collect();
     match phase {

@@ -88,7 +88,7 @@ impl Forms for CheckResult {
         for line in &self.rows {
             if line.operation != last {
                 last = line.operation;
-                let _ = writeln!(text, "\n{last}, ns for each {}", line.unit);
+                let _ = writeln!(text, "\n{last}, ns per {}", line.unit);
                 let _ = writeln!(
                     text,
                     "  {:14} {:>10} {:>32} {:>6}   {:>9} {:>8} {:>9}",

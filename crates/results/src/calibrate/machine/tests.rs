@@ -87,7 +87,7 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
     assert!(fault.source.starts_with("measured: made \"up\"\nhere; median of n = 3"), "{fault:?}");
     assert!(!fault.assumed);
     let fork = machine.costs.fork_entry.unwrap();
-    assert!(fork.assumed && fork.source.contains("not measured here"), "{fork:?}");
+    assert!(fork.assumed && fork.source.contains("not measured on this machine"), "{fork:?}");
     assert_eq!(machine.costs.fork_pmd, None);
     let comment = super::machine(&found).unwrap().comment(Effort::Full);
     assert!(comment.contains("Not measured: folios of 32 KiB: changing it needs root"));
@@ -174,7 +174,7 @@ impl Named for Calibration {
     }
 }
 
-/// Either a whole file or none: a text that is no machine never comes out.
+/// Either a whole file or none: it never returns text that is not a machine.
 fn written_or_refused(found: &Calibration) {
     let made = machine(found).unwrap();
     if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {

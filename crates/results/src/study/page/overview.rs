@@ -1,4 +1,4 @@
-//! The answer and the overview: how many rows come how close.
+//! The answer and the overview: how close the rows come.
 
 use largefolio_report::html::bars::{Bar, Part, bars};
 use largefolio_report::html::frame::{TABLE_END, figure, table_head};
@@ -19,7 +19,7 @@ pub(super) fn answer(report: &StudyResult) -> Markup {
     answer.raw("<p class=\"answer\">");
     let close = sum(report, |summary| summary.nr_within_10_percent);
     answer.element("b", &format!("{close} of {nr_compared}"));
-    answer.text(" rows that can be compared come within 10% here");
+    answer.text(" comparable rows are within 10% of the published number");
     for (title, _, _, get) in &compared[1..] {
         let nr = sum(report, get);
         if nr > 0 {
@@ -47,13 +47,14 @@ pub(super) fn answer(report: &StudyResult) -> Markup {
     }
     answer.raw("</ul>");
     for (study, table, row) in surprises(&report.studies) {
-        let text = format!("Not as known: {study}: {}: {}", table.title, row.what);
+        let text = format!("Unexpected direction: {study}: {}: {}", table.title, row.what);
         answer.element("p class=\"honest other-way-text\"", &text);
     }
     answer.element(
         "p class=\"honest\"",
-        "No row's published number enters the model; what else of the published work our inputs hold \
-         stands with each study. A difference is shown as it is, with the reason where one is known.",
+        "The model uses none of the published numbers in the rows; each study lists other \
+         published work in our inputs. A difference is shown unchanged, with its reason if one is \
+         known.",
     );
     answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));
     answer
@@ -71,7 +72,7 @@ pub(super) fn surprises(
 type Column = (&'static str, &'static str, &'static str, fn(&StudyCounts) -> usize);
 const COLUMNS: [Column; 6] = [
     ("within 10%", "nr_within_10_percent", "equal", |s| s.nr_within_10_percent),
-    ("within factor 2", "nr_within_factor_2", "near", |s| s.nr_within_factor_2),
+    ("within a factor of 2", "nr_within_factor_2", "near", |s| s.nr_within_factor_2),
     ("same direction only", "nr_same_direction", "toward", |s| s.nr_same_direction),
     ("apart", "nr_apart", "apart", |s| s.nr_apart),
     ("other direction", "nr_other_direction", "different", |s| s.nr_other_direction),

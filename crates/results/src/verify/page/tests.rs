@@ -1,4 +1,4 @@
-//! Verdicts that are not measured here.
+//! Verdicts that are not measured on this machine.
 
 use std::time::Duration;
 

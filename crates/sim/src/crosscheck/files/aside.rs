@@ -1,8 +1,8 @@
 //! Files that are not compared from some step on, and why.
 //!
 //! A program may do what no rule covers (`mlock`, `O_DIRECT`, `MADV_PAGEOUT`): the recording says
-//! so by name, and from there on the file is left out on both sides. Files have nothing to do with
-//! each other, so that the others are compared to the end.
+//! so by name, and from there on the file is left out on both sides. Files are independent, so the
+//! others are compared to the end.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

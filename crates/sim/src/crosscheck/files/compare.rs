@@ -1,4 +1,4 @@
-//! One recording of files held against the model.
+//! One recording of files compared with the model.
 
 mod check;
 mod ends;

@@ -113,7 +113,7 @@ impl FileSteps {
                     None => Touch::AsMapped,
                     Some(&"w") => Touch::Write,
                     Some(&"x") => Touch::Exec,
-                    Some(other) => return Err(format!("touched how? {other:?}")),
+                    Some(other) => return Err(format!("unknown kind of touch {other:?}")),
                 };
                 Action::Touch { index: index_of(index)?, area, access }
             }
@@ -259,7 +259,7 @@ fn folios(
     let order = order_of(order)?;
     let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
     if times > NR_TIMES_MAX || times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
-        return Err(format!("{times} folios of order {order}: no file is so large"));
+        return Err(format!("{times} folios of order {order}: no file is that large"));
     }
     Ok((0..times).map(move |nr| CachedFolio { file, index: index + (nr << order), order }))
 }
@@ -279,7 +279,7 @@ fn extent_of(word: &str) -> Parsed<Extent> {
     } else {
         (word, ExtentKind::Written)
     };
-    let (first, nr) = word.split_once('+').ok_or_else(|| format!("{word:?} is no extent"))?;
+    let (first, nr) = word.split_once('+').ok_or_else(|| format!("{word:?} is not an extent"))?;
     let (first, nr) = (index_of(first)?, index_of(nr)?);
     Ok(Extent { first, end: first + nr, kind, is_next })
 }
@@ -342,7 +342,7 @@ fn id_of(word: &str) -> Parsed<u32> {
     u32::try_from(value)
         .ok()
         .filter(|_| value < NR_IDS_MAX)
-        .ok_or_else(|| format!("{value} is no number of a file, descriptor or mapping"))
+        .ok_or_else(|| format!("{value} is not the number of a file, descriptor or mapping"))
 }
 
 fn order_of(word: &str) -> Parsed<u8> {

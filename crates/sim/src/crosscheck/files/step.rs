@@ -37,7 +37,7 @@ pub(super) struct FileStep {
     pub(super) extents: Option<Vec<Extent>>,
     /// Passes of the fault handler: file, index.
     pub(super) handler: Vec<(u32, u64)>,
-    /// Runs of fault-around that found a folio to map: file, first and last page looked at.
+    /// Runs of fault-around that found a folio to map: file, first and last page examined.
     pub(super) around: Vec<(u32, u64, u64)>,
     /// Windows filled with large folios, and base-order reads.
     pub(super) windows: Vec<WindowLine>,

@@ -1,8 +1,8 @@
-//! What of a recording was a matter of time: which reads were complete when somebody looked.
+//! What depended on time in a recording: which reads were complete at a certain moment.
 //!
 //! The model's rule (`largefolio_mm`'s `in_flight`): a fault waits for the request of its own page,
-//! everything else is in flight until the fault has ended. A kernel may be slower or faster.
-//! Where it was, its recording shows it, and the replay is told so, step by step.
+//! everything else is in flight until the fault has ended. A kernel may be slower or faster. If so,
+//! its recording shows it, and the replay is told, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What the kernel has after a step, held against what the model has.
+//! Compares what the kernel has after a step with what the model has.
 //!
 //! Page frame numbers themselves are not compared: a freed frame may be handed out again at once,
 //! or not. What is compared of them is
@@ -229,7 +229,7 @@ impl Worlds {
     }
 }
 
-/// Whether a page kept its frame; `None` where it was or is none of a folio.
+/// Whether a page kept its frame; `None` if it was not, or is not, a page of a folio.
 fn is_same(before: MappedPage, after: MappedPage) -> Option<bool> {
     label(before).zip(label(after))?;
     let frame = |page| match page {

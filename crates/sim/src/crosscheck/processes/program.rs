@@ -47,7 +47,7 @@ pub struct ProcessProgram {
 /// A file that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnFile {
-    /// Where it lies.
+    /// Its path.
     pub(super) kind: FileKind,
     pub(super) nr_pages: u64,
 }

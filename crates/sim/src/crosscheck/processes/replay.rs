@@ -60,7 +60,7 @@ pub(super) struct ProgramReplay {
 struct Own {
     file: MappingId,
     open: OpenId,
-    /// Opened for write.
+    /// Opened for writing.
     writer: Option<OpenId>,
     is_on_disk: bool,
 }

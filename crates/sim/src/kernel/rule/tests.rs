@@ -102,7 +102,7 @@ fn a_wrong_value_is_answered_with_what_the_rule_takes() {
     assert!(said("collapse.scan_sleep_ms=x").ends_with("takes a number"));
     assert!(said("anon.size_kib.65=always").contains("expected a power of two of KiB"));
     assert!(said("sizes.filesystems.ntfs=64K:exec").contains("did you mean nfs"));
-    assert!(said("sizes.machine=64K").contains("is no SIZE:USE"));
+    assert!(said("sizes.machine=64K").contains("is not SIZE:USE"));
 }
 
 #[test]

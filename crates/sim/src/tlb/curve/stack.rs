@@ -99,7 +99,7 @@ impl Front {
 /// LRU buffers of 1 to `nr_max` entries at once.
 #[derive(Clone, Debug)]
 pub struct LruStack {
-    /// By node; [`Key::EMPTY`] where there is none.
+    /// By node; [`Key::EMPTY`] if there is none.
     keys: Vec<Key>,
     /// By node: whether stores may use it.
     is_writable: Vec<bool>,

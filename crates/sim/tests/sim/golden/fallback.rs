@@ -82,7 +82,7 @@ fn what_is_read_again_after_a_failed_insertion_depends_on_the_version() {
 
 #[test]
 fn a_write_steps_the_order_down() {
-    // A.7.1, A.5.9: order 4 is not to be had, order 3 is.
+    // A.7.1, A.5.9: order 4 is not available, order 3 is.
     let mut world = short("6.18", 4, "xfs", 4096);
     world.memory.pwrite(world.open, 0, 64 << 10).unwrap();
     assert_eq!(world.folios(), "2xo3@0");

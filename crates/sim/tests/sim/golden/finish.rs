@@ -138,7 +138,7 @@ fn beyond_the_file_is_an_error() {
     let error = world.memory.touch(world.mm, addr, Access::Read).unwrap_err();
     assert_eq!(error, largefolio_mm::fault::FaultError::BeyondFile(addr.0));
     let error = world.memory.touch(world.mm, addr, Access::Write).unwrap_err();
-    assert!(error.to_string().contains("may not be touched"), "{error}");
+    assert!(error.to_string().contains("may not be accessed"), "{error}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_mapping_without_large_folios_is_forced_before_7_2_only() {
 
 #[test]
 fn a_forced_window_ignores_the_readahead_setting() {
-    // B.4.1 step 1: not looked at, in any version.
+    // B.4.1 step 1: not examined, in any version.
     for kernel in ["6.12", "6.18", "7.0", "7.2"] {
         let mut world = huge(&format!("{kernel}+readahead=0"), "xfs", 1 << 13);
         world.touch(1000);

@@ -28,7 +28,7 @@ fn every_sweep_keeps_every_invariant() {
 
 #[test]
 fn async_windows_from_6_17_on_end_on_natural_boundaries() {
-    // L.3: multiples of 2^min(order, ctz(M)), but for the first partial ones.
+    // L.3: multiples of 2^min(order, ctz(M)), except for the first partial ones.
     for kernel in ["6.17", "6.18", "7.2"] {
         for ra_kb in [64, 128, 192, 512] {
             let mut world = World::x86(&format!("{kernel}+readahead={ra_kb}K"), "xfs", 1 << 14);

@@ -105,7 +105,7 @@ fn a_slow_device_is_waited_for_until_it_has_moved_what_is_used() {
     let references = slow.tlb.instruction.references + slow.tlb.data.references;
     assert!(waited_ns(&slow) + timing.of_references(references) >= moved);
     assert!(slow.waits.late_waits.unwrap() > 0);
-    // Half the rate, twice the time, but for what was computed meanwhile.
+    // Half the rate, twice the time, except for what was computed meanwhile.
     let ratio = waited_ns(&slower) / (waited_ns(&slow) / 100);
     assert!((195..=205).contains(&ratio), "{ratio}");
 }

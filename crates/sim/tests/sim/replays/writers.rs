@@ -1,5 +1,5 @@
 //! Series 003 end to end: khugepaged collapses the text of a program and of its library, and an
-//! open for write throws it away (docs/behaviour J.4, H.2, L.16, L.17).
+//! open for writing throws it away (docs/behaviour J.4, H.2, L.16, L.17).
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -83,7 +83,7 @@ fn j4_a_library_linked_for_4k_pages_cannot_be_collapsed() {
 fn l16_an_open_for_write_refaults_the_library_in_base_pages() {
     let opened = Library { opened_at: Some(50), ..library() };
     let [_, before, after] = run(&opened, &specs()).try_into().unwrap();
-    // The program, which cannot be opened for write, keeps what it has.
+    // The program, which cannot be opened for writing, keeps what it has.
     assert_eq!(file_pmd_mapped(&after), PROGRAM);
     let writers = after.writers;
     // The text, and what read-around took of its neighbours: half a window on either side.

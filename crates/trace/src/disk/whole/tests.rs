@@ -76,7 +76,7 @@ fn modes_are_those_of_any_file_that_is_written() {
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
     for has_name in [false, true] {
         begun(&ours, has_name).commit().unwrap();
-        assert_eq!(mode(&ours), mode(&plain), "less the umask");
+        assert_eq!(mode(&ours), mode(&plain), "minus the umask");
         fs::remove_file(&ours).unwrap();
     }
     write_whole(&ours, b"").unwrap();

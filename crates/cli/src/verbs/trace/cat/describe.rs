@@ -1,4 +1,4 @@
-//! An event as a line of text, in the words of the system call it was.
+//! An event as a line of text, in the words of its system call.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! What a drawn workload does to its file, as the word `ops`.
+//! What a random workload does to its file, as the word `ops`.
 //!
 //! Actions come in phrases - a run of touches, two interleaved streams, a write and a read behind it
 //! - so that rules about what came before are reached.

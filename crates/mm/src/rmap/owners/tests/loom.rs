@@ -23,7 +23,7 @@ const A: MmOwnerId = MmOwnerId::new(1).unwrap();
 const B: MmOwnerId = MmOwnerId::new(2).unwrap();
 const C: MmOwnerId = MmOwnerId::new(3).unwrap();
 
-/// `word.fetch_or(bits, order)`, but for the store of an unchanged word. A waiter's `fetch_or`
+/// `word.fetch_or(bits, order)`, except for the store of an unchanged word. A waiter's `fetch_or`
 /// writes what it read, right behind it in the modification order, so nobody can tell; but loom
 /// would let it read its own stores for ever.
 fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -98,7 +98,7 @@ impl<M: Mutation> Atomics for Loom<M> {
 struct Sound;
 impl Mutation for Sound {}
 
-/// Takes no lock: looks at the bit and goes on.
+/// Takes no lock: looks at the bit and continues.
 struct NoLock;
 impl Mutation for NoLock {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {

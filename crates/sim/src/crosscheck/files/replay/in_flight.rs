@@ -1,4 +1,5 @@
-//! Reads in flight: what the recording told of them, and what would explain a difference by them.
+//! Reads in flight: what the recording says about them, and whether they would explain a
+//! difference.
 
 use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
@@ -41,15 +42,15 @@ impl FileReplay {
         self.timing.waits.contains(&nr)
     }
 
-    /// Which step's reads were complete earlier if the kernel has a page of a mapping present that
-    /// the model has not: the step, and the requests.
+    /// Which step's reads were complete earlier if the kernel has a page of a mapping present and
+    /// the model does not: the step, and the requests.
     pub(in super::super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
         let out = self.reads.left_out(self.file_of_area(area)?, index)?;
         Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
     }
 
-    /// Which step's reads were complete later if the model has a page of a mapping present that
-    /// the kernel has not.
+    /// Which step's reads were complete later if the model has a page of a mapping present and the
+    /// kernel does not.
     pub(in super::super) fn late(&self, area: u32, index: u64) -> Option<usize> {
         self.reads.waited(self.file_of_area(area)?, index)
     }
