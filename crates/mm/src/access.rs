@@ -20,7 +20,7 @@ impl Memory<Bytes> {
         for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
             self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
             let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
-            let frame = self.cache.ram.frame(pfn);
+            let frame = self.core.ram.frame(pfn);
             into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
         }
         Ok(())
@@ -34,7 +34,7 @@ impl Memory<Bytes> {
         for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
             self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
             let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
-            let frame = self.cache.ram.frame_mut(pfn);
+            let frame = self.core.ram.frame_mut(pfn);
             frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Memory<Bytes> {
 
     /// The bytes of a frame, as a device stores to them: no entry and no folio hears of it.
     pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
-        self.cache.ram.frame_mut(pfn)
+        self.core.ram.frame_mut(pfn)
     }
 
     fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {

@@ -96,8 +96,8 @@ impl<R: Ram> Memory<R> {
 
     /// Counts the outcome of one range (I2).
     pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, CollapseRefusal>) {
-        self.cache.work.add(1);
-        let counters = &mut self.cache.counters.collapse;
+        self.core.work.add(1);
+        let counters = &mut self.core.counters.collapse;
         match (outcome, who) {
             (Ok(Done::Already), _) => {}
             (Ok(Done::Collapsed), Who::Khugepaged) => counters.pages_collapsed += 1,
@@ -108,12 +108,12 @@ impl<R: Ram> Memory<R> {
 
     /// Counts ranges that were refused alike.
     pub(crate) fn count_refused(&mut self, refusal: CollapseRefusal, nr: u64) {
-        self.cache.counters.collapse.refused[refusal as usize] += nr;
+        self.core.counters.collapse.refused[refusal as usize] += nr;
     }
 
     /// Counts an allocation; vmstat knows those of the PMD size.
     pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), CollapseRefusal>) {
-        let counters = &mut self.cache.counters.collapse;
+        let counters = &mut self.core.counters.collapse;
         match outcome {
             _ if order != self.rules.page.pmd_order() => {}
             Ok(()) => counters.thp_collapse_alloc += 1,

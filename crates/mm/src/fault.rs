@@ -190,16 +190,16 @@ impl<R: Ram> Memory<R> {
             && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
             && !leaf.flags.contains(PteFlags::NO_ACCESS)
         {
-            self.cache.folios.note_access(leaf.pfn_of(vpn));
+            self.core.folios.note_access(leaf.pfn_of(vpn));
             let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
         }
         let mut nr_tries = 0;
         let touched = loop {
             nr_tries += 1;
-            self.cache.begin_fault();
+            self.core.begin_fault();
             let touched = self.fault(mm, vpn, access);
-            self.cache.end_fault();
+            self.core.end_fault();
             match touched {
                 Err(FaultError::OutOfMemory(_))
                     if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
@@ -207,16 +207,16 @@ impl<R: Ram> Memory<R> {
                 Ok(touched) => break touched,
             }
         };
-        self.cache.folios.note_access(touched.leaf.pfn_of(vpn));
+        self.core.folios.note_access(touched.leaf.pfn_of(vpn));
         if access == Access::Write {
-            self.cache.folios.note_write(touched.leaf.pfn_of(vpn));
+            self.core.folios.note_write(touched.leaf.pfn_of(vpn));
         }
         Ok(touched)
     }
 
     /// What a processor does when it stores through a writable entry.
     fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
-        self.cache.folios.note_write(leaf.pfn_of(vpn));
+        self.core.folios.note_write(leaf.pfn_of(vpn));
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;
         if leaf.flags.contains(PteFlags::DIRTY) {
             return leaf;
@@ -237,12 +237,12 @@ impl<R: Ram> Memory<R> {
         if !is_allowed {
             return Err(FaultError::Protected(addr));
         }
-        if self.space(mm).table.stats().nr_tables > self.cache.buddy.nr_pages() / TABLES_PART {
+        if self.space(mm).table.stats().nr_tables > self.core.buddy.nr_pages() / TABLES_PART {
             return Err(FaultError::OutOfMemory(addr));
         }
         self.keep_balance();
-        self.cache.counters.pgfault += 1;
-        self.cache.work.add(STEPS_OF_FAULT);
+        self.core.counters.pgfault += 1;
+        self.core.work.add(STEPS_OF_FAULT);
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
@@ -264,12 +264,12 @@ impl<R: Ram> Memory<R> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
                 PassEnd::Mapped if fault.pass.is_tried() => {
-                    self.cache.counters.pgmajfault += 1;
+                    self.core.counters.pgmajfault += 1;
                     return Ok(Outcome::Major);
                 }
                 PassEnd::Mapped => return Ok(Outcome::Minor),
                 PassEnd::Retry(cause) => {
-                    self.cache.counters.nr_retry += 1;
+                    self.core.counters.nr_retry += 1;
                     fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
                 }
             }
@@ -281,7 +281,7 @@ impl<R: Ram> Memory<R> {
     fn file_pass(&mut self, fault: &Fault) -> Result<PassEnd, FaultError> {
         // A load can take what is cached around it; a store changes its own page only (B.1.2).
         if fault.access != Access::Write && self.fault_around(fault) {
-            self.cache.counters.nr_around += 1;
+            self.core.counters.nr_around += 1;
             return Ok(PassEnd::Mapped);
         }
         if fault.is_private_write() {
@@ -296,7 +296,7 @@ impl<R: Ram> Memory<R> {
             self.copy_file_page(fault, entry)?;
         } else {
             self.finish(fault, entry);
-            self.cache.counters.nr_finish += 1;
+            self.core.counters.nr_finish += 1;
         }
         Ok(PassEnd::Mapped)
     }

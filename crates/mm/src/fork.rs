@@ -51,7 +51,7 @@ impl<R: Ram> Memory<R> {
         let child = self.new_space();
         let vmas = self.space(parent).vmas.forked();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
-        self.cache.work.add(STEPS_OF_FORK + areas.len() as u64);
+        self.core.work.add(STEPS_OF_FORK + areas.len() as u64);
         self.space_mut(child).vmas = vmas;
         self.inherit_program(parent, child);
         if self.space(parent).is_scanned {
@@ -72,13 +72,13 @@ impl<R: Ram> Memory<R> {
         self.count_walk(parent, VpnRange { start: vma.start, end: vma.end }, 1);
         self.flush(parent, vma.start, vma.nr_pages());
         let batching = self.rules.anon.batching;
-        let (of_parent, of_child, cache) = self.two_spaces(parent, child);
+        let (of_parent, of_child, core) = self.two_spaces(parent, child);
         of_child.uses_huge_zero |= of_parent.uses_huge_zero;
         let has_pinned = of_parent.has_pinned;
         let writable = if vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
         let own_flags = writable | PteFlags::DIRTY;
         let mut copy =
-            ForkCopy { cache, parent, child, batching, has_pinned, own_flags, last: None };
+            ForkCopy { core, parent, child, batching, has_pinned, own_flags, last: None };
         of_parent.table.copy_range(&mut of_child.table, vma.start, vma.nr_pages(), &mut copy)?;
         self.fork_swapped(parent, child, VpnRange { start: vma.start, end: vma.end });
         Ok(())
@@ -93,7 +93,7 @@ impl<R: Ram> Memory<R> {
     ) {
         let slots: Vec<_> = self.space(parent).swapped.range(start, end).collect();
         for (vpn, slot) in slots {
-            if let Some(swap) = &mut self.cache.pressure.swap {
+            if let Some(swap) = &mut self.core.pressure.swap {
                 swap.get(slot);
             }
             self.space_mut(child).swapped.insert(vpn, slot);
@@ -103,7 +103,7 @@ impl<R: Ram> Memory<R> {
 
 /// The counting side of a fork.
 struct ForkCopy<'a, R> {
-    cache: &'a mut Core<R>,
+    core: &'a mut Core<R>,
     parent: MmId,
     child: MmId,
     batching: Batching,
@@ -117,7 +117,7 @@ struct ForkCopy<'a, R> {
 impl<R: Ram> ForkCopy<'_, R> {
     /// E.1.2: whether pages may not be shared because a device writes to them.
     fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
-        let folios: &FolioTable = &self.cache.folios;
+        let folios: &FolioTable = &self.core.folios;
         self.has_pinned
             && folios.get(id).pins > 0
             && folios.frames().count(Flag::Exclusive, pfn, nr) > 0
@@ -125,16 +125,16 @@ impl<R: Ram> ForkCopy<'_, R> {
 
     /// E.1.3: a page of the child's own.
     fn copy_pinned(&mut self, id: FolioId, batch: Batch) -> Result<Copied, ForkError> {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let crate::folio::Owner::Anon { index } = folio.owner else {
             unreachable!("only anonymous pages are exclusive")
         };
         let index = index.plus(batch.pfn.0 - folio.pfn.0);
-        let own = self.cache.alloc_anon(Order::ZERO, index).ok_or(ForkError::OutOfMemory)?;
-        let pfn = self.cache.folios.get(own).pfn;
-        self.cache.copy_page(batch.pfn, pfn);
-        self.cache.map_new_anon(own, self.child, Level::Ptes);
-        self.cache.counters.nr_fork_copied += 1;
+        let own = self.core.alloc_anon(Order::ZERO, index).ok_or(ForkError::OutOfMemory)?;
+        let pfn = self.core.folios.get(own).pfn;
+        self.core.copy_page(batch.pfn, pfn);
+        self.core.map_new_anon(own, self.child, Level::Ptes);
+        self.core.counters.nr_fork_copied += 1;
         Ok(Copied::Own(pfn, self.own_flags))
     }
 }
@@ -143,25 +143,25 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
     type Error = ForkError;
 
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
-        self.last = self.cache.folios.of_pfn(pfn);
+        self.last = self.core.folios.of_pfn(pfn);
         let (Some(id), Batching::Folio) = (self.last, self.batching) else {
             return FolioSpan::single(pfn);
         };
-        self.cache.folios.get(id).span()
+        self.core.folios.get(id).span()
     }
 
     fn batch(&mut self, batch: Batch) -> Result<Copied, ForkError> {
         let Batch { pfn, nr, .. } = batch;
         let Some(id) = self.last else { unreachable!("I3: a PTE maps a folio or is special") };
-        if self.cache.folios.get(id).is_anon() {
+        if self.core.folios.get(id).is_anon() {
             if self.is_pinned(id, pfn, nr) {
                 return if nr > 1 { Ok(Copied::OneByOne) } else { self.copy_pinned(id, batch) };
             }
-            self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
+            self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
         }
-        self.cache.add_ptes(id, self.child, pfn, nr);
-        self.cache.counters.nr_forked += nr;
-        self.cache.counters.nr_batches_forked += 1;
+        self.core.add_ptes(id, self.child, pfn, nr);
+        self.core.counters.nr_forked += nr;
+        self.core.counters.nr_batches_forked += 1;
         Ok(Copied::Shared)
     }
 
@@ -169,21 +169,21 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
         if flags.contains(PteFlags::SPECIAL) {
             return CopiedPmd::Shared;
         }
-        let Some(id) = self.cache.folios.of_pfn(pfn) else {
+        let Some(id) = self.core.folios.of_pfn(pfn) else {
             unreachable!("I3: an entry maps a folio or is special")
         };
-        if !self.cache.folios.get(id).is_anon() {
+        if !self.core.folios.get(id).is_anon() {
             return CopiedPmd::Skipped;
         }
         if self.is_pinned(id, pfn, 1) {
-            self.cache.counters.thp_split_pmd += 1;
-            self.cache.pmd_to_ptes(id, self.parent);
+            self.core.counters.thp_split_pmd += 1;
+            self.core.pmd_to_ptes(id, self.parent);
             return CopiedPmd::Split;
         }
-        self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, 1);
-        self.cache.add_pmd(id, self.child);
-        self.cache.counters.nr_forked += 1;
-        self.cache.counters.nr_pmds_forked += 1;
+        self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, 1);
+        self.core.add_pmd(id, self.child);
+        self.core.counters.nr_forked += 1;
+        self.core.counters.nr_pmds_forked += 1;
         CopiedPmd::Shared
     }
 }

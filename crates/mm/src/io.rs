@@ -30,7 +30,7 @@ pub struct OutOfMemory {
 impl<R: Ram> Memory<R> {
     /// What a call reads into.
     pub(super) fn target(&self, file: MappingId) -> ReadTarget {
-        ReadTarget { file, allowed: self.cache.mapping(file).control.always }
+        ReadTarget { file, allowed: self.core.mapping(file).control.always }
     }
 
     /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.

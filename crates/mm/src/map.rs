@@ -262,7 +262,7 @@ impl<R: Ram> Memory<R> {
         let pmd = self.rules.page.pmd_order();
         let congruent_to = match backing {
             Backing::File { open, pgoff } => {
-                let mapping = self.cache.mapping(self.open_file(open).mapping);
+                let mapping = self.core.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
                 (mapping.disk.places_aligned && spans).then_some(pgoff)
             }

@@ -106,7 +106,7 @@ pub struct Memory<R = Counted> {
     /// What the kernel does.
     pub(crate) rules: Rules,
     pub(crate) arch: Arch,
-    pub(crate) cache: Core<R>,
+    pub(crate) core: Core<R>,
     pub(crate) zero_pfn: Pfn,
     /// First frame of the huge zero folio, while somebody uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
@@ -146,16 +146,16 @@ impl<R: Ram> Memory<R> {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut cache = Core::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut core = Core::new(buddy, ram, rules.anon.mapcount_rules());
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        cache.pressure = Pressure::new(rules.page, watermarks, nr_slots)?;
+        core.pressure = Pressure::new(rules.page, watermarks, nr_slots)?;
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,
             arch: config.arch,
-            cache,
+            core,
             zero_pfn,
             huge_zero: None,
             nr_pinned,
@@ -177,13 +177,13 @@ impl<R: Ram> Memory<R> {
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
         mapping.disk = Disk::of(filesystem);
-        self.cache.add_mapping(mapping)
+        self.core.add_mapping(mapping)
     }
 
     /// The memory behind a shared anonymous mapping (`shmem_enabled` = never: base pages).
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
         let file = self.add_memory_file(size_bytes);
-        self.cache.mapping_mut(file).is_anon_shared = true;
+        self.core.mapping_mut(file).is_anon_shared = true;
         self.open(file)
     }
 
@@ -192,7 +192,7 @@ impl<R: Ram> Memory<R> {
     pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
         let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
         (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
-        self.cache.add_mapping(mapping)
+        self.core.add_mapping(mapping)
     }
 
     /// Opens a file for reading; its readahead window is the device's.
@@ -295,19 +295,19 @@ impl<R: Ram> Memory<R> {
 
     /// What is kept: files, folios, free memory.
     #[must_use]
-    pub fn cache(&self) -> &Core<R> {
-        &self.cache
+    pub fn core(&self) -> &Core<R> {
+        &self.core
     }
 
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.cache.counters
+        &self.core.counters
     }
 
     /// The folios of a file in ascending order.
     pub fn folios(&self, file: MappingId) -> impl Iterator<Item = Entry> {
-        self.cache.mapping(file).tree.iter()
+        self.core.mapping(file).tree.iter()
     }
 
     /// Translations that must leave the TLBs since the last call.
@@ -323,26 +323,26 @@ impl<R: Ram> Memory<R> {
     /// The readahead of an open file, for an entry that chooses.
     pub(crate) fn readahead(&mut self, open: OpenId) -> Readahead<'_> {
         let opened = &mut self.opens[open.0 as usize];
-        let tree = &self.cache.mapping(opened.mapping).tree;
+        let tree = &self.core.mapping(opened.mapping).tree;
         Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
     }
 
     /// Reads what an entry to readahead chose for an open file.
     pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
         let state = &mut self.opens[open.0 as usize].state;
-        let room = issue::room(&self.cache, &self.rules, target, state, chosen);
+        let room = issue::room(&self.core, &self.rules, target, state, chosen);
         self.make_room(room.nr_pages, room.order);
         let state = &mut self.opens[open.0 as usize].state;
-        issue::run(&mut self.cache, &self.rules, target, state, chosen);
+        issue::run(&mut self.core, &self.rules, target, state, chosen);
     }
 
     /// Sets PTEs for pages of a page-cache folio.
     pub(crate) fn map_file(&mut self, mm: MmId, id: FolioId, batch: Batch) {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let span = FolioSpan::new(folio.pfn, folio.order);
         self.space_mut(mm).table.map_ptes(batch, span);
-        self.cache.add_ptes(id, mm, batch.pfn, batch.nr);
-        self.cache.counters.nr_file_ptes += batch.nr;
+        self.core.add_ptes(id, mm, batch.pfn, batch.nr);
+        self.core.counters.nr_file_ptes += batch.nr;
     }
 
     /// Notes that an area has anonymous pages of its own.
@@ -352,12 +352,12 @@ impl<R: Ram> Memory<R> {
 
     /// A process, and the folios its page table needs to be told about.
     pub(crate) fn space_and_folios(&mut self, mm: MmId) -> (&mut Space, &FolioTable) {
-        (&mut self.spaces[mm.0 as usize], &self.cache.folios)
+        (&mut self.spaces[mm.0 as usize], &self.core.folios)
     }
 
     /// A process, and the folios it maps.
-    pub(crate) fn space_and_cache(&mut self, mm: MmId) -> (&mut Space, &mut Core<R>) {
-        (&mut self.spaces[mm.0 as usize], &mut self.cache)
+    pub(crate) fn space_and_core(&mut self, mm: MmId) -> (&mut Space, &mut Core<R>) {
+        (&mut self.spaces[mm.0 as usize], &mut self.core)
     }
 
     /// Two processes, and the folios they map.
@@ -374,13 +374,13 @@ impl<R: Ram> Memory<R> {
         else {
             panic!("{first:?} and {second:?} are not two processes")
         };
-        (first, second, &mut self.cache)
+        (first, second, &mut self.core)
     }
 
     /// The owner and order of the folio behind `pfn`; `None` for pages of zeroes.
     #[must_use]
     pub fn owner_of(&self, pfn: Pfn) -> Option<(Owner, Order)> {
-        let folio = self.cache.folios.get(self.cache.folios.of_pfn(pfn)?);
+        let folio = self.core.folios.get(self.core.folios.of_pfn(pfn)?);
         Some((folio.owner, folio.order))
     }
 }

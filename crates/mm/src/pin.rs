@@ -35,9 +35,9 @@ impl<R: Ram> Memory<R> {
             self.unshare(mm, vpn)?;
         }
         let pfn = self.space(mm).table.pte(vpn).pfn();
-        let folio = self.cache.folios.of_pfn(pfn);
+        let folio = self.core.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            self.cache.folios.get_mut(id).pin();
+            self.core.folios.get_mut(id).pin();
             self.space_mut(mm).has_pinned = true;
         }
         Ok(Pin { pfn, folio })
@@ -52,9 +52,9 @@ impl<R: Ram> Memory<R> {
         let vpn = addr.vpn(self.rules.page);
         let leaf = self.touch(mm, addr, Access::Read)?.leaf;
         let pfn = leaf.pfn_of(vpn);
-        let folio = self.cache.folios.of_pfn(pfn);
+        let folio = self.core.folios.of_pfn(pfn);
         if let Some(id) = folio {
-            self.cache.folios.get_mut(id).pin();
+            self.core.folios.get_mut(id).pin();
         }
         Ok(Pin { pfn, folio })
     }
@@ -63,8 +63,8 @@ impl<R: Ram> Memory<R> {
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
-        self.cache.folios.get_mut(id).unpin();
-        self.cache.put(id, 1);
+        self.core.folios.get_mut(id).unpin();
+        self.core.put(id, 1);
     }
 
     /// E.3.5: makes the page of a private mapping the process's own without making it writable.
@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return Ok(()) };
         let pfn = leaf.pfn_of(vpn);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
-        let is_own = self.cache.folios.is_exclusive(head);
+        let is_own = self.core.folios.is_exclusive(head);
         let is_zero = leaf.flags.contains(PteFlags::SPECIAL);
         if vma.sharing == Sharing::Shared || is_own || is_zero {
             return Ok(());

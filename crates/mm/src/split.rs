@@ -12,9 +12,9 @@
 //!
 //! Invariants:
 //! - I1: a refused split changes nothing.
-//! - I2: the parts hold the same pages with the same mappings, less what no process maps
-//!   (anonymous), what is zero-filled and gives way to the shared zero page, and all mappings of
-//!   files, whose pages fault again.
+//! - I2: the parts of an anonymous folio hold the same pages with the same mappings; pages that no
+//!   process maps are freed, zero-filled ones give way to the shared zero page.
+//! - I3: the parts of a file's folio hold the same pages, and no process maps them: they fault again.
 
 mod anon;
 mod file;
@@ -40,10 +40,10 @@ impl<R: Ram> Memory<R> {
 
     /// Splits a folio; counts success and refusal.
     pub(crate) fn split_as(&mut self, id: FolioId, cut: Cut) -> Result<(), SplitRefusal> {
-        let folio = self.cache.folios.get(id).clone();
+        let folio = self.core.folios.get(id).clone();
         if let Some(refusal) = self.split_refusal(&folio, cut.smallest()) {
-            self.cache.counters.split_refused[refusal as usize] += 1;
-            self.cache.counters.size_mut(folio.order).split_failed += 1;
+            self.core.counters.split_refused[refusal as usize] += 1;
+            self.core.counters.size_mut(folio.order).split_failed += 1;
             return Err(refusal);
         }
         match folio.owner {
@@ -51,7 +51,7 @@ impl<R: Ram> Memory<R> {
             Owner::File { mapping, index } => self.split_file(mapping, index, cut),
             Owner::Detached => unreachable!("refused"),
         }
-        self.cache.counters.size_mut(folio.order).split += 1;
+        self.core.counters.size_mut(folio.order).split += 1;
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl<R: Ram> Memory<R> {
             Owner::Detached => Some(SplitRefusal::Truncated),
             Owner::Anon { .. } => (to == Order::new(1)).then_some(SplitRefusal::AnonOrderOne),
             Owner::File { mapping, .. } => {
-                let orders = self.cache.mapping(mapping).orders;
+                let orders = self.core.mapping(mapping).orders;
                 if to > Order::ZERO && !orders.is_large() {
                     Some(SplitRefusal::NoLargeFolios)
                 } else {
@@ -72,7 +72,7 @@ impl<R: Ram> Memory<R> {
             }
         };
         let is_kept = matches!(folio.owner, Owner::File { mapping, .. }
-            if self.cache.mapping(mapping).disk.keeps_whole(folio));
+            if self.core.mapping(mapping).disk.keeps_whole(folio));
         by_owner.or((folio.has_extra_refs() || is_kept).then_some(SplitRefusal::ExtraReference))
     }
 }

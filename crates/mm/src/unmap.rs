@@ -58,7 +58,7 @@ impl<R: Ram> Memory<R> {
     fn release_anon_shared(&mut self, vma: &Vma) {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
-        if self.cache.mapping(file).is_anon_shared
+        if self.core.mapping(file).is_anon_shared
             && self.mapped_ranges(file, PageRange { first: 0, end: u64::MAX }).is_empty()
         {
             self.truncate(file, 0);
@@ -82,8 +82,8 @@ impl<R: Ram> Memory<R> {
         let nr_pages = end.0 - start.0;
         self.drop_swapped(mm, start, nr_pages);
         let batching = self.rules.anon.batching;
-        let (space, cache) = self.space_and_cache(mm);
-        let mut zapping = Zapping { cache, mm, batching, last: None, has_cleared: false };
+        let (space, core) = self.space_and_core(mm);
+        let mut zapping = Zapping { core, mm, batching, last: None, has_cleared: false };
         space.table.zap_range(start, nr_pages, &mut zapping);
         if zapping.has_cleared {
             self.flush(mm, start, nr_pages);
@@ -94,7 +94,7 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn drop_swapped(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
         let taken = self.space_mut(mm).swapped.take(start, nr_pages);
         for slot in taken.into_values() {
-            let _ = self.cache.put_slot(slot);
+            let _ = self.core.put_slot(slot);
         }
     }
 
@@ -135,23 +135,23 @@ impl<R: Ram> Memory<R> {
             self.space_mut(mm).table.split_zero_pmd(vpn, zero);
             return;
         }
-        let Some(id) = self.cache.folios.of_pfn(leaf.pfn) else {
+        let Some(id) = self.core.folios.of_pfn(leaf.pfn) else {
             unreachable!("I3: an entry maps a folio or is special")
         };
-        if self.cache.folios.get(id).is_anon() {
-            self.cache.counters.thp_split_pmd += 1;
-            self.cache.pmd_to_ptes(id, mm);
+        if self.core.folios.get(id).is_anon() {
+            self.core.counters.thp_split_pmd += 1;
+            self.core.pmd_to_ptes(id, mm);
             self.space_mut(mm).table.split_pmd(vpn);
         } else {
             self.space_mut(mm).table.clear_pmd(vpn);
-            self.cache.remove_pmd(id, mm);
+            self.core.remove_pmd(id, mm);
         }
     }
 }
 
 /// The counting side of a zap.
 struct Zapping<'a, R> {
-    cache: &'a mut Core<R>,
+    core: &'a mut Core<R>,
     mm: MmId,
     batching: Batching,
     /// The folio asked for last.
@@ -161,9 +161,9 @@ struct Zapping<'a, R> {
 
 impl<R: Ram> Zap for Zapping<'_, R> {
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
-        self.last = self.cache.folios.of_pfn(pfn);
+        self.last = self.core.folios.of_pfn(pfn);
         match self.last {
-            Some(id) => self.cache.folios.get(id).span(),
+            Some(id) => self.core.folios.get(id).span(),
             None => FolioSpan::single(pfn),
         }
     }
@@ -174,19 +174,19 @@ impl<R: Ram> Zap for Zapping<'_, R> {
             return;
         }
         let id =
-            if part.kind == LeafKind::Pmd { self.cache.folios.of_pfn(part.pfn) } else { self.last };
+            if part.kind == LeafKind::Pmd { self.core.folios.of_pfn(part.pfn) } else { self.last };
         let Some(id) = id else { unreachable!("I3: an entry maps a folio or is special") };
         if part.flags.contains(PteFlags::DIRTY) {
             // G.1.1: what an entry knew goes to the folio of a file.
-            let folio = self.cache.folios.get_mut(id);
+            let folio = self.core.folios.get_mut(id);
             folio.is_dirty |= !folio.is_anon();
         }
         match (part.kind, self.batching) {
-            (LeafKind::Pmd, _) => self.cache.remove_pmd(id, self.mm),
-            (_, Batching::Folio) => self.cache.remove_ptes(id, self.mm, part.pfn, part.nr),
+            (LeafKind::Pmd, _) => self.core.remove_pmd(id, self.mm),
+            (_, Batching::Folio) => self.core.remove_ptes(id, self.mm, part.pfn, part.nr),
             (_, Batching::PageByPage) => {
                 for by in 0..part.nr {
-                    self.cache.remove_ptes(id, self.mm, part.pfn.plus(by), 1);
+                    self.core.remove_ptes(id, self.mm, part.pfn.plus(by), 1);
                 }
             }
         }

@@ -229,8 +229,8 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// The first broken invariant found.
     pub fn validate(&self) -> Result<(), Violation> {
-        self.cache.buddy.validate()?;
-        self.cache.folios.validate().map_err(Violation::Folios)?;
+        self.core.buddy.validate()?;
+        self.core.folios.validate().map_err(Violation::Folios)?;
         let mut found = EntriesFound::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
@@ -270,7 +270,7 @@ impl<R: Ram> Memory<R> {
     fn check_part(&self, part: &LeafPart<'_>, found: &mut EntriesFound) -> Result<(), Violation> {
         let LeafPart { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
-        let Some(id) = self.cache.folios.of_pfn(pfn) else {
+        let Some(id) = self.core.folios.of_pfn(pfn) else {
             let zeroes = if leaf.kind == LeafKind::Pmd {
                 self.huge_zero.map(|first| first.plus(vpn.0 - leaf.first_vpn.0))
             } else {
@@ -280,11 +280,11 @@ impl<R: Ram> Memory<R> {
             return if is_zero { Ok(()) } else { Err(Violation::I3 { mm, vpn, pfn }) };
         };
         let nr = end.0 - vpn.0;
-        if self.cache.folios.of_pfn(pfn.plus(nr - 1)) != Some(id) {
+        if self.core.folios.of_pfn(pfn.plus(nr - 1)) != Some(id) {
             return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
         }
         if leaf.kind == LeafKind::Pmd {
-            found.add_pmd(id, mm, self.cache.pmd_refs(id));
+            found.add_pmd(id, mm, self.core.pmd_refs(id));
         } else {
             found.add_ptes(id, mm, (pfn, nr));
         }
@@ -295,7 +295,7 @@ impl<R: Ram> Memory<R> {
     /// area knows of its anonymous pages (I10).
     fn check_owner(&self, part: &LeafPart<'_>, id: FolioId) -> Result<(), Violation> {
         let LeafPart { mm, vma, leaf, vpn, .. } = *part;
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let pfn = leaf.pfn_of(vpn);
         if leaf.flags.contains(PteFlags::WRITABLE) && !vma.prot.can_write {
             return Err(Violation::I9 { mm, vpn });
@@ -308,7 +308,7 @@ impl<R: Ram> Memory<R> {
                 Err(Violation::I4 { mm, vpn, pfn })
             }
             Owner::File { .. } if is_own => Err(Violation::I9 { mm, vpn }),
-            Owner::Anon { .. } if is_own && !self.cache.folios.is_exclusive(leaf_pfn) => {
+            Owner::Anon { .. } if is_own && !self.core.folios.is_exclusive(leaf_pfn) => {
                 Err(Violation::I9 { mm, vpn })
             }
             Owner::Anon { .. } if !vma.has_anon() => Err(Violation::I10 { mm, vpn }),
@@ -333,24 +333,24 @@ impl<R: Ram> Memory<R> {
     fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;
-        let nr_file_pages = self.cache.mapping(file).nr_file_pages(self.rules.page);
+        let nr_file_pages = self.core.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
         // A block of shared memory is collapsed, and mapped, as a whole, also where the file ends
         // inside it; and a kernel without the end-of-file test maps a folio as a whole that stayed
         // when its file became shorter (B.6.2).
-        let is_inside = self.cache.mapping(file).is_shmem
+        let is_inside = self.core.mapping(file).is_shmem
             || self.rules.fault.eof_guard != EofGuard::Refuse
             || part.vma.index_of(part.end) <= nr_file_pages;
-        let entry = self.cache.find(file, index);
+        let entry = self.core.find(file, index);
         is_inside
-            && entry.is_some_and(|entry| self.cache.folios.get(entry.folio).pfn_at(index) == pfn)
+            && entry.is_some_and(|entry| self.core.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
     /// I1, I2, I7, I11, I12.
     fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
-        for (folio, data) in self.cache.folios.iter() {
+        for (folio, data) in self.core.folios.iter() {
             let (refs, maps, pins) = (data.refs, data.maps(), data.pins);
             if refs != maps + pins + data.cache_refs() || refs == 0 {
                 return Err(Violation::I1 { folio, refs, maps, pins });
@@ -363,25 +363,25 @@ impl<R: Ram> Memory<R> {
             self.check_owners(folio, found)?;
             used += data.order.nr_pages();
         }
-        let allocated = self.cache.buddy.nr_allocated_pages();
+        let allocated = self.core.buddy.nr_allocated_pages();
         if used == allocated { Ok(()) } else { Err(Violation::I7 { allocated, used }) }
     }
 
     /// I6 in both directions.
     fn check_trees(&self) -> Result<(), Violation> {
-        for (file, mapping) in self.cache.mappings() {
+        for (file, mapping) in self.core.mappings() {
             mapping.validate()?;
             for entry in mapping.tree.iter() {
-                let folio = self.cache.folios.get(entry.folio);
+                let folio = self.core.folios.get(entry.folio);
                 let owner = Owner::File { mapping: file, index: entry.index };
                 if folio.owner != owner || folio.order != entry.order {
                     return Err(Violation::I6 { file, index: entry.index });
                 }
             }
         }
-        for (id, folio) in self.cache.folios.iter() {
+        for (id, folio) in self.core.folios.iter() {
             let Owner::File { mapping: file, index } = folio.owner else { continue };
-            if self.cache.find(file, index).is_none_or(|entry| entry.folio != id) {
+            if self.core.find(file, index).is_none_or(|entry| entry.folio != id) {
                 return Err(Violation::I6 { file, index });
             }
         }

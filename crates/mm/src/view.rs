@@ -42,7 +42,7 @@ impl<R: Ram> Memory<R> {
         let leaf = self.space(mm).table.leaf(vpn)?;
         let pfn = leaf.pfn_of(vpn);
         let is_writable = leaf.flags.contains(PteFlags::WRITABLE);
-        let Some(id) = self.cache.folios.of_pfn(pfn) else {
+        let Some(id) = self.core.folios.of_pfn(pfn) else {
             let order = if leaf.kind == LeafKind::Pmd { leaf.order } else { Order::ZERO };
             return Some(PageView {
                 pfn,
@@ -56,7 +56,7 @@ impl<R: Ram> Memory<R> {
                 mapcount: 0,
             });
         };
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let shown = match self.rules.anon.pmd_exclusive {
             PmdExclusive::FirstPage => head,
@@ -64,17 +64,17 @@ impl<R: Ram> Memory<R> {
         };
         let page = (shown.0 - folio.pfn.0) as u32;
         let is_exclusively_mapped =
-            folio.mapcount.is_page_exclusive(&self.cache.shape(folio.order), page);
+            folio.mapcount.is_page_exclusive(&self.core.shape(folio.order), page);
         Some(PageView {
             pfn,
             order: folio.order,
             owner: Some(folio.owner),
             kind: leaf.kind,
             is_writable,
-            is_anon_exclusive: self.cache.folios.is_exclusive(head),
+            is_anon_exclusive: self.core.folios.is_exclusive(head),
             is_exclusively_mapped,
             is_partially_mapped: folio.is_partially_mapped,
-            mapcount: folio.mapcount.page_mapcount(&self.cache.shape(folio.order), page),
+            mapcount: folio.mapcount.page_mapcount(&self.core.shape(folio.order), page),
         })
     }
 
@@ -82,7 +82,7 @@ impl<R: Ram> Memory<R> {
     /// owners are tracked.
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
-        let folio = self.cache.folios.get(id);
-        folio.mapcount.maybe_mapped_shared(&self.cache.shape(folio.order))
+        let folio = self.core.folios.get(id);
+        folio.mapcount.maybe_mapped_shared(&self.core.shape(folio.order))
     }
 }

@@ -85,7 +85,7 @@ impl<R: Ram> Memory<R> {
     /// When the file is open for writing; nothing has changed.
     pub fn run(&mut self, mm: MmId, file: MappingId) -> Result<(), OpenForWrite> {
         if let Err(refused) = self.gate(file).deny_write() {
-            self.cache.counters.writers.nr_open_for_write += 1;
+            self.core.counters.writers.nr_open_for_write += 1;
             return Err(refused);
         }
         self.allow_write(mm);
@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
         prot: Prot,
     ) -> Result<(), TextBusy> {
         let Backing::File { open, .. } = backing else { return Ok(()) };
-        let is_anon_shared = self.cache.mapping(self.open_file(open).mapping).is_anon_shared;
+        let is_anon_shared = self.core.mapping(self.open_file(open).mapping).is_anon_shared;
         if sharing == Sharing::Shared && prot.can_write && !is_anon_shared {
             self.write_through(open)?;
         }
@@ -132,30 +132,30 @@ impl<R: Ram> Memory<R> {
     }
 
     fn gate(&self, file: MappingId) -> &Gate {
-        &self.cache.mapping(file).gate
+        &self.core.mapping(file).gate
     }
 
     fn add_writer(&mut self, file: MappingId) -> Result<(), TextBusy> {
         match (self.gate(file).open_for_write(), self.rules.writers) {
             (Err(busy), _) => {
-                self.cache.counters.writers.nr_text_busy += 1;
+                self.core.counters.writers.nr_text_busy += 1;
                 return Err(busy);
             }
             (Ok(MustDrop::Yes), Writers::DropCache) => self.drop_everything(file),
             (Ok(MustDrop::Yes), Writers::Keep) | (Ok(MustDrop::No), _) => {}
         }
-        self.cache.counters.writers.nr_opens += 1;
+        self.core.counters.writers.nr_opens += 1;
         Ok(())
     }
 
     /// H.3.3: unmaps and drops a whole page cache. Private copies of its pages stay.
     fn drop_everything(&mut self, file: MappingId) {
-        let entries: Vec<_> = self.cache.mapping(file).tree.iter().collect();
-        self.cache.counters.writers.nr_drops += 1;
+        let entries: Vec<_> = self.core.mapping(file).tree.iter().collect();
+        self.core.counters.writers.nr_drops += 1;
         for entry in entries {
-            self.unmap_file_pages(file, entry);
-            self.cache.remove(file, entry);
-            self.cache.counters.writers.nr_dropped_pages += entry.order.nr_pages();
+            self.unmap_file_pages(entry);
+            self.core.remove(file, entry);
+            self.core.counters.writers.nr_dropped_pages += entry.order.nr_pages();
         }
     }
 

@@ -73,7 +73,7 @@ impl World {
     }
 
     fn nr_thps(&self) -> u32 {
-        self.memory.cache().mapping(self.file).gate.nr_thps()
+        self.memory.core().mapping(self.file).gate.nr_thps()
     }
 
     fn nr_cached(&self) -> u64 {
@@ -228,7 +228,7 @@ fn h1_4_a_busy_text_is_not_mapped_for_stores() {
 #[test]
 fn an_open_for_write_lives_as_long_as_a_descriptor_or_a_mapping() {
     let mut world = World::small();
-    let is_open = |world: &World| world.memory.cache().mapping(world.file).gate.is_open_for_write();
+    let is_open = |world: &World| world.memory.core().mapping(world.file).gate.is_open_for_write();
     let writer = world.memory.open_for_write(world.file).unwrap();
     world.memory.share_open(writer);
     let map = Map::file(writer, 0, PAGE, Prot::READ);
@@ -263,7 +263,7 @@ fn private_copies_of_dropped_pages_stay() {
 #[test]
 fn huge_folios_that_are_split_or_truncated_are_not_counted_any_more() {
     let mut world = World::small().with_huge_text();
-    let folio = world.memory.cache().find(world.file, PageIndex(0)).unwrap().folio;
+    let folio = world.memory.core().find(world.file, PageIndex(0)).unwrap().folio;
     world.memory.split(folio, Order::ZERO).unwrap();
     world.check();
     assert_eq!(world.nr_thps(), 3);

@@ -18,7 +18,7 @@ use crate::names::nearest;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DataFileError {
-    #[error("no {} is called '{}'{}; {hint}", .of.what, shown(name), .of.own)]
+    #[error("there is no {} '{}'{}; {hint}", .of.what, shown(name), .of.own)]
     Unknown { of: &'static DataFiles, name: String, hint: String },
     #[error("cannot read the {} file {path}: {source}", .of.what)]
     Read { of: &'static DataFiles, path: String, source: io::Error },

@@ -78,7 +78,7 @@ fn warm_says_no_and_why() {
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(said.contains("cannot read nothing: No such file"), "{said}");
-    assert!(said.contains(".: is a folder: --recursive"), "{said}");
+    assert!(said.contains(".: is a folder; --recursive"), "{said}");
 }
 
 #[test]
@@ -168,5 +168,5 @@ fn collapse_of_a_process_of_root_names_the_command() {
     };
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("needs root, as in\n  sudo folio collapse 1"), "{said}");
+    assert!(said.contains("needs root; run\n  sudo folio collapse 1"), "{said}");
 }

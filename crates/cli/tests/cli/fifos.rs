@@ -93,7 +93,7 @@ fn a_data_set_sets_damage_aside_and_refuses_a_lock_that_is_none() {
         let output = ended(place.command(sweep), sweep);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{name}: {said}");
-        assert!(said.contains("it is a FIFO, not a regular file; it is now _"), "{name}: {said}");
+        assert!(said.contains("it is a FIFO, not a regular file; renamed to _"), "{name}: {said}");
         fs::remove_dir_all(place.path("set")).unwrap();
     }
     make(&place, "set/.lock");

@@ -157,7 +157,7 @@ fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
             (Some(0), "done"),
             "{said}"
         );
-        assert!(said.contains(&format!("cannot make a process for printf: {told}")), "{said}");
+        assert!(said.contains(&format!("cannot create a process for printf: {told}")), "{said}");
         assert!(!said.contains("chmod") && said.lines().count() == 1, "{said}");
         let output = denied("run --quiet --text off -- printf done");
         assert_eq!((text(&output.stdout).as_str(), output.stderr.len()), ("done", 0));

@@ -199,7 +199,7 @@ fn files_that_are_no_programs_are_named_with_the_reason() {
     assert!(said.contains("cannot read nothing: No such file"), "{said}");
     let said = place.fails("maps");
     assert!(said.contains("or programs and shared objects on disk"), "{said}");
-    assert!(place.fails("maps --elf text --kernel 4.19").contains("no kernel is called '4.19'"));
+    assert!(place.fails("maps --elf text --kernel 4.19").contains("there is no kernel '4.19'"));
 }
 
 #[test]

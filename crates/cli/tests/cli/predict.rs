@@ -63,7 +63,7 @@ fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
         result["rows"].as_array().unwrap().iter().map(|row| row["kernel"].clone()).collect();
     assert_eq!(kernels, ["7.3+page=64K", "6.12"]);
     let said = place.fails("predict mix.folio --kernel 6.81");
-    assert!(said.contains("no kernel is called '6.81'"), "{said}");
+    assert!(said.contains("there is no kernel '6.81'"), "{said}");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_loader_may_annotate_files() {
     let cached = |result: &Value| result["rows"][0]["cached_bytes"]["65536"].as_u64().unwrap_or(0);
     assert!(cached(&annotated) > cached(&plain), "{} {}", cached(&annotated), cached(&plain));
     let said = place.fails("predict mix.folio --annotate nothing=64K");
-    assert!(said.contains("--annotate nothing=64K: no file of the trace"), "{said}");
+    assert!(said.contains("--annotate nothing=64K: no file in the trace matches"), "{said}");
     let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
     assert!(place.fails(&words).contains("16K is smaller than the base page of 64K"));
     assert!(place.fails("predict mix.folio --annotate x").contains("'x' is not FILE=SIZE"));

@@ -309,7 +309,7 @@ fn another_user_may_run_what_is_readable() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     // Reading is enough to fill the cache; what was in it before is not told to strangers.
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
-    assert!(said.contains("of the cache ? -> 8 MiB"), "{said}");
+    assert!(said.contains("in the page cache ? -> 8 MiB"), "{said}");
     assert!(said.contains("the heap stays as it is"), "{said}");
 }
 

@@ -199,7 +199,7 @@ fn a_damaged_part_is_named_and_done_again() {
     assert!(told.starts_with("set: 8 cells done, 0 found"), "{told}");
     for part in &parts {
         let name = part.file_name().unwrap().to_str().unwrap();
-        assert!(said.contains(&format!("set/{name}: its content is not")), "{said}");
+        assert!(said.contains(&format!("set/{name}: its content does not match")), "{said}");
         assert!(place.path(&format!("set/_{name}.broken")).exists());
     }
     assert_eq!(cells(&place), before, "the same rows again");
@@ -227,7 +227,7 @@ fn what_a_sweep_cannot_have_is_told() {
         assert!(said.contains("cannot be used with"), "{other}: {said}");
     }
     let said = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
-    assert!(said.contains("annotation nowhere=64K: no file of any trace"), "{said}");
+    assert!(said.contains("annotation nowhere=64K: no file in any trace matches"), "{said}");
     let said = place.fails("predict a.folio --sweep a.folio");
     assert!(said.contains("cannot create a.folio"), "{said}");
 }

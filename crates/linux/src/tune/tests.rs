@@ -229,7 +229,7 @@ fn what_another_folio_changed_for_a_while_is_not_recorded_as_the_systems_value()
     drop(held);
     fs::write(&disk, "512").unwrap();
     let error = refused(&plan);
-    assert!(error.contains("it was 128 and is 512 now; plan again"), "{error}");
+    assert!(error.contains("it was 128 and is now 512; plan again"), "{error}");
     assert_eq!(system.values(), ["512", "128", "4096"]);
     assert_eq!(system.store().entries().unwrap(), []);
 }

@@ -89,5 +89,5 @@ fn only_the_kinds_asked_for_are_touched() {
 #[test]
 fn a_process_that_does_not_exist_is_named() {
     let error = collapse::run(&request(u32::MAX, &[CollapseKind::Anon]), "").unwrap_err();
-    assert!(error.to_string().starts_with("no process 4294967295"), "{error}");
+    assert!(error.to_string().starts_with("there is no process 4294967295"), "{error}");
 }

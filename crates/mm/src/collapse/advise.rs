@@ -103,7 +103,7 @@ impl<R: Ram> Memory<R> {
             return Err(CollapseRefusal::Fail);
         }
         let (mut refused, mut next) = (Ok(()), first);
-        while next < last && !self.cache.work.is_spent() {
+        while next < last && !self.core.work.is_spent() {
             if let Some(used) = self.after_empty(mm, vma, PageRange { first: next, end: last }) {
                 self.count_refused(CollapseRefusal::NoPteTable, (used - next) >> pmd.get());
                 (refused, next) = (Err(CollapseRefusal::NoPteTable), used);

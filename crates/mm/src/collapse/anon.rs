@@ -37,7 +37,7 @@ impl<R: Ram> Memory<R> {
             PmdState::Table { .. } => {}
         }
         let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
-        self.cache.work.add(steps_of_block(target.order));
+        self.core.work.add(steps_of_block(target.order));
         self.check_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
         Ok(Done::Collapsed)
@@ -52,8 +52,8 @@ impl<R: Ram> Memory<R> {
         let id = self.alloc_for(target)?;
         let collapsed = self.collapse_into(target, limits, id);
         if collapsed.is_err() {
-            let folio = self.cache.take(id);
-            self.cache.buddy.free(folio.pfn, folio.order);
+            let folio = self.core.take(id);
+            self.core.buddy.free(folio.pfn, folio.order);
         }
         collapsed
     }
@@ -115,7 +115,7 @@ impl<R: Ram> Memory<R> {
             self.step(CollapseRefusal::PageLock)?;
             self.step(CollapseRefusal::DelPageLru)?;
         }
-        let pfn = self.cache.folios.get(id).pfn;
+        let pfn = self.core.folios.get(id).pfn;
         for (to, &pte) in (pfn.0..).map(Pfn).zip(&ptes) {
             self.copy_one(pte, to)?;
         }
@@ -125,12 +125,12 @@ impl<R: Ram> Memory<R> {
     /// Page by page, ascending, holes in passing (D.4.5).
     fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), CollapseRefusal> {
         if is_hole(pte) {
-            self.cache.folios.forget_writes(to, 1);
-            self.cache.ram.zero(to, 1);
+            self.core.folios.forget_writes(to, 1);
+            self.core.ram.zero(to, 1);
             return Ok(());
         }
         self.step(CollapseRefusal::CopyMc)?;
-        self.cache.copy_page(pte.pfn(), to);
+        self.core.copy_page(pte.pfn(), to);
         Ok(())
     }
 
@@ -141,16 +141,16 @@ impl<R: Ram> Memory<R> {
         let pmd = self.rules.page.pmd_order();
         self.zap(mm, first, first.plus(nr));
         let flags = collapsed_flags(&target.vma);
-        let span = self.cache.folios.get(id).span();
+        let span = self.core.folios.get(id).span();
         if order == pmd {
             self.space_mut(mm).table.free_empty_tables(first, nr);
-            self.cache.map_new_anon(id, mm, Level::Pmd);
+            self.core.map_new_anon(id, mm, Level::Pmd);
             self.space_mut(mm).table.map_pmd(first, span.first, flags);
             if self.rules.anon.shrink_underused == Underused::Queued {
-                self.cache.deferred.push(id, self.cache.folios.get_mut(id));
+                self.core.deferred.push(id, self.core.folios.get_mut(id));
             }
         } else {
-            self.cache.map_new_anon(id, mm, Level::Ptes);
+            self.core.map_new_anon(id, mm, Level::Ptes);
             let batch = Batch { vpn: first, pfn: span.first, nr, flags };
             self.space_mut(mm).table.map_ptes(batch, span);
         }

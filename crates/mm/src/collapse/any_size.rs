@@ -74,7 +74,7 @@ impl<R: Ram> Memory<R> {
         let fits = match self.file_range(&target) {
             None => vma.has_anon() && order >= MIN_LARGE_ORDER,
             Some(range) => {
-                let mapping = self.cache.mapping(range.file);
+                let mapping = self.core.mapping(range.file);
                 let is_congruent = order.is_aligned(vma.start.0.wrapping_sub(range.first));
                 is_congruent && mapping.orders.min <= order && order <= mapping.orders.max
             }
@@ -122,10 +122,10 @@ impl<R: Ram> Memory<R> {
     /// Maps the block's folio by PTEs, read-only, as far as the file goes.
     fn map_block(&mut self, target: &CollapseTarget) {
         let Some(range) = self.file_range(target) else { return };
-        let Some(entry) = self.cache.find(range.file, PageIndex(range.first)) else { return };
-        let nr_file_pages = self.cache.mapping(range.file).nr_file_pages(self.rules.page);
+        let Some(entry) = self.core.find(range.file, PageIndex(range.first)) else { return };
+        let nr_file_pages = self.core.mapping(range.file).nr_file_pages(self.rules.page);
         let nr = target.nr_pages().min(nr_file_pages.saturating_sub(range.first));
-        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let pfn = self.core.folios.get(entry.folio).pfn;
         if nr > 0 {
             let batch = Batch { vpn: target.first, pfn, nr, flags: PteFlags::YOUNG };
             self.map_file(target.mm, entry.folio, batch);

@@ -27,7 +27,7 @@ impl<R: Ram> Memory<R> {
             let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
             return is_on && vma.has_anon();
         };
-        let mapping = self.cache.mapping(self.open_file(open).mapping);
+        let mapping = self.core.mapping(self.open_file(open).mapping);
         // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
             return who == Who::Advice || self.shmem_allows(vma);
@@ -79,7 +79,7 @@ impl<R: Ram> Memory<R> {
 
     /// Whether khugepaged may take this block of a file: `within_size` asks block by block.
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
-        let mapping = self.cache.mapping(file);
+        let mapping = self.core.mapping(file);
         !mapping.is_shmem
             || self.rules.collapse.shmem != ShmemEnabled::WithinSize
             || vma.advice.huge == HugeAdvice::Huge

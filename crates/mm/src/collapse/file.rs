@@ -62,12 +62,12 @@ impl<R: Ram> Memory<R> {
 
     /// Scans a range of the page cache and collapses it (H.4, H.5).
     pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
-        self.cache.work.add(steps_of_block(range.order));
+        self.core.work.add(steps_of_block(range.order));
         self.scan_file(range)?;
         let pfn = self.alloc_frames(range)?;
         let collapsed = self.fill_and_replace(range, pfn);
         if collapsed.is_err() {
-            self.cache.buddy.free(pfn, range.order);
+            self.core.buddy.free(pfn, range.order);
         }
         collapsed.map(|()| Done::Collapsed)
     }
@@ -79,9 +79,9 @@ impl<R: Ram> Memory<R> {
             if entry.order >= range.order {
                 return Err(CollapseRefusal::PteMappedHugepage);
             }
-            let folio = self.cache.folios.get(entry.folio);
+            let folio = self.core.folios.get(entry.folio);
             // Somebody else has isolated it and may be moving it.
-            if !self.cache.folios.lru().is_on_lru(entry.folio) {
+            if !self.core.folios.lru().is_on_lru(entry.folio) {
                 return Err(CollapseRefusal::PageLru);
             }
             if folio.has_extra_refs() {
@@ -89,7 +89,7 @@ impl<R: Ram> Memory<R> {
             }
             nr_present += folio.nr_pages();
         }
-        let nr_evicted = self.cache.mapping(range.file).nr_evicted(range.pages());
+        let nr_evicted = self.core.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
         // Reading back much costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
@@ -115,7 +115,7 @@ impl<R: Ram> Memory<R> {
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let effort = self.collapse_effort(range.who);
         let is_worth_trying = self.prepare_large(range.order, effort);
-        let pfn = is_worth_trying.then(|| self.cache.take_block(range.order, Order::ZERO));
+        let pfn = is_worth_trying.then(|| self.core.take_block(range.order, Order::ZERO));
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
@@ -129,7 +129,7 @@ impl<R: Ram> Memory<R> {
             self.replace_gathered(range, &gathered, pfn);
         } else {
             for entry in &gathered.entries {
-                self.cache.folios.lru_mut().putback(entry.folio);
+                self.core.folios.lru_mut().putback(entry.folio);
             }
         }
         filled
@@ -143,15 +143,15 @@ impl<R: Ram> Memory<R> {
         pfn: Pfn,
     ) -> Result<(), CollapseRefusal> {
         self.gather(range, gathered)?;
-        let is_gated = self.cache.mapping(range.file).is_gated(range.order);
+        let is_gated = self.core.mapping(range.file).is_gated(range.order);
         if is_gated {
             // Step 4: the gate counts the folio and refuses it if it sees a writer (H.3.2).
             self.step(CollapseRefusal::Fail)?;
-            self.cache.mapping(range.file).gate.try_add_thp().map_err(|_| CollapseRefusal::Fail)?;
+            self.core.mapping(range.file).gate.try_add_thp().map_err(|_| CollapseRefusal::Fail)?;
         }
         let copied = self.copy_gathered(range, gathered, pfn);
         if copied.is_err() && is_gated {
-            self.cache.mapping(range.file).gate.remove_thp();
+            self.core.mapping(range.file).gate.remove_thp();
         }
         copied
     }
@@ -162,7 +162,7 @@ impl<R: Ram> Memory<R> {
         range: &FileRange,
         gathered: &mut Gathered,
     ) -> Result<(), CollapseRefusal> {
-        let is_shmem = self.cache.mapping(range.file).is_shmem;
+        let is_shmem = self.core.mapping(range.file).is_shmem;
         let mut at = range.first;
         while at < range.end() {
             let entry =
@@ -181,16 +181,16 @@ impl<R: Ram> Memory<R> {
     /// A page of shared memory, `None` for a hole.
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
-        if self.cache.mapping(range.file).swapped.contains_key(&index) {
-            let back = self.cache.insert(NewFolio::new(range.file, index, Order::ZERO));
+        if self.core.mapping(range.file).swapped.contains_key(&index) {
+            let back = self.core.insert(NewFolio::new(range.file, index, Order::ZERO));
             back.map_err(|_| CollapseRefusal::Fail)?;
         }
-        let Some(entry) = self.cache.find(range.file, index) else {
+        let Some(entry) = self.core.find(range.file, index) else {
             let is_empty = self.entries_in(range.file, range.pages()).is_empty()
-                && self.cache.mapping(range.file).nr_evicted(range.pages()) == 0;
+                && self.core.mapping(range.file).nr_evicted(range.pages()) == 0;
             return if is_empty { Err(CollapseRefusal::Truncated) } else { Ok(None) };
         };
-        if self.cache.folios.get(entry.folio).is_locked {
+        if self.core.folios.get(entry.folio).is_locked {
             return Err(CollapseRefusal::PageLock);
         }
         self.step(CollapseRefusal::PageLock)?;
@@ -199,9 +199,9 @@ impl<R: Ram> Memory<R> {
 
     /// A page of a disk file, read in when it is absent.
     fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
-        let found = self.cache.find(range.file, PageIndex(at));
+        let found = self.core.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
-        let folio = self.cache.folios.get(entry.folio);
+        let folio = self.core.folios.get(entry.folio);
         // What it holds is not in the file yet: a copy could lose a store (H.5 step 3).
         if folio.is_dirty || folio.is_under_writeback {
             self.start_flush(range);
@@ -216,12 +216,12 @@ impl<R: Ram> Memory<R> {
 
     /// Reads the rest of a range ahead and waits for its first page.
     fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
-        if at < self.cache.mapping(range.file).nr_file_pages(self.rules.page) {
+        if at < self.core.mapping(range.file).nr_file_pages(self.rules.page) {
             self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });
         }
-        let entry = self.cache.find(range.file, PageIndex(at)).ok_or(CollapseRefusal::Fail)?;
+        let entry = self.core.find(range.file, PageIndex(at)).ok_or(CollapseRefusal::Fail)?;
         self.step(CollapseRefusal::Fail)?;
-        self.cache.folios.get_mut(entry.folio).is_locked = false;
+        self.core.folios.get_mut(entry.folio).is_locked = false;
         Ok(entry)
     }
 
@@ -230,7 +230,7 @@ impl<R: Ram> Memory<R> {
         let may_flush = match self.rules.collapse.flush {
             DirtyFlush::Always => true,
             DirtyFlush::UnlessOpenForWrite => {
-                !self.cache.mapping(range.file).gate.is_open_for_write()
+                !self.core.mapping(range.file).gate.is_open_for_write()
             }
         };
         if range.who == Who::Khugepaged && may_flush {
@@ -259,24 +259,24 @@ impl<R: Ram> Memory<R> {
         }
         self.step(CollapseRefusal::Truncated)?;
         self.step(CollapseRefusal::DelPageLru)?;
-        if !self.cache.folios.lru_mut().isolate(entry.folio) {
+        if !self.core.folios.lru_mut().isolate(entry.folio) {
             return Err(CollapseRefusal::DelPageLru);
         }
         gathered.entries.push(entry);
         self.step(CollapseRefusal::PageHasPrivate)?;
         // The filesystem would not find its data with the new folio.
-        if self.cache.folios.get(entry.folio).has_private {
+        if self.core.folios.get(entry.folio).has_private {
             return Err(CollapseRefusal::PageHasPrivate);
         }
-        self.unmap_file_pages(range.file, entry);
+        self.unmap_file_pages(entry);
         self.step(CollapseRefusal::PageCount)?;
-        let folio = self.cache.folios.get(entry.folio);
+        let folio = self.core.folios.get(entry.folio);
         // Unmapped everywhere: what still refers to it may read or write it at any time.
         if folio.has_extra_refs() {
             return Err(CollapseRefusal::PageCount);
         }
         // Unmapping brought a store to light (H.5 step 3, 7.2).
-        if folio.is_dirty && !self.cache.mapping(range.file).is_shmem {
+        if folio.is_dirty && !self.core.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
         Ok(())
@@ -291,16 +291,16 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), CollapseRefusal> {
         let mut at = range.first;
         for entry in &gathered.entries {
-            self.cache.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
-            let from = self.cache.folios.get(entry.folio).pfn;
+            self.core.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
+            let from = self.core.folios.get(entry.folio).pfn;
             for by in 0..entry.order.nr_pages() {
                 self.step(CollapseRefusal::CopyMc)?;
                 let to = pfn.plus(entry.index.0 - range.first + by);
-                self.cache.ram.copy_page(from.plus(by), to);
+                self.core.ram.copy_page(from.plus(by), to);
             }
             at = entry.end();
         }
-        self.cache.ram.zero(pfn.plus(at - range.first), range.end() - at);
+        self.core.ram.zero(pfn.plus(at - range.first), range.end() - at);
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;
             // A hole that is filled here would never be missed there (H.5 step 5).
@@ -321,15 +321,15 @@ impl<R: Ram> Memory<R> {
     /// H.5 step 6: one entry instead of many; the tables of its areas are given back.
     fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
         for &entry in &gathered.entries {
-            self.cache.remove(range.file, entry);
+            self.core.remove(range.file, entry);
         }
         let (file, index) = (range.file, PageIndex(range.first));
         let mut folio = Folio::new(pfn, range.order, Owner::File { mapping: file, index });
         folio.refs = range.order.nr_pages();
-        folio.is_swapbacked = self.cache.mapping(file).is_shmem;
-        folio.is_dirty = self.cache.mapping(file).is_shmem;
-        let id = self.cache.folios.insert(folio);
-        let mapping = self.cache.mapping_mut(file);
+        folio.is_swapbacked = self.core.mapping(file).is_shmem;
+        folio.is_dirty = self.core.mapping(file).is_shmem;
+        let id = self.core.folios.insert(folio);
+        let mapping = self.core.mapping_mut(file);
         mapping.collapsed(range.order);
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")

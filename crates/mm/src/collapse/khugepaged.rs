@@ -192,7 +192,7 @@ impl<R: Ram> Memory<R> {
 
     fn end_pass(&mut self) {
         (self.khugepaged.at, self.khugepaged.next) = (None, Vpn(0));
-        self.cache.counters.collapse.full_scans += 1;
+        self.core.counters.collapse.full_scans += 1;
     }
 
     /// Collapses one block of another process.

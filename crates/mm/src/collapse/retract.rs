@@ -70,13 +70,13 @@ impl<R: Ram> Memory<R> {
 
     fn huge_entry(&self, target: &CollapseTarget) -> Result<Entry, CollapseRefusal> {
         let range = self.file_range(target).ok_or(CollapseRefusal::VmaCheck)?;
-        let entry = self.cache.find(range.file, PageIndex(range.first));
+        let entry = self.core.find(range.file, PageIndex(range.first));
         entry.filter(|entry| entry.order == target.order).ok_or(CollapseRefusal::Fail)
     }
 
     /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.
     fn maps_only(&self, target: &CollapseTarget, entry: Entry) -> bool {
-        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let pfn = self.core.folios.get(entry.folio).pfn;
         let ptes = self.ptes_of(target).unwrap_or_default();
         !self.has_swapped(target)
             && (pfn.0..).zip(ptes).all(|(expected, pte)| pte.is_none() || pte.pfn().0 == expected)

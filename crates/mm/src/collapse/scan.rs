@@ -104,10 +104,10 @@ impl<R: Ram> Memory<R> {
             let is_over = seen.nr_none > limits.none;
             return if is_over { Err(CollapseRefusal::ExceedNonePte) } else { Ok(()) };
         }
-        let Some(id) = self.cache.folios.of_pfn(pte.pfn()) else {
+        let Some(id) = self.core.folios.of_pfn(pte.pfn()) else {
             unreachable!("I3: a PTE maps a folio or is special")
         };
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let stops_at_lazyfree = target.who == Who::Khugepaged
             && self.rules.collapse.lazyfree == Lazyfree::Refused
             && !pte.flags().contains(PteFlags::DIRTY);
@@ -123,7 +123,7 @@ impl<R: Ram> Memory<R> {
             return Err(CollapseRefusal::ExceedSharedPte);
         }
         // Somebody else has isolated it and may be moving it.
-        if !self.cache.folios.lru().is_on_lru(id) {
+        if !self.core.folios.lru().is_on_lru(id) {
             return Err(CollapseRefusal::PageLru);
         }
         // It is being read or written.

@@ -122,8 +122,8 @@ impl<R: Ram> Memory<R> {
     /// Whether the first page belongs to a folio of the order already.
     pub(super) fn has_folio(&self, target: &CollapseTarget) -> bool {
         let pte: Pte = self.space(target.mm).table.pte(target.first);
-        let id = (!is_hole(pte)).then(|| self.cache.folios.of_pfn(pte.pfn())).flatten();
-        id.is_some_and(|id| self.cache.folios.get(id).order >= target.order)
+        let id = (!is_hole(pte)).then(|| self.core.folios.of_pfn(pte.pfn())).flatten();
+        id.is_some_and(|id| self.core.folios.get(id).order >= target.order)
     }
 }
 

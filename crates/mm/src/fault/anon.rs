@@ -40,7 +40,7 @@ impl<R: Ram> Memory<R> {
             None => self.alloc_base_page(fault)?,
         };
         self.map_anon(fault, id);
-        self.cache.counters.nr_anon_faults += 1;
+        self.core.counters.nr_anon_faults += 1;
         Ok(Outcome::Minor)
     }
 
@@ -50,7 +50,7 @@ impl<R: Ram> Memory<R> {
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
         let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags };
         self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-        self.cache.counters.nr_zero_page += 1;
+        self.core.counters.nr_zero_page += 1;
     }
 
     /// A zeroed base page for the fault.
@@ -61,8 +61,8 @@ impl<R: Ram> Memory<R> {
 
     /// D.2.8: a PTE for each page, all of them the process's own.
     pub(super) fn map_anon(&mut self, fault: &Fault, id: FolioId) {
-        self.cache.map_new_anon(id, fault.mm, Level::Ptes);
-        let folio = self.cache.folios.get(id);
+        self.core.map_new_anon(id, fault.mm, Level::Ptes);
+        let folio = self.core.folios.get(id);
         let span = folio.span();
         let vpn = Vpn(folio.order.round_down(fault.vpn.0));
         let batch = Batch { vpn, pfn: folio.pfn, nr: folio.nr_pages(), flags: new_flags(fault) };
@@ -70,7 +70,7 @@ impl<R: Ram> Memory<R> {
         self.mark_anon(fault.mm, fault.vpn);
         if fault.access == Access::Write {
             let pfn = self.space(fault.mm).table.pte(fault.vpn).pfn();
-            self.cache.folios.note_write(pfn);
+            self.core.folios.note_write(pfn);
         }
     }
 }

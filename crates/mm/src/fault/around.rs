@@ -52,9 +52,9 @@ impl<R: Ram> Memory<R> {
         let last = PageIndex(vma.index_of(window.last));
         let mut next = PageIndex(vma.index_of(window.first));
         let (mut is_first, mut has_fault, mut credit) = (true, false, 0);
-        while let Some(entry) = self.cache.mapping(file).tree.first_in(next, last) {
+        while let Some(entry) = self.core.mapping(file).tree.first_in(next, last) {
             next = PageIndex(entry.end());
-            let folio = self.cache.folios.get(entry.folio);
+            let folio = self.core.folios.get(entry.folio);
             let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
             // The marker must meet the handler, or the next window would never start (B.5.4).
             if folio.is_marked || !folio.is_uptodate {
@@ -62,7 +62,7 @@ impl<R: Ram> Memory<R> {
             }
             // Fault-around waits for nobody: what is still read is left out (B.5.4).
             if is_locked {
-                self.cache.observe_locked(file, entry);
+                self.core.observe_locked(file, entry);
                 continue;
             }
             if std::mem::take(&mut is_first) {
@@ -72,7 +72,7 @@ impl<R: Ram> Memory<R> {
                     FirstFolio::GoOn => {}
                 }
                 let first = PageIndex(vma.index_of(window.first));
-                self.cache.observe(Observed::Around { mapping: file, first, last });
+                self.core.observe(Observed::Around { mapping: file, first, last });
             }
             let mapped = self.around_ptes(fault, entry, window);
             has_fault |= mapped.has_fault;
@@ -92,7 +92,7 @@ impl<R: Ram> Memory<R> {
         let last = (first + nr_pages).min(table_pages).min(after) - 1;
         let base = fault.vpn.0 - slot;
         let file = self.open_file(fault.open()).mapping;
-        let last_index = self.cache.mapping(file).last_index(self.rules.page)?.0;
+        let last_index = self.core.mapping(file).last_index(self.rules.page)?.0;
         let in_file = last_index.checked_sub(fault.vma.index_of(Vpn(base + first)))?;
         Some(AroundRange { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
     }
@@ -116,7 +116,7 @@ impl<R: Ram> Memory<R> {
     /// The kernel's test for a folio inside the file, as fault-around makes it: a folio that ends
     /// *on* the last page fails too (B.5.6, off by one).
     fn ends_before_last_page(&self, fault: &Fault, entry: Entry) -> bool {
-        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
+        let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         let last = mapping.last_index(self.rules.page);
         self.rules.fault.eof_guard == EofGuard::None
             || mapping.is_shmem
@@ -141,7 +141,7 @@ impl<R: Ram> Memory<R> {
             if run > 0 {
                 let has_fault = from <= fault.vpn && fault.vpn.0 < from.0 + run;
                 let young = if has_fault { PteFlags::YOUNG } else { PteFlags::NONE };
-                let folio = self.cache.folios.get(entry.folio);
+                let folio = self.core.folios.get(entry.folio);
                 let pfn = folio.pfn_at(PageIndex(vma.index_of(from)));
                 self.map_file(
                     fault.mm,

@@ -31,10 +31,10 @@ const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlag
 impl<R: Ram> Memory<R> {
     /// First store to a page of a private file mapping: a copy, one PTE.
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
-        let from = self.cache.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
+        let from = self.core.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
         let id = self.own_copy(fault, Some(from))?;
         self.map_own(fault, id);
-        self.cache.counters.nr_cow += 1;
+        self.core.counters.nr_cow += 1;
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl<R: Ram> Memory<R> {
         let pte = self.space(fault.mm).table.pte(fault.vpn);
         let pfn = pte.pfn();
         let is_zero = pte.flags().contains(PteFlags::SPECIAL);
-        let holder = (!is_zero).then(|| self.cache.folios.of_pfn(pfn)).flatten();
+        let holder = (!is_zero).then(|| self.core.folios.of_pfn(pfn)).flatten();
         if let Some(id) = holder
             && self.may_reuse(fault, id, pfn)
         {
@@ -70,9 +70,9 @@ impl<R: Ram> Memory<R> {
         self.flush(fault.mm, fault.vpn, 1);
         self.replace_by_own(fault, own, holder);
         if is_zero {
-            self.cache.counters.nr_anon_faults += 1;
+            self.core.counters.nr_anon_faults += 1;
         } else {
-            self.cache.counters.nr_cow += 1;
+            self.core.counters.nr_cow += 1;
         }
         Ok(Outcome::Minor)
     }
@@ -82,27 +82,27 @@ impl<R: Ram> Memory<R> {
     /// fault, which maps nothing and reads nothing.
     fn is_writable_from_the_start(&self, fault: &Fault) -> bool {
         fault.vma.sharing == Sharing::Shared
-            && self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem
+            && self.core.mapping(self.open_file(fault.open()).mapping).is_shmem
     }
 
     /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).
     fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {
-        self.cache.map_new_anon(own, fault.mm, Level::Ptes);
-        let pfn = self.cache.folios.get(own).pfn;
+        self.core.map_new_anon(own, fault.mm, Level::Ptes);
+        let pfn = self.core.folios.get(own).pfn;
         let table = &mut self.space_mut(fault.mm).table;
         let before = table.replace_pte(fault.vpn, pfn, OWN_PAGE, FolioSpan::single(pfn));
         self.mark_anon(fault.mm, fault.vpn);
         if let Some(old) = old {
-            let folio = self.cache.folios.get(old);
-            self.cache.counters.nr_cow_large += u64::from(folio.is_anon() && folio.is_large());
-            self.cache.remove_ptes(old, fault.mm, before.pfn(), 1);
+            let folio = self.core.folios.get(old);
+            self.core.counters.nr_cow_large += u64::from(folio.is_anon() && folio.is_large());
+            self.core.remove_ptes(old, fault.mm, before.pfn(), 1);
         }
     }
 
     /// Maps the process's own page where no PTE is.
     fn map_own(&mut self, fault: &Fault, own: FolioId) {
-        self.cache.map_new_anon(own, fault.mm, Level::Ptes);
-        let pfn = self.cache.folios.get(own).pfn;
+        self.core.map_new_anon(own, fault.mm, Level::Ptes);
+        let pfn = self.core.folios.get(own).pfn;
         let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags: OWN_PAGE };
         self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
         self.mark_anon(fault.mm, fault.vpn);
@@ -111,18 +111,18 @@ impl<R: Ram> Memory<R> {
     /// Whether the store may go to the page that is mapped: a shared mapping's, the process's own,
     /// or an anonymous page that nobody else refers to (E.3.1 .. E.3.3).
     pub(crate) fn may_reuse(&self, fault: &Fault, id: FolioId, pfn: Pfn) -> bool {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         match folio.owner {
             Owner::File { .. } | Owner::Detached => fault.vma.sharing == Sharing::Shared,
             // Nobody else can see the page: no copy is needed (E.3.1).
-            Owner::Anon { .. } if self.cache.folios.is_exclusive(pfn) => true,
+            Owner::Anon { .. } if self.core.folios.is_exclusive(pfn) => true,
             // The only reference is this mapping: whoever shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
             Owner::Anon { .. } => match self.rules.anon.reuse {
                 // Without owners a large folio does not know whose its mappings are: copy (E.3.3).
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
-                    let shape = self.cache.shape(folio.order);
+                    let shape = self.core.shape(folio.order);
                     let owner = owner_id(fault.mm);
                     folio.mapcount.try_exclusive(&shape, owner, folio.refs).is_ok()
                 }
@@ -131,16 +131,16 @@ impl<R: Ram> Memory<R> {
     }
 
     fn reuse(&mut self, fault: &Fault, id: FolioId, pfn: Pfn) {
-        let folio = self.cache.folios.get_mut(id);
+        let folio = self.core.folios.get_mut(id);
         folio.is_lazyfree = false;
         if folio.is_anon() {
-            self.cache.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
+            self.core.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
         } else {
             folio.store_through_mapping();
         }
         self.flush(fault.mm, fault.vpn, 1);
         self.space_mut(fault.mm).table.add_flags(fault.vpn, OWN_PAGE);
-        self.cache.counters.nr_wp_reuse += 1;
+        self.core.counters.nr_wp_reuse += 1;
     }
 
     /// A new base page with the content of `from`, or zeroes.
@@ -150,13 +150,13 @@ impl<R: Ram> Memory<R> {
         let id = self
             .alloc_anon(Order::ZERO, Effort::None, index)
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
-        self.cache.copy_page(from, self.cache.folios.get(id).pfn);
+        self.core.copy_page(from, self.core.folios.get(id).pfn);
         Ok(id)
     }
 
     /// Whether `pfn` is a page of a file.
     pub(crate) fn is_file_page(&self, pfn: Pfn) -> bool {
-        let id = self.cache.folios.of_pfn(pfn);
-        id.is_some_and(|id| matches!(self.cache.folios.get(id).owner, Owner::File { .. }))
+        let id = self.core.folios.of_pfn(pfn);
+        id.is_some_and(|id| matches!(self.core.folios.get(id).owner, Owner::File { .. }))
     }
 }

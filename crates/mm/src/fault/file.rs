@@ -36,47 +36,47 @@ impl<R: Ram> Memory<R> {
     pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;
         let index = PageIndex(fault.index());
-        if index.0 >= self.cache.mapping(file).nr_file_pages(self.rules.page) {
+        if index.0 >= self.core.mapping(file).nr_file_pages(self.rules.page) {
             return Err(fault.error(FaultError::BeyondFile, self.rules.page.shift()));
         }
-        self.cache.observe(Observed::Handler { mapping: file, index });
-        if self.cache.mapping(file).is_zero_filled {
+        self.core.observe(Observed::Handler { mapping: file, index });
+        if self.core.mapping(file).is_zero_filled {
             return self.find_or_zero(fault, file);
         }
-        let Some(entry) = self.cache.find(file, index) else {
-            self.cache.counters.nr_cold += 1;
+        let Some(entry) = self.core.find(file, index) else {
+            self.core.counters.nr_cold += 1;
             let state = self.open_file(fault.open()).state;
-            self.cache.observe(Observed::ColdFault { index, state });
+            self.core.observe(Observed::ColdFault { index, state });
             self.sync_step(fault);
-            if self.cache.find(file, index).is_none() {
-                let order = self.cache.mapping(file).orders.min;
+            if self.core.find(file, index).is_none() {
+                let order = self.core.mapping(file).orders.min;
                 let first = PageIndex(order.round_down(index.0));
-                self.cache
+                self.core
                     .insert(NewFolio::new(file, first, order))
                     .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
             }
-            if let Some(entry) = self.cache.find(file, index) {
-                self.cache.folios.get_mut(entry.folio).is_locked = false;
-                self.cache.wait(Some(entry.folio));
+            if let Some(entry) = self.core.find(file, index) {
+                self.core.folios.get_mut(entry.folio).is_locked = false;
+                self.core.wait(Some(entry.folio));
             }
             return Ok(Lookup::Retry(Retry::Major));
         };
         // The page was waited for: whoever comes back for it takes it as it is (B.2.5).
         if fault.pass == Pass::Tried {
-            let folio = self.cache.folios.get_mut(entry.folio);
+            let folio = self.core.folios.get_mut(entry.folio);
             (folio.is_locked, folio.is_uptodate) = (false, true);
             return Ok(Lookup::Cached(entry));
         }
         // Reading ahead may reclaim: the folio is held.
-        self.cache.folios.get_mut(entry.folio).refs += 1;
+        self.core.folios.get_mut(entry.folio).refs += 1;
         let step = self.async_step(fault, entry);
-        let folio = self.cache.folios.get_mut(entry.folio);
+        let folio = self.core.folios.get_mut(entry.folio);
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
         // I/O was begun or waited for without the lock: the area may have changed (B.2.5).
         if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
-            self.cache.wait(None);
+            self.core.wait(None);
             return Ok(Lookup::Retry(Retry::Minor));
         }
         Ok(Lookup::Cached(entry))
@@ -85,12 +85,12 @@ impl<R: Ram> Memory<R> {
     /// Memory without storage: an absent page is a zeroed one, without readahead.
     fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
-        if self.cache.find(file, index).is_none() {
-            self.cache
+        if self.core.find(file, index).is_none() {
+            self.core
                 .insert(NewFolio::new(file, index, Order::ZERO))
                 .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         }
-        let Some(entry) = self.cache.find(file, index) else {
+        let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page was just inserted")
         };
         Ok(Lookup::Cached(entry))
@@ -100,15 +100,15 @@ impl<R: Ram> Memory<R> {
     fn async_step(&mut self, fault: &Fault, entry: Entry) -> AsyncStep {
         let open = fault.open();
         let OpenFile { mapping: file, state, .. } = *self.open_file(open);
-        let is_marked = self.cache.folios.get(entry.folio).is_marked;
+        let is_marked = self.core.folios.get(entry.folio).is_marked;
         let index = PageIndex(fault.index());
-        self.cache.observe(Observed::HandlerHit { index, is_marked, state });
+        self.core.observe(Observed::HandlerHit { index, is_marked, state });
         let is_random = fault.vma.advice.access == AccessAdvice::Random;
         // `MADV_RANDOM`, or readahead is off: nothing comes of hits, so none is counted (B.3).
         if is_random || state.ra_pages == 0 {
             return AsyncStep::Nothing;
         }
-        let is_locked = self.cache.folios.get(entry.folio).is_locked;
+        let is_locked = self.core.folios.get(entry.folio).is_locked;
         let is_credited = match self.rules.fault.hit_credit {
             HitCredit::Always => true,
             // A page that is still read was missed by somebody: no sign that readahead works.
@@ -121,8 +121,8 @@ impl<R: Ram> Memory<R> {
         if !is_marked {
             return AsyncStep::Nothing;
         }
-        self.cache.folios.get_mut(entry.folio).is_marked = false;
-        self.cache.counters.nr_async += 1;
+        self.core.folios.get_mut(entry.folio).is_marked = false;
+        self.core.counters.nr_async += 1;
         let state = self.open_file(open).state;
         let hit = MarkerHit {
             index: fault.index(),
@@ -132,7 +132,7 @@ impl<R: Ram> Memory<R> {
         };
         let (index, nr_pages) = (hit.index, hit.nr_pages);
         let kind = EntryKind::Async;
-        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
         if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
             self.read(open, self.reading(fault).target, issue);

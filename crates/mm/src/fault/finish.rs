@@ -24,17 +24,17 @@ impl<R: Ram> Memory<R> {
             Access::Read | Access::Exec => PteFlags::YOUNG,
         };
         let (first, nr) = if is_whole { self.finish_range(fault, entry) } else { (fault.vpn, 1) };
-        let folio = self.cache.folios.get(entry.folio);
+        let folio = self.core.folios.get(entry.folio);
         let pfn = folio.pfn_at(PageIndex(fault.vma.index_of(first)));
         self.map_file(fault.mm, entry.folio, Batch { vpn: first, pfn, nr, flags });
         if fault.access == Access::Write {
-            self.cache.folios.get_mut(entry.folio).store_through_mapping();
+            self.core.folios.get_mut(entry.folio).store_through_mapping();
         }
     }
 
     /// B.6.2: whether the folio reaches past the last page of the file (exact).
     fn passes_end_of_file(&self, fault: &Fault, entry: Entry) -> bool {
-        let mapping = self.cache.mapping(self.open_file(fault.open()).mapping);
+        let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         self.rules.fault.eof_guard == EofGuard::Refuse
             && !mapping.is_shmem
             && entry.end() > mapping.nr_file_pages(self.rules.page)
@@ -43,7 +43,7 @@ impl<R: Ram> Memory<R> {
     /// B.6.4: the whole folio where it fits and nothing of it is mapped, else one PTE.
     fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
         let one = (fault.vpn, 1);
-        let is_shmem = self.cache.mapping(self.open_file(fault.open()).mapping).is_shmem;
+        let is_shmem = self.core.mapping(self.open_file(fault.open()).mapping).is_shmem;
         let maps_whole = match self.rules.fault.finish {
             // Up to 6.16 one page is mapped; shared memory got the whole folio first (B.6.4).
             Finish::OnePte => false,
@@ -68,11 +68,11 @@ impl<R: Ram> Memory<R> {
             return false;
         }
         if let Some(refusal) = self.pmd_refusal(fault, is_whole) {
-            self.cache.counters.pmd_refused[refusal as usize] += 1;
+            self.core.counters.pmd_refused[refusal as usize] += 1;
             return false;
         }
         let first = Vpn(pmd.round_down(fault.vpn.0));
-        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let pfn = self.core.folios.get(entry.folio).pfn;
         let mut flags = PteFlags::YOUNG;
         if fault.vma.prot == Prot::NONE {
             // No fault comes here, but `MADV_COLLAPSE` does.
@@ -80,11 +80,11 @@ impl<R: Ram> Memory<R> {
         }
         if fault.access == Access::Write {
             flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
-            self.cache.folios.get_mut(entry.folio).store_through_mapping();
+            self.core.folios.get_mut(entry.folio).store_through_mapping();
         }
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
-        self.cache.add_pmd(entry.folio, fault.mm);
-        self.cache.counters.nr_file_pmds += 1;
+        self.core.add_pmd(entry.folio, fault.mm);
+        self.core.counters.nr_file_pmds += 1;
         true
     }
 

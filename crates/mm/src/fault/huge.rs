@@ -41,35 +41,35 @@ impl<R: Ram> Memory<R> {
             return self.map_huge_zero(fault);
         }
         let Some(id) = self.alloc_large(fault, Orders::NONE.with(pmd)) else {
-            self.cache.counters.thp_fault_fallback += 1;
+            self.core.counters.thp_fault_fallback += 1;
             return false;
         };
         self.map_huge(fault, id);
-        self.cache.counters.nr_anon_faults += 1;
+        self.core.counters.nr_anon_faults += 1;
         true
     }
 
     /// Maps a new PMD folio, exclusive to the process.
     fn map_huge(&mut self, fault: &Fault, id: FolioId) {
-        self.cache.counters.thp_fault_alloc += 1;
-        self.cache.map_new_anon(id, fault.mm, Level::Pmd);
-        let folio = self.cache.folios.get_mut(id);
+        self.core.counters.thp_fault_alloc += 1;
+        self.core.map_new_anon(id, fault.mm, Level::Pmd);
+        let folio = self.core.folios.get_mut(id);
         let pfn = folio.pfn;
         // G.2.2: so that the shrinker can find it should it stay nearly empty.
         if self.rules.anon.shrink_underused == Underused::Queued {
-            self.cache.deferred.push(id, folio);
+            self.core.deferred.push(id, folio);
         }
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         self.space_mut(fault.mm).table.map_pmd(first, pfn, new_flags(fault));
         self.mark_anon(fault.mm, fault.vpn);
         if fault.access == Access::Write {
-            self.cache.folios.note_write(pfn.plus(fault.vpn.0 - first.0));
+            self.core.folios.note_write(pfn.plus(fault.vpn.0 - first.0));
         }
     }
 
     fn map_huge_zero(&mut self, fault: &Fault) -> bool {
         let Some(pfn) = self.get_huge_zero(fault.mm) else {
-            self.cache.counters.thp_fault_fallback += 1;
+            self.core.counters.thp_fault_fallback += 1;
             return false;
         };
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
@@ -77,7 +77,7 @@ impl<R: Ram> Memory<R> {
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
         // The huge fault prepares the area for anonymous pages before it knows whether it needs any.
         self.mark_anon(fault.mm, fault.vpn);
-        self.cache.counters.nr_zero_page += 1;
+        self.core.counters.nr_zero_page += 1;
         true
     }
 
@@ -87,12 +87,12 @@ impl<R: Ram> Memory<R> {
             pfn
         } else {
             let order = self.rules.page.pmd_order();
-            let Some(pfn) = self.cache.buddy.alloc(order, MigrateType::Movable) else {
-                self.cache.counters.thp_zero_page_alloc_failed += 1;
+            let Some(pfn) = self.core.buddy.alloc(order, MigrateType::Movable) else {
+                self.core.counters.thp_zero_page_alloc_failed += 1;
                 return None;
             };
-            self.cache.ram.zero(pfn, order.nr_pages());
-            self.cache.counters.thp_zero_page_alloc += 1;
+            self.core.ram.zero(pfn, order.nr_pages());
+            self.core.counters.thp_zero_page_alloc += 1;
             self.huge_zero = Some(pfn);
             pfn
         };
@@ -107,7 +107,7 @@ impl<R: Ram> Memory<R> {
         }
         let Some(pfn) = self.huge_zero.take() else { return 0 };
         let order = self.rules.page.pmd_order();
-        self.cache.buddy.free(pfn, order);
+        self.core.buddy.free(pfn, order);
         order.nr_pages()
     }
 
@@ -116,18 +116,18 @@ impl<R: Ram> Memory<R> {
         if leaf.flags.contains(PteFlags::SPECIAL) {
             return self.huge_zero_write(fault);
         }
-        let Some(id) = self.cache.folios.of_pfn(leaf.pfn) else {
+        let Some(id) = self.core.folios.of_pfn(leaf.pfn) else {
             unreachable!("I3: an entry maps a folio or is special")
         };
-        let is_own = self.cache.folios.is_exclusive(leaf.pfn);
+        let is_own = self.core.folios.is_exclusive(leaf.pfn);
         // This entry holds the only reference: the whole folio is the process's own (E.3.6).
-        if is_own || self.cache.folios.get(id).refs == self.cache.pmd_refs(id) {
-            self.cache.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
-            self.cache.folios.get_mut(id).is_lazyfree = false;
+        if is_own || self.core.folios.get(id).refs == self.core.pmd_refs(id) {
+            self.core.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
+            self.core.folios.get_mut(id).is_lazyfree = false;
             self.flush(fault.mm, leaf.first_vpn, leaf.order.nr_pages());
             let flags = PteFlags::YOUNG | PteFlags::WRITABLE | PteFlags::DIRTY;
             self.space_mut(fault.mm).table.add_flags(fault.vpn, flags);
-            self.cache.counters.nr_wp_reuse += 1;
+            self.core.counters.nr_wp_reuse += 1;
             return HugeWrite::Done;
         }
         self.split_pmd(fault.mm, fault.vpn);
@@ -143,10 +143,10 @@ impl<R: Ram> Memory<R> {
                 self.flush(fault.mm, first, pmd.nr_pages());
                 self.space_mut(fault.mm).table.clear_pmd(fault.vpn);
                 self.map_huge(fault, id);
-                self.cache.counters.nr_anon_faults += 1;
+                self.core.counters.nr_anon_faults += 1;
                 return HugeWrite::Done;
             }
-            self.cache.counters.thp_fault_fallback += 1;
+            self.core.counters.thp_fault_fallback += 1;
         }
         self.split_pmd(fault.mm, fault.vpn);
         HugeWrite::Split

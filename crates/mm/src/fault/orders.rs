@@ -24,7 +24,7 @@ impl<R: Ram> Memory<R> {
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
             // The allocator has such blocks, and the whole block lies in the area (D.1.5).
-            *order <= self.cache.buddy.max_order()
+            *order <= self.core.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0
         };
@@ -49,10 +49,10 @@ impl<R: Ram> Memory<R> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {
             if let Some(id) = self.alloc_zeroed(fault, order, effort) {
-                self.cache.counters.size_mut(order).anon_fault_alloc += 1;
+                self.core.counters.size_mut(order).anon_fault_alloc += 1;
                 return Some(id);
             }
-            self.cache.counters.size_mut(order).anon_fault_fallback += 1;
+            self.core.counters.size_mut(order).anon_fault_fallback += 1;
         }
         None
     }
@@ -66,11 +66,11 @@ impl<R: Ram> Memory<R> {
     ) -> Option<FolioId> {
         let first = Vpn(order.round_down(fault.vpn.0));
         let id = self.alloc_anon(order, effort, PageIndex(fault.vma.index_of(first)))?;
-        let pfn = self.cache.folios.get(id).pfn;
+        let pfn = self.core.folios.get(id).pfn;
         let fault_page = fault.vpn.0 - first.0;
         let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);
-        self.cache.ram.clear_folio(pfn, &plan);
-        self.cache.folios.forget_writes(pfn, order.nr_pages());
+        self.core.ram.clear_folio(pfn, &plan);
+        self.core.folios.forget_writes(pfn, order.nr_pages());
         Some(id)
     }
 
@@ -85,6 +85,6 @@ impl<R: Ram> Memory<R> {
         if order > Order::ZERO && !self.prepare_large(order, effort) {
             return None;
         }
-        self.cache.alloc_anon(order, index)
+        self.core.alloc_anon(order, index)
     }
 }

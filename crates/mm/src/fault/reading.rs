@@ -23,7 +23,7 @@ impl<R: Ram> Memory<R> {
     /// What `fault` reads into and in which order: the area's wish, else the file's control.
     pub(crate) fn reading(&self, fault: &Fault) -> Reading {
         let file = self.open_file(fault.open()).mapping;
-        let mapping = self.cache.mapping(file);
+        let mapping = self.core.mapping(file);
         let own = |vma: &Vma| {
             let preferred = vma.advice.preferred.filter(|&order| order <= mapping.orders.max);
             preferred.or(mapping.control.exec.filter(|_| vma.prot.can_exec))

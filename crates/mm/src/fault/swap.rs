@@ -14,13 +14,13 @@ impl<R: Ram> Memory<R> {
     /// The page of the fault is in swap space: it is read into a base page of the process's own.
     pub(crate) fn swap_in(&mut self, fault: &Fault, slot: SwapSlot) -> Result<Outcome, FaultError> {
         let index = PageIndex(fault.vma.index_of(fault.vpn));
-        let Some(id) = self.cache.alloc_anon(Order::ZERO, index) else {
+        let Some(id) = self.core.alloc_anon(Order::ZERO, index) else {
             return Err(FaultError::OutOfMemory(fault.vpn.0 << self.rules.page.shift()));
         };
         self.read_slot(id, slot);
         self.space_mut(fault.mm).swapped.remove(fault.vpn);
-        self.cache.map_new_anon(id, fault.mm, Level::Ptes);
-        let pfn = self.cache.folios.get(id).pfn;
+        self.core.map_new_anon(id, fault.mm, Level::Ptes);
+        let pfn = self.core.folios.get(id).pfn;
         let mut flags = PteFlags::YOUNG;
         if fault.vma.prot.can_write {
             flags |= PteFlags::WRITABLE;
@@ -30,22 +30,22 @@ impl<R: Ram> Memory<R> {
         }
         let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags };
         self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-        self.cache.counters.reclaim.pswpin += 1;
-        self.cache.counters.pgmajfault += 1;
+        self.core.counters.reclaim.pswpin += 1;
+        self.core.counters.pgmajfault += 1;
         Ok(Outcome::Major)
     }
 
     /// Fills a new page from a slot, and lets go of the slot.
     fn read_slot(&mut self, id: FolioId, slot: SwapSlot) {
-        let pfn = self.cache.folios.get(id).pfn;
-        self.cache.ram.swap_in(slot.0, pfn);
-        let Some(stored) = self.cache.put_slot(slot) else {
+        let pfn = self.core.folios.get(id).pfn;
+        self.core.ram.swap_in(slot.0, pfn);
+        let Some(stored) = self.core.put_slot(slot) else {
             unreachable!("I16: a swapped page names a slot in use")
         };
-        self.cache.folios.forget_writes(pfn, 1);
+        self.core.folios.forget_writes(pfn, 1);
         if stored.is_written {
-            self.cache.folios.note_write(pfn);
+            self.core.folios.note_write(pfn);
         }
-        self.cache.refault(id, stored.shadow);
+        self.core.refault(id, stored.shadow);
     }
 }

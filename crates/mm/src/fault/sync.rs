@@ -69,11 +69,11 @@ impl<R: Ram> Memory<R> {
         };
         let Request { index, nr_pages, .. } = request;
         let kind = EntryKind::Sync;
-        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         if is_random {
             // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
             let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages });
+            issue::forced(&mut self.core, &self.rules, file, Run { start: index, nr_pages });
             return None;
         }
         let ra = self.readahead(open);
@@ -118,7 +118,7 @@ impl<R: Ram> Memory<R> {
         }
         // Windows of earlier misses were hardly used: reading more of them is wasted (step 5).
         if is_gated(vma, rules.exec_miss) && state.count_miss() == MissGate::Closed {
-            self.cache.counters.nr_gated += 1;
+            self.core.counters.nr_gated += 1;
             return Choice::Nothing;
         }
         match (forced, exec_order) {
@@ -137,7 +137,7 @@ impl<R: Ram> Memory<R> {
         }
         let page = self.rules.page;
         let file = self.open_file(fault.open()).mapping;
-        let max = self.cache.mapping(file).orders.max;
+        let max = self.core.mapping(file).orders.max;
         // A PMD folio of large base pages would be 32 MiB or 512 MiB (B.4.5).
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();

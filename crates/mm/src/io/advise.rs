@@ -48,14 +48,14 @@ impl<R: Ram> Memory<R> {
                 (opened.is_random, opened.state.ra_pages) = (false, ra_pages * 2);
             }
             Fadvice::Willneed => {
-                let size = self.cache.mapping(file).size_bytes;
+                let size = self.core.mapping(file).size_bytes;
                 let end = if len_bytes == 0 { size } else { pos.saturating_add(len_bytes) };
                 let first = pos >> page.shift();
                 let nr = page.pages_in(end.min(size)).saturating_sub(first);
                 let window = self.open_file(open).state.ra_pages;
                 let nr = nr.min(self.rules.io_pages().max(window));
                 issue::forced(
-                    &mut self.cache,
+                    &mut self.core,
                     &self.rules,
                     file,
                     Run { start: first, nr_pages: nr },
@@ -78,7 +78,7 @@ impl<R: Ram> Memory<R> {
     ) -> Range<u64> {
         let page = self.rules.page;
         let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
-        let is_whole = end == self.cache.mapping(file).size_bytes;
+        let is_whole = end == self.core.mapping(file).size_bytes;
         let end = if is_whole { page.pages_in(end) } else { end >> page.shift() };
         page.pages_in(pos)..end
     }
@@ -91,13 +91,13 @@ impl<R: Ram> Memory<R> {
     /// Drops clean unmapped folios wholly inside pages `[first, end)`.
     fn drop_range(&mut self, file: MappingId, first: u64, end: u64) {
         let inside = |entry: &Entry| entry.index.0 >= first && entry.end() <= end;
-        let from_first = self.cache.mapping(file).tree.iter_from(first);
+        let from_first = self.core.mapping(file).tree.iter_from(first);
         let before_end = from_first.take_while(|entry| entry.index.0 < end);
         let entries: Vec<_> = before_end.filter(inside).collect();
-        self.cache.work.add(entries.len() as u64);
+        self.core.work.add(entries.len() as u64);
         for entry in entries {
-            if !self.cache.folios.get(entry.folio).is_dirty {
-                self.cache.remove_unmapped(file, entry.index);
+            if !self.core.folios.get(entry.folio).is_dirty {
+                self.core.remove_unmapped(file, entry.index);
             }
         }
     }

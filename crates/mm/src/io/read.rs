@@ -42,26 +42,26 @@ impl<R: Ram> Memory<R> {
         mut show: impl FnMut(&R, Pfn, Range<u64>),
     ) -> Result<u64, OutOfMemory> {
         let file = self.open_file(open).mapping;
-        let size = self.cache.mapping(file).size_bytes;
+        let size = self.core.mapping(file).size_bytes;
         // The request is what the call asks for, also past the end of the file.
         let asked = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let end = asked.min(size);
         let shift = self.rules.page.shift();
-        let last = self.cache.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
+        let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
         let mut at = pos;
         while at < end {
             let index = at >> shift;
-            self.cache.work.add(1);
+            self.core.work.add(1);
             let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
-            let pfn = self.cache.folios.get(entry.folio).pfn_at(PageIndex(index));
-            show(&self.cache.ram, pfn, at..self.end_of(entry, end));
+            let pfn = self.core.folios.get(entry.folio).pfn_at(PageIndex(index));
+            show(&self.core.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
                 pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
             });
             if at > pos || is_new {
                 self.mark_accessed(entry.folio);
             }
-            if self.cache.folios.get(entry.folio).is_marked {
+            if self.core.folios.get(entry.folio).is_marked {
                 self.marker_hit(open, entry, last - entry.index.0);
             }
             at = self.end_of(entry, end);
@@ -78,7 +78,7 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When no page is free.
     pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
-        let size = self.cache.mapping(self.open_file(open).mapping).size_bytes;
+        let size = self.core.mapping(self.open_file(open).mapping).size_bytes;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let mut at = pos;
         while at < end.min(size) {
@@ -93,7 +93,7 @@ impl<R: Ram> Memory<R> {
     fn fill_pipe(&mut self, open: OpenId, pos: u64, asked: u64) -> Result<u64, OutOfMemory> {
         let page = self.rules.page;
         let file = self.open_file(open).mapping;
-        let (size, orders) = (self.cache.mapping(file).size_bytes, self.cache.mapping(file).orders);
+        let (size, orders) = (self.core.mapping(file).size_bytes, self.core.mapping(file).orders);
         let last = orders.min.round_up(page.pages_in(pos + asked));
         let end = (pos + asked).min(size);
         // A part of a page takes a slot as a whole page does.
@@ -102,14 +102,14 @@ impl<R: Ram> Memory<R> {
         let (mut at, mut is_batch_new) = (pos, true);
         while at < end && !(is_batch_new && at >= taken) {
             let index = at >> page.shift();
-            if self.cache.find(file, PageIndex(index)).is_none() {
+            if self.core.find(file, PageIndex(index)).is_none() {
                 if at >= taken {
                     break;
                 }
                 self.consumed(open, pos, at);
             }
             let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
-            is_batch_new = self.cache.folios.get(entry.folio).is_marked;
+            is_batch_new = self.core.folios.get(entry.folio).is_marked;
             if is_batch_new {
                 self.marker_hit(open, entry, last - entry.index.0);
             }
@@ -133,19 +133,19 @@ impl<R: Ram> Memory<R> {
     fn find_for_read(&mut self, open: OpenId, index: u64, last: u64) -> Option<Entry> {
         let file = self.open_file(open).mapping;
         let index = PageIndex(index);
-        if let Some(entry) = self.cache.find(file, index) {
-            self.cache.folios.get_mut(entry.folio).is_uptodate = true;
+        if let Some(entry) = self.core.find(file, index) {
+            self.core.folios.get_mut(entry.folio).is_uptodate = true;
             return Some(entry);
         }
         self.keep_balance();
         self.read_absent(open, Run { start: index.0, nr_pages: last - index.0 });
-        if let Some(entry) = self.cache.find(file, index) {
+        if let Some(entry) = self.core.find(file, index) {
             return Some(entry);
         }
-        let order = self.cache.mapping(file).orders.min;
+        let order = self.core.mapping(file).orders.min;
         let first = PageIndex(order.round_down(index.0));
-        self.cache.insert(NewFolio::new(file, first, order)).ok()?;
-        self.cache.find(file, index)
+        self.core.insert(NewFolio::new(file, first, order)).ok()?;
+        self.core.find(file, index)
     }
 
     /// The sync entry for a read call (A.3.2).
@@ -154,11 +154,11 @@ impl<R: Ram> Memory<R> {
         let state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();
         let kind = EntryKind::Sync;
-        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.cache, &self.rules, file, Run { start: index, nr_pages: nr });
+            issue::forced(&mut self.core, &self.rules, file, Run { start: index, nr_pages: nr });
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());
@@ -175,8 +175,8 @@ impl<R: Ram> Memory<R> {
         if state.ra_pages == 0 {
             return;
         }
-        self.cache.folios.get_mut(entry.folio).is_marked = false;
-        self.cache.counters.nr_async += 1;
+        self.core.folios.get_mut(entry.folio).is_marked = false;
+        self.core.counters.nr_async += 1;
         let hit = MarkerHit {
             index: entry.index.0,
             order: entry.order,
@@ -185,7 +185,7 @@ impl<R: Ram> Memory<R> {
         };
         let index = hit.index;
         let kind = EntryKind::Async;
-        self.cache.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
         if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
             self.read(open, self.target(file), issue);

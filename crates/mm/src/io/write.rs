@@ -41,14 +41,14 @@ impl<R: Ram> Memory<R> {
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
-        let mapping = self.cache.mapping(file);
+        let mapping = self.core.mapping(file);
         // Where a file ended that this write jumps over.
         let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
         if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
             && let Some(old_end) = old_end.take()
         {
             self.zero_behind(file, old_end);
-            if let Some(reserved) = self.cache.mapping_mut(file).reservations.as_mut() {
+            if let Some(reserved) = self.core.mapping_mut(file).reservations.as_mut() {
                 reserved.jump(old_end);
             }
         }
@@ -56,23 +56,23 @@ impl<R: Ram> Memory<R> {
             if at == part_end {
                 part_end = self.part_of_write(file, at, end);
             }
-            self.cache.work.add(1);
+            self.core.work.add(1);
             let entry = self.find_for_write(file, at, part_end - at);
             let entry = entry.ok_or(OutOfMemory { pos: at })?;
             let next = self.end_of(entry, part_end);
             let shift = self.rules.page.shift();
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
-            let is_unmarked = self.cache.mapping(file).disk.write_unmarks;
-            let folio = self.cache.folios.get_mut(entry.folio);
+            let is_unmarked = self.core.mapping(file).disk.write_unmarks;
+            let folio = self.core.folios.get_mut(entry.folio);
             let nr_before = (at >> shift) - entry.index.0;
             folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
             (folio.is_dirty, folio.is_uptodate) = (true, true);
             folio.is_written_whole &= is_whole;
             folio.is_marked &= !is_unmarked;
             let pfn = folio.pfn_at(PageIndex(at >> shift));
-            put(&mut self.cache.ram, pfn, at..next);
+            put(&mut self.core.ram, pfn, at..next);
             at = next;
-            let mapping = self.cache.mapping_mut(file);
+            let mapping = self.core.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
             if let Some(old_end) = old_end.take() {
                 self.zero_behind(file, old_end);
@@ -85,10 +85,10 @@ impl<R: Ram> Memory<R> {
     /// that what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the
     /// filesystem would fail the call; the model continues.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
-        let mapping = self.cache.mapping(file);
+        let mapping = self.core.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
         let at = PageIndex(pos >> self.rules.page.shift());
-        let cached = self.cache.find(file, at).map(|entry| self.cache.folios.get(entry.folio));
+        let cached = self.core.find(file, at).map(|entry| self.core.folios.get(entry.folio));
         let is_needed = mapping.disk.old_end != OldEnd::Untouched
             && (has_data || cached.is_some_and(|folio| folio.is_dirty));
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
@@ -97,14 +97,14 @@ impl<R: Ram> Memory<R> {
         let order = mapping.orders.min;
         let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
         let one_block = mapping.disk.zeroes_one_block;
-        if self.cache.find(file, index).is_none() {
+        if self.core.find(file, index).is_none() {
             self.keep_balance();
-            if let Ok(id) = self.cache.insert(NewFolio::new(file, index, order)) {
-                self.cache.folios.get_mut(id).is_uptodate = !one_block;
+            if let Ok(id) = self.core.insert(NewFolio::new(file, index, order)) {
+                self.core.folios.get_mut(id).is_uptodate = !one_block;
             }
         }
-        if let Some(entry) = self.cache.find(file, index) {
-            let folio = self.cache.folios.get_mut(entry.folio);
+        if let Some(entry) = self.core.find(file, index) {
+            let folio = self.core.folios.get_mut(entry.folio);
             (folio.is_dirty, folio.nr_clean, folio.is_written_whole) = (true, 0, false);
         }
     }
@@ -113,22 +113,22 @@ impl<R: Ram> Memory<R> {
     /// the filesystem has reserved ends (docs/differences.md, "writes on XFS").
     fn part_of_write(&mut self, file: MappingId, pos: u64, end: u64) -> u64 {
         let page = self.rules.page;
-        let mapping = self.cache.mapping_mut(file);
+        let mapping = self.core.mapping_mut(file);
         let write = Write { pos, end, file_bytes: mapping.size_bytes };
         let Some(reserved) = &mut mapping.reservations else { return end };
         let part_end = reserved.part_end(write, page);
         let nr_moved = reserved.nr_extents() as u64 / 64;
-        self.cache.work.add_cheap(nr_moved);
+        self.core.work.add_cheap(nr_moved);
         part_end
     }
 
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
         let index = PageIndex(pos >> self.rules.page.shift());
-        if let Some(entry) = self.cache.find(file, index) {
+        if let Some(entry) = self.core.find(file, index) {
             return Some(entry);
         }
         self.keep_balance();
-        let (orders, allowed) = (self.cache.mapping(file).orders, self.target(file).allowed);
+        let (orders, allowed) = (self.core.mapping(file).orders, self.target(file).allowed);
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,
             WriteFolios::Large => {
@@ -142,10 +142,10 @@ impl<R: Ram> Memory<R> {
         let mut order = allowed.up_to(order).max(orders.min);
         loop {
             let first = PageIndex(order.round_down(index.0));
-            match self.cache.insert(NewFolio::new(file, first, order)) {
+            match self.core.insert(NewFolio::new(file, first, order)) {
                 Ok(_) => {
-                    let entry = self.cache.find(file, index)?;
-                    self.cache.folios.get_mut(entry.folio).is_written_whole = true;
+                    let entry = self.core.find(file, index)?;
+                    self.core.folios.get_mut(entry.folio).is_written_whole = true;
                     return Some(entry);
                 }
                 Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {

@@ -22,19 +22,19 @@ impl<R: Ram> Memory<R> {
     /// Writes the dirty folios that hold pages `[first, end)` of a file back, and waits for those
     /// under way. Shared memory has no storage: nothing happens.
     pub(crate) fn write_back(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
-        if self.cache.mapping(file).is_shmem {
+        if self.core.mapping(file).is_shmem {
             return;
         }
         let overlaps = |entry: &Entry| entry.index.0 < end && entry.end() > first;
-        let from_first = self.cache.mapping(file).tree.iter_from(first);
+        let from_first = self.core.mapping(file).tree.iter_from(first);
         let before_end = from_first.take_while(|entry| entry.index.0 < end);
         let entries: Vec<_> = before_end.filter(overlaps).collect();
-        self.cache.work.add(entries.len() as u64);
+        self.core.work.add(entries.len() as u64);
         for entry in entries {
-            if self.cache.folios.get(entry.folio).is_dirty {
+            if self.core.folios.get(entry.folio).is_dirty {
                 self.write_out(file, entry);
             }
-            self.cache.folios.get_mut(entry.folio).is_under_writeback = false;
+            self.core.folios.get_mut(entry.folio).is_under_writeback = false;
         }
     }
 
@@ -46,6 +46,6 @@ impl<R: Ram> Memory<R> {
             let (space, folios) = self.space_and_folios(site.mm);
             space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));
         }
-        self.cache.store(entry.folio, FilePages { file, index: entry.index });
+        self.core.store(entry.folio, FilePages { file, index: entry.index });
     }
 }

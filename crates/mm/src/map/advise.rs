@@ -97,10 +97,10 @@ impl<R: Ram> Memory<R> {
     }
 
     fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
-        let nr_pages = (end.0 - start.0).min(self.cache.buddy.nr_pages());
+        let nr_pages = (end.0 - start.0).min(self.core.buddy.nr_pages());
         for vpn in start.0..start.0 + nr_pages {
-            self.cache.work.add(1);
-            if self.cache.work.is_spent() {
+            self.core.work.add(1);
+            if self.core.work.is_spent() {
                 return Ok(());
             }
             let addr = Vpn(vpn).vaddr(self.rules.page);

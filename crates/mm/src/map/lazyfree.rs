@@ -28,11 +28,11 @@ impl<R: Ram> Memory<R> {
     fn free_lazily_at(&mut self, mm: MmId, vpn: Vpn, end: Vpn) -> Vpn {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return vpn.plus(1) };
         let is_pmd = leaf.kind == LeafKind::Pmd;
-        let id = match self.cache.folios.of_pfn(leaf.pfn_of(vpn)) {
-            Some(id) if self.cache.folios.get(id).is_anon() => id,
+        let id = match self.core.folios.of_pfn(leaf.pfn_of(vpn)) {
+            Some(id) if self.core.folios.get(id).is_anon() => id,
             _ => return if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(1) },
         };
-        let folio = self.cache.folios.get(id).clone();
+        let folio = self.core.folios.get(id).clone();
         let nr = if is_pmd {
             if leaf.first_vpn == vpn { folio.nr_pages().min(end.0 - vpn.0) } else { 1 }
         } else {
@@ -46,7 +46,7 @@ impl<R: Ram> Memory<R> {
             // The parts are small: the same page again.
             return if is_split { vpn } else { next };
         }
-        let nr_entries = if is_pmd { self.cache.pmd_refs(id) } else { nr };
+        let nr_entries = if is_pmd { self.core.pmd_refs(id) } else { nr };
         if folio.maps() == nr_entries {
             self.mark_lazyfree(mm, vpn, nr, id);
         }
@@ -54,8 +54,8 @@ impl<R: Ram> Memory<R> {
     }
 
     fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
-        self.cache.folios.get_mut(id).is_lazyfree = true;
-        self.cache.give_up(id);
+        self.core.folios.get_mut(id).is_lazyfree = true;
+        self.core.give_up(id);
         self.flush(mm, vpn, nr);
         let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };
         let (space, folios) = self.space_and_folios(mm);

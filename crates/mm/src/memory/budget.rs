@@ -12,19 +12,19 @@ impl<R: Ram> Memory<R> {
     /// Steps so far and their limit.
     #[must_use]
     pub fn work(&self) -> &Work {
-        &self.cache.work
+        &self.core.work
     }
 
     /// The limit, to set it.
     pub fn work_mut(&mut self) -> &mut Work {
-        &mut self.cache.work
+        &mut self.core.work
     }
 
     /// Bytes of state: folios, trees of files, evicted pages, processes, open files. Of processes,
     /// what [`Memory::measure`] saw last.
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
-        self.cache.state_bytes() + self.nr_things() * THING_BYTES + self.measured_bytes
+        self.core.state_bytes() + self.nr_things() * THING_BYTES + self.measured_bytes
     }
 
     /// Looks at the state of a process again. Only what a process does itself makes it larger,
@@ -40,11 +40,11 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn count_walk(&self, mm: MmId, VpnRange { start, end }: VpnRange, nr_areas: usize) {
         let table = &self.space(mm).table;
         let nr_slots = (end.0.saturating_sub(start.0) >> table.pmd_order().get()) + 1;
-        self.cache.work.add(nr_areas as u64 + nr_slots.min(table.nr_slots()));
+        self.core.work.add(nr_areas as u64 + nr_slots.min(table.nr_slots()));
     }
 
     /// Counts a look at every area of every process.
     pub(crate) fn count_areas(&self, nr_areas: usize, nr_spaces: usize) {
-        self.cache.work.add_cheap((nr_areas + nr_spaces) as u64);
+        self.core.work.add_cheap((nr_areas + nr_spaces) as u64);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Site {
 impl<R: Ram> Memory<R> {
     /// Every mapping of a folio, by process and address.
     pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let (first, file) = match folio.owner {
             Owner::Anon { index } => (index.0, None),
             Owner::File { mapping, index } => (index.0, Some(mapping)),
@@ -66,7 +66,7 @@ impl<R: Ram> Memory<R> {
         VpnRange { start: from, end: to }: VpnRange,
         sites: &mut Vec<Site>,
     ) -> u64 {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let mut nr_entries = 0;
         for leaf in self.space(mm).table.leaves(from, to.0 - from.0) {
             let vpn = leaf.first_vpn.max(from);
@@ -76,7 +76,7 @@ impl<R: Ram> Memory<R> {
                 continue;
             }
             let is_pmd = leaf.kind == LeafKind::Pmd;
-            nr_entries += if is_pmd { self.cache.pmd_refs(id) } else { nr };
+            nr_entries += if is_pmd { self.core.pmd_refs(id) } else { nr };
             match sites.last_mut() {
                 Some(last)
                     if last.mm == mm

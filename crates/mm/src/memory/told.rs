@@ -47,35 +47,35 @@ impl<R: Ram> Memory<R> {
         change(&mut self.rules);
         assert_eq!(built_on(&self.rules), before, "the machine is built on these rules");
         let has_thp = self.rules.anon.thp != Enabled::Never;
-        let nr_pages = self.cache.buddy.nr_pages();
-        self.cache.pressure.watermarks = Watermarks::new(self.rules.page, nr_pages, has_thp);
+        let nr_pages = self.core.buddy.nr_pages();
+        self.core.pressure.watermarks = Watermarks::new(self.rules.page, nr_pages, has_thp);
     }
 
     /// Starts to remember what happens, for [`Memory::take_observed`].
     pub fn watch(&mut self) {
-        self.cache.watched = Some(Vec::new());
+        self.core.watched = Some(Vec::new());
     }
 
     /// What happened since the last call, in order; empty when nobody watches.
     pub fn take_observed(&mut self) -> Vec<Observed> {
-        self.cache.watched.as_mut().map(std::mem::take).unwrap_or_default()
+        self.core.watched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Makes the read of a page slow: the folio that will hold it stays locked from its insertion
     /// until a fault has waited for it, also after the fault or call that read it. I/O in flight is
     /// the one thing a recording shows that does not follow from the touches.
     pub fn delay_read(&mut self, file: MappingId, index: PageIndex) {
-        self.cache.slow.insert((file, index));
+        self.core.slow.insert((file, index));
     }
 
     /// When the reads of faults complete from now on.
     pub fn set_completion(&mut self, completion: Completion) {
-        self.cache.in_flight.set_completion(completion);
+        self.core.in_flight.set_completion(completion);
     }
 
     /// Puts the read of a cached folio back in flight; one that bears the marker stays readable.
     pub fn read_again(&mut self, id: FolioId) {
-        let folio = self.cache.folios.get_mut(id);
+        let folio = self.core.folios.get_mut(id);
         folio.is_locked |= !folio.is_marked;
     }
 
@@ -84,26 +84,26 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When one of its pages is cached, or no block of its order is free; nothing has changed.
     pub fn cache_folio(&mut self, folio: NewFolio) -> Result<FolioId, InsertRefusal> {
-        self.cache.insert(folio)
+        self.core.insert(folio)
     }
 
     /// Drops the folio that covers `index` from the page cache; `None` when there is none, or
     /// somebody maps or pins it.
     pub fn drop_folio(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
-        self.cache.remove_unmapped(file, index)
+        self.core.remove_unmapped(file, index)
     }
 
     /// The cached folio that covers `index` came back soon after it was evicted (G.5.2); `None`
     /// when there is none.
     pub fn mark_workingset(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
-        let entry = self.cache.find(file, index)?;
-        self.cache.folios.get_mut(entry.folio).is_workingset = true;
+        let entry = self.core.find(file, index)?;
+        self.core.folios.get_mut(entry.folio).is_workingset = true;
         Some(entry)
     }
 
     /// Puts a folio into a state.
     pub fn set_folio_state(&mut self, id: FolioId, state: FolioState) {
-        let folio = self.cache.folios.get_mut(id);
+        let folio = self.core.folios.get_mut(id);
         match state {
             FolioState::Locked => folio.is_locked = true,
             FolioState::Dirty => folio.is_dirty = true,
@@ -115,18 +115,18 @@ impl<R: Ram> Memory<R> {
 
     /// Takes a folio off its list of reclaim, so that nobody else does; `false` when somebody has.
     pub fn isolate(&mut self, id: FolioId) -> bool {
-        self.cache.folios.lru_mut().isolate(id)
+        self.core.folios.lru_mut().isolate(id)
     }
 
     /// Puts an isolated folio back, at the head of the list it was on.
     pub fn putback(&mut self, id: FolioId) {
-        self.cache.folios.lru_mut().putback(id);
+        self.core.folios.lru_mut().putback(id);
     }
 
     /// Takes over what a file has on its device. Does nothing where the filesystem does not cut
     /// writes by it.
     pub fn tell_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
-        if let Some(space) = &mut self.cache.mapping_mut(file).reservations {
+        if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             space.tell(extents);
         }
     }
@@ -134,15 +134,15 @@ impl<R: Ram> Memory<R> {
     /// A file has no blocks: all of it is a hole. Does nothing where the filesystem does not cut
     /// writes by it.
     pub fn tell_hole(&mut self, file: MappingId) {
-        if let Some(space) = &mut self.cache.mapping_mut(file).reservations {
+        if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             *space = Reservations::default();
         }
     }
 
     /// Storage holds zeroes for all of a file.
     pub fn zero_storage(&mut self, file: MappingId) {
-        let size_bytes = self.cache.mapping(file).size_bytes;
-        self.cache.ram.punch(file, 0, size_bytes);
+        let size_bytes = self.core.mapping(file).size_bytes;
+        self.core.ram.punch(file, 0, size_bytes);
     }
 
     /// Counts `nr` cold mapped faults of an open file that did not happen here.
@@ -154,7 +154,7 @@ impl<R: Ram> Memory<R> {
 
     /// Takes a free block for the kernel's own use; `None` when there is none.
     pub fn take_block(&mut self, order: Order) -> Option<Pfn> {
-        let pfn = self.cache.buddy.alloc(order, MigrateType::Movable)?;
+        let pfn = self.core.buddy.alloc(order, MigrateType::Movable)?;
         self.nr_pinned += order.nr_pages();
         Some(pfn)
     }
@@ -162,12 +162,12 @@ impl<R: Ram> Memory<R> {
     /// Frees a block that [`Memory::take_block`] gave.
     pub fn give_block(&mut self, pfn: Pfn, order: Order) {
         self.nr_pinned -= order.nr_pages();
-        self.cache.buddy.free(pfn, order);
+        self.core.buddy.free(pfn, order);
     }
 
     /// What memory held, when nothing else of the machine is needed any more.
     #[must_use]
     pub fn into_ram(self) -> R {
-        self.cache.ram
+        self.core.ram
     }
 }

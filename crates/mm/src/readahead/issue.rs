@@ -82,13 +82,13 @@ pub(crate) struct Room {
 
 /// Reads what `issue` says.
 pub fn run<R: Ram>(
-    cache: &mut Core<R>,
+    core: &mut Core<R>,
     rules: &Rules,
     target: ReadTarget,
     state: &mut RaState,
     issue: Issue,
 ) {
-    let mut reader = Reader { cache, rules, file: target.file };
+    let mut reader = Reader { core, rules, file: target.file };
     match issue {
         Issue::Window { start, hint } => reader.window(state, start, hint, target.allowed),
         Issue::Base { start, nr_pages, lookahead } => {
@@ -99,13 +99,13 @@ pub fn run<R: Ram>(
 
 /// What is needed to read `issue`.
 pub(crate) fn room<R: Ram>(
-    cache: &Core<R>,
+    core: &Core<R>,
     rules: &Rules,
     target: ReadTarget,
     state: &RaState,
     issue: Issue,
 ) -> Room {
-    let orders = cache.mapping(target.file).orders;
+    let orders = core.mapping(target.file).orders;
     match issue {
         Issue::Window { hint, .. } if orders.is_large() => {
             let order = preferred_order(rules, orders.max, state, hint, target.allowed);
@@ -118,9 +118,9 @@ pub(crate) fn room<R: Ram>(
 }
 
 /// Reads exactly the pages of `run` in the smallest folios, in chunks (A.3.2 step 2).
-pub fn forced<R: Ram>(cache: &mut Core<R>, rules: &Rules, file: MappingId, run: Run) {
+pub fn forced<R: Ram>(core: &mut Core<R>, rules: &Rules, file: MappingId, run: Run) {
     let chunk = rules.page.pages_in(FORCED_CHUNK_BYTES);
-    let mut reader = Reader { cache, rules, file };
+    let mut reader = Reader { core, rules, file };
     let mut done = 0;
     while done < run.nr_pages {
         let nr_pages = chunk.min(run.nr_pages - done);
@@ -131,7 +131,7 @@ pub fn forced<R: Ram>(cache: &mut Core<R>, rules: &Rules, file: MappingId, run: 
 
 /// Who reads: the file, and where its folios go.
 struct Reader<'a, R> {
-    cache: &'a mut Core<R>,
+    core: &'a mut Core<R>,
     rules: &'a Rules,
     file: MappingId,
 }
@@ -140,9 +140,9 @@ impl<R: Ram> Reader<'_, R> {
     /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
         let rules = self.rules;
-        self.cache.counters.nr_windows += 1;
-        self.cache.observe(Observed::Window { mapping: self.file, start, state: *state });
-        let mapping = self.cache.mapping(self.file);
+        self.core.counters.nr_windows += 1;
+        self.core.observe(Observed::Window { mapping: self.file, start, state: *state });
+        let mapping = self.core.mapping(self.file);
         let orders = mapping.orders;
         let Some(last) = mapping.last_index(rules.page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
@@ -163,7 +163,7 @@ impl<R: Ram> Reader<'_, R> {
         let mark = has_marker.then(|| state.mark_of(start));
         let first = mapping.align_down(start);
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
-        self.cache.submit();
+        self.core.submit();
         if let Err(index) = filled {
             // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
             let nr_pages = match rules.readahead.remainder {
@@ -185,13 +185,13 @@ impl<R: Ram> Reader<'_, R> {
     /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on
     /// error.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
-        let min = self.cache.mapping(self.file).orders.min;
+        let min = self.core.mapping(self.file).orders.min;
         let mut index = range.first;
         while index <= range.limit {
             let order = fitting_order(self.rules, min, range, index);
             let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
             let folio = NewFolio { file: self.file, index: PageIndex(index), order, is_marked };
-            self.cache.insert(folio).map_err(|_| index)?;
+            self.core.insert(folio).map_err(|_| index)?;
             index += order.nr_pages();
         }
         Ok(())
@@ -200,7 +200,7 @@ impl<R: Ram> Reader<'_, R> {
     /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
     fn base(&mut self, span: Span) {
         let file = self.file;
-        let mapping = self.cache.mapping(file);
+        let mapping = self.core.mapping(file);
         let (min, last) = (mapping.orders.min, mapping.last_index(self.rules.page));
         let Some(last) = last else { return };
         if span.start > last.0 {
@@ -214,29 +214,26 @@ impl<R: Ram> Reader<'_, R> {
                 lookahead = 0;
             }
         }
-        self.cache.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
+        self.core.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
         let mark = (lookahead > 0)
             .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
             .flatten();
         let mut index = min.round_down(start);
         let end = start + nr_pages;
-        self.cache.work.add_cheap(nr_pages);
+        self.core.work.add_cheap(nr_pages);
         while index < end {
             let at = PageIndex(index);
             let is_marked = mark == Some(index);
-            if self.cache.find(file, at).is_some() {
+            if self.core.find(file, at).is_some() {
                 // A cached page ends the request: what follows is read by another.
-                self.cache.submit();
-            } else if self
-                .cache
-                .insert(NewFolio { file, index: at, order: min, is_marked })
-                .is_err()
+                self.core.submit();
+            } else if self.core.insert(NewFolio { file, index: at, order: min, is_marked }).is_err()
             {
                 break;
             }
             index += min.nr_pages();
         }
-        self.cache.submit();
+        self.core.submit();
     }
 }
 

@@ -40,8 +40,8 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// Why not.
     pub fn can_compact(&self, order: Order) -> Result<(), CompactRefusal> {
-        let buddy = &self.cache.buddy;
-        let marks = self.cache.pressure.watermarks;
+        let buddy = &self.core.buddy;
+        let marks = self.core.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
         // There is nowhere to move folios to.
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
@@ -57,34 +57,34 @@ impl<R: Ram> Memory<R> {
 
     /// Compacts for an allocation that waits; whether it was tried.
     pub(super) fn compact_for(&mut self, order: Order, effort: Effort) -> bool {
-        let is_possible = order <= self.cache.buddy.max_order() && self.can_compact(order).is_ok();
+        let is_possible = order <= self.core.buddy.max_order() && self.can_compact(order).is_ok();
         let is_urgent = effort == Effort::Direct && order <= COSTLY_ORDER;
-        if !is_possible || (self.cache.pressure.deferral.defers(order) && !is_urgent) {
+        if !is_possible || (self.core.pressure.deferral.defers(order) && !is_urgent) {
             return false;
         }
-        self.cache.counters.reclaim.compact_stall += 1;
+        self.core.counters.reclaim.compact_stall += 1;
         let is_done = self.compact(order);
-        let counters = &mut self.cache.counters.reclaim;
+        let counters = &mut self.core.counters.reclaim;
         if is_done {
             counters.compact_success += 1;
-            self.cache.pressure.deferral.succeeded(order);
+            self.core.pressure.deferral.succeeded(order);
         } else {
             counters.compact_fail += 1;
-            self.cache.pressure.deferral.failed(order);
+            self.core.pressure.deferral.failed(order);
         }
         true
     }
 
     /// kcompactd: compacts for the next one who asks.
     pub(super) fn compact_in_background(&mut self, order: Order) {
-        if self.can_compact(order).is_err() || self.cache.pressure.deferral.defers(order) {
+        if self.can_compact(order).is_err() || self.core.pressure.deferral.defers(order) {
             return;
         }
-        self.cache.counters.reclaim.compact_daemon_wake += 1;
+        self.core.counters.reclaim.compact_daemon_wake += 1;
         if self.compact(order) {
-            self.cache.pressure.deferral.succeeded(order);
+            self.core.pressure.deferral.succeeded(order);
         } else {
-            self.cache.pressure.deferral.failed(order);
+            self.core.pressure.deferral.failed(order);
         }
     }
 
@@ -94,41 +94,41 @@ impl<R: Ram> Memory<R> {
     /// Folios of that order or larger are not moved, nor is what reclaim does not know; pageblocks
     /// of pages that cannot move are left alone (I.11).
     pub fn compact(&mut self, order: Order) -> bool {
-        let nr_pages = self.cache.buddy.nr_pages();
-        let block = self.cache.buddy.pageblock_order().nr_pages();
+        let nr_pages = self.core.buddy.nr_pages();
+        let block = self.core.buddy.pageblock_order().nr_pages();
         let (mut at, mut free) = (0, nr_pages.div_ceil(block) * block);
-        while at + block < free && !self.cache.buddy.has_block(order) {
-            if self.cache.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
+        while at + block < free && !self.core.buddy.has_block(order) {
+            if self.core.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
                 free = self.empty_pageblock(at, at + block, free, order);
             }
             at += block;
         }
-        self.cache.buddy.has_block(order)
+        self.core.buddy.has_block(order)
     }
 
     /// Moves what can be moved out of the pages `[at, end)` into free blocks below page `free`, the
     /// highest pageblock first; where the free scanner is then.
     fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, order: Order) -> u64 {
-        while at < end.min(self.cache.buddy.nr_pages()) && !self.cache.buddy.has_block(order) {
-            self.cache.work.add(1);
-            let Some(id) = self.cache.folios.of_pfn(Pfn(at)) else {
-                self.cache.counters.reclaim.compact_migrate_scanned += 1;
+        while at < end.min(self.core.buddy.nr_pages()) && !self.core.buddy.has_block(order) {
+            self.core.work.add(1);
+            let Some(id) = self.core.folios.of_pfn(Pfn(at)) else {
+                self.core.counters.reclaim.compact_migrate_scanned += 1;
                 at += 1;
                 continue;
             };
-            let folio = self.cache.folios.get(id);
+            let folio = self.core.folios.get(id);
             let (next, size) = (folio.end_pfn().0, folio.order);
-            self.cache.counters.reclaim.compact_migrate_scanned += next - at;
+            self.core.counters.reclaim.compact_migrate_scanned += next - at;
             at = next;
             // Moving a folio as large as the block wanted gains nothing.
             if size >= order || !self.can_migrate(id) {
-                self.cache.counters.reclaim.nr_migrate_refused += u64::from(size < order);
+                self.core.counters.reclaim.nr_migrate_refused += u64::from(size < order);
                 continue;
             }
             if let Some(target) = self.free_block_below(&mut free, end, size, order) {
                 self.migrate(id, target);
             } else {
-                self.cache.counters.reclaim.nr_migrate_refused += 1;
+                self.core.counters.reclaim.nr_migrate_refused += 1;
                 break;
             }
         }
@@ -144,14 +144,14 @@ impl<R: Ram> Memory<R> {
         size: Order,
         order: Order,
     ) -> Option<Pfn> {
-        let block = self.cache.buddy.pageblock_order().nr_pages();
+        let block = self.core.buddy.pageblock_order().nr_pages();
         let mut from = *free;
         while from >= floor + block {
             let first = from - block;
-            self.cache.work.add_cheap(block / 8);
-            let is_movable = self.cache.buddy.pageblock_type(Pfn(first)) == MigrateType::Movable;
-            self.cache.counters.reclaim.compact_free_scanned += block;
-            if is_movable && let Some(pfn) = self.cache.buddy.take_in(first, from, size, order) {
+            self.core.work.add_cheap(block / 8);
+            let is_movable = self.core.buddy.pageblock_type(Pfn(first)) == MigrateType::Movable;
+            self.core.counters.reclaim.compact_free_scanned += block;
+            if is_movable && let Some(pfn) = self.core.buddy.take_in(first, from, size, order) {
                 return Some(pfn);
             }
             from = first;

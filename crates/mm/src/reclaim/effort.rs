@@ -31,7 +31,7 @@ impl<R: Ram> Memory<R> {
     /// and direct reclaim where that was not enough.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
-        if self.cache.buddy.nr_free_pages() <= self.cache.pressure.watermarks.low {
+        if self.core.buddy.nr_free_pages() <= self.core.pressure.watermarks.low {
             self.balance(1);
         }
     }
@@ -39,8 +39,8 @@ impl<R: Ram> Memory<R> {
     /// Before `nr_pages` are read ahead in folios of up to `order`.
     #[inline]
     pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
-        let low = self.cache.pressure.watermarks.low;
-        if self.cache.buddy.nr_free_pages() < low + nr_pages {
+        let low = self.core.pressure.watermarks.low;
+        if self.core.buddy.nr_free_pages() < low + nr_pages {
             self.balance(if order > COSTLY_ORDER { 1 } else { nr_pages });
         }
         if order > Order::ZERO && !self.has_block(order) {
@@ -51,33 +51,33 @@ impl<R: Ram> Memory<R> {
     #[cold]
     fn balance(&mut self, nr_pages: u64) {
         self.wake_kswapd();
-        let wanted = self.cache.pressure.watermarks.min + nr_pages;
-        if self.cache.buddy.nr_free_pages() < wanted {
+        let wanted = self.core.pressure.watermarks.min + nr_pages;
+        if self.core.buddy.nr_free_pages() < wanted {
             self.direct_reclaim(nr_pages);
         }
     }
 
     /// Background reclaim: up to the high mark.
     fn wake_kswapd(&mut self) {
-        let reclaim = &self.cache.pressure;
+        let reclaim = &self.core.pressure;
         let high = reclaim.watermarks.high;
-        let nr_free = self.cache.buddy.nr_free_pages();
+        let nr_free = self.core.buddy.nr_free_pages();
         // Enough is free, or it failed so often that allocations have to reclaim themselves.
         if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
             return;
         }
-        self.cache.counters.reclaim.kswapd_runs += 1;
+        self.core.counters.reclaim.kswapd_runs += 1;
         let nr_freed = self.shrink(Reclaimer::Kswapd, high - nr_free);
-        let reclaim = &mut self.cache.pressure;
+        let reclaim = &mut self.core.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
 
     /// The allocation itself reclaims; the pages freed.
     fn direct_reclaim(&mut self, nr_pages: u64) -> u64 {
-        self.cache.counters.reclaim.allocstall += 1;
+        self.core.counters.reclaim.allocstall += 1;
         let nr_freed = self.shrink(Reclaimer::Direct, nr_pages.max(BATCH_PAGES));
         if nr_freed > 0 {
-            self.cache.pressure.nr_failures = 0;
+            self.core.pressure.nr_failures = 0;
         }
         nr_freed
     }
@@ -98,8 +98,8 @@ impl<R: Ram> Memory<R> {
 
     /// Whether a folio of `order` can be had above the lowest mark.
     fn has_block(&self, order: Order) -> bool {
-        let min = self.cache.pressure.watermarks.min;
-        self.cache.buddy.check_watermark(order, min).is_ok()
+        let min = self.core.pressure.watermarks.min;
+        self.core.buddy.check_watermark(order, min).is_ok()
     }
 
     /// Before a large anonymous folio is allocated: whether it is worth trying.

@@ -28,7 +28,7 @@ pub(super) enum Fate {
 impl<R: Ram> Memory<R> {
     /// Frees a folio that is not in use.
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
         match folio.owner {
             Owner::Detached => Fate::Keep,
@@ -49,27 +49,27 @@ impl<R: Ram> Memory<R> {
 
     /// G.5.2: the whole folio is unmapped, written back if it is dirty, and freed.
     fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
-        let Some(entry) = self.cache.find(file, index) else {
+        let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
-        self.unmap_file_pages(file, entry);
-        let folio = self.cache.folios.get(id);
+        self.unmap_file_pages(entry);
+        let folio = self.core.folios.get(id);
         if folio.is_dirty {
-            self.cache.counters.reclaim.nr_vmscan_write += folio.nr_pages();
-            self.cache.store(id, FilePages { file, index });
+            self.core.counters.reclaim.nr_vmscan_write += folio.nr_pages();
+            self.core.store(id, FilePages { file, index });
         }
-        self.cache.counters.reclaim.nr_evicted_file += 1;
-        let shadow = self.cache.evict_shadow(id);
+        self.core.counters.reclaim.nr_evicted_file += 1;
+        let shadow = self.core.evict_shadow(id);
         let range = PageRange { first: index.0, end: entry.end() };
-        self.cache.with_shadows(file, |shadows| shadows.record(range, shadow));
-        self.cache.remove(file, entry);
+        self.core.with_shadows(file, |shadows| shadows.record(range, shadow));
+        self.core.remove(file, entry);
         Fate::Freed
     }
 
     /// G.5.1: a partially mapped folio is split first, which frees what no process maps; a whole
     /// one goes to contiguous slots, or is split if there are none.
     fn evict_anon(&mut self, id: FolioId) -> Fate {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let order = folio.order;
         if !self.can_swap() {
             return Fate::Activate;
@@ -92,9 +92,9 @@ impl<R: Ram> Memory<R> {
 
     /// Slots side by side for a folio; counts what large folios got.
     fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
-        let slot = self.cache.pressure.swap.as_mut()?.alloc(order);
+        let slot = self.core.pressure.swap.as_mut()?.alloc(order);
         let is_pmd = order == self.rules.page.pmd_order();
-        let counters = &mut self.cache.counters.reclaim;
+        let counters = &mut self.core.counters.reclaim;
         let count = match (slot.is_some(), is_pmd) {
             _ if order == Order::ZERO => return slot,
             (true, true) => &mut counters.thp_swpout,
@@ -113,15 +113,15 @@ impl<R: Ram> Memory<R> {
             self.split_pmd(site.mm, site.vpn);
         }
         let sites = self.sites_of(id);
-        let shadow = self.cache.evict_shadow(id);
-        let folio = self.cache.folios.get_mut(id);
+        let shadow = self.core.evict_shadow(id);
+        let folio = self.core.folios.get_mut(id);
         let (pfn, nr) = (folio.pfn, folio.nr_pages());
         folio.is_in_swap_cache = true;
         folio.refs += 1;
         for by in 0..nr {
-            let is_written = self.cache.folios.frames().get(Flag::Written, pfn.plus(by));
-            self.cache.ram.swap_out(pfn.plus(by), first.plus(by).0);
-            if let Some(swap) = &mut self.cache.pressure.swap {
+            let is_written = self.core.folios.frames().get(Flag::Written, pfn.plus(by));
+            self.core.ram.swap_out(pfn.plus(by), first.plus(by).0);
+            if let Some(swap) = &mut self.core.pressure.swap {
                 swap.store(first.plus(by), is_written, shadow);
             }
         }
@@ -130,44 +130,44 @@ impl<R: Ram> Memory<R> {
             for by in 0..site.nr {
                 let slot = first.plus(site.pfn.0 - pfn.0 + by);
                 self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), slot);
-                if let Some(swap) = &mut self.cache.pressure.swap {
+                if let Some(swap) = &mut self.core.pressure.swap {
                     swap.get(slot);
                 }
             }
         }
-        self.cache.counters.reclaim.pswpout += nr;
-        self.cache.put(id, 1);
-        self.cache.drop_unused_slots(first, nr);
+        self.core.counters.reclaim.pswpout += nr;
+        self.core.put(id, 1);
+        self.core.drop_unused_slots(first, nr);
         Fate::Freed
     }
 
     /// Shared memory: the slot is the file's.
     fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
-        let order = self.cache.folios.get(id).order;
+        let order = self.core.folios.get(id).order;
         if !self.can_swap() {
             return Fate::Activate;
         }
         let Some(first) = self.alloc_slots(order) else {
-            let is_large = order > self.cache.mapping(file).orders.min;
+            let is_large = order > self.core.mapping(file).orders.min;
             return if is_large { self.split_for_reclaim(id) } else { Fate::Activate };
         };
-        let Some(entry) = self.cache.find(file, index) else {
+        let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
-        self.unmap_file_pages(file, entry);
-        let shadow = self.cache.evict_shadow(id);
-        let (pfn, nr) = (self.cache.folios.get(id).pfn, order.nr_pages());
+        self.unmap_file_pages(entry);
+        let shadow = self.core.evict_shadow(id);
+        let (pfn, nr) = (self.core.folios.get(id).pfn, order.nr_pages());
         for by in 0..nr {
             let slot = first.plus(by);
-            self.cache.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
-            if let Some(swap) = &mut self.cache.pressure.swap {
+            self.core.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
+            if let Some(swap) = &mut self.core.pressure.swap {
                 swap.store(slot, true, shadow);
                 swap.get(slot);
             }
-            self.cache.mapping_mut(file).swapped.insert(index.plus(by), slot);
+            self.core.mapping_mut(file).swapped.insert(index.plus(by), slot);
         }
-        self.cache.counters.reclaim.pswpout += nr;
-        self.cache.remove(file, entry);
+        self.core.counters.reclaim.pswpout += nr;
+        self.core.remove(file, entry);
         Fate::Freed
     }
 
@@ -180,18 +180,18 @@ impl<R: Ram> Memory<R> {
             sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))));
         // Stored to after `MADV_FREE`: the program wants it after all (G.2.5).
         if was_stored {
-            self.cache.folios.get_mut(id).is_lazyfree = false;
+            self.core.folios.get_mut(id).is_lazyfree = false;
             return Fate::Activate;
         }
-        let nr = self.cache.folios.get(id).nr_pages();
-        self.cache.counters.reclaim.pglazyfreed += nr;
-        let folio = self.cache.folios.get_mut(id);
+        let nr = self.core.folios.get(id).nr_pages();
+        self.core.counters.reclaim.pglazyfreed += nr;
+        let folio = self.core.folios.get_mut(id);
         folio.is_in_swap_cache = true;
         folio.refs += 1;
         for site in sites {
             self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
         }
-        self.cache.put(id, 1);
+        self.core.put(id, 1);
         Fate::Freed
     }
 }

@@ -14,23 +14,23 @@ use crate::units::Pfn;
 impl<R: Ram> Memory<R> {
     /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         !folio.has_extra_refs()
             && folio.refs > 0
             && folio.pmd_maps() == 0
             && !folio.is_locked
-            && self.cache.folios.lru().is_on_lru(id)
+            && self.core.folios.lru().is_on_lru(id)
     }
 
     /// Moves a folio that no PMD entry maps to the allocated frames from `to` on.
     pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
         let sites = self.sites_of(id);
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
         for by in 0..nr {
-            self.cache.ram.copy_page(from.plus(by), to.plus(by));
+            self.core.ram.copy_page(from.plus(by), to.plus(by));
         }
-        self.cache.folios.move_frames(id, to);
+        self.core.folios.move_frames(id, to);
         let span = FolioSpan::new(to, order);
         for site in sites {
             self.flush(site.mm, site.vpn, site.nr);
@@ -43,7 +43,7 @@ impl<R: Ram> Memory<R> {
                 let _ = table.replace_pte(vpn, pfn, flags, span);
             }
         }
-        self.cache.buddy.free(from, order);
-        self.cache.counters.reclaim.pgmigrate_success += nr;
+        self.core.buddy.free(from, order);
+        self.core.counters.reclaim.pgmigrate_success += nr;
     }
 }

@@ -49,7 +49,7 @@ impl<R: Ram> Memory<R> {
 
     /// The deferred-split queue and the huge zero folio: part of reclaim, in the same measure.
     fn shrink_others(&mut self, priority: u32) -> u64 {
-        let nr_to_scan = (2 * self.cache.deferred.len()) >> priority;
+        let nr_to_scan = (2 * self.core.deferred.len()) >> priority;
         let nr_freed = if nr_to_scan > 0 { self.shrink_deferred(nr_to_scan) } else { 0 };
         nr_freed + if priority == 0 { self.shrink_huge_zero() } else { 0 }
     }
@@ -81,24 +81,24 @@ impl<R: Ram> Memory<R> {
     }
 
     pub(super) fn can_swap(&self) -> bool {
-        self.cache.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
+        self.core.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
     }
 
     /// Pages to scan on each list. Without swap space anonymous memory is left alone; where there
     /// is much inactive file memory, only that is examined.
     fn goals(&mut self, priority: u32) -> [(ListId, u64); 4] {
         let can_swap = self.can_swap();
-        let lru = self.cache.folios.lru();
+        let lru = self.core.folios.lru();
         let sizes = ListId::ALL.map(|list| lru.nr_pages(list));
         let has_cold_files =
             sizes[2] >> priority > 0 && !self.is_inactive_low(LruKind::File) && priority > 0;
-        self.cache.pressure.fade_costs(sizes.iter().sum());
+        self.core.pressure.fade_costs(sizes.iter().sum());
         let weights = match (can_swap, has_cold_files) {
             // No swap space, or plenty of cold files: files only.
             (false, _) | (true, true) => [0, 1],
             // The last look takes what there is.
             (true, false) if priority == 0 => [1, 1],
-            (true, false) => self.cache.pressure.weights(),
+            (true, false) => self.core.pressure.weights(),
         };
         let sum = if priority == 0 { 1 } else { weights[0] + weights[1] };
         let goal = |at: usize| {
@@ -111,7 +111,7 @@ impl<R: Ram> Memory<R> {
     /// Whether the inactive list of a kind holds too little: half, and less of it where there are
     /// many GiB.
     fn is_inactive_low(&self, kind: LruKind) -> bool {
-        let lru = self.cache.folios.lru();
+        let lru = self.core.folios.lru();
         let inactive = lru.nr_pages(ListId::new(kind, Age::Inactive));
         let active = lru.nr_pages(ListId::new(kind, Age::Active));
         let gib = (inactive + active) << self.rules.page.shift() >> 30;
@@ -124,46 +124,46 @@ impl<R: Ram> Memory<R> {
     fn shrink_active(&mut self, list: ListId, nr_pages: u64) {
         let mut nr_scanned = 0;
         while nr_scanned < nr_pages
-            && let Some(id) = self.cache.folios.lru().tail(list)
+            && let Some(id) = self.core.folios.lru().tail(list)
         {
-            let nr = self.cache.folios.get(id).nr_pages();
-            self.cache.work.add(1);
+            let nr = self.core.folios.get(id).nr_pages();
+            self.core.work.add(1);
             nr_scanned += nr;
-            let was_accessed = self.cache.folios.take_accessed(id);
+            let was_accessed = self.core.folios.take_accessed(id);
             // Text in use is kept: missing it stops every process that runs it.
             if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
-                self.cache.folios.lru_mut().move_to_head(id, list);
-                self.cache.pressure.note_cost(list.kind, nr);
+                self.core.folios.lru_mut().move_to_head(id, list);
+                self.core.pressure.note_cost(list.kind, nr);
                 continue;
             }
-            self.cache.counters.reclaim.pgdeactivate += nr;
-            let folio = self.cache.folios.get_mut(id);
+            self.core.counters.reclaim.pgdeactivate += nr;
+            let folio = self.core.folios.get_mut(id);
             folio.is_workingset = true;
             let inactive = ListId::new(folio.kind(), Age::Inactive);
-            self.cache.folios.lru_mut().move_to_head(id, inactive);
+            self.core.folios.lru_mut().move_to_head(id, inactive);
         }
     }
 
     fn shrink_inactive(&mut self, who: Reclaimer, list: ListId, nr_pages: u64) -> u64 {
         let (mut nr_scanned, mut nr_freed) = (0, 0);
         while nr_scanned < nr_pages
-            && let Some(id) = self.cache.folios.lru().tail(list)
+            && let Some(id) = self.core.folios.lru().tail(list)
         {
-            let nr = self.cache.folios.get(id).nr_pages();
-            self.cache.work.add(1);
-            let nr_free = self.cache.buddy.nr_free_pages();
+            let nr = self.core.folios.get(id).nr_pages();
+            self.core.work.add(1);
+            let nr_free = self.core.buddy.nr_free_pages();
             let fate = self.look_at(id);
-            nr_freed += self.cache.buddy.nr_free_pages() - nr_free;
+            nr_freed += self.core.buddy.nr_free_pages() - nr_free;
             match fate {
                 Fate::Freed => {}
-                Fate::Keep => self.cache.folios.lru_mut().move_to_head(id, list),
+                Fate::Keep => self.core.folios.lru_mut().move_to_head(id, list),
                 Fate::Activate => self.activate(id, list),
                 // Its parts are at the tail now and are examined one by one.
                 Fate::Split => continue,
             }
             nr_scanned += nr;
         }
-        let counters = &mut self.cache.counters.reclaim;
+        let counters = &mut self.core.counters.reclaim;
         let (scan, steal) = match who {
             Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
             Reclaimer::Direct => (&mut counters.pgscan_direct, &mut counters.pgsteal_direct),
@@ -174,25 +174,25 @@ impl<R: Ram> Memory<R> {
     }
 
     fn activate(&mut self, id: FolioId, from: ListId) {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         let (kind, nr) = (folio.kind(), folio.nr_pages());
-        self.cache.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
-        self.cache.pressure.clock.advance(nr);
-        self.cache.counters.reclaim.pgactivate += nr;
-        self.cache.pressure.note_cost(from.kind, nr);
+        self.core.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
+        self.core.pressure.clock.advance(nr);
+        self.core.counters.reclaim.pgactivate += nr;
+        self.core.pressure.note_cost(from.kind, nr);
     }
 
     /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
     /// once it gets another round.
     fn look_at(&mut self, id: FolioId) -> Fate {
         // Used since the last look: it gets another round, or is active if that happened twice.
-        if self.cache.folios.take_accessed(id) {
-            let was_referenced = self.cache.folios.lru_mut().set_referenced(id);
-            let is_file = self.cache.folios.get(id).kind() == LruKind::File;
+        if self.core.folios.take_accessed(id) {
+            let was_referenced = self.core.folios.lru_mut().set_referenced(id);
+            let is_file = self.core.folios.get(id).kind() == LruKind::File;
             let is_active = was_referenced || is_file && self.is_executable(id);
             return if is_active { Fate::Activate } else { Fate::Keep };
         }
-        let _ = self.cache.folios.lru_mut().take_referenced(id);
+        let _ = self.core.folios.lru_mut().take_referenced(id);
         self.evict(id)
     }
 
@@ -205,17 +205,17 @@ impl<R: Ram> Memory<R> {
 
     /// A read call used a folio (`folio_mark_accessed`): the second time makes it active.
     pub(crate) fn mark_accessed(&mut self, id: FolioId) {
-        let lru = self.cache.folios.lru_mut();
+        let lru = self.core.folios.lru_mut();
         let inactive = |list: &ListId| list.age == Age::Inactive;
         if lru.set_referenced(id)
             && let Some(list) = lru.list_of(id).filter(inactive)
         {
             let _ = lru.take_referenced(id);
-            let nr = self.cache.folios.get(id).nr_pages();
+            let nr = self.core.folios.get(id).nr_pages();
             let active = ListId::new(list.kind, Age::Active);
-            self.cache.folios.lru_mut().move_to_head(id, active);
-            self.cache.pressure.clock.advance(nr);
-            self.cache.counters.reclaim.pgactivate += nr;
+            self.core.folios.lru_mut().move_to_head(id, active);
+            self.core.pressure.clock.advance(nr);
+            self.core.counters.reclaim.pgactivate += nr;
         }
     }
 }

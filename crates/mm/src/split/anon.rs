@@ -4,6 +4,8 @@
 //!
 //! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that no
 //! process maps are freed; pages that were never stored to give way to the shared zero page.
+//!
+//! Differs: what counts as zero-filled, see `shrink`.
 
 use crate::core::mapped::owner_id;
 use crate::folio::frames::Flag;
@@ -28,25 +30,25 @@ impl<R: Ram> Memory<R> {
             self.flush(site.mm, site.vpn, site.nr);
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
-        let spot = self.cache.folios.lru().spot(id);
+        let spot = self.core.folios.lru().spot(id);
         let whole = self.take_whole(id);
-        let parts = parts_of(&whole, &self.cache.shape(to), &sites);
+        let parts = parts_of(&whole, &self.core.shape(to), &sites);
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
         for part in parts {
             let is_mapped = part.mapcount.is_mapped();
-            let is_zero = drops_zeroes && !self.cache.folios.is_written(part.pfn);
+            let is_zero = drops_zeroes && !self.core.folios.is_written(part.pfn);
             if is_zero && is_mapped {
                 self.map_zero_pages(part.pfn, &sites);
-                self.cache.counters.nr_split_zero_pages += 1;
+                self.core.counters.nr_split_zero_pages += 1;
             }
             if is_zero || !is_mapped {
                 let (pfn, nr) = (part.pfn, to.nr_pages());
-                self.cache.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
-                self.cache.buddy.free(pfn, to);
+                self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
+                self.core.buddy.free(pfn, to);
             } else {
                 let id = self.insert_part(&whole, part, to);
-                self.cache.folios.lru_mut().settle(id, spot);
+                self.core.folios.lru_mut().settle(id, spot);
             }
         }
         self.refold(&sites, to);
@@ -54,9 +56,9 @@ impl<R: Ram> Memory<R> {
 
     /// Takes the folio out of table and queue; the state of its pages stays.
     fn take_whole(&mut self, id: FolioId) -> Folio {
-        let mut whole = self.cache.folios.remove(id);
-        self.cache.deferred.remove(&mut whole);
-        let size = self.cache.counters.size_mut(whole.order);
+        let mut whole = self.core.folios.remove(id);
+        self.core.deferred.remove(&mut whole);
+        let size = self.core.counters.size_mut(whole.order);
         size.nr_anon -= 1;
         size.nr_anon_partially_mapped -= u64::from(whole.is_partially_mapped);
         whole
@@ -70,8 +72,8 @@ impl<R: Ram> Memory<R> {
         folio.is_lazyfree = whole.is_lazyfree;
         folio.mapcount = part.mapcount;
         folio.refs = folio.maps();
-        let id = self.cache.folios.insert(folio);
-        self.cache.counters.size_mut(to).nr_anon += 1;
+        let id = self.core.folios.insert(folio);
+        self.core.counters.size_mut(to).nr_anon += 1;
         id
     }
 

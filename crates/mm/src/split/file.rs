@@ -63,21 +63,21 @@ fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
 impl<R: Ram> Memory<R> {
     /// Splits the folio at `index`, to which only mappings and the page cache refer.
     pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
-        let Some(entry) = self.cache.find(file, index) else {
+        let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
-        self.unmap_file_pages(file, entry);
-        let mapping = self.cache.mapping_mut(file);
+        self.unmap_file_pages(entry);
+        let mapping = self.core.mapping_mut(file);
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
         mapping.forgot(entry.order);
-        let spot = self.cache.folios.lru().spot(entry.folio);
-        let whole = self.cache.folios.remove(entry.folio);
+        let spot = self.core.folios.lru().spot(entry.folio);
+        let whole = self.core.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
             if index.0 >= nr_file_pages {
                 // Behind the end of the file (G.4.1).
-                self.cache.buddy.free(whole.pfn.plus(by), order);
+                self.core.buddy.free(whole.pfn.plus(by), order);
                 continue;
             }
             let mut folio =
@@ -88,18 +88,18 @@ impl<R: Ram> Memory<R> {
             folio.is_dirty = whole.is_dirty;
             folio.is_swapbacked = whole.is_swapbacked;
             folio.refs = order.nr_pages();
-            let id = self.cache.folios.insert(folio);
-            let mapping = self.cache.mapping_mut(file);
+            let id = self.core.folios.insert(folio);
+            let mapping = self.core.mapping_mut(file);
             mapping.collapsed(order);
             let inserted = mapping.tree.insert(index, order, id);
-            self.cache.folios.lru_mut().settle(id, spot);
+            self.core.folios.lru_mut().settle(id, spot);
             let Ok(()) = inserted else { unreachable!("the place of the whole folio is free") };
         }
     }
 
     /// Unmaps a folio's pages in every process; private copies of them stay.
-    pub(crate) fn unmap_file_pages(&mut self, _file: MappingId, entry: Entry) {
-        if self.cache.folios.get(entry.folio).maps() == 0 {
+    pub(crate) fn unmap_file_pages(&mut self, entry: Entry) {
+        if self.core.folios.get(entry.folio).maps() == 0 {
             return;
         }
         for site in self.sites_of(entry.folio) {

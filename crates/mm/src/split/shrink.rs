@@ -4,7 +4,8 @@
 //!
 //! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
 //! checks its bytes, which not every memory here has. The results differ only for a store of
-//! zeroes.
+//! zeroes. A partially mapped folio that cannot be split keeps its place in the queue; Linux moves
+//! it to the end.
 
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId};
@@ -17,25 +18,25 @@ impl<R: Ram> Memory<R> {
     /// under-used, forgets the others; a partially mapped one that cannot be split stays queued.
     /// Returns the pages freed.
     pub fn shrink_deferred(&mut self, nr_to_scan: usize) -> u64 {
-        let before = self.cache.buddy.nr_free_pages();
+        let before = self.core.buddy.nr_free_pages();
         let queued: Vec<FolioId> =
-            self.cache.deferred.iter().take(nr_to_scan).map(|(_, id)| id).collect();
+            self.core.deferred.iter().take(nr_to_scan).map(|(_, id)| id).collect();
         for id in queued {
             self.shrink_one(id);
         }
-        self.cache.buddy.nr_free_pages() - before
+        self.core.buddy.nr_free_pages() - before
     }
 
     fn shrink_one(&mut self, id: FolioId) {
-        let folio = self.cache.folios.get(id).clone();
+        let folio = self.core.folios.get(id).clone();
         if !folio.is_partially_mapped && !self.is_underused(&folio) {
-            self.cache.deferred.remove(self.cache.folios.get_mut(id));
+            self.core.deferred.remove(self.core.folios.get_mut(id));
             return;
         }
         if self.split(id, Order::ZERO).is_ok() {
-            self.cache.counters.thp_underused_split_page += u64::from(!folio.is_partially_mapped);
+            self.core.counters.thp_underused_split_page += u64::from(!folio.is_partially_mapped);
         } else if !folio.is_partially_mapped {
-            self.cache.deferred.remove(self.cache.folios.get_mut(id));
+            self.core.deferred.remove(self.core.folios.get_mut(id));
         }
     }
 
@@ -45,7 +46,7 @@ impl<R: Ram> Memory<R> {
         if limit >= self.rules.page.pmd_order().nr_pages() - 1 {
             return false;
         }
-        let nr_written = self.cache.folios.frames().count(Flag::Written, folio.pfn, nr_pages);
+        let nr_written = self.core.folios.frames().count(Flag::Written, folio.pfn, nr_pages);
         nr_pages - nr_written > limit
     }
 

@@ -34,7 +34,7 @@ struct Gone {
 impl<R: Ram> Memory<R> {
     /// Sets a file's size. What lies beyond is unmapped, private copies included, and dropped.
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
-        let mapping = self.cache.mapping_mut(file);
+        let mapping = self.core.mapping_mut(file);
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
         let disk = mapping.disk;
         if size_bytes > old_bytes {
@@ -42,7 +42,7 @@ impl<R: Ram> Memory<R> {
         } else if disk.new_end == NewEnd::ZeroedFirst {
             self.zero_behind(file, size_bytes);
         }
-        if let Some(space) = self.cache.mapping_mut(file).reservations.as_mut() {
+        if let Some(space) = self.core.mapping_mut(file).reservations.as_mut() {
             if size_bytes > old_bytes {
                 space.jump(old_bytes);
             }
@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
             self.zap(mm, start, end);
         }
         if size_bytes < old_bytes {
-            self.cache.ram.punch(file, size_bytes, u64::MAX);
+            self.core.ram.punch(file, size_bytes, u64::MAX);
         }
         self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
         if size_bytes <= old_bytes && disk.new_end == NewEnd::ZeroedLast {
@@ -65,7 +65,7 @@ impl<R: Ram> Memory<R> {
     /// zeroes afterwards. Private copies of its pages stay.
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
-        let size_bytes = self.cache.mapping(file).size_bytes;
+        let size_bytes = self.core.mapping(file).size_bytes;
         // As far as the last page of the file.
         let end = pos.saturating_add(len_bytes).min(page.pages_in(size_bytes) << page.shift());
         if pos >= end {
@@ -78,7 +78,7 @@ impl<R: Ram> Memory<R> {
                 self.unmap_pages_of(entry, PageRange { first, end: last });
             }
         }
-        self.cache.ram.punch(file, pos, end.min(size_bytes));
+        self.core.ram.punch(file, pos, end.min(size_bytes));
         self.drop_bytes(Gone { file, from: pos, to: end });
     }
 
@@ -88,7 +88,7 @@ impl<R: Ram> Memory<R> {
         file: MappingId,
         PageRange { first, end }: PageRange,
     ) -> Vec<Entry> {
-        let tree = &self.cache.mapping(file).tree;
+        let tree = &self.core.mapping(file).tree;
         let (mut entries, mut at) = (Vec::new(), first);
         while at < end
             && let Some(entry) = tree.first_in(PageIndex(at), PageIndex(end - 1))
@@ -101,7 +101,7 @@ impl<R: Ram> Memory<R> {
 
     /// Unmaps the pages `[first, end)` of a folio in every process.
     fn unmap_pages_of(&mut self, entry: Entry, PageRange { first, end }: PageRange) {
-        let pfn = self.cache.folios.get(entry.folio).pfn;
+        let pfn = self.core.folios.get(entry.folio).pfn;
         for site in self.sites_of(entry.folio) {
             let index = entry.index.0 + (site.pfn.0 - pfn.0);
             let (from, to) = (index.max(first), (index + site.nr).min(end));
@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
         let mut kept = Vec::new();
         let edges = [gone.from, gone.to.saturating_sub(1)];
         for edge in edges {
-            let Some(entry) = self.cache.find(gone.file, PageIndex(edge >> shift)) else {
+            let Some(entry) = self.core.find(gone.file, PageIndex(edge >> shift)) else {
                 continue;
             };
             if !kept.contains(&entry) && self.drop_partial(gone, entry, edge) == Partial::Kept {
@@ -125,12 +125,12 @@ impl<R: Ram> Memory<R> {
             }
         }
         let (first, end) = (gone.from.div_ceil(1 << shift), gone.to >> shift);
-        self.cache.forget_evicted(gone.file, PageRange { first, end });
+        self.core.forget_evicted(gone.file, PageRange { first, end });
         for entry in self.entries_in(gone.file, PageRange { first, end }) {
             let is_covered = entry.index.0 >= first && entry.end() <= end;
             if is_covered && !kept.contains(&entry) {
-                self.unmap_file_pages(gone.file, entry);
-                self.cache.remove(gone.file, entry);
+                self.unmap_file_pages(entry);
+                self.core.remove(gone.file, entry);
             }
         }
     }
@@ -144,9 +144,9 @@ impl<R: Ram> Memory<R> {
         if (from, to) == (start, end) {
             return Partial::Split;
         }
-        let folio = self.cache.folios.get(entry.folio).clone();
-        self.cache.ram.zero_bytes(folio.pfn, from - start, to - start);
-        let mapping = self.cache.mapping(gone.file);
+        let folio = self.core.folios.get(entry.folio).clone();
+        self.core.ram.zero_bytes(folio.pfn, from - start, to - start);
+        let mapping = self.core.mapping(gone.file);
         let (min, knows_sizes) =
             (mapping.orders.min, mapping.orders.is_large() || mapping.is_shmem);
         if folio.order <= min {
@@ -155,7 +155,7 @@ impl<R: Ram> Memory<R> {
         let first_dirty = start + (folio.nr_clean << shift);
         if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
             // What was dirty goes with the range: nothing keeps the folio whole.
-            self.cache.folios.get_mut(entry.folio).is_dirty = false;
+            self.core.folios.get_mut(entry.folio).is_dirty = false;
         }
         let cut = match self.rules.anon.truncate_split {
             // A folio that collapse made has no parts of sizes its filesystem does not know.
@@ -175,13 +175,13 @@ impl<R: Ram> Memory<R> {
             return Partial::Split;
         }
         if !folio.is_dirty {
-            self.unmap_file_pages(gone.file, entry);
-            self.cache.remove(gone.file, entry);
+            self.unmap_file_pages(entry);
+            self.core.remove(gone.file, entry);
             return Partial::Split;
         }
-        let is_shmem = self.cache.mapping(gone.file).is_shmem;
+        let is_shmem = self.core.mapping(gone.file).is_shmem;
         if self.rules.anon.unsplittable == Unsplittable::KeptUnmapped && !is_shmem {
-            self.unmap_file_pages(gone.file, entry);
+            self.unmap_file_pages(entry);
         }
         Partial::Kept
     }
@@ -189,8 +189,8 @@ impl<R: Ram> Memory<R> {
     /// Cuts what holds the page behind a hole around that page, whether the hole reaches into it
     /// or ends before it (docs/differences.md, "behind a hole").
     fn cut_behind(&mut self, file: MappingId, index: PageIndex) {
-        let Some(entry) = self.cache.find(file, index) else { return };
-        let to = self.cache.mapping(file).orders.min;
+        let Some(entry) = self.core.find(file, index) else { return };
+        let to = self.core.mapping(file).orders.min;
         let cut = Cut::Around { at: index.0 - entry.index.0, to };
         // Whether it can be split does not matter any more.
         let _ = self.split_as(entry.folio, cut);

@@ -68,8 +68,8 @@ impl EntriesFound {
 impl<R: Ram> Memory<R> {
     /// The counts of a folio are those of the page tables (I11).
     pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
-        let folio = self.cache.folios.get(id);
-        let frames = self.cache.folios.frames();
+        let folio = self.core.folios.get(id);
+        let frames = self.core.folios.frames();
         let nr_pmds = found.nr_pmds(id);
         let agree = |what, counted, found| {
             if counted == found {
@@ -79,7 +79,7 @@ impl<R: Ram> Memory<R> {
             }
         };
         agree("PMD entries", folio.pmd_maps(), nr_pmds)?;
-        let shape = self.cache.shape(folio.order);
+        let shape = self.core.shape(folio.order);
         folio.mapcount.validate(&shape).map_err(|broken| Violation::Mapcount(id, broken))?;
         let has_page_maps = shape.rules.counts != MapcountRule::NoPageMapcount;
         for (page, pfn) in (0..).zip((folio.pfn.0..folio.end_pfn().0).map(Pfn)) {
@@ -98,14 +98,14 @@ impl<R: Ram> Memory<R> {
 
     /// Owner tracking claims no mapping that there is not (I12, L.6).
     pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
-        let folio = self.cache.folios.get(id);
+        let folio = self.core.folios.get(id);
         if !folio.is_large() {
             return Ok(());
         }
         let by_mm = found.by_mm(id);
         let nr_of = |mm: MmId| by_mm.get(&mm).copied().unwrap_or(0);
         let claim = |what| Err(Violation::I12 { folio: id, what });
-        let Some(owners) = folio.mapcount.owners(&self.cache.shape(folio.order)) else {
+        let Some(owners) = folio.mapcount.owners(&self.core.shape(folio.order)) else {
             return Ok(());
         };
         let ids: Vec<_> = by_mm.keys().map(|&mm| (owner_id(mm), mm)).collect();
@@ -127,13 +127,13 @@ impl<R: Ram> Memory<R> {
         let (mut nr_queued, mut nr_exclusive) = (0, 0);
         let mut nr_anon = [0; NR_ORDERS];
         let mut nr_partial = [0; NR_ORDERS];
-        for (id, folio) in self.cache.folios.iter() {
+        for (id, folio) in self.core.folios.iter() {
             let order = usize::from(folio.order.get());
             nr_queued += u64::from(folio.deferred.is_some());
             nr_anon[order] += u64::from(folio.is_anon());
             nr_partial[order] += u64::from(folio.is_partially_mapped);
             let nr_pages = folio.nr_pages();
-            nr_exclusive += self.cache.folios.frames().count(Flag::Exclusive, folio.pfn, nr_pages);
+            nr_exclusive += self.core.folios.frames().count(Flag::Exclusive, folio.pfn, nr_pages);
             if folio.is_partially_mapped && folio.deferred.is_none() {
                 let what = "partially mapped folio queued";
                 return Err(Violation::I11 { folio: id, what, counted: 1, found: 0 });
@@ -143,16 +143,16 @@ impl<R: Ram> Memory<R> {
             if counted == found { Ok(()) } else { Err(Violation::I13 { what, counted, found }) }
         };
         let is_known = |(number, id): (_, FolioId)| {
-            self.cache.folios.try_get(id).is_some_and(|folio| folio.deferred == Some(number))
+            self.core.folios.try_get(id).is_some_and(|folio| folio.deferred == Some(number))
         };
-        let nr_known = self.cache.deferred.iter().filter(|&entry| is_known(entry)).count() as u64;
-        agree("deferred-split queue", self.cache.deferred.len() as u64, nr_queued)?;
+        let nr_known = self.core.deferred.iter().filter(|&entry| is_known(entry)).count() as u64;
+        agree("deferred-split queue", self.core.deferred.len() as u64, nr_queued)?;
         agree("deferred-split queue's folios", nr_known, nr_queued)?;
-        let nr_pages = self.cache.buddy.nr_pages();
-        let all_exclusive = self.cache.folios.frames().count(Flag::Exclusive, Pfn(0), nr_pages);
+        let nr_pages = self.core.buddy.nr_pages();
+        let all_exclusive = self.core.folios.frames().count(Flag::Exclusive, Pfn(0), nr_pages);
         agree("exclusive pages", all_exclusive, nr_exclusive)?;
         for order in (0..NR_ORDERS as u8).map(Order::new) {
-            let size = self.cache.counters.size(order);
+            let size = self.core.counters.size(order);
             let nr = usize::from(order.get());
             agree("nr_anon", size.nr_anon, nr_anon[nr])?;
             agree("nr_anon_partially_mapped", size.nr_anon_partially_mapped, nr_partial[nr])?;

@@ -11,7 +11,7 @@ use crate::units::{PageIndex, SwapSlot};
 impl<R: Ram> Memory<R> {
     /// The lists of reclaim hold each folio once (I15), swap space what is swapped (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
-        self.cache.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
+        self.core.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
         let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();
         for (_, space) in self.all_spaces() {
             for (vpn, slot) in space.swapped.iter() {
@@ -24,18 +24,18 @@ impl<R: Ram> Memory<R> {
                 }
             }
         }
-        for (file, mapping) in self.cache.mappings() {
+        for (file, mapping) in self.core.mappings() {
             if mapping.shadows.validate().is_err() {
                 return Err(Violation::I16 { what: "shadows overlap" });
             }
             for (&PageIndex(index), &slot) in &mapping.swapped {
                 *users.entry(slot).or_default() += 1;
-                if self.cache.find(file, PageIndex(index)).is_some() {
+                if self.core.find(file, PageIndex(index)).is_some() {
                     return Err(Violation::I16 { what: "a page is cached and in swap space" });
                 }
             }
         }
-        let is_sound = match &self.cache.pressure.swap {
+        let is_sound = match &self.core.pressure.swap {
             Some(swap) => swap.validate(&users),
             None => users.is_empty(),
         };

@@ -18,7 +18,7 @@ impl<R: Ram> Memory<R> {
         for file in self.spaces().filter_map(|(_, space)| space.exe) {
             *writecounts.entry(file).or_default() -= 1;
         }
-        for (file, mapping) in self.cache.mappings() {
+        for (file, mapping) in self.core.mappings() {
             let agree = |what, counted, found| {
                 if counted == found {
                     Ok(())

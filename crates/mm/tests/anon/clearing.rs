@@ -20,7 +20,7 @@ fn dirty_world(anon: AnonRules, rules: ClearRules) -> World {
 }
 
 fn cleared(world: &World) -> Moved {
-    world.memory.cache().ram.counted.cleared
+    world.memory.core().ram.counted.cleared
 }
 
 /// First and last pages in the order in which the last folio was cleared.
@@ -91,15 +91,15 @@ fn every_byte_of_a_fault_is_zero_but_those_stored_under_every_rule() {
             let order = world.write(mm, 300).order;
             let first = order.round_down(300);
             for page in first..first + order.nr_pages() {
-                let frame = world.memory.cache().ram.frame(world.pfn(mm, page));
+                let frame = world.memory.core().ram.frame(world.pfn(mm, page));
                 let nr_stored = if page == 300 { 8 } else { 0 };
                 assert!(frame[nr_stored..].iter().all(|&byte| byte == 0), "{page}, {rules:?}");
             }
             // The neighbours of the folio keep what they held.
-            let nr_zero = world.memory.cache().ram.counted.nr_zeroed;
+            let nr_zero = world.memory.core().ram.counted.nr_zeroed;
             assert_eq!(nr_zero, order.nr_pages());
             let all = (0..(64 << 20) / PAGE).map(Pfn);
-            let ram = &world.memory.cache().ram;
+            let ram = &world.memory.core().ram;
             let nr_dirty = all.filter(|&pfn| ram.frame(pfn)[PAGE as usize - 1] == 0xa5).count();
             assert_eq!(nr_dirty as u64, (64 << 20) / PAGE - order.nr_pages(), "{rules:?}");
         }
@@ -111,7 +111,7 @@ fn the_huge_zero_folio_is_for_nobodys_page_and_has_no_plan() {
     let mut world = dirty_world(thp(), merged(Preemption::Preemptible));
     let mm = world.mm;
     world.read(mm, 255);
-    let counted = world.memory.cache().ram.counted;
+    let counted = world.memory.core().ram.counted;
     assert_eq!((counted.nr_zeroed, counted.cleared.nr_folios), (512, 0));
     assert_eq!(world.byte(mm, 77), 0);
 }

@@ -89,17 +89,17 @@ fn userfaultfd_ranges_get_base_pages_d_2_3() {
 fn a_first_read_shares_the_huge_zero_folio_d_3_1() {
     let mut world = World::new(thp()).mapped(1024);
     let mm = world.mm;
-    let free = world.memory.cache().buddy.nr_free_pages();
+    let free = world.memory.core().buddy.nr_free_pages();
     let first = world.read(mm, 7);
     assert_eq!((first.kind, first.owner, first.order.get()), (LeafKind::Pmd, None, 9));
     assert_eq!(world.read(mm, 512 + 7).pfn, first.pfn, "one for everybody");
-    assert_eq!(free - world.memory.cache().buddy.nr_free_pages(), 512);
+    assert_eq!(free - world.memory.core().buddy.nr_free_pages(), 512);
     // D.3.4: a store gets a folio of its own.
     assert_eq!(world.write(mm, 8).order.get(), 9);
     assert_eq!((world.byte(mm, 8), world.byte(mm, 9)), (0x88, 0));
     assert_eq!(world.page(mm, 600).unwrap().owner, None);
     world.exit(mm);
-    let before = world.memory.cache().buddy.nr_free_pages();
+    let before = world.memory.core().buddy.nr_free_pages();
     let mm = world.memory.new_space();
     world.mm = mm;
     world.map(0, 64);
@@ -161,10 +161,10 @@ fn out_of_memory_is_an_error_and_changes_nothing() {
     };
     assert!(matches!(error, FaultError::OutOfMemory(_)), "{error}");
     world.check();
-    let before = (world.memory.cache().buddy.nr_free_pages(), *world.memory.counters());
+    let before = (world.memory.core().buddy.nr_free_pages(), *world.memory.counters());
     assert!(world.memory.store(mm, addr(at), &[1]).is_err());
     assert_eq!(world.page(mm, at), None);
-    assert_eq!(world.memory.cache().buddy.nr_free_pages(), before.0);
+    assert_eq!(world.memory.core().buddy.nr_free_pages(), before.0);
     world.exit(mm);
 }
 

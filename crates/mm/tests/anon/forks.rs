@@ -248,5 +248,5 @@ fn shared_anonymous_memory_is_shared_over_fork() {
     world.exit(mm);
     assert_eq!(world.byte(child, 1), 0x81);
     world.exit(child);
-    assert_eq!(world.memory.cache().folios.iter().count(), 0, "gone with its last mapping");
+    assert_eq!(world.memory.core().folios.iter().count(), 0, "gone with its last mapping");
 }

@@ -39,7 +39,7 @@ fn file(world: &mut World, nr_pages: u64) -> (MappingId, OpenId) {
 }
 
 fn is_cached(world: &World, file: MappingId, index: u64) -> bool {
-    world.memory.cache().find(file, PageIndex(index)).is_some()
+    world.memory.core().find(file, PageIndex(index)).is_some()
 }
 
 /// One folio of a file, read from storage.
@@ -71,7 +71,7 @@ fn background_reclaim_ends_at_the_high_mark() {
     for index in 0..40_000 {
         world.memory.pread(open, index * PAGE, PAGE).unwrap();
         // Between min and the high mark of 64 MiB, and a window.
-        let nr_free = world.memory.cache().buddy.nr_free_pages();
+        let nr_free = world.memory.core().buddy.nr_free_pages();
         assert!(index < 15_300 || (819..1227 + 64).contains(&nr_free), "{index}: {nr_free}");
     }
 }
@@ -129,19 +129,19 @@ fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
             world.memory.pread(open, 2990 * PAGE, 1).unwrap();
         }
     }
-    assert!(world.memory.cache().folios.lru().nr_pages(ACTIVE_FILE) >= 600);
-    let id = world.memory.cache().find(file, PageIndex(0)).unwrap().folio;
-    assert!(!world.memory.cache().folios.get(id).is_workingset);
+    assert!(world.memory.core().folios.lru().nr_pages(ACTIVE_FILE) >= 600);
+    let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
+    assert!(!world.memory.core().folios.get(id).is_workingset);
     while is_cached(&world, file, 0) {
         assert!(world.memory.reclaim_pages(32) > 0);
     }
     // Less has gone since than is active: too early, and so it is active at once.
-    let active = world.memory.cache().folios.lru().nr_pages(ACTIVE_FILE);
+    let active = world.memory.core().folios.lru().nr_pages(ACTIVE_FILE);
     assert!(active > 100, "{active} {:?}", counts(&world));
     world.memory.pread(open, 0, 1).unwrap();
     world.check();
-    let folios = &world.memory.cache().folios;
-    let id = world.memory.cache().find(file, PageIndex(0)).unwrap().folio;
+    let folios = &world.memory.core().folios;
+    let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(folios.get(id).is_workingset);
     assert_eq!(folios.lru().list_of(id), Some(ACTIVE_FILE));
     let counts = counts(&world);
@@ -310,7 +310,7 @@ fn sprinkled(anon: AnonRules) -> (World, MappingId) {
     let mut world = world(anon, 16_384, 0);
     let (file, open) = file(&mut world, 16_384);
     let mut nr = 0;
-    while world.memory.cache().buddy.nr_free_pages() > 0 {
+    while world.memory.core().buddy.nr_free_pages() > 0 {
         insert(&mut world, file, nr, 0);
         nr += 1;
     }
@@ -327,7 +327,7 @@ fn sprinkled(anon: AnonRules) -> (World, MappingId) {
 #[test]
 fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     let (mut world, _) = sprinkled(AnonRules::stock());
-    let buddy = &world.memory.cache().buddy;
+    let buddy = &world.memory.core().buddy;
     let order = Order::new(9);
     let nr_free = buddy.nr_free_pages();
     let nr_blocks: u64 = (0..=10).map(|order| buddy.nr_free_of(Order::new(order))).sum();
@@ -338,9 +338,9 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert_eq!(world.memory.can_compact(order), Ok(()));
     // One block is free: nothing fails.
     assert!(world.memory.compact(order));
-    assert_eq!(world.memory.cache().buddy.fragmentation_index(order), -1000);
+    assert_eq!(world.memory.core().buddy.fragmentation_index(order), -1000);
     // Nearly all memory in use: it is short, not fragmented.
-    while world.memory.cache().buddy.nr_free_pages() > 1500 {
+    while world.memory.core().buddy.nr_free_pages() > 1500 {
         world.memory.take_block(Order::ZERO).unwrap();
     }
     assert_eq!(world.memory.can_compact(order), Err(CompactRefusal::TooLittleFree));
@@ -380,7 +380,7 @@ fn compaction_moves_folios_with_their_bytes_and_mappings_i_11() {
 fn a_large_folio_leaves_the_lowest_mark_alone_i_6() {
     let mut world = world(sizes(&[64]), 16_384, 0).mapped(64);
     let mm = world.mm;
-    while world.memory.cache().buddy.nr_free_pages() >= 819 + 16 {
+    while world.memory.core().buddy.nr_free_pages() >= 819 + 16 {
         world.memory.take_block(Order::ZERO).unwrap();
     }
     assert_eq!(world.memory.touch(mm, addr(3), Access::Write).map(|t| t.leaf.order.get()), Ok(0));
@@ -393,7 +393,7 @@ fn an_isolated_folio_is_left_alone_until_it_is_put_back() {
     let mut world = world(AnonRules::stock(), 2000, 0);
     let (file, _) = file(&mut world, 64);
     insert(&mut world, file, 0, 4);
-    let id = world.memory.cache().find(file, PageIndex(0)).unwrap().folio;
+    let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(world.memory.isolate(id));
     world.memory.reclaim_pages(2000);
     world.check();

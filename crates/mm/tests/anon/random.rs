@@ -167,7 +167,7 @@ impl Trio {
 
     /// Whether a process runs the file, so that it cannot be written to.
     fn is_running(&self, file: usize) -> bool {
-        self.machine.memory.cache().mapping(self.machine.files[file]).gate.writecount() < 0
+        self.machine.memory.core().mapping(self.machine.files[file]).gate.writecount() < 0
     }
 
     fn step(&mut self, step: Step, number: u64) {
@@ -254,7 +254,7 @@ impl Trio {
         self.compare_page(of, at);
         let mm = self.machine.mms[of].unwrap();
         if let Some(view) = self.machine.memory.page_at(mm, addr(at)) {
-            let found = self.machine.memory.cache().ram.frame(view.pfn);
+            let found = self.machine.memory.core().ram.frame(view.pfn);
             self.naive.settle(of, at, found);
         }
     }
@@ -297,7 +297,7 @@ impl Trio {
 
     /// A large folio that lost all mappings of a page is known to have (G.2.1).
     fn check_partial(&self) {
-        let cache = self.machine.memory.cache();
+        let cache = self.machine.memory.core();
         for (id, folio) in cache.folios.iter().filter(|(_, folio)| folio.is_large()) {
             let shape = cache.shape(folio.order);
             if shape.rules.counts == MapcountRule::NoPageMapcount {
@@ -314,7 +314,7 @@ impl Trio {
     fn compare_twins(&mut self) {
         let (with, without) = (&self.machine.memory, &self.twin.memory);
         assert_eq!(with.counters(), without.counters());
-        assert_eq!(with.cache().ram.counted, without.cache().ram);
+        assert_eq!(with.core().ram.counted, without.core().ram);
         let free = [nr_free(with), nr_free(without)];
         assert_eq!(free[0], free[1]);
         for _ in 0..4 {
@@ -332,7 +332,7 @@ impl Trio {
             }
         }
         for (&id, file) in self.machine.files.iter().zip(&self.naive.files) {
-            let cache = self.machine.memory.cache();
+            let cache = self.machine.memory.core();
             for index in 0..file.nr_pages() {
                 let Some(entry) = cache.find(id, PageIndex(index)) else { continue };
                 let pfn = cache.folios.get(entry.folio).pfn_at(PageIndex(index));
@@ -365,7 +365,7 @@ impl Trio {
             assert!(is_kept, "process {of} lost what it stored to page {at}");
             return;
         };
-        let found = memory.cache().ram.frame(found.pfn);
+        let found = memory.core().ram.frame(found.pfn);
         let Some(expected) = expected else {
             panic!("process {of} maps page {at} beyond the end of its file")
         };
@@ -415,11 +415,11 @@ impl Trio {
             self.machine.memory.truncate(file, 0);
         }
         self.machine.memory.validate().unwrap();
-        assert_eq!(self.machine.memory.cache().folios.iter().count(), 0, "nothing is left over");
+        assert_eq!(self.machine.memory.core().folios.iter().count(), 0, "nothing is left over");
         *self.machine.memory.counters()
     }
 }
 
 fn nr_free<R: Ram>(memory: &largefolio_mm::memory::Memory<R>) -> u64 {
-    memory.cache().buddy.nr_free_pages()
+    memory.core().buddy.nr_free_pages()
 }

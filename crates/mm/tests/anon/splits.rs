@@ -23,11 +23,11 @@ fn a_folio_that_loses_a_page_is_queued_once_g_2_1() {
     world.unmap(mm, 6, 2);
     assert_eq!((world.size(4).split_deferred, world.size(4).nr_anon_partially_mapped), (1, 1));
     // G.2.5: the memory of unmapped pages comes back when the shrinker splits it.
-    let free = world.memory.cache().buddy.nr_free_pages();
+    let free = world.memory.core().buddy.nr_free_pages();
     let freed = world.memory.shrink_deferred(1);
     world.check();
     // Page 3 was stored to, the others gave way to the zero page.
-    assert_eq!((freed, world.memory.cache().buddy.nr_free_pages() - free), (15, 15));
+    assert_eq!((freed, world.memory.core().buddy.nr_free_pages() - free), (15, 15));
     assert_eq!((world.order(mm, 3), world.page(mm, 4).unwrap().owner), (0, None));
     assert_eq!((world.byte(mm, 3), world.byte(mm, 4)), (0x83, 0));
     assert_eq!(world.size(4).split, 1);
@@ -84,7 +84,7 @@ fn the_shrinker_splits_nearly_empty_folios_if_told_to_g_2_4() {
         assert_eq!(freed, if is_split { 504 } else { 0 });
         assert_eq!(world.order(mm, 512), 9, "20 pages are stored to: 492 are empty");
         assert_eq!((world.byte(mm, 7), world.byte(mm, 8)), (0x87, 0));
-        assert!(world.memory.cache().deferred.is_empty(), "the others are forgotten");
+        assert!(world.memory.core().deferred.is_empty(), "the others are forgotten");
     }
 }
 
@@ -96,7 +96,7 @@ fn a_split_keeps_the_mappings_of_all_processes() {
     let child = world.fork(mm);
     world.unmap(mm, 100, 50);
     world.unmap(child, 120, 60);
-    let id = world.memory.cache().folios.of_pfn(world.pfn(mm, 0)).unwrap();
+    let id = world.memory.core().folios.of_pfn(world.pfn(mm, 0)).unwrap();
     let pfns: Vec<_> = (0..512).map(|page| world.page(mm, page).map(|page| page.pfn)).collect();
     world.memory.split(id, Order::new(4)).unwrap();
     world.check();
@@ -114,7 +114,7 @@ fn exclusive_pages_stay_exclusive_when_their_folio_is_split() {
     let mut world = World::new(thp()).mapped(512);
     let mm = world.mm;
     let pfn = world.write(mm, 10).pfn;
-    let id = world.memory.cache().folios.of_pfn(pfn).unwrap();
+    let id = world.memory.core().folios.of_pfn(pfn).unwrap();
     world.memory.split(id, Order::ZERO).unwrap();
     let after = world.write(mm, 10);
     assert_eq!((after.pfn, after.order.get(), after.is_anon_exclusive), (pfn, 0, true));
@@ -125,16 +125,16 @@ fn refusals_are_named_counted_and_change_nothing() {
     let mut world = World::new(sizes(&[64])).mapped(64);
     let mm = world.mm;
     let pfn = world.write(mm, 3).pfn;
-    let id = world.memory.cache().folios.of_pfn(pfn).unwrap();
-    let before = world.memory.cache().buddy.nr_free_pages();
+    let id = world.memory.core().folios.of_pfn(pfn).unwrap();
+    let before = world.memory.core().buddy.nr_free_pages();
     assert_eq!(world.memory.split(id, Order::new(4)), Err(SplitRefusal::NotLarger));
     assert_eq!(world.memory.split(id, Order::new(1)), Err(SplitRefusal::AnonOrderOne));
     let pin = world.memory.pin(mm, addr(3), Access::Write).unwrap();
     assert_eq!(world.memory.split(id, Order::ZERO), Err(SplitRefusal::ExtraReference));
     world.unmap(mm, 5, 1);
     assert_eq!(world.memory.shrink_deferred(5), 0);
-    assert_eq!(world.memory.cache().deferred.len(), 1, "it stays queued");
-    assert_eq!(world.memory.cache().buddy.nr_free_pages(), before);
+    assert_eq!(world.memory.core().deferred.len(), 1, "it stays queued");
+    assert_eq!(world.memory.core().buddy.nr_free_pages(), before);
     assert_eq!(world.size(4).split_failed, 4);
     let refused = world.memory.counters().split_refused;
     assert_eq!(refused[SplitRefusal::ExtraReference as usize], 2);
@@ -311,7 +311,7 @@ fn mremap_takes_folios_along_and_the_reverse_map_follows() {
         .unwrap();
     world.check();
     assert_eq!((world.pfn(mm, 6013), world.order(mm, 6013)), (pfn, 9));
-    let id = world.memory.cache().folios.of_pfn(pfn).unwrap();
+    let id = world.memory.core().folios.of_pfn(pfn).unwrap();
     world.memory.split(id, Order::ZERO).unwrap();
     world.check();
     assert_eq!((world.byte(mm, 6013), world.order(mm, 6013)), (0x8a, 0));

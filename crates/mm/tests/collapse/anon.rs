@@ -15,15 +15,15 @@ fn a_block_becomes_one_folio_with_the_same_bytes_h_6_2() {
     let mut world = World::new(old_rules()).mapped(2 * N);
     world.write([3, 100, 511]);
     world.read([7]);
-    let free = world.memory.cache().buddy.nr_free_pages();
-    let counted = world.memory.cache().ram.counted;
+    let free = world.memory.core().buddy.nr_free_pages();
+    let counted = world.memory.core().ram.counted;
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));
     assert_eq!(world.order(3), 9);
     let view = world.page(3).unwrap();
     assert!(view.is_writable && view.is_anon_exclusive);
-    assert_eq!(world.memory.cache().buddy.nr_free_pages(), free + 3 - N);
-    let now = world.memory.cache().ram.counted;
+    assert_eq!(world.memory.core().buddy.nr_free_pages(), free + 3 - N);
+    let now = world.memory.core().ram.counted;
     assert_eq!((now.nr_copied - counted.nr_copied, now.nr_zeroed - counted.nr_zeroed), (3, 509));
     for page in 0..N {
         let expected = if [3, 100, 511].contains(&page) { mark(page) } else { 0 };

@@ -50,7 +50,7 @@ fn the_file_rule_of_each_kernel_h_1_3() {
         let collapsed = world.collapse(0, N);
         assert_eq!(collapsed.is_ok(), expected, "{case}: {collapsed:?}");
         assert_eq!(world.is_huge(0), expected, "{case}");
-        let nr_thps = world.memory.cache().mapping(file).gate.nr_thps();
+        let nr_thps = world.memory.core().mapping(file).gate.nr_thps();
         assert_eq!(nr_thps > 0, expected && filesystem == "vfat", "{case}: H.3.1");
         for page in [0, 1, 200, N - 1] {
             assert_eq!(world.byte(world.mm, page), stored_byte(file, page * PAGE), "{case}");
@@ -81,7 +81,7 @@ fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0), "the caller's entry is installed");
     assert_eq!(world.memory.folios(file).map(|f| f.order.get()).max(), Some(9));
-    assert_eq!(world.memory.cache().mapping(file).gate.nr_thps(), 1);
+    assert_eq!(world.memory.core().mapping(file).gate.nr_thps(), 1);
     let tables = |world: &World, mm| {
         world.memory.space(mm).table.pmd(addr(0).vpn(largefolio_mm::units::PageSize::K4))
     };
@@ -103,7 +103,7 @@ fn a_truncation_lets_the_huge_folio_go() {
     world.collapse(0, N).unwrap();
     world.memory.truncate(file, 100 * PAGE);
     world.memory.validate().unwrap();
-    assert_eq!(world.memory.cache().mapping(file).gate.nr_thps(), 0);
+    assert_eq!(world.memory.core().mapping(file).gate.nr_thps(), 0);
     assert!(world.memory.folios(file).all(|folio| folio.order.get() == 0));
     assert_eq!(world.byte(world.mm, 99), stored_byte(file, 99 * PAGE));
 }
@@ -159,7 +159,7 @@ fn each_state_of_a_folio_has_its_refusal_h_5() {
         }
         assert_eq!(failed(collapsed), (errno, refusal), "{name}");
         assert!(world.cached(file) == before, "{name}: the cache is as it was");
-        assert_eq!(world.memory.cache().mapping(file).gate.nr_thps(), 0, "{name}");
+        assert_eq!(world.memory.core().mapping(file).gate.nr_thps(), 0, "{name}");
         assert_eq!(world.byte(world.mm, 34), stored_byte(file, 34 * PAGE), "{name}");
     }
 }
@@ -259,7 +259,7 @@ fn khugepaged_and_dirty_files_h_5_1() {
         assert_eq!(world.memory.counters().nr_written > 0, collapsed);
         let refused = world.wake();
         assert_eq!(refused.is_empty(), collapsed, "{is_new} {has_writer}: {refused:?}");
-        let order = world.memory.cache().find(file, PageIndex(0)).unwrap().order.get();
+        let order = world.memory.core().find(file, PageIndex(0)).unwrap().order.get();
         assert_eq!(order == 9, collapsed);
         assert!(!world.is_huge(0), "khugepaged leaves the PMD empty");
         world.read([0]);

@@ -55,7 +55,7 @@ fn an_anonymous_collapse_that_fails_leaves_everything_as_it_was() {
     let collapse = |world: &mut World| world.collapse(0, N).is_ok();
     let refused = each_step(anon, collapse, |world, untouched, step| {
         assert!(world.seen(world.mm, N) == untouched.seen(untouched.mm, N), "step {step}");
-        let free = |world: &World| world.memory.cache().buddy.nr_free_pages();
+        let free = |world: &World| world.memory.core().buddy.nr_free_pages();
         assert_eq!(free(world), free(untouched), "step {step}");
         let tables = |world: &World| world.memory.space(world.mm).table.stats();
         assert_eq!(tables(world), tables(untouched), "step {step}");
@@ -98,7 +98,7 @@ fn a_collapse_of_a_file_that_fails_leaves_the_cache_as_it_was() {
     let chosen = (0..steps).filter(|step| step % 37 == 0 || *step < 12 || steps - step < 8);
     for step in chosen {
         let (mut world, untouched) = (file(), file());
-        let id = world.memory.cache().mappings().next().unwrap().0;
+        let id = world.memory.core().mappings().next().unwrap().0;
         world.memory.fail_collapse(FailAfter::steps(step));
         let error = world.collapse(0, N).err();
         tried.extend(error.map(|error| error.refusal));
@@ -107,10 +107,10 @@ fn a_collapse_of_a_file_that_fails_leaves_the_cache_as_it_was() {
         let after = world.cached(id);
         let is_done = after.len() == 1;
         assert!(is_done || before.iter().all(|folio| after.contains(folio)), "step {step}");
-        let nr_thps = world.memory.cache().mapping(id).gate.nr_thps();
+        let nr_thps = world.memory.core().mapping(id).gate.nr_thps();
         assert_eq!(nr_thps, u32::from(is_done), "step {step}: nr_thps is rolled back");
-        let used = world.memory.cache().buddy.nr_allocated_pages();
-        let cached = world.memory.cache().mapping(id).tree.nr_pages();
+        let used = world.memory.core().buddy.nr_allocated_pages();
+        let cached = world.memory.core().mapping(id).tree.nr_pages();
         assert_eq!(used, cached + 1, "step {step}: nothing leaks");
         for page in [0, 10, 399, 411, 500] {
             assert_eq!(world.byte(world.mm, page), stored_byte(id, page * PAGE), "step {step}");
@@ -142,7 +142,7 @@ fn shmem() -> World {
 fn a_collapse_of_shared_memory_that_fails_keeps_pages_and_holes() {
     let collapse = |world: &mut World| world.collapse(0, N).is_ok();
     let refused = each_step(shmem, collapse, |world, untouched, step| {
-        let id = world.memory.cache().mappings().next().unwrap().0;
+        let id = world.memory.core().mappings().next().unwrap().0;
         let is_done = world.memory.folios(id).count() == 1;
         assert!(is_done || world.cached(id) == untouched.cached(id), "step {step}");
         for page in [0, 1, 3, 500] {

@@ -155,7 +155,7 @@ fn shared_memory_has_a_policy_of_its_own() {
         }
         world.memory.run_khugepaged(0);
         world.memory.validate().unwrap();
-        let find = |index| world.memory.cache().find(file, largefolio_mm::units::PageIndex(index));
+        let find = |index| world.memory.core().find(file, largefolio_mm::units::PageIndex(index));
         let is_huge = [0, N].map(|index| find(index).is_some_and(|entry| entry.order.get() == 9));
         assert_eq!(is_huge, expected, "{shmem:?}, advised: {is_advised}");
     }

@@ -154,7 +154,7 @@ impl<R: Ram> Machine<R> {
                 String::new()
             }
             Step::Sync => {
-                let files: Vec<_> = self.memory.cache().mappings().map(|(id, _)| id).collect();
+                let files: Vec<_> = self.memory.core().mappings().map(|(id, _)| id).collect();
                 for file in files {
                     self.memory.sync_file(file);
                 }
@@ -218,7 +218,7 @@ fn program(seed: u64) {
     let rules = rules(&mut numbers);
     let mut machine = Machine::new(&rules, Bytes::new(rules.page, 48 << 20));
     let mut twin = Machine::new(&rules, Counted::default());
-    let files: Vec<_> = machine.memory.cache().mappings().map(|(id, _)| id).collect();
+    let files: Vec<_> = machine.memory.core().mappings().map(|(id, _)| id).collect();
     let files = [files[0], files[1]];
     let mut naive = Naive { own: vec![BTreeMap::new()], ..Naive::default() };
     for number in 0..NR_STEPS {
@@ -274,7 +274,7 @@ fn compare_present(
             let Some(view) = machine.memory.page_at(mm, Vaddr(BASE + page * PAGE)) else {
                 continue;
             };
-            let found = machine.memory.cache().ram.frame(view.pfn)[0];
+            let found = machine.memory.core().ram.frame(view.pfn)[0];
             assert_eq!(found, naive.expected(of, page, files), "process {of}, page {page}");
         }
     }

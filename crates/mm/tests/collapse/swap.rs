@@ -111,7 +111,7 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
     let (world, file, _) = World::with_ram(old_rules(), RAM).with_file("vfat", N, Prot::READ);
     let mut world = world;
     world.read(0..N);
-    while world.memory.cache().mapping(file).nr_evicted(PageRange { first: 0, end: N }) <= 64 {
+    while world.memory.core().mapping(file).nr_evicted(PageRange { first: 0, end: N }) <= 64 {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
     assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
@@ -132,7 +132,7 @@ fn swapped_pages_of_shared_memory_come_back_h_5() {
     let count = |world: &World| -> u64 {
         world
             .memory
-            .cache()
+            .core()
             .mappings()
             .map(|(_, mapping)| mapping.nr_evicted(PageRange { first: 0, end: N }))
             .sum()

@@ -169,7 +169,7 @@ impl World {
     }
 
     pub(crate) fn bytes(&self, pfn: Pfn) -> Vec<u8> {
-        self.memory.cache().ram.frame(pfn).to_vec()
+        self.memory.core().ram.frame(pfn).to_vec()
     }
 
     /// Pages `[0, nr)` of a process, without touching them.
@@ -184,7 +184,7 @@ impl World {
     /// The folios of a file: index, order, frames' bytes.
     pub(crate) fn cached(&self, file: MappingId) -> Vec<(u64, u8, Vec<Vec<u8>>)> {
         let folio = |entry: largefolio_mm::mapping::tree::Entry| {
-            let pfn = self.memory.cache().folios.get(entry.folio).pfn;
+            let pfn = self.memory.core().folios.get(entry.folio).pfn;
             let bytes = (0..entry.order.nr_pages()).map(|by| self.bytes(Pfn(pfn.0 + by)));
             (entry.index.0, entry.order.get(), bytes.collect())
         };
@@ -198,7 +198,7 @@ impl World {
 
     /// The folio behind a page of the process.
     pub(crate) fn folio(&self, page: u64) -> FolioId {
-        self.memory.cache().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
+        self.memory.core().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
     }
 
     /// Locks the folio behind a page of the process.
@@ -221,7 +221,7 @@ impl World {
 
     /// Changes the folio at an index of a file.
     pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: FolioState) {
-        let id = self.memory.cache().find(file, PageIndex(index)).unwrap().folio;
+        let id = self.memory.core().find(file, PageIndex(index)).unwrap().folio;
         self.memory.set_folio_state(id, to);
     }
 }

@@ -55,7 +55,7 @@ impl AnonBench {
     /// What was counted so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram }
+        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
     }
 }
 
@@ -95,7 +95,7 @@ impl AnonBench<Bytes> {
     /// What was cleared around a page so far.
     #[must_use]
     pub fn cleared(&self) -> Moved {
-        self.memory.cache().ram.counted.cleared
+        self.memory.core().ram.counted.cleared
     }
 }
 

@@ -54,7 +54,7 @@ impl AnonBench {
             }
             _ => {}
         }
-        let (before, ram) = (*self.memory.counters(), self.memory.cache().ram);
+        let (before, ram) = (*self.memory.counters(), self.memory.core().ram);
         match operation {
             AnonOperation::Fork => {
                 self.fork()?;
@@ -62,7 +62,7 @@ impl AnonBench {
             AnonOperation::Munmap => self.munmap()?,
             _ => self.store_all()?,
         }
-        let (after, ram_after) = (self.memory.counters(), self.memory.cache().ram);
+        let (after, ram_after) = (self.memory.counters(), self.memory.core().ram);
         let page = self.memory.rules().page.bytes();
         let copied_bytes = (ram_after.nr_copied - ram.nr_copied) * page;
         let mut events = events(&before, after);

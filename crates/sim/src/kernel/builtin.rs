@@ -11,7 +11,7 @@ macro_rules! kernel {
 /// The kernel files. One is a page of text.
 pub(super) static KERNELS: DataFiles = DataFiles {
     what: "kernel",
-    own: " (a kernel file is given by its path, ending in .toml)",
+    own: " (name a kernel file by its path, ending in .toml)",
     built_in: BUILT_IN,
     bytes_max: 1 << 20,
 };

@@ -122,7 +122,7 @@ fn mistakes_name_the_cause_and_the_remedy() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("6.81"),
-        "no kernel is called '6.81' (a kernel file is given by its path, ending in .toml); did you \
+        "there is no kernel '6.81' (name a kernel file by its path, ending in .toml); did you \
          mean 6.1 or 6.18 or 6.12?"
     );
     assert!(message("./x").contains("its path, ending in .toml"));
@@ -205,6 +205,6 @@ fn an_edit_later_is_an_edit() {
     assert_eq!(kernel.edited(edits).unwrap(), whole);
     let message = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
     assert!(message("exec-blok=1").starts_with("there is no rule 'exec-blok'"));
-    assert!(message("").starts_with("no rule is called ''"));
+    assert!(message("").starts_with("there is no rule ''"));
     assert!(message("min-folio=1G+page=4K").contains("at most 2M"));
 }

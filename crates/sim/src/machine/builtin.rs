@@ -5,7 +5,7 @@ use crate::datafile::DataFiles;
 /// The machine files.
 pub(super) static MACHINES: DataFiles = DataFiles {
     what: "machine",
-    own: " (a file is given by its path, *.toml)",
+    own: " (name a file by its path, *.toml)",
     built_in: &BUILT_IN,
     bytes_max: 256 << 10,
 };

@@ -110,7 +110,7 @@ fn a_file_is_read_as_written() {
 fn an_unknown_name_is_answered_with_near_ones_and_all() {
     let unknown = |name| Machine::load(name).unwrap_err().to_string();
     let message = |name, hint| {
-        format!("no machine is called '{name}' (a file is given by its path, *.toml); {hint}")
+        format!("there is no machine '{name}' (name a file by its path, *.toml); {hint}")
     };
     assert_eq!(unknown("alta"), message("alta", "did you mean altra?"));
     assert_eq!(unknown("Grace"), message("Grace", "did you mean grace-4k or grace-64k?"));
@@ -155,7 +155,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
     );
     assert_eq!(
         message("\"2M\"", "\"3M\""),
-        "mine.toml:19: `3M` is no TLB entry size: \
+        "mine.toml:19: `3M` is not a TLB entry size; \
          expected a power of two from \"4K\" to \"16G\""
     );
     assert_eq!(
@@ -192,7 +192,7 @@ fn only_a_page_size_of_the_hardware_can_be_chosen() {
     let cascadelake = Machine::named("cascadelake").unwrap();
     assert_eq!(
         cascadelake.with_page_size(PageSize::K64).unwrap_err().to_string(),
-        "the machine cascadelake has no 64K base pages; it has 4K"
+        "machine cascadelake has no 64K base pages; it has 4K"
     );
 }
 

@@ -19,7 +19,7 @@ impl Cell {
         let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
         let counters = self.memory.counters();
         let base = &self.counted.base;
-        let ram = &self.memory.cache().ram;
+        let ram = &self.memory.core().ram;
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
@@ -72,7 +72,7 @@ impl Cell {
 
     fn cached_bytes(&self) -> BTreeMap<u64, u64> {
         let mut by_size = BTreeMap::new();
-        for (_, mapping) in self.memory.cache().mappings() {
+        for (_, mapping) in self.memory.core().mappings() {
             for entry in mapping.tree.iter() {
                 let bytes = entry.order.nr_pages() << self.memory.rules().page.shift();
                 *by_size.entry(bytes).or_default() += bytes;
@@ -108,7 +108,7 @@ impl Cell {
 
     /// What costs time, for the estimate.
     fn events(&self) -> Events {
-        let now = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
+        let now = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         Events {
             read: self.counted.reads.counts(),
             l2_hits: self.hardware.ended().l2_hits(),

@@ -232,7 +232,7 @@ impl Keeper {
     fn add_files(&mut self, memory: &Memory, files: &[MappingId]) {
         for (nr, &file) in files.iter().enumerate() {
             let path = self.paths.get(nr).cloned().unwrap_or_default();
-            let len_bytes = memory.cache().mapping(file).size_bytes;
+            let len_bytes = memory.core().mapping(file).size_bytes;
             let (kind, runs) = (AreaKind::File, Vec::new());
             let mut area = Area { kind, path, process: 0, start: 0, len_bytes, runs };
             for entry in memory.folios(file) {

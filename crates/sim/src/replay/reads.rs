@@ -152,7 +152,7 @@ pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Ve
     for event in observed {
         match *event {
             Observed::Insertion { mapping, index, order } => {
-                if !memory.cache().mapping(mapping).is_anon_shared {
+                if !memory.core().mapping(mapping).is_anon_shared {
                     let nr_pages = order.nr_pages();
                     let pages = Pages { file: mapping, first: index.0, end: index.0 + nr_pages };
                     match &mut open {

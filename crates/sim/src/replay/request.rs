@@ -91,7 +91,7 @@ pub enum RequestError {
         nrs[0], nrs[1], nrs[2], nrs[3]
     )]
     TooManyCells { nrs: [usize; 4], nr_cells: usize, limit: usize },
-    #[error("there is no {0}; name at least one")]
+    #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
         "{0} bytes of memory are not possible; expected bytes, such as 512M or 16G, and at most \

@@ -235,7 +235,7 @@ impl Cell {
     pub(super) fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
-        let base = Mark { counters: *self.memory.counters(), ram: self.memory.cache().ram };
+        let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         self.counted = Counted { base, ..Counted::new(&self.spec) };
         self.memory.take_observed();
         self.restart_pictures();

@@ -129,7 +129,7 @@ impl SizeTable {
 fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
     run.vpn.0 + run.nr_pages == vpn.0
         && run.pfn.0 + run.nr_pages == pfn.0
-        && memory.cache().folios.of_pfn(run.pfn) == memory.cache().folios.of_pfn(pfn)
+        && memory.core().folios.of_pfn(run.pfn) == memory.core().folios.of_pfn(pfn)
 }
 
 /// Mapped memory by kind.
@@ -152,7 +152,7 @@ impl FolioSizes {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);
             let Backing::File { open, .. } = vma.backing else { continue };
             let file = memory.open_file(open).mapping;
-            let table = if memory.cache().mapping(file).is_anon_shared {
+            let table = if memory.core().mapping(file).is_anon_shared {
                 &mut self.shmem
             } else if vma.prot.can_exec {
                 &mut self.text

@@ -52,7 +52,7 @@ impl Metric {
     /// ```
     /// use largefolio_sim::study::Metric;
     /// let share = Metric::parse("folios.file.by_size.64K.aligned_bytes / folios.file.mapped_bytes")?;
-    /// assert!(share.is_share());
+    /// assert!(!share.is_estimate());
     /// assert!(Metric::parse("faults.total /").is_err());
     /// # Ok::<(), String>(())
     /// ```

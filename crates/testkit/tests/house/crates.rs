@@ -13,8 +13,8 @@ const DEPENDENCIES: &str = "```dependencies\n";
 const PREFIX: &str = "largefolio-";
 /// The only crates with unsafe code.
 const UNSAFE_CRATES: &[&str] = &["bulk", "linux", "recorder", "preload"];
-/// Lines of code a file may have; look again past 500.
-const FILE_LINES_MAX: usize = 800;
+/// Lines of code a file may have.
+const FILE_LINES_MAX: usize = 500;
 /// Lines of tests beside the code, past which they move to a file of their own.
 const INLINE_TEST_LINES_MAX: usize = 150;
 

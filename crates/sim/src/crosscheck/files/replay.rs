@@ -250,7 +250,7 @@ impl FileReplay {
     /// What is reserved for the first file in the model, unless that cannot be known.
     pub(super) fn reserved(&self) -> Option<Vec<(u64, u64)>> {
         let file = *self.files.get(&0)?;
-        self.memory.cache().mapping(file).reservations.as_ref()?.reserved()
+        self.memory.core().mapping(file).reservations.as_ref()?.reserved()
     }
 
     fn map(&mut self, area: &AreaSpec) -> Result<(), String> {
@@ -289,7 +289,7 @@ impl FileReplay {
     fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {
         let open = *self.opens.get(&self.areas.get(&area)?.open)?;
         let file = self.memory.open_file(open).mapping;
-        Some(self.memory.cache().find(file, index)?.folio)
+        Some(self.memory.core().find(file, index)?.folio)
     }
 
     /// The mapping at `from` becomes mapping `id` at `to`.

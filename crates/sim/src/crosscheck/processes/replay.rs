@@ -301,7 +301,7 @@ impl ProgramReplay {
         let is_pmd = leaf.kind == LeafKind::Pmd;
         let index = (vpn.0 - leaf.first_vpn.0) as u32;
         let pfn = leaf.pfn_of(vpn);
-        let folios = &self.memory.cache().folios;
+        let folios = &self.memory.core().folios;
         let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
@@ -322,7 +322,7 @@ impl ProgramReplay {
 
     /// The sum of the 32-bit words of a frame.
     fn sum_of(&self, pfn: Pfn) -> u32 {
-        let words = self.memory.cache().ram.frame(pfn).as_chunks::<4>().0;
+        let words = self.memory.core().ram.frame(pfn).as_chunks::<4>().0;
         words.iter().fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
@@ -331,7 +331,7 @@ impl ProgramReplay {
         let mm = self.slots[slot]?;
         let addr = Vaddr(BASE + (page << self.memory.rules().page.shift()));
         let view = self.memory.page_at(mm, addr)?;
-        let folios = &self.memory.cache().folios;
+        let folios = &self.memory.core().folios;
         let folio = folios.get(folios.of_pfn(view.pfn)?);
         Some(format!(
             "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}",

@@ -109,7 +109,7 @@ fn a_wrong_value_is_answered_with_what_the_rule_takes() {
 fn a_wrong_name_is_answered_with_those_of_its_table() {
     let kernel = Kernel::parse("7.3").unwrap();
     let said = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
-    let clear = "no rule is called 'clear.ordre' in '+clear.ordre=merged'; did you mean order? \
+    let clear = "there is no rule 'clear.ordre' in '+clear.ordre=merged'; did you mean order? \
                  clear has order, preemption";
     assert_eq!(said("clear.ordre=merged"), clear);
     assert!(said("fault.xyzzy=1").contains("known: around_credit, around_span, around_window"));
@@ -120,7 +120,7 @@ fn a_wrong_name_is_answered_with_those_of_its_table() {
                  start_order";
     assert!(said("fault=counted").ends_with(table));
     assert!(said("readahead_byte=1").contains("did you mean readahead_bytes"));
-    assert!(said("TABLE.RULE=1").contains("no rule is called"));
+    assert!(said("TABLE.RULE=1").contains("there is no rule"));
 }
 
 #[test]

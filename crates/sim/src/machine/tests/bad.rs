@@ -81,9 +81,14 @@ fn every_wrong_file_is_answered_with_file_line_and_expected_form() {
     }
     let cases: Cases = toml::from_str(include_str!("bad.toml")).unwrap();
     assert!(cases.case.len() > 40);
+    let mut wrong = Vec::new();
     for Case { from, to, says } in cases.case {
-        assert_eq!(message_of(&from, &to), says);
+        let said = message_of(&from, &to);
+        if said != says {
+            wrong.push(format!("expected {says}\n     got {said}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(load("").unwrap_err().contains("missing field `name`"));
 }
 

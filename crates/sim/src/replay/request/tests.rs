@@ -34,8 +34,8 @@ fn a_request_without_settings_is_a_cell_of_the_defaults() {
 
 #[test]
 fn what_no_model_has_is_refused() {
-    assert!(said(&request(&[], &["altra"])).starts_with("no kernel to replay under"));
-    assert!(said(&request(&["7.2"], &[])).starts_with("no machine to replay under"));
+    assert!(said(&request(&[], &["altra"])).starts_with("no kernel is given"));
+    assert!(said(&request(&["7.2"], &[])).starts_with("no machine is given"));
     let plain = request(&["7.2"], &["altra"]);
     let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
     assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4096G"));
@@ -46,9 +46,9 @@ fn what_no_model_has_is_refused() {
     let asked = Request { seeds, unusable_permille: 1, ..plain.clone() };
     assert!(said(&asked).contains("300 seeds are 300 cells"));
     let filesystem = Some("ntfs".to_owned());
-    assert!(said(&Request { filesystem, ..plain.clone() }).contains("`--fs none` stands for"));
+    assert!(said(&Request { filesystem, ..plain.clone() }).contains("use `--fs none`"));
     let annotations = vec!["cc1=2M".parse().unwrap()];
     let asked = Request { annotations, ..plain };
     let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
-    assert!(said.starts_with("--annotate cc1=2M: no file of the trace has such a name"), "{said}");
+    assert!(said.starts_with("--annotate cc1=2M: no file in the trace matches"), "{said}");
 }

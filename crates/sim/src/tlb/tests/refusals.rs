@@ -34,7 +34,7 @@ fn contradictions_are_named_with_their_place() {
     );
     assert_eq!(
         l2(|l2| l2.sizes = EntrySizes::Listed(vec![])),
-        "tlb.l2[0] \"1280x5\": it holds no size; \
+        "tlb.l2[0] \"1280x5\": sizes is empty; \
          list some, such as [\"4K\", \"2M\"], or write \"any\""
     );
     assert_eq!(

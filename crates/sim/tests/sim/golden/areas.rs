@@ -57,9 +57,9 @@ fn truncation_keeps_private_copies_before_the_end_and_drops_those_behind() {
 fn a_write_call_of_no_bytes_does_not_grow_the_file() {
     let mut world = World::x86("6.18", "xfs", 1);
     world.memory.pwrite(world.open, 1 << 20, 0).unwrap();
-    assert_eq!(world.memory.cache().mapping(world.file).size_bytes, PAGE);
+    assert_eq!(world.memory.core().mapping(world.file).size_bytes, PAGE);
     world.memory.pwrite(world.open, 5000, 100).unwrap();
-    assert_eq!(world.memory.cache().mapping(world.file).size_bytes, 5100);
+    assert_eq!(world.memory.core().mapping(world.file).size_bytes, 5100);
 }
 
 #[test]

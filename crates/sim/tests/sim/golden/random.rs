@@ -330,6 +330,6 @@ proptest! {
             machine.memory.truncate(file, 0);
         }
         prop_assert!(machine.memory.validate().is_ok());
-        prop_assert_eq!(machine.memory.cache().folios.iter().count(), 0, "nothing is left over");
+        prop_assert_eq!(machine.memory.core().folios.iter().count(), 0, "nothing is left over");
     }
 }

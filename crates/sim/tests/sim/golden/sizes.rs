@@ -208,9 +208,9 @@ fn edits_are_read_and_refused_with_cause_and_form() {
         said("7.2+page=64K+sizes=16K:exec").contains("16K is smaller than the base page of 64K")
     );
     assert!(said("7.2+page=4K+sizes=4M:exec").contains("the page cache has no folios of 4M"));
-    assert!(said("7.2+sizes.xsf=64K:exec").contains("called 'xsf'; "));
+    assert!(said("7.2+sizes.xsf=64K:exec").contains("filesystem 'xsf'; "));
     assert!(said("7.2+sizes").contains("such as 64K:exec/2M:always"));
-    assert!(said("7.2+sizesx=64K:exec").contains("no rule is called 'sizesx'"));
+    assert!(said("7.2+sizesx=64K:exec").contains("there is no rule 'sizesx'"));
 }
 
 /// Uses of sizes from 4K to 4M, as text; none or one of them marked exec.
@@ -262,7 +262,7 @@ proptest! {
             }
             world.validate();
         }
-        let mapping = world.memory.cache().mapping(world.file);
+        let mapping = world.memory.core().mapping(world.file);
         let (control, min) = (rules.sizes.orders("xfs", rules.page, mapping.orders.max), mapping.orders.min);
         let asked = preferred.map(|shift| Order::new(u8::try_from(shift - 12).unwrap()));
         let of_text = asked.or(control.exec.filter(|_| is_text));

@@ -49,7 +49,7 @@ impl World {
     /// Maps the whole file privately.
     pub(crate) fn mapped(mut self, prot: Prot) -> Self {
         let nr_pages =
-            self.memory.cache().mapping(self.file).nr_file_pages(self.memory.rules().page);
+            self.memory.core().mapping(self.file).nr_file_pages(self.memory.rules().page);
         self.map_part(prot, (0, nr_pages));
         self
     }
@@ -172,14 +172,14 @@ impl World {
 
     /// First pages of the folios that carry the marker.
     pub(crate) fn markers(&self) -> Vec<u64> {
-        let folios = &self.memory.cache().folios;
+        let folios = &self.memory.core().folios;
         let marked = self.memory.folios(self.file).filter(|e| folios.get(e.folio).is_marked);
         marked.map(|entry| entry.index.0).collect()
     }
 
     /// Whether page `index` is in the cache.
     pub(crate) fn is_cached(&self, index: u64) -> bool {
-        self.memory.cache().find(self.file, PageIndex(index)).is_some()
+        self.memory.core().find(self.file, PageIndex(index)).is_some()
     }
 
     /// Ranges of file pages that are cached, first and last page.

@@ -173,7 +173,7 @@ fn an_unannounced_thread_is_an_error() {
     let row = Event::references(7, Op::Read, 0x40_0000, 1);
     let (_dir, path) = super::program(vec![file(4096)], &[row]);
     let error = replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("thread 7 is not the first and no fork"), "{error}");
+    assert!(error.to_string().contains("thread 7 is not the first one, and no fork"), "{error}");
     let close = Event { pos: 3, ..Event::new(7, Op::Close) };
     let (_dir, path) = super::program(vec![file(4096)], &[close]);
     assert!(replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).is_err());

@@ -108,7 +108,7 @@ impl FileReplay {
         let mut dropped = Vec::new();
         for &folio in kernel {
             let CachedFolio { file: of, index, order } = folio;
-            let entry = self.memory.cache().find(file, PageIndex(index));
+            let entry = self.memory.core().find(file, PageIndex(index));
             let entry = entry.filter(|entry| {
                 of == number && entry.index.0 == index && entry.order.get() == order
             });
@@ -124,7 +124,7 @@ impl FileReplay {
 
     /// Folios of a file in the page cache: first index, order.
     fn folios(&self, file: MappingId) -> BTreeSet<(u64, u8)> {
-        let folios = self.memory.cache().mapping(file).tree.iter();
+        let folios = self.memory.core().mapping(file).tree.iter();
         folios.map(|entry| (entry.index.0, entry.order.get())).collect()
     }
 }

@@ -60,7 +60,7 @@ impl FileReplay {
     pub(in super::super) fn may_be_in_flight(&self, action: &Action) -> bool {
         let Action::Touch { index, area, .. } = action else { return false };
         self.cached(*area, PageIndex(*index))
-            .is_some_and(|id| !self.memory.cache().folios.get(id).is_marked)
+            .is_some_and(|id| !self.memory.core().folios.get(id).is_marked)
     }
 
     /// Puts the read of a cached page back in flight.

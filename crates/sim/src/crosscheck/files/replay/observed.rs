@@ -79,7 +79,7 @@ impl FileReplay {
     /// Pages of the first file that are cached.
     pub(in super::super) fn cached_pages(&self) -> BTreeSet<u64> {
         let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
-        let entries = self.memory.cache().mapping(file).tree.iter();
+        let entries = self.memory.core().mapping(file).tree.iter();
         entries.flat_map(|entry| entry.index.0..entry.end()).collect()
     }
 
@@ -107,7 +107,7 @@ impl FileReplay {
 
     /// Runs of mapped pages that belong to one large folio.
     pub(in super::super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
-        let folios = &self.memory.cache().folios;
+        let folios = &self.memory.core().folios;
         let mut runs: Vec<FolioRun> = Vec::new();
         // Page and frame that would continue the last run.
         let mut next = None;
