@@ -217,7 +217,7 @@ fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("sales.parquet"), "PAR1").unwrap();
     let error = Sweep::open(&dir, &request).unwrap_err().to_string();
-    assert!(error.contains("sales.parquet is no part of a sweep"), "{error}");
+    assert!(error.contains("sales.parquet is not part of a sweep"), "{error}");
     fs::remove_file(dir.join("sales.parquet")).unwrap();
     fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
     let error = Sweep::open(&dir, &request).unwrap_err().to_string();
