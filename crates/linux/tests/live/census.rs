@@ -303,7 +303,10 @@ fn a_file_cached_small_is_named_and_refilling_it_helps() {
     let dir = on_disk();
     let path = small_file(dir.path(), 4 * M);
     let (reason, tally) = remedied("file", &path, Refusal::CachedSmall);
-    assert_eq!(reason.remedy.to_string(), format!("folio warm {}", path.canonicalize().unwrap().display()));
+    assert_eq!(
+        reason.remedy.to_string(),
+        format!("folio warm {}", path.canonicalize().unwrap().display())
+    );
     assert_eq!(tally.of(Kind::Text).pmd_bytes, 4 * M, "refilled: {tally:?}");
 }
 
