@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - S1: asking changes nothing that is asked about: files are opened for reading, never written.
-//! - S2: no answer takes memory without bound: texts end at [`TEXT_BYTES_MAX`], a directory has at most
-//!   [`NAMES_MAX`] names, entries go into buffers of the caller.
+//! - S2: no answer takes memory without bound: texts end at `TEXT_BYTES_MAX`, a directory has at most
+//!   `NAMES_MAX` names, entries go into buffers of the caller.
 
 mod fdinfo;
 mod live;
@@ -100,7 +100,7 @@ pub trait System: Sync {
     /// Contents of a file below `/proc` or `/sys`.
     ///
     /// # Errors
-    /// What the system says, or when it is longer than [`TEXT_BYTES_MAX`].
+    /// What the system says, or when it is longer than `TEXT_BYTES_MAX`.
     fn text(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// A file of entries: the pagemap of a process, or kpageflags.

@@ -28,7 +28,7 @@ pub enum Verdict {
 /// What makes a verdict doubtful, and what helps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// Fewer rounds than [`NR_ROUNDS_MIN`].
+    /// Fewer rounds than `NR_ROUNDS_MIN`.
     FewRounds {
         /// How many.
         nr: usize,

@@ -97,7 +97,7 @@ pub struct Reason {
 /// A mapping compared with the largest size it could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Its process, as an index into [`Census::processes`].
+    /// Its process, as an index into `Census::processes`.
     pub process: usize,
     /// The mapping, as an index into the process's.
     pub mapping: usize,
