@@ -5,6 +5,7 @@ use largefolio_mm::map::Madvice;
 use largefolio_mm::memory::Config;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::vma::Prot;
+use largefolio_sim::kernel::Kernel;
 
 use super::random::may_fail;
 use super::world::World;
@@ -30,20 +31,21 @@ const OPERATIONS: [Operation; 10] = [
     |world| world.memory.drop_cache(world.file),
 ];
 
-fn run(kernel: &str, numbers: &[usize]) {
-    let page_bytes = if kernel.contains("64K") { 64 << 10 } else { 4 << 10 };
-    let config = Config { ram_bytes: 80 * page_bytes, ..Config::new(Arch::Arm64) };
-    let mut world = World::new(kernel, &config, "xfs", 16).mapped(ALL);
+fn run(kernel: &Kernel, numbers: &[usize]) {
+    let ram_bytes = 80 * kernel.rules.page.bytes();
+    let config = Config { ram_bytes, ..Config::new(Arch::Arm64) };
+    let mut world = World::under(kernel.rules.clone(), &config, "xfs", 16).mapped(ALL);
     for &number in numbers {
         OPERATIONS[number](&mut world);
     }
     if let Err(violation) = world.memory.validate() {
-        panic!("{kernel} {numbers:?}: {violation}");
+        panic!("{} {numbers:?}: {violation}", kernel.name);
     }
 }
 
 /// Runs every sequence of up to `depth` operations.
 fn run_all(kernel: &str, depth: usize) {
+    let kernel = Kernel::parse(kernel).unwrap();
     let mut sequences: Vec<Vec<usize>> = vec![vec![]];
     for _ in 0..depth {
         let with = |sequence: &Vec<usize>, next| sequence.iter().copied().chain([next]).collect();
@@ -51,7 +53,7 @@ fn run_all(kernel: &str, depth: usize) {
         let longer = |sequence| nexts.clone().map(move |next| with(sequence, next));
         sequences = sequences.iter().flat_map(longer).collect();
         for sequence in &sequences {
-            run(kernel, sequence);
+            run(&kernel, sequence);
         }
     }
 }

@@ -6,7 +6,7 @@ use largefolio_mm::fault::{Access, Touched};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::PageTable;
-use largefolio_mm::rules::Arch;
+use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr, Vpn};
 use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
@@ -36,7 +36,10 @@ impl World {
     }
 
     pub(crate) fn new(kernel: &str, config: &Config, fs: &str, nr_pages: u64) -> Self {
-        let rules = Kernel::parse(kernel).unwrap().rules;
+        Self::under(Kernel::parse(kernel).unwrap().rules, config, fs, nr_pages)
+    }
+
+    pub(crate) fn under(rules: Rules, config: &Config, fs: &str, nr_pages: u64) -> Self {
         let page = rules.page;
         let mut memory = Memory::new(rules, config).unwrap();
         let file = memory.add_file(nr_pages * page.bytes(), fs);
