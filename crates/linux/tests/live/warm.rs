@@ -7,9 +7,11 @@
 )]
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use largefolio_linux::warm::{Part, Warm, WarmRefusal, Warmed};
 
@@ -103,13 +105,18 @@ struct Held {
 
 impl Held {
     fn map(path: &Path) -> Self {
-        let child = Command::new(path)
-            .arg("hold")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut held = Self { child };
+        let mut command = Command::new(path);
+        command.arg("hold").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A child that another thread forks may hold a copy open for writing until its exec.
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ExecutableFileBusy;
+        let mut started = command.spawn();
+        for _ in 0..200 {
+            if started.as_ref().is_err_and(is_busy) {
+                thread::sleep(Duration::from_millis(10));
+                started = command.spawn();
+            }
+        }
+        let mut held = Self { child: started.unwrap() };
         let mut line = [0; 5];
         held.child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         held
@@ -194,7 +201,7 @@ fn a_file_that_is_written_meanwhile_loses_nothing() {
     let path = place.path().join("file");
     write(&path, 4 * M2);
     let mut writer = File::options().write(true).open(&path).unwrap();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let warming = scope.spawn(|| (0..8).for_each(|_| drop(warm(&path))));
         let mut nr = 0_u64;
         while !warming.is_finished() || nr < 64 {
