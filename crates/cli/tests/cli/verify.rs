@@ -71,15 +71,20 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
     }
 }
 
-#[test]
-fn a_prediction_stands_beside_where_the_model_has_the_setting() {
-    let place = Place::with_trace();
+/// What the setting of folios of 32K is now.
+fn setting_of_32k() -> Option<String> {
     let size = "/sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled";
     let Ok(text) = fs::read_to_string(size) else {
         eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
-        return;
+        return None;
     };
-    let now = text.split(['[', ']']).nth(1).unwrap();
+    Some(text.split(['[', ']']).nth(1).unwrap().to_owned())
+}
+
+#[test]
+fn a_prediction_stands_beside_where_the_model_has_the_setting() {
+    let place = Place::with_trace();
+    let Some(now) = setting_of_32k() else { return };
     let words = format!("verify --tune thp.32K={now} --trace mix.folio --machine zen4 --runs 3");
     let output = place.run(&format!("{words} --json -- true"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -103,12 +108,7 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
 #[test]
 fn the_machine_that_calibrate_measured_is_known_and_the_default() {
     let place = Place::with_trace();
-    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled";
-    let Ok(text) = fs::read_to_string(size) else {
-        eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
-        return;
-    };
-    let now = text.split(['[', ']']).nth(1).unwrap();
+    let Some(now) = setting_of_32k() else { return };
     let machines = place.path("config/largefolio/machines");
     fs::create_dir_all(&machines).unwrap();
     let machine = "name = \"mine\"\ndescription = \"of a test\"\nbased-on = \"zen4\"\n";

@@ -7,16 +7,16 @@
 )]
 
 use std::fs;
-use std::io::{self, Cursor};
+use std::io::Cursor;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use largefolio_linux::align::{self, AlignError, Layout};
 use largefolio_linux::elf::{ElfFile, ElfKind};
 use proptest::prelude::*;
+
+use crate::started::started;
 
 const M2: u64 = 2 << 20;
 
@@ -66,23 +66,11 @@ impl Place {
         true
     }
 
-    /// Runs a program of this place. A child that another thread forks holds our descriptors until
-    /// its exec, also one that was open for writing: the program is busy for that long.
     fn run(&self, name: &str) -> (Option<i32>, String) {
         let mut command = Command::new(self.path(name));
-        command.arg("x");
-        for _ in 0..200 {
-            match command.output() {
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                output => {
-                    let output = output.unwrap();
-                    return (output.status.code(), String::from_utf8(output.stdout).unwrap());
-                }
-            }
-        }
-        panic!("{name} stays busy")
+        let command = command.arg("x").stdin(Stdio::null()).stdout(Stdio::piped());
+        let output = started(command).wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }
 }
 

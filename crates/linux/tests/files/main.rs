@@ -5,3 +5,5 @@ mod crosscheck_plan;
 mod elf;
 mod record_plan;
 mod seam;
+#[path = "../support/started.rs"]
+mod started;

@@ -11,6 +11,8 @@ mod program;
 mod refusals;
 mod remap;
 mod stale;
+#[path = "../support/started.rs"]
+mod started;
 mod stubs;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,14 +7,14 @@
 )]
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use largefolio_linux::warm::{Part, Warm, WarmRefusal, Warmed};
 
+use crate::started::started;
 use crate::support::{compile_in, has};
 
 const M2: u64 = 2 << 20;
@@ -107,16 +107,7 @@ impl Held {
     fn map(path: &Path) -> Self {
         let mut command = Command::new(path);
         command.arg("hold").stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A child that another thread forks may hold a copy open for writing until its exec.
-        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ExecutableFileBusy;
-        let mut started = command.spawn();
-        for _ in 0..200 {
-            if started.as_ref().is_err_and(is_busy) {
-                thread::sleep(Duration::from_millis(10));
-                started = command.spawn();
-            }
-        }
-        let mut held = Self { child: started.unwrap() };
+        let mut held = Self { child: started(&mut command) };
         let mut line = [0; 5];
         held.child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         held
