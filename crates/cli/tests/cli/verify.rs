@@ -92,7 +92,7 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     assert_eq!(json["prediction"]["difference_ns"], 0, "{json}");
     assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
     let output = place.run(&format!("{words} -- true"));
-    let said = crate::support::text(&output.stdout);
+    let said = text(&output.stdout);
     assert!(said.contains("predicted: wall time +0.0% (rules of"), "{said}");
     assert!(said.contains("rests on assumed costs"), "{said}");
     if let Some(change) = no_change() {
@@ -117,7 +117,7 @@ fn the_machine_that_calibrate_measured_is_known_and_the_default() {
         let words = format!("verify --tune thp.32K={now} --trace mix.folio {machine} --runs 3");
         let mut command = place.command(&format!("{words} --json -- true"));
         let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
-        let said = crate::support::text(&output.stderr);
+        let said = text(&output.stderr);
         let json: serde_json::Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
         assert_eq!(json["prediction"]["machine"], "mine", "{json}");
