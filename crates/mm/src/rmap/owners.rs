@@ -4,8 +4,8 @@
 //! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
 //! `folio_sub_return_large_mapcount`.
 //!
-//! Owns the protocol. The transitions are a pure function ([`State`]), the words a [`Layout`], the
-//! reference count belongs to the folio.
+//! Owns the protocol. The transitions are pure functions on the words (`words.rs`), the words a
+//! [`Layout`], [`State`] is what they say; the reference count belongs to the folio.
 //!
 //! # What it answers
 //!
@@ -30,18 +30,23 @@
 //! # Protocol
 //!
 //! ```text
-//!   lock      word.fetch_or(L, Acquire) until L was clear       the only read-modify-write
+//!   look      word.load(Relaxed) until L is clear               waiters write nothing
+//!   lock      word.compare_exchange(word, word | L, Acquire)    the only read-modify-write
 //!   change    T, counts: plain loads and stores (Relaxed)       by the holder alone
 //!   unlock    word.store(new ids and S, L clear, Release)       the ids change here
 //! ```
 //!
-//! - P1: `word` changes only by setting L (everyone) or by the holder's store. Setting L again is
-//!   idempotent, so the holder's store loses nothing that waiters did.
+//! The three cells are 24 bytes that belong together: who shares an [`Owners`] between threads puts
+//! it into one cache line, as a folio is. A change moves that line once.
+//!
+//! - P1: `word` changes only from L clear to L set, and from there by the holder's store. Nobody
+//!   else writes while L is set, so the holder's store loses nothing.
 //! - P2: `T` and `counts` are written only by the holder of L, until tracking stops.
 //! - P3: a holder sees everything that earlier holders wrote: a word with L clear was written by
-//!   the unlocking store (Release) of the previous holder, and the `fetch_or` (Acquire) that gets
-//!   the lock reads it. So between lock and unlock `(word, counts, T)` is one consistent
-//!   [`State`], and plain accesses suffice.
+//!   the unlocking store (Release) of the previous holder, and the `compare_exchange` (Acquire)
+//!   that gets the lock reads it. So between lock and unlock `(word, counts, T)` is one consistent
+//!   state, and plain accesses suffice. The word is the one that was compared: a look that was
+//!   stale gets no lock.
 //! - P4: no one waits while holding L, and a holder runs a bounded number of steps: no deadlock.
 //! - P5: [`Owners::mapcount`] and [`Owners::maybe_mapped_shared`] take no lock. A change that
 //!   happens before the query is seen by it (both are single cells, and cells never go back). A
@@ -89,6 +94,7 @@ mod layout;
 mod state;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -97,7 +103,8 @@ pub use self::atomics::{Atomics, Native};
 use self::atomics::{CountCell, WordCell};
 pub use self::ids::{IdsExhausted, OwnerIds};
 pub use self::layout::{Layout, Narrow, Wide};
-pub use self::state::{Limits, MmOwnerId, Slot, State, Violation};
+pub use self::state::{MmOwnerId, Slot, State, Violation};
+use self::words::{Words, sum};
 
 /// A folio cannot count that many mappings; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,8 +135,8 @@ pub enum NotExclusive {
 
 /// Large mapcount and owners of one large folio: a type to share between threads.
 ///
-/// The `&self` operations follow the protocol of the module. The `_mut` ones do the same without
-/// lock, for a holder who is alone.
+/// The `&self` operations follow the protocol of the module. The `_mut` ones make the same
+/// transitions without the lock, for a holder who is alone: the memory manager of the model.
 pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
     /// Ids of both slots, L and S; [`Layout::STOPPED`] once tracking has stopped.
     word: L::Cell<A>,
@@ -145,7 +152,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// A folio that no process maps. Tracking stops above `stop_above` mappings, if at all.
     #[must_use]
     pub fn new(stop_above: Option<u32>) -> Self {
-        Self::from_state(&State::UNMAPPED, stop_above.unwrap_or(u32::MAX))
+        Self::from_words(&Words::unmapped::<L>(), stop_above.unwrap_or(u32::MAX))
     }
 
     /// A new anonymous folio with `nr` mappings by `mm` (F.4 Set).
@@ -165,14 +172,14 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// A folio that no process maps and whose owners are never tracked: a counter.
     #[must_use]
     pub fn untracked() -> Self {
-        Self::from_state(&State::stopped(-1), 0)
+        Self::from_words(&Words::stopped::<L>(-1), 0)
     }
 
-    fn from_state(state: &State, stop_above: u32) -> Self {
+    fn from_words(words: &Words, stop_above: u32) -> Self {
         Self {
-            word: L::Cell::<A>::new(layout::word_of::<L>(state)),
-            counts: L::Cell::<A>::new(layout::counts_of::<L>(state)),
-            large_mapcount: A::Count::new(state.large_mapcount),
+            word: L::Cell::<A>::new(words.word),
+            counts: L::Cell::<A>::new(words.counts),
+            large_mapcount: A::Count::new(words.large_mapcount),
             stop_above,
         }
     }
@@ -185,12 +192,18 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// # Panics
     /// When `mm` has an id of a wider layout.
     pub fn add(&self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
-        let limits = self.limits_for(mm);
+        check_id::<L>(mm);
         let Some(word) = self.lock_tracked() else { return self.count_up(nr) };
-        let old = self.state(word);
-        let new = old.add(mm, nr, limits);
-        self.unlock(word, &old, &new.unwrap_or(old));
-        new.map(|state| state.mapcount())
+        match self.words(word).add::<L>(mm, nr, self.stop_above) {
+            Ok(new) => {
+                self.store_and_unlock(&new);
+                Ok(new.mapcount())
+            }
+            Err(overflow) => {
+                self.unlock(word);
+                Err(overflow)
+            }
+        }
     }
 
     /// Removes `nr` mappings by `mm`, which gives their references back afterwards; the mappings
@@ -199,12 +212,15 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// # Panics
     /// When the folio has fewer mappings, or `mm` has an id of a wider layout.
     pub fn remove(&self, mm: MmOwnerId, nr: u32) -> u32 {
-        self.limits_for(mm);
+        check_id::<L>(mm);
         let Some(word) = self.lock_tracked() else { return self.count_down(nr) };
-        let old = self.state(word);
-        let new = if nr <= old.mapcount() { old.remove(mm, nr) } else { old };
-        self.unlock(word, &old, &new);
-        assert!(nr <= old.mapcount(), "{nr} mappings are removed of {}", old.mapcount());
+        let old = self.words(word);
+        if nr > old.mapcount() {
+            self.unlock(word);
+            refuse(nr, old.mapcount());
+        }
+        let new = old.remove::<L>(mm, nr);
+        self.store_and_unlock(&new);
         new.mapcount()
     }
 
@@ -216,11 +232,9 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// # Panics
     /// When `mm` has an id of a wider layout.
     pub fn add_mut(&mut self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
-        let limits = self.limits_for(mm);
-        let old = self.state(self.word.load(Relaxed));
-        let new = old.add(mm, nr, limits)?;
-        self.store(&old, &new);
-        self.word.store(layout::word_of::<L>(&new), Relaxed);
+        check_id::<L>(mm);
+        let new = self.words(self.word.load(Relaxed)).add::<L>(mm, nr, self.stop_above)?;
+        self.store_mut(&new);
         Ok(new.mapcount())
     }
 
@@ -229,12 +243,13 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// # Panics
     /// When the folio has fewer mappings, or `mm` has an id of a wider layout.
     pub fn remove_mut(&mut self, mm: MmOwnerId, nr: u32) -> u32 {
-        self.limits_for(mm);
-        let old = self.state(self.word.load(Relaxed));
-        assert!(nr <= old.mapcount(), "{nr} mappings are removed of {}", old.mapcount());
-        let new = old.remove(mm, nr);
-        self.store(&old, &new);
-        self.word.store(layout::word_of::<L>(&new), Relaxed);
+        check_id::<L>(mm);
+        let old = self.words(self.word.load(Relaxed));
+        if nr > old.mapcount() {
+            refuse(nr, old.mapcount());
+        }
+        let new = old.remove::<L>(mm, nr);
+        self.store_mut(&new);
         new.mapcount()
     }
 
@@ -273,9 +288,9 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
             return Err(NotExclusive::Referenced);
         }
         let Some(word) = self.lock_tracked() else { return Err(NotExclusive::Shared) };
-        let state = self.state(word);
+        let state = layout::state_of::<L>(&self.words(word));
         let is_referenced = u64::from(state.mapcount()) != references();
-        self.unlock(word, &state, &state);
+        self.unlock(word);
         // I3 of `State`: with S clear the one who maps the folio holds a slot.
         if state.is_shared || state.slot_of(Some(mm)).is_none() {
             return Err(NotExclusive::Shared);
@@ -286,10 +301,17 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// All of it at one moment.
     #[must_use]
     pub fn snapshot(&self) -> State {
-        let Some(word) = self.lock_tracked() else { return State::stopped(self.large_mapcount()) };
-        let state = self.state(word);
-        self.unlock(word, &state, &state);
-        state
+        layout::state_of::<L>(&self.all())
+    }
+
+    /// The words at one moment.
+    fn all(&self) -> Words {
+        let Some(word) = self.lock_tracked() else {
+            return Words::stopped::<L>(self.large_mapcount());
+        };
+        let words = self.words(word);
+        self.unlock(word);
+        words
     }
 
     /// Checks the invariants of [`State`].
@@ -316,35 +338,39 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     }
 
     fn lock(&self) -> u64 {
+        let mut turn = 0_u32;
         loop {
-            let word = self.word.fetch_or(L::LOCK, Acquire);
-            if word & L::LOCK == 0 {
+            if let Some(word) = self.word.try_lock(L::LOCK) {
                 return word;
             }
-            self.word.wait(L::LOCK);
+            self.word.wait(turn);
+            turn = turn.saturating_add(1);
         }
     }
 
-    /// Stores what changed and gives L back.
-    fn unlock(&self, word: u64, old: &State, new: &State) {
-        self.store(old, new);
-        let word = if old == new { word } else { layout::word_of::<L>(new) };
+    /// P3: what the holder of L sees, or who is alone.
+    fn words(&self, word: u64) -> Words {
+        let (counts, large_mapcount) = (self.counts.load(Relaxed), self.large_mapcount());
+        Words { word, counts, large_mapcount }
+    }
+
+    /// Gives L back; nothing has changed.
+    fn unlock(&self, word: u64) {
         self.word.store(word, Release);
     }
 
-    /// P3: what the holder of L sees.
-    fn state(&self, word: u64) -> State {
-        layout::state_of::<L>(word, self.counts.load(Relaxed), self.large_mapcount())
+    /// Stores a change and gives L back.
+    fn store_and_unlock(&self, new: &Words) {
+        self.counts.store(new.counts, Relaxed);
+        self.large_mapcount.store(new.large_mapcount, Relaxed);
+        self.word.store(new.word, Release);
     }
 
-    /// Stores what changed, except for the word.
-    fn store(&self, old: &State, new: &State) {
-        if old.slots != new.slots {
-            self.counts.store(layout::counts_of::<L>(new), Relaxed);
-        }
-        if old.large_mapcount != new.large_mapcount {
-            self.large_mapcount.store(new.large_mapcount, Relaxed);
-        }
+    /// Stores a change by the only holder.
+    fn store_mut(&mut self, new: &Words) {
+        self.counts.store(new.counts, Relaxed);
+        self.large_mapcount.store(new.large_mapcount, Relaxed);
+        self.word.store(new.word, Relaxed);
     }
 
     fn large_mapcount(&self) -> i32 {
@@ -355,7 +381,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     fn count_up(&self, nr: u32) -> Result<u32, MapcountOverflow> {
         let mut old = self.large_mapcount();
         loop {
-            let new = state::sum(old, nr)?;
+            let new = sum(old, nr)?;
             match self.large_mapcount.compare_exchange(old, new) {
                 Ok(_) => return Ok(State::stopped(new).mapcount()),
                 Err(now) => old = now,
@@ -368,7 +394,9 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         let mut old = self.large_mapcount();
         loop {
             let mapcount = State::stopped(old).mapcount();
-            assert!(nr <= mapcount, "{nr} mappings are removed of {mapcount}");
+            if nr > mapcount {
+                refuse(nr, mapcount);
+            }
             let new = old.wrapping_sub_unsigned(nr);
             match self.large_mapcount.compare_exchange(old, new) {
                 Ok(_) => return State::stopped(new).mapcount(),
@@ -376,17 +404,22 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
             }
         }
     }
+}
 
-    /// The limits of a change by `mm`, whose id must fit into a slot: a longer one would set L.
-    fn limits_for(&self, mm: MmOwnerId) -> Limits {
-        assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
-        Limits { count_max: L::COUNT_MAX, stop_above: self.stop_above }
-    }
+/// The id of a change must fit into a slot: a longer one would set L.
+fn check_id<L: Layout>(mm: MmOwnerId) {
+    assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
+}
+
+/// The caller's error: more is removed than there is.
+#[cold]
+fn refuse(nr: u32, mapcount: u32) -> ! {
+    panic!("{nr} mappings are removed of {mapcount}")
 }
 
 impl<L: Layout, A: Atomics> Clone for Owners<L, A> {
     fn clone(&self) -> Self {
-        Self::from_state(&self.snapshot(), self.stop_above)
+        Self::from_words(&self.all(), self.stop_above)
     }
 }
 

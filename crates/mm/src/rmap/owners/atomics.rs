@@ -5,6 +5,11 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+/// The pauses between two looks at a lock double up to 2^4. Every look takes the line away from the
+/// holder, who needs it to unlock; a lock is held for about ten nanoseconds, so that a few pauses
+/// are enough.
+const TURNS_MAX: u32 = 4;
+
 /// A word of owner ids or of slot counts. The narrow layout uses only the low 32 bits.
 pub trait WordCell {
     /// A cell that holds `value`.
@@ -13,11 +18,12 @@ pub trait WordCell {
     fn load(&self, order: Ordering) -> u64;
     /// Writes the cell.
     fn store(&self, value: u64, order: Ordering);
-    /// Sets `bits`, returns what the cell held before: one read-modify-write.
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
-    /// Waits until `bits` seem to be clear. May return early, orders nothing.
-    fn wait(&self, bits: u64) {
-        while self.load(Ordering::Relaxed) & bits != 0 {
+    /// Sets `bits` where they are clear: at most one read-modify-write (Acquire), and none where a
+    /// look says that they are set. The word before; `None` when it changed nothing.
+    fn try_lock(&self, bits: u64) -> Option<u64>;
+    /// Lets the holder of a lock finish; `turn` counts the waits in a row from 0. Orders nothing.
+    fn wait(&self, turn: u32) {
+        for _ in 0..1_u32 << turn.min(TURNS_MAX) {
             std::hint::spin_loop();
         }
     }
@@ -73,8 +79,13 @@ impl WordCell for AtomicU64 {
         self.store(value, order);
     }
 
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        self.fetch_or(bits, order)
+    fn try_lock(&self, bits: u64) -> Option<u64> {
+        let now = self.load(Ordering::Relaxed);
+        let locks = now & bits == 0
+            && self
+                .compare_exchange_weak(now, now | bits, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        locks.then_some(now)
     }
 }
 
@@ -91,8 +102,13 @@ impl WordCell for AtomicU32 {
         self.store(value as u32, order);
     }
 
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        self.fetch_or(bits as u32, order).into()
+    fn try_lock(&self, bits: u64) -> Option<u64> {
+        let (now, bits) = (self.load(Ordering::Relaxed), bits as u32);
+        let locks = now & bits == 0
+            && self
+                .compare_exchange_weak(now, now | bits, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        locks.then(|| now.into())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::atomics::{Atomics, WordCell};
 use super::state::{MmOwnerId, Slot, State};
+use super::words::{Words, count_of, id_of};
 
 mod sealed {
     pub trait Sealed {}
@@ -37,6 +38,10 @@ pub trait Layout: sealed::Sealed {
     const ID_MAX: u32 = (1 << (Self::HALF_BITS - 1)) - 1;
     /// Largest slot count, minus one: `2^31 - 1` or `2^15 - 1`.
     const COUNT_MAX: i32 = Self::ID_MAX.cast_signed();
+    /// The bits of one half, that of slot 0.
+    const HALF: u64 = (1 << Self::HALF_BITS) - 1;
+    /// The word of slot counts with both slots free: -1 in each half.
+    const COUNTS_FREE: u64 = Self::HALF << Self::HALF_BITS | Self::HALF;
     /// The owner word once tracking has stopped, unlocked.
     const STOPPED: u64 =
         Self::SHARED | ((Self::ID_MAX as u64) << Self::HALF_BITS) | Self::ID_MAX as u64;
@@ -60,73 +65,49 @@ impl Layout for Narrow {
     type Cell<A: Atomics> = A::Narrow;
 }
 
-/// The owner word of `state`, unlocked.
-pub(super) fn word_of<L: Layout>(state: &State) -> u64 {
-    if state.is_stopped {
-        return L::STOPPED;
-    }
-    let [id0, id1] = state.slots.map(|slot| slot.owner.map_or(0, |id| u64::from(id.get())));
-    let shared = if state.is_shared { L::SHARED } else { 0 };
-    shared | (id1 << L::HALF_BITS) | id0
-}
-
-/// The word of slot counts of `state`.
-pub(super) fn counts_of<L: Layout>(state: &State) -> u64 {
-    let mask = (1 << L::HALF_BITS) - 1;
-    let [c0, c1] = state.slots.map(|slot| u64::from(slot.mapcount.cast_unsigned()) & mask);
-    (c1 << L::HALF_BITS) | c0
-}
-
-/// What two words and the large mapcount say; the lock bit says nothing.
-pub(super) fn state_of<L: Layout>(word: u64, counts: u64, large_mapcount: i32) -> State {
-    if word & !L::LOCK == L::STOPPED {
+/// What the words say.
+pub(super) fn state_of<L: Layout>(words: &Words) -> State {
+    let Words { word, counts, large_mapcount } = *words;
+    if word == L::STOPPED {
         return State::stopped(large_mapcount);
     }
-    let slot = |half: u32| Slot {
-        owner: MmOwnerId::new((word >> (half * L::HALF_BITS)) as u32 & L::ID_MAX),
-        mapcount: signed_half::<L>(counts >> (half * L::HALF_BITS)),
+    let slot = |shift: u32| Slot {
+        owner: MmOwnerId::new(id_of::<L>(word, shift)),
+        mapcount: count_of::<L>(counts, shift),
     };
     let is_shared = word & L::SHARED != 0;
-    State { large_mapcount, slots: [slot(0), slot(1)], is_shared, is_stopped: false }
-}
-
-/// The low half of `counts` as a signed number.
-fn signed_half<L: Layout>(counts: u64) -> i32 {
-    let unused = 64 - L::HALF_BITS;
-    ((counts << unused).cast_signed() >> unused) as i32
+    State { large_mapcount, slots: [slot(0), slot(L::HALF_BITS)], is_shared, is_stopped: false }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn round_trip<L: Layout>() {
-        let id = MmOwnerId::new;
-        let slots = [(None, -1), (id(1), 0), (id(L::ID_MAX - 1), L::COUNT_MAX), (id(L::ID_MAX), 7)]
-            .map(|(owner, mapcount)| Slot { owner, mapcount });
-        for slot0 in slots {
-            for slot1 in slots.into_iter().filter(|slot1| *slot1 == slots[0] || *slot1 != slot0) {
-                for is_shared in [false, true] {
-                    let state = State {
-                        large_mapcount: 12,
-                        slots: [slot0, slot1],
-                        is_shared,
-                        is_stopped: false,
-                    };
-                    let (word, counts) = (word_of::<L>(&state), counts_of::<L>(&state));
-                    assert_eq!(word & L::LOCK, 0);
-                    assert_eq!(state_of::<L>(word | L::LOCK, counts, 12), state);
+    /// Both halves in turn hold the smallest and the largest that fits.
+    fn halves<L: Layout>() {
+        let free = Words::unmapped::<L>();
+        assert_eq!(state_of::<L>(&free), State::UNMAPPED);
+        assert_eq!(state_of::<L>(&Words::stopped::<L>(5)), State::stopped(5));
+        for (at, shift) in [(0, 0), (1, L::HALF_BITS)] {
+            for (id, count) in [(1, 0), (L::ID_MAX, L::COUNT_MAX)] {
+                for shared in [0, L::SHARED] {
+                    let word = shared | u64::from(id) << shift;
+                    let counts = free.counts & !(L::HALF << shift)
+                        | u64::from(count.cast_unsigned()) << shift;
+                    let state = state_of::<L>(&Words { word, counts, large_mapcount: count });
+                    let owner = MmOwnerId::new(id);
+                    assert_eq!(state.slots[at], Slot { owner, mapcount: count });
+                    assert_eq!(state.slots[1 - at], Slot::FREE);
+                    assert_eq!((state.is_shared, state.large_mapcount), (shared != 0, count));
                 }
             }
         }
-        let stopped = State::stopped(5);
-        assert_eq!(state_of::<L>(word_of::<L>(&stopped), counts_of::<L>(&stopped), 5), stopped);
     }
 
     #[test]
     fn both_layouts_keep_every_field() {
-        round_trip::<Wide>();
-        round_trip::<Narrow>();
+        halves::<Wide>();
+        halves::<Narrow>();
     }
 
     #[test]

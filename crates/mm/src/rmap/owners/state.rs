@@ -1,11 +1,8 @@
-//! The slot machine as a pure function: F.4's transitions over a plain struct.
+//! What the words of a folio say, decoded: for those who look, and the invariants.
 //!
-//! Owns the rules. Does not own memory or locks: [`super::Owners`] loads a [`State`], applies one
-//! transition and stores it back.
+//! Owns the reading. Does not own the transitions, which work on the words (`words.rs`).
 
 use std::num::NonZeroU32;
-
-use super::MapcountOverflow;
 
 /// Number of an mm in owner words: `1 ..= 2^31 - 1` (`2^15 - 1` in the narrow layout), unique among
 /// live mms only. 0, the dummy, is `None` wherever it may occur.
@@ -41,15 +38,6 @@ pub struct Slot {
 impl Slot {
     /// A slot without an owner.
     pub const FREE: Self = Self { owner: None, mapcount: -1 };
-}
-
-/// What a transition has to respect beside the state itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Largest slot count, minus one ([`super::Layout::COUNT_MAX`]).
-    pub count_max: i32,
-    /// Tracking stops when the folio has more mappings than this; `u32::MAX` = never.
-    pub stop_above: u32,
 }
 
 /// Large mapcount and owners of one large folio. Counts are minus one, as in F.1.
@@ -100,54 +88,6 @@ impl State {
         self.large_mapcount.wrapping_add(1).cast_unsigned()
     }
 
-    /// F.4 Add: `nr` mappings by `mm`.
-    ///
-    /// # Errors
-    /// When the large mapcount would overflow; the state is as it was.
-    pub fn add(mut self, mm: MmOwnerId, nr: u32, limits: Limits) -> Result<Self, MapcountOverflow> {
-        self.large_mapcount = sum(self.large_mapcount, nr)?;
-        if self.is_stopped || self.mapcount() > limits.stop_above {
-            return Ok(Self::stopped(self.large_mapcount));
-        }
-        let Some(at) = self.slot_of(Some(mm)).or_else(|| self.slot_of(None)) else {
-            // Case 5: both slots belong to others; S is set already.
-            return Ok(self);
-        };
-        let is_new = self.slots[at].owner.is_none();
-        match sum(self.slots[at].mapcount, nr) {
-            Ok(mapcount) if mapcount <= limits.count_max => {
-                self.slots[at] = Slot { owner: Some(mm), mapcount };
-                self.is_shared |= is_new && mapcount != self.large_mapcount;
-            }
-            // The overflow rule of cases 1 and 2: its mappings become untracked ones.
-            Ok(_) | Err(_) => {
-                self.slots[at] = Slot::FREE;
-                self.is_shared = true;
-            }
-        }
-        Ok(self)
-    }
-
-    /// F.4 Remove: `nr` mappings by `mm`, which are there.
-    #[must_use]
-    pub fn remove(mut self, mm: MmOwnerId, nr: u32) -> Self {
-        self.large_mapcount = self.large_mapcount.wrapping_sub_unsigned(nr);
-        if self.is_stopped {
-            return self;
-        }
-        if let Some(at) = self.slot_of(Some(mm)) {
-            self.slots[at].mapcount = self.slots[at].mapcount.saturating_sub_unsigned(nr);
-            if self.slots[at].mapcount >= 0 {
-                return self;
-            }
-            self.slots[at] = Slot::FREE;
-        }
-        if self.slots.iter().any(|slot| slot.mapcount == self.large_mapcount) {
-            self.is_shared = false;
-        }
-        self
-    }
-
     /// The slot that `owner` holds; the first free one for `None`.
     #[must_use]
     pub fn slot_of(&self, owner: Option<MmOwnerId>) -> Option<usize> {
@@ -179,9 +119,4 @@ impl State {
             None => Ok(()),
         }
     }
-}
-
-/// `count + nr`.
-pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
-    count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
 }

@@ -5,8 +5,8 @@
 //! family of atomics that breaks one promise, or a caller that does.
 //!
 //! What loom leaves out: load buffering (a load that sees a store later in its own past), which
-//! the Acquire of the lock forbids here; and the loser's turns of the spin loop ([`set_bits`],
-//! [`Word`]).
+//! the Acquire of the lock forbids here; and the loser's looks and turns of the spin loop
+//! ([`set_bits`], [`Word`]).
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -23,9 +23,9 @@ const A: MmOwnerId = MmOwnerId::new(1).unwrap();
 const B: MmOwnerId = MmOwnerId::new(2).unwrap();
 const C: MmOwnerId = MmOwnerId::new(3).unwrap();
 
-/// `word.fetch_or(bits, order)`, except for the store of an unchanged word. A waiter's `fetch_or`
-/// writes what it read, right behind it in the modification order, so nobody can tell; but loom
-/// would let it read its own stores for ever.
+/// Sets `bits` of the newest word, and writes nothing where they are set: what a look and a
+/// compare-and-exchange do together when they succeed. The look alone, which may be stale and then
+/// gets no lock, is left out: plain loads make loom overlook orders of others.
 fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
     // A word that never occurs, one mm in both slots: reads the newest value.
     let mut expected = 5 << 32 | 5;
@@ -75,15 +75,16 @@ impl<M: Mutation> WordCell for Word<M> {
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
         waiting.iter().for_each(thread::Thread::unpark);
     }
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        let old = M::fetch_or(&self.cell, bits, order);
-        if old & bits != 0 {
-            // No other thread runs between the look and this: loom switches at its own operations.
-            self.waiting.lock().unwrap().push(thread::current());
+    fn try_lock(&self, bits: u64) -> Option<u64> {
+        let old = M::fetch_or(&self.cell, bits, Acquire);
+        if old & bits == 0 {
+            return Some(old);
         }
-        old
+        // No other thread runs between the look and this: loom switches at its own operations.
+        self.waiting.lock().unwrap().push(thread::current());
+        None
     }
-    fn wait(&self, _: u64) {
+    fn wait(&self, _: u32) {
         thread::park();
     }
 }

@@ -3,28 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Layout, Limits, MmOwnerId, Narrow, Owners, State, Wide};
+use super::super::layout::state_of;
+use super::super::words::Words;
+use super::super::{Layout, MmOwnerId, Narrow, Owners, State, Wide};
 
 /// Mappings that one mm may have: each page twice.
 const NR_MAX: u32 = 8;
 
-/// A state, what each mm truly maps, and how many mms ever mapped the folio at a time since it
+/// The words, what each mm truly maps, and how many mms ever mapped the folio at a time since it
 /// was last unmapped: 3 = the answer may be a false "shared".
-type World = ([u32; 3], Vec<u64>, bool);
-
-fn limits<L: Layout>(stop_above: u32) -> Limits {
-    Limits { count_max: L::COUNT_MAX, stop_above }
-}
-
-fn key(state: &State) -> Vec<u64> {
-    let slot = |at: usize| {
-        let slot = state.slots[at];
-        let id = u64::from(slot.owner.map_or(0, MmOwnerId::get));
-        id << 32 | u64::from(slot.mapcount.cast_unsigned())
-    };
-    let flags = u64::from(state.is_shared) | u64::from(state.is_stopped) << 1;
-    vec![slot(0), slot(1), flags]
-}
+type World = ([u32; 3], [u64; 2], bool);
 
 fn check(state: &State, truth: [u32; 3], is_crowded: bool) {
     state.validate().unwrap();
@@ -45,16 +33,16 @@ fn check(state: &State, truth: [u32; 3], is_crowded: bool) {
 fn explore<L: Layout>(stop_above: u32) -> usize {
     let mms = [1, 2, 3].map(|id| MmOwnerId::new(id).unwrap());
     let mut seen: BTreeSet<World> = BTreeSet::new();
-    let mut todo = vec![(State::UNMAPPED, [0; 3], false)];
-    while let Some((state, truth, is_crowded)) = todo.pop() {
-        if !seen.insert((truth, key(&state), is_crowded)) {
+    let mut todo = vec![(Words::unmapped::<L>(), [0; 3], false)];
+    while let Some((words, truth, is_crowded)) = todo.pop() {
+        if !seen.insert((truth, [words.word, words.counts], is_crowded)) {
             continue;
         }
-        check(&state, truth, is_crowded);
+        check(&state_of::<L>(&words), truth, is_crowded);
         for (which, &mm) in mms.iter().enumerate() {
             for nr in 1..=4 {
                 if truth[which] + nr <= NR_MAX {
-                    let new = state.add(mm, nr, limits::<L>(stop_above)).unwrap();
+                    let new = words.add::<L>(mm, nr, stop_above).unwrap();
                     let mut truth = truth;
                     truth[which] += nr;
                     let crowd = truth.iter().all(|&nr| nr > 0);
@@ -63,7 +51,8 @@ fn explore<L: Layout>(stop_above: u32) -> usize {
                 if truth[which] >= nr {
                     let mut truth = truth;
                     truth[which] -= nr;
-                    todo.push((state.remove(mm, nr), truth, is_crowded && truth != [0; 3]));
+                    let new = words.remove::<L>(mm, nr);
+                    todo.push((new, truth, is_crowded && truth != [0; 3]));
                 }
             }
         }

@@ -1,0 +1,142 @@
+//! The transitions of owner tracking on the words themselves (docs/behaviour F.4).
+//!
+//! Answers to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
+//!
+//! Owns the rules, as pure functions: the words before, a change, the words after. Owns neither
+//! memory nor lock: [`super::Owners`] reads the words, with the lock or alone, and stores what
+//! comes out. Both ways run the same function, so the model checker judges the code that the
+//! memory manager runs.
+//!
+//! Nothing is decoded: a slot is found by its shift, and only the half that changes is written.
+//! [`super::State`] is the decoded form, for those who look.
+
+use super::MapcountOverflow;
+use super::layout::Layout;
+use super::state::MmOwnerId;
+
+/// The cells of one folio at one moment, the word unlocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    /// Ids of both slots and S, without L; [`Layout::STOPPED`] once tracking has stopped.
+    pub(super) word: u64,
+    /// Counts of both slots, minus one.
+    pub(super) counts: u64,
+    /// `T`: mappings of the folio, minus one.
+    pub(super) large_mapcount: i32,
+}
+
+impl Words {
+    /// Mapped by no process.
+    pub(super) const fn unmapped<L: Layout>() -> Self {
+        Self { word: 0, counts: L::COUNTS_FREE, large_mapcount: -1 }
+    }
+
+    /// A counter without owners.
+    pub(super) const fn stopped<L: Layout>(large_mapcount: i32) -> Self {
+        Self { word: L::STOPPED, counts: L::COUNTS_FREE, large_mapcount }
+    }
+
+    /// Mappings of the folio.
+    pub(super) const fn mapcount(&self) -> u32 {
+        self.large_mapcount.wrapping_add(1).cast_unsigned()
+    }
+
+    /// F.4 Add: `nr` mappings by `mm`. Tracking stops above `stop_above` mappings (K.5.2).
+    ///
+    /// # Errors
+    /// When the large mapcount would overflow.
+    #[inline]
+    pub(super) fn add<L: Layout>(
+        self,
+        mm: MmOwnerId,
+        nr: u32,
+        stop_above: u32,
+    ) -> Result<Self, MapcountOverflow> {
+        let large_mapcount = sum(self.large_mapcount, nr)?;
+        let new = Self { large_mapcount, ..self };
+        if self.word == L::STOPPED || new.mapcount() > stop_above {
+            return Ok(Self::stopped::<L>(large_mapcount));
+        }
+        let word = self.word;
+        let Some(slot) = slot_of::<L>(word, mm.get()).or_else(|| slot_of::<L>(word, 0)) else {
+            // Case 5: both slots belong to others; S is set already.
+            return Ok(new);
+        };
+        match sum(count_of::<L>(self.counts, slot), nr) {
+            Ok(count) if count <= L::COUNT_MAX => {
+                let counts = with_count::<L>(self.counts, slot, count);
+                let is_new = id_of::<L>(word, slot) == 0;
+                let word = if is_new { word | u64::from(mm.get()) << slot } else { word };
+                // Cases 3 and 4: others map it too.
+                let is_shared = is_new && count != large_mapcount;
+                let word = if is_shared { word | L::SHARED } else { word };
+                Ok(Self { word, counts, large_mapcount })
+            }
+            // The overflow rule of cases 1 and 2: its mappings become untracked ones.
+            Ok(_) | Err(_) => {
+                let freed = new.without_slot::<L>(slot);
+                Ok(Self { word: freed.word | L::SHARED, ..freed })
+            }
+        }
+    }
+
+    /// F.4 Remove: `nr` mappings by `mm`, which are there.
+    #[inline]
+    #[must_use]
+    pub(super) fn remove<L: Layout>(self, mm: MmOwnerId, nr: u32) -> Self {
+        let large_mapcount = self.large_mapcount.wrapping_sub_unsigned(nr);
+        let mut new = Self { large_mapcount, ..self };
+        if self.word == L::STOPPED {
+            return new;
+        }
+        if let Some(slot) = slot_of::<L>(self.word, mm.get()) {
+            let count = count_of::<L>(self.counts, slot).saturating_sub_unsigned(nr);
+            if count >= 0 {
+                return Self { counts: with_count::<L>(self.counts, slot, count), ..new };
+            }
+            new = new.without_slot::<L>(slot);
+        }
+        let has_all = |slot: u32| count_of::<L>(new.counts, slot) == large_mapcount;
+        if has_all(0) || has_all(L::HALF_BITS) {
+            new.word &= !L::SHARED;
+        }
+        new
+    }
+
+    /// Frees the slot at `shift`.
+    const fn without_slot<L: Layout>(self, shift: u32) -> Self {
+        let word = self.word & !((L::ID_MAX as u64) << shift);
+        Self { word, counts: self.counts | L::HALF << shift, ..self }
+    }
+}
+
+/// The shift of the slot that `id` holds; of the first free one for 0.
+fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
+    if id_of::<L>(word, 0) == id {
+        Some(0)
+    } else {
+        (id_of::<L>(word, L::HALF_BITS) == id).then_some(L::HALF_BITS)
+    }
+}
+
+/// The id in the slot at `shift`; 0 = free.
+pub(super) const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
+    (word >> shift) as u32 & L::ID_MAX
+}
+
+/// The count of the slot at `shift`, with its sign.
+pub(super) const fn count_of<L: Layout>(counts: u64, shift: u32) -> i32 {
+    let unused = 64 - L::HALF_BITS;
+    ((counts >> shift << unused).cast_signed() >> unused) as i32
+}
+
+/// `counts` with `count` in the slot at `shift`.
+const fn with_count<L: Layout>(counts: u64, shift: u32, count: i32) -> u64 {
+    let half = count.cast_unsigned() as u64 & L::HALF;
+    counts & !(L::HALF << shift) | half << shift
+}
+
+/// `count + nr`.
+pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
+    count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
+}
