@@ -170,9 +170,13 @@ impl Plan {
         };
         let at_once_pages = match rule {
             Rule::Converging { .. } => 1,
-            // A unit of less than a page: the architecture clears page by page (D.4.4), in an
-            // extent that nobody interrupts too.
-            Rule::Merged { unit_bytes } if unit_bytes < shape.page_bytes => 1,
+            // A unit of less than a page: page by page (D.4.4), in an extent that nobody interrupts
+            // too.
+            Rule::Merged { unit_bytes } | Rule::OnePass { unit_bytes }
+                if unit_bytes < shape.page_bytes =>
+            {
+                1
+            }
             Rule::Posted { .. } | Rule::Merged { .. } | Rule::OnePass { .. } => u64::MAX,
         };
         Ok(Self { shape, at_once_pages, pieces })

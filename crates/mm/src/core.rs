@@ -43,6 +43,7 @@ use crate::mapping::tree::Entry;
 use crate::ram::{FilePages, Ram};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
+use largefolio_bulk::plan::Plan;
 use pressure::Pressure;
 
 /// Why a folio could not be inserted.
@@ -322,6 +323,18 @@ impl<R: Ram> Core<R> {
     /// never stored to.
     pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.ram.copy_page(from, to);
+        self.copy_knowledge(from, to);
+    }
+
+    /// The same for the consecutive pages of `plan`.
+    pub(crate) fn copy_pages(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
+        self.ram.copy_folio(from, to, plan);
+        for by in 0..plan.shape().nr_pages {
+            self.copy_knowledge(from.plus(by), to.plus(by));
+        }
+    }
+
+    fn copy_knowledge(&mut self, from: Pfn, to: Pfn) {
         let is_anon = self.folios.of_pfn(from).is_some_and(|id| self.folios.get(id).is_anon());
         let is_zero = is_anon && !self.folios.is_written(from);
         self.folios.forget_writes(to, 1);

@@ -36,8 +36,8 @@ pub trait Ram {
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan);
     /// Copies one frame.
     fn copy_page(&mut self, from: Pfn, to: Pfn);
-    /// Copies the huge page at `from` over the one at `to` in the order of `plan`, which is for its
-    /// frames (D.4.5).
+    /// Copies the frames from `from` on over those from `to` on in the order of `plan`, which is for
+    /// as many (D.4.5).
     fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
@@ -104,8 +104,20 @@ pub struct Counted {
     pub zeroed_by_unit: [u64; NR_UNITS],
     /// Folios cleared around a page.
     pub cleared: Moved,
-    /// Huge pages copied around a page.
+    /// Of `nr_copied`, the same for what was copied in one go.
+    pub copied_by_unit: [u64; NR_UNITS],
+    /// What was copied by a plan: huge pages around a page, folios that compaction moved, runs of
+    /// pages that collapse gathered.
     pub copied: Moved,
+}
+
+/// Adds the pages of `plan` to those of the units they are moved in.
+fn add_units(by_unit: &mut [u64; NR_UNITS], plan: &Plan) {
+    for unit in plan.units() {
+        let nr = plan.at_once(unit);
+        let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
+        by_unit[log2.min(NR_UNITS - 1)] += unit.nr;
+    }
 }
 
 impl Ram for Counted {
@@ -118,20 +130,18 @@ impl Ram for Counted {
 
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
         self.nr_zeroed += plan.shape().nr_pages;
-        for unit in plan.units() {
-            let nr = plan.at_once(unit);
-            let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
-            self.zeroed_by_unit[log2.min(NR_UNITS - 1)] += unit.nr;
-        }
+        add_units(&mut self.zeroed_by_unit, plan);
         self.cleared.add(pfn, plan);
     }
 
     fn copy_page(&mut self, _from: Pfn, _to: Pfn) {
         self.nr_copied += 1;
+        self.copied_by_unit[0] += 1;
     }
 
     fn copy_folio(&mut self, _from: Pfn, to: Pfn, plan: &Plan) {
         self.nr_copied += plan.shape().nr_pages;
+        add_units(&mut self.copied_by_unit, plan);
         self.copied.add(to, plan);
     }
 

@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{Costs, Unit};
 
 pub use count::Mark;
+pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
 
 /// Whether the machine translates for itself or for a virtual machine.

@@ -116,21 +116,28 @@ impl<R: Ram> Memory<R> {
             self.step(CollapseRefusal::DelPageLru)?;
         }
         let pfn = self.core.folios.get(id).pfn;
-        for (to, &pte) in (pfn.0..).map(Pfn).zip(&ptes) {
-            self.copy_one(pte, to)?;
+        let mut done = 0;
+        while done < ptes.len() {
+            let nr = nr_in_run(&ptes[done..]);
+            self.copy_run(&ptes[done..done + nr], pfn.plus(done as u64))?;
+            done += nr;
         }
         Ok(())
     }
 
-    /// Page by page, ascending, holes in passing (D.4.5).
-    fn copy_one(&mut self, pte: Pte, to: Pfn) -> Result<(), CollapseRefusal> {
-        if is_hole(pte) {
-            self.core.folios.forget_writes(to, 1);
-            self.core.ram.zero(to, 1);
+    /// Ascending, holes in passing; page by page unless the kernel copies in extents (D.4.5).
+    fn copy_run(&mut self, run: &[Pte], to: Pfn) -> Result<(), CollapseRefusal> {
+        let nr = run.len() as u64;
+        if is_hole(run[0]) {
+            self.core.folios.forget_writes(to, nr);
+            self.core.ram.zero(to, nr);
             return Ok(());
         }
-        self.step(CollapseRefusal::CopyMc)?;
-        self.core.copy_page(pte.pfn(), to);
+        for _ in run {
+            self.step(CollapseRefusal::CopyMc)?;
+        }
+        let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
+        self.core.copy_pages(run[0].pfn(), to, &plan);
         Ok(())
     }
 
@@ -155,6 +162,17 @@ impl<R: Ram> Memory<R> {
             self.space_mut(mm).table.map_ptes(batch, span);
         }
     }
+}
+
+/// How many entries from the first on are holes, or name frames that lie side by side: what one copy
+/// can cover.
+fn nr_in_run(ptes: &[Pte]) -> usize {
+    let first = ptes[0];
+    let belongs = |(by, pte): (usize, &Pte)| match is_hole(first) {
+        true => is_hole(*pte),
+        false => !is_hole(*pte) && pte.pfn() == first.pfn().plus(by as u64),
+    };
+    ptes.iter().enumerate().take_while(|&next| belongs(next)).count()
 }
 
 /// Flags of what collapse maps.

@@ -282,7 +282,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// H.5 step 5: page by page, ascending, holes in passing (D.4.5).
+    /// H.5 step 5: ascending, folio after folio, holes in passing; page by page unless the kernel
+    /// copies in extents (D.4.5).
     fn copy_gathered(
         &mut self,
         range: &FileRange,
@@ -293,11 +294,12 @@ impl<R: Ram> Memory<R> {
         for entry in &gathered.entries {
             self.core.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
             let from = self.core.folios.get(entry.folio).pfn;
-            for by in 0..entry.order.nr_pages() {
+            let nr = entry.order.nr_pages();
+            for _ in 0..nr {
                 self.step(CollapseRefusal::CopyMc)?;
-                let to = pfn.plus(entry.index.0 - range.first + by);
-                self.core.ram.copy_page(from.plus(by), to);
             }
+            let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
+            self.core.ram.copy_folio(from, pfn.plus(entry.index.0 - range.first), &plan);
             at = entry.end();
         }
         self.core.ram.zero(pfn.plus(at - range.first), range.end() - at);

@@ -1,6 +1,6 @@
 //! Moving a folio to other page frames (docs/behaviour I.11).
 //!
-//! Answers to: `migrate_pages`, `migrate_folio`, `remove_migration_ptes`.
+//! Answers to: `migrate_pages`, `migrate_folio`, `folio_mc_copy`, `remove_migration_ptes`.
 //!
 //! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
 //! entry that maps it names the new frames, with the flags it had.
@@ -27,9 +27,8 @@ impl<R: Ram> Memory<R> {
         let sites = self.sites_of(id);
         let folio = self.core.folios.get(id);
         let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
-        for by in 0..nr {
-            self.core.ram.copy_page(from.plus(by), to.plus(by));
-        }
+        let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
+        self.core.ram.copy_folio(from, to, &plan);
         self.core.folios.move_frames(id, to);
         let span = FolioSpan::new(to, order);
         for site in sites {

@@ -1,6 +1,6 @@
 //! In which order a new folio is zeroed and a huge page copied (docs/behaviour D.4).
 //!
-//! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`.
+//! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`, `folio_mc_copy`.
 //!
 //! Owns the choice of an order and of the preemption model as data of a kernel. The orders
 //! themselves are in [`largefolio_bulk::plan`], the code that executes them in [`crate::ram`].
@@ -19,6 +19,8 @@ pub struct ClearRules {
     pub order: ClearOrder,
     /// Whether others have to wait for a reschedule point.
     pub preemption: Preemption,
+    /// Whether several pages are copied in one go.
+    pub copy: CopyOrder,
 }
 
 /// D.4.1 .. D.4.3: in which order a folio is cleared.
@@ -36,6 +38,18 @@ pub enum ClearOrder {
     OnePass,
 }
 
+/// D.4.5: in which pieces more than one page is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyOrder {
+    /// \[all\] page by page: a huge page towards the page of the fault; what compaction and collapse
+    /// move, upwards.
+    Pages,
+    /// What series 001 leaves open (K.2.5): the extents and units of the merged form of clearing;
+    /// one ascending pass where nobody waits for a page.
+    Extents,
+}
+
 /// D.4.2: the preemption model, which distributions and the command line choose. Debian's packages
 /// have the voluntary one to 6.12 and the lazy one from 6.16 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +65,8 @@ impl ClearRules {
     /// Linux 6.18 as it is packaged: under lazy preemption.
     #[must_use]
     pub const fn stock() -> Self {
-        Self { order: ClearOrder::Converging, preemption: Preemption::Preemptible }
+        let (order, preemption) = (ClearOrder::Converging, Preemption::Preemptible);
+        Self { order, preemption, copy: CopyOrder::Pages }
     }
 
     /// How a folio of `order` is cleared whose page `fault_page` is touched next (D.4).
@@ -74,38 +89,78 @@ impl ClearRules {
         self.plan_by(self.rule(arch, page), page, order, fault_page)
     }
 
-    /// How a huge page is copied whose page `fault_page` is touched next: page at a time towards it
-    /// in every kernel to 7.2, whatever the order of clearing (D.4.5).
+    /// How a huge page is copied whose page `fault_page` is touched next (D.4.5): page by page
+    /// towards it, whatever the order of clearing, or in extents.
     ///
     /// # Panics
     /// When the page has no such base page.
+    ///
+    /// ```
+    /// use largefolio_mm::rules::Arch;
+    /// use largefolio_mm::rules::clear::{ClearRules, CopyOrder};
+    /// use largefolio_mm::units::{Order, PageSize};
+    ///
+    /// let extents = ClearRules { copy: CopyOrder::Extents, ..ClearRules::stock() };
+    /// let plan = extents.copy_plan(Arch::X86_64, PageSize::K4, Order::new(9), 0);
+    /// assert_eq!(plan.nr_units(), 2); // what lies right of the page, then the page
+    /// assert_eq!(ClearRules::stock().copy_plan(Arch::X86_64, PageSize::K4, Order::new(9), 0).nr_units(), 512);
+    /// ```
     #[must_use]
-    pub fn copy_plan(self, page: PageSize, order: Order, fault_page: u64) -> Plan {
-        self.plan_by(Rule::converging(page.bytes()), page, order, fault_page)
+    pub fn copy_plan(self, arch: Arch, page: PageSize, order: Order, fault_page: u64) -> Plan {
+        let rule = match self.copy {
+            CopyOrder::Pages => Rule::converging(page.bytes()),
+            CopyOrder::Extents => Rule::merged(arch.into()),
+        };
+        self.plan_by(rule, page, order, fault_page)
+    }
+
+    /// How `nr_pages` consecutive pages are moved to other frames, for nobody in particular: upwards
+    /// (D.4.5).
+    ///
+    /// # Panics
+    /// When there is no page to move.
+    #[must_use]
+    pub fn move_plan(self, arch: Arch, page: PageSize, nr_pages: u64) -> Plan {
+        let unit_bytes = match (self.copy, Rule::merged(arch.into())) {
+            (CopyOrder::Extents, Rule::Merged { unit_bytes }) => unit_bytes,
+            _ => 1,
+        };
+        let shape = Shape { nr_pages, fault_page: 0, page_bytes: page.bytes() };
+        self.plan_of(Rule::OnePass { unit_bytes }, shape)
     }
 
     fn plan_by(self, rule: Rule, page: PageSize, order: Order, fault_page: u64) -> Plan {
-        let shape = Shape { nr_pages: order.nr_pages(), fault_page, page_bytes: page.bytes() };
+        let nr_pages = order.nr_pages();
+        self.plan_of(rule, Shape { nr_pages, fault_page, page_bytes: page.bytes() })
+    }
+
+    fn plan_of(self, rule: Rule, shape: Shape) -> Plan {
         let preemption = match self.preemption {
             Preemption::Cooperative => plan::Preemption::Cooperative,
             Preemption::Preemptible => plan::Preemption::Preemptible,
         };
         match Plan::new(rule, shape, preemption) {
             Ok(plan) => plan,
-            Err(error) => panic!("no folio is cleared like this: {error}"),
+            Err(error) => panic!("no folio is cleared or copied like this: {error}"),
         }
     }
 
     fn rule(self, arch: Arch, page: PageSize) -> Rule {
-        let arch = match arch {
-            Arch::X86_64 => plan::Arch::X86_64,
-            Arch::Arm64 => plan::Arch::Other,
-        };
+        let arch = arch.into();
         match self.order {
             ClearOrder::Converging => Rule::converging(page.bytes()),
             ClearOrder::Posted => Rule::posted(page.bytes(), arch, PreemptBuild::Preemption),
             ClearOrder::Merged => Rule::merged(arch),
             ClearOrder::OnePass => Rule::OnePass { unit_bytes: plan::MERGED_UNIT_BYTES },
+        }
+    }
+}
+
+impl From<Arch> for plan::Arch {
+    fn from(arch: Arch) -> Self {
+        match arch {
+            Arch::X86_64 => Self::X86_64,
+            Arch::Arm64 => Self::Other,
         }
     }
 }
@@ -123,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_order_is_that_of_the_kernel_on_the_architecture() {
-        let rules = |order, preemption| ClearRules { order, preemption };
+        let rules = |order, preemption| ClearRules { order, preemption, ..ClearRules::stock() };
         let three = vec![(258, 511), (0, 252), (253, 257)];
         let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
         for (order, nr_points) in [(ClearOrder::Merged, 3), (ClearOrder::Posted, 3)] {
@@ -158,8 +213,52 @@ mod tests {
     #[test]
     fn a_copy_converges_whatever_the_order_of_clearing_d_4_5() {
         let merged = ClearRules { order: ClearOrder::Merged, ..ClearRules::stock() };
-        let plan = merged.copy_plan(PageSize::K4, Order::new(3), 3);
+        let plan = merged.copy_plan(Arch::X86_64, PageSize::K4, Order::new(3), 3);
         let pages: Vec<u64> = plan.units().map(|unit| unit.first).collect();
         assert_eq!(pages, [7, 6, 0, 5, 1, 4, 2, 3]);
+    }
+
+    #[test]
+    fn a_copy_in_extents_has_those_of_the_merged_form_k_2_5() {
+        let with =
+            |preemption| ClearRules { preemption, copy: CopyOrder::Extents, ..ClearRules::stock() };
+        let of = |preemption, arch, order| {
+            let plan = with(preemption).copy_plan(arch, PageSize::K4, Order::new(order), 255);
+            (plan.nr_units(), plan.nr_points())
+        };
+        let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
+        assert_eq!(of(cooperative, Arch::X86_64, 9), (3, 3));
+        assert_eq!(of(preemptible, Arch::X86_64, 9), (3, 0));
+        // 1 GiB: 32 units of 32 MiB right of the page, the left, the near.
+        assert_eq!(of(cooperative, Arch::X86_64, 18), (34, 34));
+        assert_eq!(of(cooperative, Arch::Arm64, 9), (512, 512), "no primitive");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_moved_upwards_by_pages_or_in_one_go() {
+        for (copy, arch, nr_at_once) in [
+            (CopyOrder::Pages, Arch::X86_64, 1),
+            (CopyOrder::Extents, Arch::X86_64, 300),
+            (CopyOrder::Extents, Arch::Arm64, 1),
+        ] {
+            for (preemption, nr_points) in
+                [(Preemption::Cooperative, 300 / nr_at_once), (Preemption::Preemptible, 0)]
+            {
+                let rules = ClearRules { preemption, copy, ..ClearRules::stock() };
+                let plan = rules.move_plan(arch, PageSize::K4, 300);
+                let at_once = plan.units().map(|unit| plan.at_once(unit)).max();
+                assert_eq!(
+                    (at_once, plan.nr_points()),
+                    (Some(nr_at_once), nr_points),
+                    "{copy:?} {arch:?} {preemption:?}"
+                );
+                let mut at = 0;
+                for unit in plan.units() {
+                    assert_eq!(unit.first, at);
+                    at += unit.nr;
+                }
+                assert_eq!(at, 300);
+            }
+        }
     }
 }

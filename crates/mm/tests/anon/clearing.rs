@@ -30,7 +30,7 @@ fn extents(world: &World) -> Vec<(u64, u64)> {
 }
 
 fn merged(preemption: Preemption) -> ClearRules {
-    ClearRules { order: ClearOrder::Merged, preemption }
+    ClearRules { order: ClearOrder::Merged, preemption, ..ClearRules::stock() }
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_huge_page_is_copied_as_a_naive_loop_would_in_either_direction() {
             let page = naive.frame(from.plus(nr)).to_vec();
             naive.frame_mut(to.plus(nr)).copy_from_slice(&page);
         }
-        let plan = rules.copy_plan(PageSize::K4, Order::new(9), 77);
+        let plan = rules.copy_plan(Arch::X86_64, PageSize::K4, Order::new(9), 77);
         ram.copy_folio(from, to, &plan);
         assert!((0..2048).map(Pfn).all(|pfn| ram.frame(pfn) == naive.frame(pfn)));
         let mut counted = Counted::default();

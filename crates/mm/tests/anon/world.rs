@@ -36,9 +36,8 @@ pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     let orders =
         [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
     let models = [Preemption::Cooperative, Preemption::Preemptible];
-    orders
-        .into_iter()
-        .flat_map(move |order| models.map(|preemption| ClearRules { order, preemption }))
+    let with = |order, preemption| ClearRules { order, preemption, ..ClearRules::stock() };
+    orders.into_iter().flat_map(move |order| models.map(|preemption| with(order, preemption)))
 }
 
 /// Stock rules with THP everywhere.

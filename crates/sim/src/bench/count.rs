@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{AnonBench, AnonBenchError};
-use crate::cost::Events;
+use crate::cost::{Events, by_unit};
 use largefolio_mm::counters::Counters;
 
 /// What is done with a region whose pages have all been stored to, except for [`Touch`].
@@ -64,14 +64,9 @@ impl AnonBench {
         }
         let (after, ram_after) = (self.memory.counters(), self.memory.core().ram);
         let page = self.memory.rules().page.bytes();
-        let copied_bytes = (ram_after.nr_copied - ram.nr_copied) * page;
         let mut events = events(&before, after);
-        events.copied.extend((copied_bytes > 0).then_some((page, copied_bytes)));
-        let units = ram.zeroed_by_unit.iter().zip(ram_after.zeroed_by_unit).enumerate();
-        for (nr, (before, after)) in units {
-            let bytes = (after - before) * page;
-            events.cleared.extend((bytes > 0).then_some((page << nr, bytes)));
-        }
+        events.copied = by_unit(&ram_after.copied_by_unit, &ram.copied_by_unit, page);
+        events.cleared = by_unit(&ram_after.zeroed_by_unit, &ram.zeroed_by_unit, page);
         Ok(Counted {
             copied_pages: after.nr_cow - before.nr_cow,
             reused_pages: after.nr_wp_reuse - before.nr_wp_reuse,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::counters::Counters;
-use largefolio_mm::ram::Counted;
+use largefolio_mm::ram::{Counted, NR_UNITS};
 
 use super::Events;
 
@@ -31,7 +31,6 @@ impl Mark {
             let cached: u64 = counters.nr_inserted.iter().sum();
             counters.nr_anon_faults + counters.nr_cow + cached
         };
-        let copied = (self.ram.nr_copied - base.ram.nr_copied) * page_bytes;
         Events {
             faults: now.pgfault - then.pgfault,
             folios_allocated: allocated(now) - allocated(then),
@@ -45,16 +44,20 @@ impl Mark {
             large_unmapped: now.nr_large_batches_cleared - then.nr_large_batches_cleared,
             ptes_unmapped: now.nr_ptes_cleared - then.nr_ptes_cleared,
             pmds_unmapped: now.nr_pmds_cleared - then.nr_pmds_cleared,
-            cleared: cleared(&self.ram, &base.ram, page_bytes),
-            copied: BTreeMap::from([(page_bytes, copied)]),
+            cleared: by_unit(&self.ram.zeroed_by_unit, &base.ram.zeroed_by_unit, page_bytes),
+            copied: by_unit(&self.ram.copied_by_unit, &base.ram.copied_by_unit, page_bytes),
             ..Events::default()
         }
     }
 }
 
-/// Bytes zeroed since `base` by the bytes of the unit, a power of two, they were zeroed in.
-fn cleared(now: &Counted, base: &Counted, page_bytes: u64) -> BTreeMap<u64, u64> {
-    let units = (0_u32..).zip(now.zeroed_by_unit.iter().zip(&base.zeroed_by_unit));
+/// Bytes that were moved since `base` by the bytes of the unit, a power of two, they were moved in.
+pub(crate) fn by_unit(
+    now: &[u64; NR_UNITS],
+    base: &[u64; NR_UNITS],
+    page_bytes: u64,
+) -> BTreeMap<u64, u64> {
+    let units = (0_u32..).zip(now.iter().zip(base));
     let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
     bytes.filter(|(_, bytes)| *bytes > 0).collect()
 }

@@ -1,6 +1,6 @@
 use super::*;
 use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
-use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
+use largefolio_mm::rules::clear::{ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
@@ -95,8 +95,10 @@ fn folios_are_zeroed_in_extents_from_7_0_and_by_edit() {
     ] {
         let preemption = Preemption::Preemptible;
         let edited = clear(&format!("6.18+clear={value}+preemption=on"));
-        assert_eq!(edited, ClearRules { order, preemption });
+        assert_eq!(edited, ClearRules { order, preemption, ..ClearRules::stock() });
     }
+    assert_eq!(clear("7.3").copy, CopyOrder::Pages, "no kernel copies in extents");
+    assert_eq!(clear("7.3+copy=extents").copy, CopyOrder::Extents);
     // A file that changes one value of the table keeps the other.
     let preemption =
         ["6.1", "6.12", "6.16", "6.18", "7.0", "7.3"].map(|name| clear(name).preemption);

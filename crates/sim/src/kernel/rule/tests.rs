@@ -110,7 +110,7 @@ fn a_wrong_name_is_answered_with_those_of_its_table() {
     let kernel = Kernel::parse("7.3").unwrap();
     let said = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
     let clear = "there is no rule 'clear.ordre' in '+clear.ordre=merged'; did you mean order? \
-                 clear has order, preemption";
+                 clear has copy, order, preemption";
     assert_eq!(said("clear.ordre=merged"), clear);
     assert!(said("fault.xyzzy=1").contains("known: around_credit, around_span, around_window"));
     assert!(said("falt.exec=none").contains("did you mean fault"));
