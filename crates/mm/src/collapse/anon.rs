@@ -168,9 +168,9 @@ impl<R: Ram> Memory<R> {
 /// can cover.
 fn nr_in_run(ptes: &[Pte]) -> usize {
     let first = ptes[0];
-    let belongs = |(by, pte): (usize, &Pte)| match is_hole(first) {
-        true => is_hole(*pte),
-        false => !is_hole(*pte) && pte.pfn() == first.pfn().plus(by as u64),
+    let belongs = |(by, pte): (usize, &Pte)| {
+        is_hole(first) == is_hole(*pte)
+            && (is_hole(first) || pte.pfn() == first.pfn().plus(by as u64))
     };
     ptes.iter().enumerate().take_while(|&next| belongs(next)).count()
 }
