@@ -74,8 +74,10 @@ bench: build
 	scripts/peers.py
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
+## KERNEL=NAME: builds a kernel of scripts/recordings/built/kernels.toml and records that one.
 recordings: build
-	scripts/recordings/record.py --all
+	scripts/recordings/record.py $(or $(KERNEL),--all)
+	$(if $(KERNEL),scripts/recordings/programs.py $(KERNEL))
 
 ## Records the programs the studies replay; LARGE=1 records more of them into traces/large/.
 traces: build

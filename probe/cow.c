@@ -1,6 +1,6 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL]
  *
  * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
  * root: it reads page frame numbers. Nothing of the system's settings is changed here.
@@ -9,7 +9,7 @@
 
 static char *text;
 static int pids[NR_SLOTS];
-static const char *tmpfs, *disk;
+static const char *tmpfs, *disk, *variant;
 /* The program's own file, when it is on a disk. */
 static int own_on_disk;
 static u64 own_bytes, nr_cached;
@@ -275,6 +275,7 @@ static void header(void)
     put_number(page, 10);
     put(" arch=" ARCH " release=");
     put((char *)uname + 2 * 65);
+    if (variant) { put(" variant="); put(variant); }
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
     put("\n");
@@ -316,6 +317,7 @@ void start(s64 *stack)
         if (begins(argv[i], "cpu=", &value)) { cpu = as_number(value); }
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else if (begins(argv[i], "disk=", &value)) { disk = value; }
+        else if (begins(argv[i], "variant=", &value)) { variant = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }

@@ -11,9 +11,9 @@ Needs what record.py needs.
 import subprocess
 import sys
 
+import built
 import collapse_files
 import cow
-import packages
 
 PAGE = 4096
 DISK_BYTES = 320 << 20
@@ -36,25 +36,26 @@ class CollapseGuest(cow.CowGuest):
         return made
 
 
-def commands(files):
+def commands(files, name):
     """The init's list: the random programs with a tmpfs, those about files once a filesystem."""
-    lines = cow.commands(files, PAGE)
+    lines = cow.commands(files, PAGE, name)
     lines = [f"{line} dir=/own" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own", "mount /dev/@2 ext4 /ext4", "mount /dev/@3 xfs /xfs"]
-    runs = [f"run files_{name} /files.txt disk=/{name}" for name in ("ext4", "xfs")]
+    own = f" variant={name}" if name.startswith("built_") else ""
+    runs = [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in ("ext4", "xfs")]
     return mounts + lines + runs
 
 
 def record(work, version, variant, programs, out):
     """Boots one kernel; its recordings as an archive."""
-    name = f"deb_{version}_{variant}"
-    tree = packages.unpack(work, version, variant)
+    name = built.archive_name(version, variant)
+    tree = built.tree_of(work, version, variant)
     machine = CollapseGuest(work, tree, variant)
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"
-    results = machine.run(work / "probe" / variant, commands(files), 1500)
+    results = machine.run(work / "probe" / variant, commands(files, name), 1500)
     cow.save(work, name, results, out)
 
 

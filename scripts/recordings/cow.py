@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 
+import built
 import guest
 import packages
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = guest.ROOT
 THP = guest.THP
 
 
@@ -48,8 +48,9 @@ class CowGuest(guest.Guest):
         return guest.results_of(disks[0])
 
 
-def commands(files, page):
+def commands(files, page, name):
     """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
+    variant = f" variant={name}" if name.startswith("built_") else ""
     pmd_kb = page * (page // 8) >> 10
     known = [page >> 10 << order for order in range(2, 14) if page >> 10 << order <= pmd_kb]
     lines = ["result /dev/@1", f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
@@ -59,7 +60,7 @@ def commands(files, page):
         for kb in known:
             value = "madvise" if str(kb) in wanted else "never"
             lines.append(f"set {THP}/hugepages-{kb}kB/enabled {value}")
-        lines.append(f"run {path.stem} /programs/{path.name}")
+        lines.append(f"run {path.stem} /programs/{path.name}{variant}")
     return lines
 
 
@@ -110,22 +111,22 @@ def record_all(args, variants, record_one):
 
 def record(work, version, variant, programs, out):
     """Boots one kernel; its recordings as an archive."""
-    name = f"deb_{version}_{variant}"
-    tree = packages.unpack(work, version, variant)
-    arch = "amd64" if variant == "amd64" else "arm64"
-    page = 16384 if variant.endswith("16k") else 4096
+    name = built.archive_name(version, variant)
+    tree = built.tree_of(work, version, variant)
+    arch = guest.arch_of(variant)
+    page = guest.page_of(variant)
     machine = CowGuest(work, tree, variant)
     machine.modules = guest.Modules(tree).closure(["nvme"])
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / arch / "cow"
-    results = machine.run(work / "probe" / arch, commands(files, page), 1500)
+    results = machine.run(work / "probe" / arch, commands(files, page, name), 1500)
     save(work, name, results, out)
 
 
 def main():
     parser = arguments(__doc__, "cow")
-    parser.add_argument("--variant", choices=packages.FLAVOURS, action="append", required=True)
+    parser.add_argument("--variant", action="append", required=True)
     args = parser.parse_args()
     return record_all(args, args.variant, record)
 

@@ -1,12 +1,14 @@
 """A recording machine: initramfs, disks, one QEMU run, and what it hands back."""
 
 import lzma
+import os
 import pathlib
 import re
 import subprocess
 
 import packages
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
@@ -16,6 +18,20 @@ THP = "/sys/kernel/mm/transparent_hugepage"
 KHUGEPAGED_ASLEEP = [f"set {THP}/khugepaged/{name}_sleep_millisecs 4000000"
                      for name in ("scan", "alloc")]
 WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
+
+
+def folio():
+    """The program that knows workloads and programs."""
+    return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
+
+
+def page_of(variant):
+    """Bytes of a base page."""
+    return {"arm64_16k": 16384, "arm64_64k": 65536}.get(variant, 4096)
+
+
+def arch_of(variant):
+    return "amd64" if variant == "amd64" else "arm64"
 
 
 def cpio_entry(name, data, mode):
@@ -66,7 +82,8 @@ class Guest:
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
-        if "xfs" not in self.modules:
+        # A kernel that was built here has no modules: all it needs is built in.
+        if Modules(tree).paths and "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
         self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
         self.probe = None    # what `run` starts, when not the probe of the folder

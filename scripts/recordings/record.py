@@ -15,17 +15,16 @@ import argparse
 import fnmatch
 import functools
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+import built
 import guest
 import packages
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = guest.ROOT
 DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
            "btrfs": "@6"}
 THP = guest.THP
@@ -42,8 +41,7 @@ def workload_set(page):
 
     The set is the one of `folio crosscheck`; FOLIO= names the program.
     """
-    folio = os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
-    command = [folio, "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
+    command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return {one["name"]: (one["files"], [(row["name"], row["window_kb"], row["words"])
                                          for row in one["workloads"]])
@@ -121,14 +119,14 @@ def record(work, version, variant, out, again):
     """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
 
     Failures; they are not added."""
-    name = f"deb_{version}_{variant}"
+    name = built.archive_name(version, variant)
     archive = out / f"{name}.tar.xz"
-    page = 16384 if variant.endswith("16k") else 4096
+    page = guest.page_of(variant)
     missing = missing_from(archive, page, again)
     if not missing:
         return []
-    tree = packages.unpack(work, version, variant)
-    arch = "amd64" if variant == "amd64" else "arm64"
+    tree = built.tree_of(work, version, variant)
+    arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant)
     results = machine.run(work / "probe" / arch, commands(missing, page, name), 1500)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
@@ -138,11 +136,18 @@ def record(work, version, variant, out, again):
             for workload, (status, text) in results.items() if status]
 
 
+def variants_of(version):
+    """Variants that a kernel is packaged or built in."""
+    if built.is_built(version):
+        return built.variants(version)
+    return [each for each in packages.FLAVOURS if (version, each) not in packages.NOT_PACKAGED]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("versions", nargs="*", help=" ".join(packages.VERSIONS))
+    parser.add_argument("versions", nargs="*", help=" ".join([*packages.VERSIONS, *built.KERNELS]))
     parser.add_argument("--all", action="store_true", help="every version and variant")
-    parser.add_argument("--variant", choices=packages.FLAVOURS, action="append")
+    parser.add_argument("--variant", action="append")
     parser.add_argument("--again", metavar="PATTERN", default="",
                         help="record these workloads also where an archive has them")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
@@ -153,9 +158,9 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
     is_complete = True
-    for variant in args.variant or packages.FLAVOURS:
+    for variant in args.variant or [*packages.FLAVOURS, "arm64_64k"]:
         for version in packages.VERSIONS if args.all else args.versions:
-            if args.all and (version, variant) in packages.NOT_PACKAGED:
+            if variant not in variants_of(version):
                 continue
             try:
                 failed = record(work, version, variant, args.out, args.again)

@@ -11,6 +11,13 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "expected bytes, such as 4096, 64K, 2M or 16G".to_owned())
 }
 
+/// Bytes of a base page.
+pub(crate) fn page_bytes(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    let is_page = matches!(bytes, 0x1000 | 0x4000 | 0x10000);
+    if is_page { Ok(bytes) } else { Err("a base page is 4K, 16K or 64K".to_owned()) }
+}
+
 /// The size of a folio: base pages of 4 KiB times a power of two.
 pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
     parse_bytes(text)

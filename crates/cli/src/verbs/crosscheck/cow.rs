@@ -89,6 +89,10 @@ struct ProgramsArgs {
     /// Print the programs without running them; needs no root
     #[arg(long)]
     print: bool,
+    /// Print programs for another base page [default: that of the running kernel]
+    #[arg(long, value_name = "SIZE", requires = "print", conflicts_with = "from",
+        value_parser = values::page_bytes)]
+    page: Option<u64>,
     /// Keep the recordings in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -178,11 +182,7 @@ impl ProgramsArgs {
                 .with_context(|| format!("cannot read {}", shown(path)))?;
             return Ok(ProcessProgram::all_of(&path.to_string_lossy(), &text)?);
         }
-        let page = match facts.page_bytes >> 10 {
-            4 => PageSize::K4,
-            16 => PageSize::K16,
-            _ => PageSize::K64,
-        };
+        let page = page_size(self.page.unwrap_or(facts.page_bytes));
         let sets = self.sets(topic, page)?;
         let one = |seed: u64| {
             let set = seed / GROUP as u64 % sets.len() as u64;
@@ -229,6 +229,15 @@ impl ProgramsArgs {
             orders.push(order);
         }
         Ok(vec![orders])
+    }
+}
+
+/// A base page of so many bytes.
+fn page_size(bytes: u64) -> PageSize {
+    match bytes >> 10 {
+        4 => PageSize::K4,
+        16 => PageSize::K16,
+        _ => PageSize::K64,
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct WorkloadsArgs {
     #[command(flatten)]
     random: RandomArgs,
     /// Base page
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = page)]
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = values::page_bytes)]
     page: u64,
     /// Write JSON, with the files the workloads use
     #[arg(long)]
@@ -59,10 +59,4 @@ impl WorkloadsPlan {
 fn filesystem(name: &str) -> Result<Filesystem, String> {
     let known = Filesystem::ALL.map(Filesystem::name);
     Filesystem::named(name).ok_or_else(|| format!("known: {}", known.join(", ")))
-}
-
-fn page(text: &str) -> Result<u64, String> {
-    let bytes = values::size(text)?;
-    let is_page = bytes.is_power_of_two() && (4096..=65536).contains(&bytes);
-    if is_page { Ok(bytes) } else { Err("a base page is 4K, 16K or 64K".to_owned()) }
 }

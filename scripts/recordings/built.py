@@ -1,0 +1,106 @@
+"""Kernels that nobody packages: configured and built from a packaged source.
+
+`built/kernels.toml` lists them. A kernel is `allnoconfig` with what `built/*.config` and its own
+options switch on, so it builds in minutes and has no modules.
+"""
+
+import lzma
+import os
+import pathlib
+import subprocess
+import tarfile
+import tomllib
+
+import packages
+
+BUILT = pathlib.Path(__file__).resolve().parent / "built"
+KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
+# What `make` calls the architecture, which image it makes, and what compiles it.
+ARCHES = {
+    "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
+    "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
+}
+PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_64K_PAGES"]}
+
+
+def fragment(name, variant):
+    """The configuration that a kernel starts from."""
+    arch = "amd64" if variant == "amd64" else "arm64"
+    options = KERNELS[name]["options"] + PAGE_OPTIONS[variant]
+    parts = [(BUILT / f"{part}.config").read_text() for part in ("common", arch)]
+    return "".join(parts) + "".join(f"CONFIG_{option}=y\n" for option in options)
+
+
+def lacking(wanted, config):
+    """Options that were asked for and that the kernel does not have (or has, if `=n`)."""
+    has = set(config.splitlines())
+    lines = [line for line in wanted.splitlines() if line.startswith("CONFIG_")]
+    return [line for line in lines
+            if (f"{line[:-2]}=y" in has if line.endswith("=n") else line not in has)]
+
+
+def source(work, version):
+    """The unpacked source of a version."""
+    tree = work / "sources" / f"linux-source-{version}"
+    if (tree / "complete").exists():
+        return tree
+    debs = work / "debs"
+    debs.mkdir(parents=True, exist_ok=True)
+    deb = packages.cached(packages.Apt(work, "amd64"), f"linux-source-{version}", debs)
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    unpacked = tree.parent / f"deb-{version}"
+    subprocess.run(["dpkg", "-x", deb, unpacked], check=True)
+    archive = next((unpacked / "usr/src").glob("linux-source-*.tar.xz"))
+    with lzma.open(archive) as plain, tarfile.open(fileobj=plain, mode="r|") as files:
+        files.extractall(tree.parent, filter="tar")
+    (tree / "complete").touch()
+    return tree
+
+
+def make(tree, out, arch, *words):
+    name, _, compiler = ARCHES[arch]
+    command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise packages.Missing(f"{out.name}: make {' '.join(words)}: {done.stderr.strip()[-600:]}")
+
+
+def build(work, name, variant):
+    """Builds one kernel if it is not there; the folder with its image below `boot`."""
+    tree = work / "kernels" / f"{name}_{variant}"
+    if (tree / "complete").exists():
+        return tree
+    arch = "amd64" if variant == "amd64" else "arm64"
+    out = work / "build" / f"{name}_{variant}"
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = fragment(name, variant)
+    asked = out / "asked.config"
+    asked.write_text(wanted)
+    sources = source(work, KERNELS[name]["source"])
+    make(sources, out, arch, f"KCONFIG_ALLCONFIG={asked}", "allnoconfig")
+    if lost := lacking(wanted, (out / ".config").read_text()):
+        raise packages.Missing(f"{name} {variant} cannot have {', '.join(lost)}")
+    _, image, _ = ARCHES[arch]
+    print(f"{name} {variant}: building", flush=True)
+    make(sources, out, arch, f"-j{os.cpu_count()}", pathlib.PurePath(image).name)
+    (tree / "boot").mkdir(parents=True, exist_ok=True)
+    (tree / "boot" / "vmlinuz").write_bytes((out / image).read_bytes())
+    (tree / "complete").touch()
+    return tree
+
+
+def is_built(name):
+    return name in KERNELS
+
+
+def variants(name):
+    return KERNELS[name]["variants"]
+
+
+def tree_of(work, name, variant):
+    """The folder of a kernel that is packaged or built here."""
+    return build(work, name, variant) if is_built(name) else packages.unpack(work, name, variant)
+
+
+def archive_name(name, variant):
+    return f"{'built' if is_built(name) else 'deb'}_{name}_{variant}"
