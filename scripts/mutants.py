@@ -54,6 +54,12 @@ MUTANTS = [
     ("fallback", "readahead/issue.rs",
      "Remainder::Rest => state.size.saturating_sub(index - first),",
      "Remainder::Rest => state.size.saturating_sub(index - first).saturating_sub(1),"),
+    ("page-mapcount-updates", "rmap/mapcount/large.rs",
+     "let updates = total + MapcountUpdates::of_pages(pages.len());",
+     "let updates = total + MapcountUpdates::of_pages(1);"),
+    ("owner-case-4-shared", "rmap/owners/words.rs",
+     "let is_shared = is_new && count != large_mapcount;",
+     "let is_shared = is_new && slot == 0 && count != large_mapcount;"),
 ]
 
 
