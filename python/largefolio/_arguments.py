@@ -33,7 +33,8 @@ class Settings(TypedDict, total=False):
 
     memory: int | str | Iterable[int | str]
     swap: int | str
-    fragmentation: int
+    fragmentation: int | str
+    aged: int
     filesystem: str | None
     warm: bool
     annotate: str | Iterable[str] | Mapping[str, int | str] | None
@@ -61,7 +62,8 @@ def asked(
         "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
         "memory": [size(one, "memory") for one in memory],
         "swap": size(settings.get("swap", 0), "swap"),
-        "fragmentation": whole(settings.get("fragmentation", 0), "fragmentation", _U32_MAX),
+        "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
+        "aged": whole(settings.get("aged", 0), "aged", _U32_MAX),
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
         "warm": switch(settings.get("warm", False), "warm"),
         "annotate": _annotations(settings.get("annotate")),
@@ -69,6 +71,13 @@ def asked(
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
+
+
+def _fragmentation(value: Any) -> str:
+    """``500`` or ``"64K:80%"``."""
+    if isinstance(value, str):
+        return text(value, "fragmentation")
+    return str(whole(value, "fragmentation", _U32_MAX))
 
 
 def _kernels(value: Any) -> list[Any]:

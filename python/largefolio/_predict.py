@@ -38,12 +38,14 @@ def predict(
         trace: path, or a :class:`Trace`.
         kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
         machines: names, paths of machine files, or ``"this"``.
-        seeds: seeds of the fragmentation.
+        seeds: seeds of fragmentation and ageing.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the rows done and the rows there are.
         memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.
         swap: swap space in bytes; 0: private memory is never reclaimed.
-        fragmentation: thousandths of the free memory in which no PMD folio fits at the start.
+        fragmentation: ``"64K:80%"``: at the start 80% of the free memory lies in blocks smaller than
+            64K; a number: thousandths of it in which no PMD folio fits.
+        aged: rounds in which other programs wear memory down before the program starts.
         filesystem: of all files, or ``"none"`` for one without large folios; default: as recorded.
         warm: start with the page cache that an earlier run left.
         annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.

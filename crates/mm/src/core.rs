@@ -8,7 +8,7 @@
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
 //! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
 //! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
-//! keeps), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
+//! keeps), `soft` (a smallest folio that is a preference), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
 //! [`observed`], [`work`].
 //!
 //! Invariants:
@@ -22,6 +22,7 @@ pub(crate) mod mapped;
 pub mod observed;
 pub mod open_file;
 pub(crate) mod pressure;
+mod soft;
 pub mod space;
 pub(crate) mod swap;
 pub mod watermarks;
@@ -232,15 +233,18 @@ impl<R: Ram> Core<R> {
     ///
     /// # Errors
     /// Nothing is changed on a refusal.
-    pub(crate) fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+    fn insert_one(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
         let NewFolio { file, index, order, is_marked } = new;
         self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
             return Err(InsertRefusal::Occupied);
         }
-        let Some(pfn) = self.take_block(order, self.mapping(file).orders.min) else {
-            if order > self.mapping(file).orders.min {
+        self.counters.nr_file_asked[usize::from(order.get())] += 1;
+        let min = self.mapping(file).hard_min();
+        let Some(pfn) = self.take_block(order, min) else {
+            self.counters.nr_file_denied[usize::from(order.get())] += 1;
+            if order > min {
                 self.counters.large_folio_fallback += 1;
             }
             return Err(InsertRefusal::NoMemory);

@@ -97,6 +97,10 @@ pub struct Counters {
     pub nr_read: u64,
     /// Large folios that could not be allocated: the rest was read in the smallest folios.
     pub large_folio_fallback: u64,
+    /// Folios that page caches asked for, by order.
+    pub nr_file_asked: [u64; NR_ORDERS],
+    /// Those of them that were not free.
+    pub nr_file_denied: [u64; NR_ORDERS],
     /// Folios inserted into the page cache, by order.
     pub nr_inserted: [u64; NR_ORDERS],
     /// What memory pressure did.

@@ -33,6 +33,7 @@ mod file;
 mod finish;
 mod huge;
 mod orders;
+mod proposed;
 mod reading;
 mod swap;
 mod sync;

@@ -186,9 +186,22 @@ impl<R: Ram> Memory<R> {
             is_accounted,
             is_armed,
         };
+        self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);
         self.khugepaged_enter_areas(mm, VpnRange { start, end });
         Ok(start.vaddr(page))
+    }
+
+    /// Proposed for series 000, in no kernel (K.1.4): a file mapped for execution gets its readahead
+    /// state then, not at a fault. The state belongs to the open file, so data behind it has it too.
+    fn set_mmap_state(&mut self, vma: &Vma) {
+        let order = self.rules.order.mmap_state(self.rules.page);
+        let (Some(order), Backing::File { open, .. }) = (order, vma.backing) else { return };
+        if vma.prot.can_exec {
+            let opened = self.open_file_mut(open);
+            opened.state.ra_pages = order.nr_pages();
+            opened.start_order = Some(order);
+        }
     }
 
     /// Unmaps a range; what is not mapped is stepped over.

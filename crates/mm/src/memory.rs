@@ -10,7 +10,9 @@ mod told;
 
 pub use told::FolioState;
 
-use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use crate::buddy::{
+    Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
+};
 use crate::core::Core;
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
@@ -29,6 +31,7 @@ use crate::ram::{Counted, Ram};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, ReadTarget};
 use crate::rules::anon::Enabled;
+use crate::rules::order::MinOrder;
 use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
 use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
@@ -42,6 +45,8 @@ pub struct Config {
     pub ram_bytes: u64,
     /// Pages that are taken before anything runs, scattered by a seed.
     pub fragmentation: Option<Fragmentation>,
+    /// What other programs did to memory before anything runs; `None` for a fresh machine.
+    pub ageing: Option<Ageing>,
     /// Swap space in bytes; without any, anonymous memory is never reclaimed.
     pub swap_bytes: u64,
 }
@@ -50,7 +55,7 @@ impl Config {
     /// 16 GiB of unfragmented memory, no swap space.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        Self { arch, ram_bytes: 16 << 30, fragmentation: None, swap_bytes: 0 }
+        Self { arch, ram_bytes: 16 << 30, fragmentation: None, ageing: None, swap_bytes: 0 }
     }
 }
 
@@ -112,6 +117,8 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
+    /// What ageing asked for before anything ran, round by round.
+    aged: Vec<RoundOfAgeing>,
     /// The clock of khugepaged and where its scan stands.
     pub(crate) khugepaged: Khugepaged,
     /// Which step of a collapse is made to fail.
@@ -143,6 +150,7 @@ impl<R: Ram> Memory<R> {
         let fragmentation = config.fragmentation;
         let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_pages) };
         let mut buddy = Buddy::new(zone)?;
+        let aged = config.ageing.map(|ageing| buddy.age(ageing)).unwrap_or_default();
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
@@ -159,6 +167,7 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
+            aged,
             khugepaged: Khugepaged::default(),
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
@@ -173,6 +182,8 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
         let max = mapping.orders.max;
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
+        let is_soft = self.rules.order.min == MinOrder::Soft;
+        mapping.soft_min = is_soft.then_some(self.rules.page);
         mapping.is_shmem = filesystem == "tmpfs";
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
@@ -206,6 +217,7 @@ impl<R: Ram> Memory<R> {
             mapping: file,
             state,
             is_random: false,
+            start_order: None,
             is_writer: false,
             nr_descriptors: 1,
         });
@@ -297,6 +309,12 @@ impl<R: Ram> Memory<R> {
     #[must_use]
     pub fn core(&self) -> &Core<R> {
         &self.core
+    }
+
+    /// Folios that ageing asked for, round by round.
+    #[must_use]
+    pub fn aged(&self) -> &[RoundOfAgeing] {
+        &self.aged
     }
 
     /// What happened so far.

@@ -13,6 +13,7 @@
 pub mod anon;
 pub mod clear;
 pub mod collapse;
+pub mod order;
 pub mod sizes;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
 use collapse::CollapseRules;
+use order::OrderRules;
 use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,
@@ -61,6 +63,9 @@ pub struct Rules {
     /// Per-size control of file folios (K.1.4); none in any kernel.
     #[serde(default)]
     pub sizes: FileSizes,
+    /// Orders proposed beside series 000 (K.1.4); none in any kernel.
+    #[serde(default)]
+    pub order: OrderRules,
     /// What an open for writing does to huge folios.
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
@@ -488,6 +493,7 @@ impl Rules {
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
             sizes: FileSizes::default(),
+            order: OrderRules::default(),
             writers: Writers::DropCache,
             collapse: CollapseRules::stock(),
         }

@@ -6,7 +6,7 @@
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CacheState, Request};
+use largefolio_sim::replay::{CacheState, FragmentedError, Request};
 use largefolio_sim::size;
 use pyo3::prelude::*;
 
@@ -29,7 +29,8 @@ pub(crate) struct Asked<'py> {
     seeds: Vec<u64>,
     memory: Vec<String>,
     swap: String,
-    fragmentation: u32,
+    fragmentation: String,
+    aged: u32,
     filesystem: Option<String>,
     warm: bool,
     annotate: Vec<String>,
@@ -46,12 +47,14 @@ impl Asked<'_> {
             self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         let annotations = self.annotate.iter().map(|text| text.parse());
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
+        let told = |error: FragmentedError| Failure::Argument(error.to_string());
         let plain = Request::new(kernels, machines);
         Ok(Request {
             seeds: self.seeds.clone(),
             memory_bytes: memory.collect::<Result<_, _>>()?,
             swap_bytes: sized("swap", &self.swap, size::swap(&self.swap))?,
-            unusable_permille: self.fragmentation,
+            fragmentation: self.fragmentation.parse().map_err(told)?,
+            aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
             cache: if self.warm { CacheState::Warm } else { CacheState::Cold },

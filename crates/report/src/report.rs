@@ -25,7 +25,9 @@
 //! | `trace.warnings` | strings | what the recorder could not see |
 //! | `settings.memory_bytes` | integer | physical memory of the reference |
 //! | `settings.swap_bytes` | integer | swap space |
-//! | `settings.unusable_permille` | integer | fragmentation at the start |
+//! | `settings.unusable_permille` | integer | fragmentation at the start: free memory in small blocks |
+//! | `settings.unusable_bytes` | integer | blocks smaller than this are small; 0 = than a PMD folio |
+//! | `settings.aged_rounds` | integer | rounds of ageing before the start |
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
@@ -51,6 +53,10 @@
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
 //! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
+//! | `asked.SIZE` | folios of SIZE bytes: `file_asked`, `file_got`, `anon_asked`, `anon_got` |
+//! | `asked_tenths.PERCENT.SIZE` | the same in the tenth of the trace that ends at PERCENT |
+//! | `aged.ROUND.SIZE` | the same of ageing, which asks for file folios only |
+//! | `unusable_at_start.SIZE` | thousandths of free memory in blocks smaller than SIZE bytes |
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `writers.*` | opens for writing, refusals, page caches dropped because of huge folios |
 //! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
@@ -149,8 +155,14 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
-    /// Free memory unusable for PMD-order folios at the start, in thousandths.
+    /// Free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
+    /// Bytes of the folios that this holds for; 0 = a PMD folio.
+    #[serde(default)]
+    pub unusable_bytes: u64,
+    /// Rounds in which other programs wore memory down before.
+    #[serde(default)]
+    pub aged_rounds: u64,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
@@ -169,7 +181,9 @@ impl Settings {
         Self {
             memory_bytes: request.memory().first().copied().unwrap_or_default(),
             swap_bytes: request.swap_bytes,
-            unusable_permille: request.unusable_permille,
+            unusable_permille: request.fragmentation.permille,
+            unusable_bytes: request.fragmentation.bytes,
+            aged_rounds: request.aged_rounds.into(),
             filesystem: request.filesystem.clone(),
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
             reference_ns: request.ns_per_reference,

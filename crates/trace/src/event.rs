@@ -10,7 +10,7 @@
 //! | munmap | address | bytes | 0 | 0 | 0 | - |
 //! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
 //! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
-//! | madvise | address | bytes | 0 | advice | 0 | - |
+//! | madvise | address | bytes | as of collapse, for `MADV_COLLAPSE` | advice | 0 | - |
 //! | brk | old end of the heap | 0 | new end | 0 | 0 | - |
 //! | fork | 0 | 0 | 0 | new thread id | `SHARES_MEMORY` for a thread | - |
 //! | exit | 0 | 0 | exit status | 0 | why: [`ExitKind`] | - |
@@ -19,7 +19,7 @@
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
-//! | collapse | address | bytes | 0 | 0 | 0 | - |
+//! | collapse | address | bytes | bytes of the folios; 0 = PMD folios | 0 | 0 | - |
 //! | close | 0 | 0 | descriptor | 0 | 0 | - |
 //!
 //! Traces from before `close` was recorded have none: a descriptor is closed there when it is

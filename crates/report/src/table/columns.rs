@@ -89,6 +89,9 @@ const ANON: Sizes = Sizes {
     key: "folio_bytes",
     counts: &["anon_fault_alloc", "anon_fault_fallback", "split", "split_failed", "split_deferred"],
 };
+const ASKED: Sizes =
+    Sizes { key: "folio_bytes", counts: &["file_asked", "file_got", "anon_asked", "anon_got"] };
+const UNUSABLE: Sizes = Sizes { key: "folio_bytes", counts: &["permille"] };
 const REASONS: Names = Names { key: "reason" };
 const NAMES: Names = Names { key: "name" };
 
@@ -127,12 +130,14 @@ fn identity() -> [Column; 13] {
     ]
 }
 
-fn settings() -> [Column; 4] {
+fn settings() -> [Column; 6] {
     [
         Column::new(
             "unusable_permille",
             Values::Count(|row| row.settings.unusable_permille.into()),
         ),
+        Column::new("unusable_bytes", Values::Count(|row| row.settings.unusable_bytes)),
+        Column::new("aged_rounds", Values::Count(|row| row.settings.aged_rounds)),
         Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
         Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
         Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
@@ -181,6 +186,14 @@ fn translation() -> Vec<Column> {
 fn refusals() -> Vec<Column> {
     let mut columns = vec![
         Column::new("anon_sizes", Values::Sizes(&ANON, |row| anon_sizes(row.outcome))),
+        Column::new("asked", Values::Sizes(&ASKED, |row| asked(row.outcome))),
+        Column::new(
+            "unusable_at_start",
+            Values::Sizes(&UNUSABLE, |row| {
+                let sizes = row.outcome.unusable_at_start.iter();
+                sizes.map(|(&size, &permille)| (size, vec![permille])).collect()
+            }),
+        ),
         Column::new("pmd_refused", Values::Names(&REASONS, |row| &row.outcome.pmd_refused)),
     ];
     columns.extend(counts!("writers_", o => o.writers;
@@ -253,6 +266,13 @@ fn anon_sizes(outcome: &Outcome) -> Vec<(u64, Vec<u64>)> {
             row.split_deferred,
         ];
         (size, counts)
+    });
+    rows.collect()
+}
+
+fn asked(outcome: &Outcome) -> Vec<(u64, Vec<u64>)> {
+    let rows = outcome.asked.iter().map(|(&size, row)| {
+        (size, vec![row.file_asked, row.file_got, row.anon_asked, row.anon_got])
     });
     rows.collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::AnonSize;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 
@@ -21,6 +22,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         anon_sizes(rows),
         faults(rows),
         reads(rows),
+        asked(rows),
         tlb(rows),
         refusals(rows),
         writers(rows),
@@ -122,6 +124,24 @@ fn reads(rows: &[Outcome]) -> Section {
             count("large folios refused", |row| row.reads.large_folio_fallback),
         ],
     )
+}
+
+/// Folios of files that memory had of those that were asked for; nothing where it had all.
+fn asked(rows: &[Outcome]) -> Section {
+    let is_short = |asked: &Asked| asked.file_got < asked.file_asked;
+    let sizes = rows.iter().flat_map(|row| row.asked.iter()).filter(|(_, asked)| is_short(asked));
+    let sizes: BTreeSet<u64> = sizes.map(|(&bytes, _)| bytes).collect();
+    let lines = sizes.into_iter().flat_map(|bytes| {
+        let of = |get: fn(&Asked) -> u64| each(rows, |row| row.asked.get(&bytes).map_or(0, get));
+        let asked = of(|asked| asked.file_asked);
+        let label = size_column(bytes);
+        [
+            Line::counts(format!("{label} asked for"), asked.clone()),
+            Line::counts(format!("{label} free"), of(|asked| asked.file_got))
+                .with_shares_of(&asked),
+        ]
+    });
+    Section::new("Folios of files that were free", lines.collect())
 }
 
 fn tlb(rows: &[Outcome]) -> Section {

@@ -59,7 +59,14 @@ fn setting(report: &PredictResult) -> String {
     }
     if settings.unusable_permille > 0 {
         let (whole, tenth) = (settings.unusable_permille / 10, settings.unusable_permille % 10);
-        text = format!("{text}, {whole}.{tenth}% of it too fragmented for PMD folios");
+        let size = match settings.unusable_bytes {
+            0 => "PMD".to_owned(),
+            bytes => figures::size(bytes),
+        };
+        text = format!("{text}, {whole}.{tenth}% of it too fragmented for {size} folios");
+    }
+    if settings.aged_rounds > 0 {
+        text = format!("{text}, worn down by {} rounds of ageing", settings.aged_rounds);
     }
     if let Some(filesystem) = &settings.filesystem {
         text = format!("{text}, all files on {filesystem}");

@@ -6,6 +6,7 @@ use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, Tra
 use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Reads, Strays, Writers,
 };
@@ -32,6 +33,9 @@ fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> SizeTable {
 fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
     SideCounters { references, l1_misses, l2_misses, permission_misses: 0 }
 }
+
+/// Four folios of files were asked for, three were free.
+const ASKED: Asked = Asked { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
 
 fn before() -> Outcome {
     Outcome {
@@ -71,6 +75,10 @@ fn before() -> Outcome {
             walk_refs_pte: 19_662,
         },
         anon_sizes: BTreeMap::new(),
+        asked: BTreeMap::from([(64 * K, ASKED)]),
+        asked_tenths: BTreeMap::from([(10, BTreeMap::from([(64 * K, ASKED)]))]),
+        aged: BTreeMap::new(),
+        unusable_at_start: BTreeMap::from([(64 * K, 310)]),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
         writers: Writers::default(),
         collapse: Collapses::default(),
@@ -166,6 +174,8 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 125,
+        unusable_bytes: 0,
+        aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
         reference_ns: 5,

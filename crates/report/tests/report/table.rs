@@ -12,7 +12,7 @@ use bytes::Bytes;
 use largefolio_report::{Exporter, Parquet, PredictResult, Settings, TraceInfo, parquet, table};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CellSpec, Outcome, replay};
+use largefolio_sim::replay::{CellSpec, Fragmented, Outcome, replay};
 use largefolio_trace::generate::{Workload, ZipfMix};
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,8 @@ const OF_THE_RESULT: &[&str] = &[
     "tool_version",
     "results_version",
     "unusable_permille",
+    "unusable_bytes",
+    "aged_rounds",
     "filesystem",
     "annotations",
     "reference_ns",
@@ -53,6 +55,8 @@ fn settings() -> Settings {
         memory_bytes,
         swap_bytes,
         unusable_permille,
+        unusable_bytes: 64 << 10,
+        aged_rounds: 2,
         filesystem,
         annotations,
         reference_ns,
@@ -70,7 +74,8 @@ fn rich() -> PredictResult {
         seed: u64::MAX,
         ram_bytes: mib << 20,
         swap_bytes: 1 << 30,
-        unusable_permille: 300,
+        fragmentation: Fragmented { bytes: 128 << 10, permille: 300 },
+        aged_rounds: 2,
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs = [
@@ -215,6 +220,7 @@ fn a_row_says_which_cell_it_is() {
         "results_version": largefolio_sim::replay::RESULTS_VERSION, "kernel": "7.2+anon-64K=always+thp=always",
         "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
         "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
+        "unusable_bytes": 65536, "aged_rounds": 2,
         "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "reference_ns": 5,
     });
     for (name, value) in expected.as_object().unwrap() {

@@ -57,6 +57,8 @@ fn every_built_in_machine_loads_and_builds_at_every_page_size() {
             assert_eq!(tlb.coalescing().has_contpte, machine.arch == Arch::Arm64);
             let is_zen = matches!(name, "milan" | "zen4");
             assert_eq!(tlb.coalescing().aggregation == Aggregation::Zen, is_zen, "{name}");
+            let is_hpa = name == "grace-hpa";
+            assert_eq!(tlb.coalescing().aggregation == Aggregation::Hpa, is_hpa, "{name}");
         }
     }
     assert!(names().is_sorted());

@@ -4,6 +4,10 @@
 //! (docs/behaviour K.1.4). A pattern with a `/` is matched with the whole path, one without it with
 //! the last part; `*` stands for any characters, `?` for one.
 //!
+//! `cc1=collapse:64K`: the loader collapses every executable mapping of such a file to folios of
+//! 64 KiB as it maps it: all of it is faulted in first, then copied
+//! ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
+//!
 //! Owns the text form and the pattern. Does not own what a preferred size does
 //! ([`largefolio_mm::memory::Memory::prefer_folios`]).
 
@@ -22,13 +26,30 @@ pub struct Annotation {
     pattern: String,
     /// Size of the folios.
     bytes: u64,
+    /// When it asks for them.
+    wish: Wish,
 }
+
+/// When a loader asks for folios of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Before the file is read: faults read such folios.
+    Prefer,
+    /// Once it is mapped: what is read by then is collapsed.
+    Collapse,
+}
+
+/// What stands before the size of a [`Wish::Collapse`].
+const COLLAPSE: &str = "collapse:";
 
 /// Why an annotation is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// Not `PATTERN=SIZE`.
-    #[error("'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K'")]
+    #[error(
+        "'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K' or \
+         'libc.so*=collapse:64K'"
+    )]
     Form(String),
     /// Not a size of a folio.
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K")]
@@ -44,15 +65,20 @@ impl FromStr for Annotation {
         if pattern.is_empty() {
             return Err(form());
         }
+        let (wish, size) = match size.strip_prefix(COLLAPSE) {
+            Some(size) => (Wish::Collapse, size),
+            None => (Wish::Prefer, size),
+        };
         let bytes = parse_bytes(size).filter(|bytes| bytes.is_power_of_two());
         let bytes = bytes.ok_or_else(|| AnnotationError::Size(size.to_owned()))?;
-        Ok(Self { pattern: pattern.to_owned(), bytes })
+        Ok(Self { pattern: pattern.to_owned(), bytes, wish })
     }
 }
 
 impl fmt::Display for Annotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.pattern, size_name(self.bytes))
+        let collapse = if self.wish == Wish::Collapse { COLLAPSE } else { "" };
+        write!(f, "{}={collapse}{}", self.pattern, size_name(self.bytes))
     }
 }
 
@@ -61,6 +87,11 @@ impl Annotation {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// When they are asked for.
+    pub(super) const fn wish(&self) -> Wish {
+        self.wish
     }
 
     /// Whether the file at `path` is meant.
@@ -131,6 +162,10 @@ mod tests {
         assert!(!fits("/lib/*=64K", "/usr/lib/a"));
         assert!(fits("*a*b*=64K", "xxaxxbxx") && !fits("*a*b*=64K", "xxbxxaxx"));
         assert!(fits("a=b=64K", "a=b"));
+        assert!(fits("a=b=collapse:64K", "a=b"));
+        let annotation: Annotation = "cc1=collapse:64K".parse().unwrap();
+        assert_eq!((annotation.wish(), annotation.bytes()), (Wish::Collapse, 64 << 10));
+        assert_eq!(annotation.to_string(), "cc1=collapse:64K");
     }
 
     #[test]

@@ -8,14 +8,16 @@
 //!   is flushed before the next lookup.
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
-use largefolio_mm::buddy::Fragmentation;
+use std::collections::BTreeMap;
+
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::units::PageSize;
 use largefolio_trace::Meta;
 
-use super::annotate::Annotation;
+use super::annotate::{Annotation, Wish};
+use super::asked::Tenths;
 use super::budget::Meter;
 use super::clock::Clock;
 use super::error::CellError;
@@ -30,9 +32,6 @@ use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
 use super::touched::Touched;
 use crate::cost::{Mark, Timing};
-
-/// Pages pinned before the start where memory is to be fragmented, in thousandths.
-const USED_PERMILLE: u32 = 100;
 
 /// One cell in the middle of a replay.
 pub struct Cell {
@@ -49,6 +48,8 @@ pub struct Cell {
     /// What pictures need, where they were asked for.
     pub(super) pictures: Option<Box<Keeper>>,
     pub(super) meter: Meter,
+    /// Thousandths of the free memory in blocks smaller than each folio size, at the start.
+    pub(super) unusable: BTreeMap<u64, u64>,
 }
 
 /// Which run of the program it is.
@@ -70,6 +71,8 @@ pub(super) struct Counted {
     pub(super) reads: Reads,
     /// Counters of the memory manager when the pass began.
     pub(super) base: Mark,
+    /// Its counters as the trace went on.
+    pub(super) tenths: Tenths,
 }
 
 impl Counted {
@@ -82,6 +85,7 @@ impl Counted {
             strays: Strays::default(),
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             base: Mark::default(),
+            tenths: Tenths::default(),
         }
     }
 }
@@ -98,6 +102,8 @@ impl Cell {
         spec.kernel.rules.page = page;
         let mut cell = Self::empty(spec)?;
         let runs_max = cell.spec.detail_runs_max;
+        cell.counted.tenths = Tenths::of(meta.nr_rows);
+        cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         cell.add_files(meta);
         cell.allow(0);
@@ -111,12 +117,8 @@ impl Cell {
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
         config.swap_bytes = spec.swap_bytes;
-        config.fragmentation = (spec.unusable_permille > 0).then_some(Fragmentation {
-            seed: spec.seed,
-            used_permille: USED_PERMILLE,
-            order: rules.page.pmd_order().min(Order::new(9)),
-            unusable_permille: spec.unusable_permille,
-        });
+        config.fragmentation = spec.fragmentation.state(rules.page, spec.seed);
+        config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
         let mut memory = Memory::new(rules.clone(), &config)?;
         memory.watch();
         let is_warm = spec.cache == CacheState::Warm;
@@ -131,6 +133,7 @@ impl Cell {
             counted: Counted::new(&spec),
             pictures: None,
             meter: Meter::default(),
+            unusable: BTreeMap::new(),
             spec,
         })
     }
@@ -150,14 +153,17 @@ impl Cell {
     fn add_files(&mut self, meta: &Meta) {
         for file in &meta.files {
             let filesystem = self.spec.filesystem.as_deref().unwrap_or(&file.filesystem);
-            let mut annotations = self.spec.annotations.iter().rev();
-            let preferred = annotations.find(|known| known.fits(&file.path));
+            let fits = |known: &&Annotation| known.fits(&file.path);
+            let annotation = self.spec.annotations.iter().rev().find(fits);
+            let bytes_of =
+                |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
             self.program.files.push(TraceFile {
                 mapping: self.memory.add_file(file.size_bytes, filesystem),
                 size_bytes: file.size_bytes,
                 is_device: file.path.starts_with("/dev/") && file.size_bytes == 0,
                 is_elf: !file.build_id.is_empty(),
-                preferred_bytes: preferred.map(Annotation::bytes),
+                preferred_bytes: bytes_of(Wish::Prefer),
+                collapse_bytes: bytes_of(Wish::Collapse),
             });
         }
     }

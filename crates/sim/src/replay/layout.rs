@@ -1,8 +1,8 @@
 //! Mapping placed segments: the initial layout of a program, and single mappings.
 
-use largefolio_mm::map::{Map, MapError};
+use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
-use largefolio_mm::units::{PageSize, Vaddr};
+use largefolio_mm::units::{AddrRange, MmId, PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta, ThreadId};
@@ -113,8 +113,33 @@ impl Cell {
                 Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
+            if let Some(bytes) = segment
+                .file
+                .filter(|_| prot.can_exec)
+                .and_then(|(file, _)| self.program.files[file].collapse_bytes)
+            {
+                self.collapse_mapped(mm, AddrRange { addr: Vaddr(first), len_bytes }, bytes)?;
+            }
         }
         self.program.processes[process].segments.insert(segment);
+        Ok(())
+    }
+
+    /// The loader faults a new mapping in and collapses it to folios of `bytes`; it goes on whether
+    /// that worked or not, and the refusals are counted.
+    fn collapse_mapped(
+        &mut self,
+        mm: MmId,
+        AddrRange { addr, len_bytes }: AddrRange,
+        bytes: u64,
+    ) -> Result<(), CellError> {
+        match self.memory.madvise(mm, addr, len_bytes, Madvice::PopulateRead) {
+            // A segment may reach past the end of its file.
+            Ok(()) | Err(MapError::NotMapped(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let order = self.page().order_of_bytes(bytes);
+        let _ = self.memory.madvise_collapse_to(mm, addr, len_bytes, order);
         Ok(())
     }
 

@@ -279,13 +279,20 @@ impl Cell {
         Ok(())
     }
 
-    /// `MADV_COLLAPSE`: a program goes on whether it worked or not; the refusals are counted.
+    /// `MADV_COLLAPSE`, to folios of as many bytes as the event's position says (0: the PMD size): a
+    /// program goes on whether it worked or not; the refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
         let mm = self.program.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
-                let _ = self.memory.madvise_collapse(mm, start, len_bytes);
+                let _ = match event.pos {
+                    0 => self.memory.madvise_collapse(mm, start, len_bytes),
+                    bytes => {
+                        let order = self.page().order_of_bytes(bytes.min(LEN_MAX));
+                        self.memory.madvise_collapse_to(mm, start, len_bytes, order)
+                    }
+                };
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::asked::AskedSizes;
 use super::detail::Detail;
 use super::sizes::FolioSizes;
 use crate::cost::{Estimate, ReadEvents};
@@ -151,6 +152,14 @@ pub struct Outcome {
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,
+    /// Folios asked for and had, by size in bytes.
+    pub asked: AskedSizes,
+    /// The same in tenths of the trace, by the percentage at which each ends.
+    pub asked_tenths: BTreeMap<u64, AskedSizes>,
+    /// What ageing asked for before the program started, by round.
+    pub aged: BTreeMap<u64, AskedSizes>,
+    /// Thousandths of the free memory that lay in blocks smaller than a folio size at the start.
+    pub unusable_at_start: BTreeMap<u64, u64>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
     /// Opens for writing, and what they dropped.

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use largefolio_mm::rules::sizes::size_name;
 use largefolio_trace::Meta;
 use largefolio_trace::shown;
 
 use super::annotate::Annotation;
 use super::budget::{Budget, FACTOR_MAX};
 use super::clock::NS_PER_REFERENCE;
+use super::fragmented::Fragmented;
 use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
@@ -28,6 +30,8 @@ pub const NO_LARGE_FOLIOS: &str = "none";
 pub const MEMORY_BYTES: u64 = 16 << 30;
 /// The whole, in thousandths.
 pub const PERMILLE_MAX: u32 = 1000;
+/// Rounds of ageing: each may take as many steps as memory has pages.
+pub const AGED_ROUNDS_MAX: u32 = 100;
 
 /// What to replay a trace under.
 ///
@@ -47,14 +51,16 @@ pub struct Request {
     pub kernels: Vec<Kernel>,
     /// Machines, each at its own base page unless a kernel says one.
     pub machines: Vec<Machine>,
-    /// Seeds of the fragmentation.
+    /// Seeds of the fragmentation and of ageing.
     pub seeds: Vec<u64>,
     /// Sizes of physical memory in bytes.
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
-    /// Thousandths of the free memory that have no room for a PMD folio at the start.
-    pub unusable_permille: u32,
+    /// How fragmented memory is at the start.
+    pub fragmentation: Fragmented,
+    /// Rounds in which other programs wore memory down before; 0 = none.
+    pub aged_rounds: u32,
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for.
@@ -102,6 +108,13 @@ pub enum RequestError {
     MaxWork(u64),
     #[error("a fragmentation of {0} thousandths is not possible; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
+    #[error(
+        "{size}:.. is no fragmentation of {machine} with {page_bytes} byte pages; name a size \
+         above the base page and at most the largest block of free memory"
+    )]
+    FragmentedSize { size: String, machine: String, page_bytes: u64 },
+    #[error("{0} rounds of ageing are not possible; expected 0 to {AGED_ROUNDS_MAX}")]
+    Aged(u32),
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(
@@ -125,7 +138,8 @@ impl Request {
             seeds: Vec::new(),
             memory_bytes: Vec::new(),
             swap_bytes: 0,
-            unusable_permille: 0,
+            fragmentation: Fragmented { bytes: 0, permille: 0 },
+            aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
             cache: CacheState::Cold,
@@ -154,6 +168,7 @@ impl Request {
             for machine in self.machines() {
                 let spec = self.spec(kernel, machine, nr_cells);
                 kernel.check_page(spec.page_size())?;
+                self.check_fragmentation(&spec)?;
                 for annotation in &spec.annotations {
                     annotation.check(kernel, spec.page_size())?;
                 }
@@ -248,7 +263,7 @@ impl Request {
         if seeds.is_empty() {
             seeds.push(1);
         }
-        if self.unusable_permille == 0 {
+        if self.fragmentation.permille == 0 && self.aged_rounds == 0 {
             seeds.truncate(1);
         }
         seeds
@@ -262,7 +277,8 @@ impl Request {
         CellSpec {
             cache: self.cache,
             swap_bytes: self.swap_bytes,
-            unusable_permille: self.unusable_permille,
+            fragmentation: self.fragmentation,
+            aged_rounds: self.aged_rounds,
             filesystem: self.filesystem.clone(),
             annotations: self.annotations.clone(),
             ns_per_reference: self.ns_per_reference,
@@ -289,10 +305,22 @@ impl Request {
         if !(1..=FACTOR_MAX).contains(&self.max_work) {
             return Err(RequestError::MaxWork(self.max_work));
         }
-        if self.unusable_permille > PERMILLE_MAX {
-            return Err(RequestError::Fragmentation(self.unusable_permille));
+        if self.fragmentation.permille > PERMILLE_MAX {
+            return Err(RequestError::Fragmentation(self.fragmentation.permille));
+        }
+        if self.aged_rounds > AGED_ROUNDS_MAX {
+            return Err(RequestError::Aged(self.aged_rounds));
         }
         Ok(())
+    }
+
+    fn check_fragmentation(&self, spec: &CellSpec) -> Result<(), RequestError> {
+        if self.fragmentation.fits(spec.page_size()) {
+            return Ok(());
+        }
+        let size = size_name(self.fragmentation.bytes);
+        let (machine, page_bytes) = (spec.machine.name.clone(), spec.page_size().bytes());
+        Err(RequestError::FragmentedSize { size, machine, page_bytes })
     }
 
     /// A name no kernel knows would silently have no large folios.

@@ -1,11 +1,13 @@
 //! What to replay a trace under: kernel, machine, state of memory, and how much it may take.
 
+use largefolio_mm::buddy::Ageing;
 use largefolio_mm::units::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::annotate::Annotation;
 use super::budget::Budget;
 use super::clock::NS_PER_REFERENCE;
+use super::fragmented::Fragmented;
 use crate::cost::Walks;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
@@ -47,8 +49,10 @@ pub struct CellSpec {
     pub ram_bytes: u64,
     /// Swap space in bytes; 0: anonymous memory is not reclaimed.
     pub swap_bytes: u64,
-    /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
-    pub unusable_permille: u32,
+    /// How fragmented memory is at the start.
+    pub fragmentation: Fragmented,
+    /// Rounds in which other programs wore memory down before; 0 = none.
+    pub aged_rounds: u32,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, the last that fits a file first.
@@ -63,6 +67,9 @@ pub struct CellSpec {
     pub budget: Budget,
 }
 
+/// Filesystem whose folio sizes ageing uses where every file keeps its own.
+const AGED_FILESYSTEM: &str = "xfs";
+
 impl CellSpec {
     /// A cold cell with 16 GiB of unfragmented memory.
     #[must_use]
@@ -75,7 +82,8 @@ impl CellSpec {
             seed,
             ram_bytes,
             swap_bytes: 0,
-            unusable_permille: 0,
+            fragmentation: Fragmented::default(),
+            aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
@@ -83,6 +91,18 @@ impl CellSpec {
             detail_runs_max: 0,
             budget: Budget::default(),
         }
+    }
+
+    /// Ageing with the folio sizes that the kernel gives to the files of the cell; those of XFS
+    /// where each file has its own filesystem.
+    pub(super) fn ageing(&self) -> Ageing {
+        let rules = &self.kernel.rules;
+        let filesystem = self.filesystem.as_deref().unwrap_or(AGED_FILESYSTEM);
+        let max = rules.order_range(filesystem).max;
+        let sizes = rules.sizes.orders(filesystem, rules.page, max);
+        let orders = sizes.exec.map_or(sizes.always, |exec| sizes.always.with(exec));
+        let orders = orders.below(max.raised(1));
+        Ageing { seed: self.seed, rounds: self.aged_rounds, orders }
     }
 
     /// The base page: the kernel's where it was asked for, else the machine's.

@@ -18,7 +18,9 @@ use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::names::nearest;
-use crate::replay::{CacheState, Cell, CellSpec};
+use crate::replay::request::AGED_ROUNDS_MAX;
+use crate::replay::{CacheState, Cell, CellSpec, Fragmented};
+use crate::size;
 
 /// The file as written.
 #[derive(Deserialize)]
@@ -58,6 +60,9 @@ struct CellFile {
     cache: Option<String>,
     seed: Option<u64>,
     reference_ns: Option<u64>,
+    memory: Option<String>,
+    fragmentation: Option<String>,
+    aged: Option<u32>,
 }
 
 /// A table; what it says of `unit` and the like holds for rows that do not.
@@ -239,9 +244,36 @@ impl CellFile {
                 return Err(Mistake::Value { place: format!("{place}.cache"), value, expected });
             }
         };
+        self.set_memory(&mut spec, place)?;
         spec.seed = self.seed.unwrap_or(spec.seed);
         spec.ns_per_reference = self.reference_ns.unwrap_or(spec.ns_per_reference);
         Ok(spec)
+    }
+}
+
+impl CellFile {
+    /// Size and state of memory.
+    fn set_memory(&self, spec: &mut CellSpec, place: &str) -> Result<(), Mistake> {
+        let wrong = |key: &str, value: &str, expected| {
+            let (place, value) = (format!("{place}.{key}"), value.to_owned());
+            Mistake::Value { place, value, expected }
+        };
+        if let Some(text) = &self.memory {
+            let expected = "bytes, such as \"512M\"";
+            spec.ram_bytes = size::memory(text).map_err(|_| wrong("memory", text, expected))?;
+        }
+        if let Some(text) = &self.fragmentation {
+            let expected = "SIZE:SHARE, such as \"64K:80%\"";
+            let parsed = text.parse::<Fragmented>().ok();
+            let parsed = parsed.filter(|fragmented| fragmented.fits(spec.page_size()));
+            spec.fragmentation = parsed.ok_or_else(|| wrong("fragmentation", text, expected))?;
+        }
+        spec.aged_rounds = self.aged.unwrap_or_default();
+        if spec.aged_rounds > AGED_ROUNDS_MAX {
+            let expected = "at most 100 rounds";
+            return Err(wrong("aged", &spec.aged_rounds.to_string(), expected));
+        }
+        Ok(())
     }
 }
 

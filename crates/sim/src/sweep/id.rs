@@ -102,7 +102,7 @@ mod tests {
     use crate::cost::Walks;
     use crate::kernel::Kernel;
     use crate::machine::Machine;
-    use crate::replay::{Budget, CacheState, CellSpec};
+    use crate::replay::{Budget, CacheState, CellSpec, Fragmented};
 
     const DIGEST: &str = "00";
 
@@ -147,7 +147,9 @@ mod tests {
             CellSpec { seed: 2, ..cell() },
             CellSpec { ram_bytes: 1 << 30, ..cell() },
             CellSpec { swap_bytes: 1 << 30, ..cell() },
-            CellSpec { unusable_permille: 1, ..cell() },
+            CellSpec { fragmentation: Fragmented { bytes: 0, permille: 1 }, ..cell() },
+            CellSpec { fragmentation: Fragmented { bytes: 1 << 16, permille: 1 }, ..cell() },
+            CellSpec { aged_rounds: 1, ..cell() },
             CellSpec { filesystem: Some("xfs".to_owned()), ..cell() },
             CellSpec { annotations: vec!["a=64K".parse().unwrap()], ..cell() },
             CellSpec { ns_per_reference: 2, ..cell() },
