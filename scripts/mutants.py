@@ -72,6 +72,21 @@ MUTANTS = [
      "orders.filter(is_free).max().unwrap_or(Order::ZERO)", "orders.filter(is_free).min().unwrap_or(Order::ZERO)"),
     ("ageing-half", "buddy/age.rs",
      "let target = self.buddy.nr_pages / 2;", "let target = self.buddy.nr_pages / 4;"),
+    ("copy-extents", "rules/clear.rs",
+     "CopyOrder::Extents => self.merged(arch),",
+     "CopyOrder::Extents => Rule::converging(page.bytes()),"),
+    ("copy-run", "collapse/anon.rs",
+     "(is_hole(first) || pte.pfn() == first.pfn().plus(by as u64))",
+     "(is_hole(first) || by < ptes.len())"),
+    ("arm64-loop", "rules/clear.rs",
+     "const LOOP_UNIT_BYTES: u64 = 512 << 10;",
+     "const LOOP_UNIT_BYTES: u64 = 1 << 20;"),
+    ("preemption", "rules/clear.rs",
+     "Self::Full | Self::Lazy => plan::Preemption::Preemptible,",
+     "Self::Full | Self::Lazy => plan::Preemption::Cooperative,"),
+    ("stretch-end", "ram/stretches.rs",
+     "Step::Reschedule => self.stretch(std::mem::take(&mut stretch)),",
+     "Step::Reschedule => {}"),
 ]
 
 

@@ -41,7 +41,7 @@ use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
-use crate::ram::{FilePages, Ram};
+use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use largefolio_bulk::plan::Plan;
@@ -88,6 +88,8 @@ pub struct Core<R> {
     pub ram: R,
     /// Exact counts of what happened.
     pub counters: Counters,
+    /// What was cleared and copied without a reschedule point.
+    pub(crate) stretches: Stretches,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
     /// What memory pressure keeps.
@@ -115,6 +117,7 @@ impl<R: Ram> Core<R> {
             folios: FolioTable::new(),
             ram,
             counters: Counters::default(),
+            stretches: Stretches::default(),
             deferred: Deferred::default(),
             pressure: Pressure::default(),
             work: Work::default(),
@@ -327,6 +330,7 @@ impl<R: Ram> Core<R> {
     /// never stored to.
     pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.ram.copy_page(from, to);
+        self.stretches.alone(ram::Work::Copy, 1);
         self.copy_knowledge(from, to);
     }
 

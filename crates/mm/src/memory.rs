@@ -27,7 +27,7 @@ use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
-use crate::ram::{Counted, Ram};
+use crate::ram::{Counted, Ram, Stretches};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, ReadTarget};
 use crate::rules::anon::Enabled;
@@ -315,6 +315,11 @@ impl<R: Ram> Memory<R> {
     #[must_use]
     pub fn aged(&self) -> &[RoundOfAgeing] {
         &self.aged
+    }
+
+    /// What was cleared and copied without a reschedule point since it was last asked (D.4.7).
+    pub fn take_stretches(&mut self) -> Stretches {
+        std::mem::take(&mut self.core.stretches)
     }
 
     /// What happened so far.

@@ -64,6 +64,13 @@
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `entries.*` | entries of page tables set by faults and by fork, and taken away |
 //! | `cleared_bytes.UNIT` | bytes zeroed, UNIT bytes (to the nearest power of two) in one go |
+//! | `copied_bytes.UNIT` | bytes copied, the same way |
+//! | `latency.preemption` | preemption model: `none`, `voluntary`, `full` or `lazy` |
+//! | `latency.stretches` | stretches of clearing and copying without a reschedule point |
+//! | `latency.max_bytes` `..p99_bytes` | the longest; 99 of 100 are not longer |
+//! | `latency.max_ns` `..p99_ns` | estimated times of these; null where a rate is not known |
+//! | `latency.sizes.SIZE` | `stretches` of up to SIZE bytes, a power of two; `max_bytes` of them |
+//! | `latency.not_known` | names of rates that are needed and not known |
 //! | `waits.*` | reads the program waited for, reads ahead, and what the device's queue added |
 //! | `estimate.walks` | `native` or `nested` |
 //! | `estimate.total_ns` | estimated time; null where a cost it needs is not known |

@@ -122,6 +122,10 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     for (&unit, &value) in &outcome.cleared_bytes {
         numbers.push(sized("cleared", unit, value));
     }
+    for (&unit, &value) in &outcome.copied_bytes {
+        numbers.push(sized("copied_in_one_go", unit, value));
+    }
+    add_latency(&mut numbers, outcome);
     add_entries(&mut numbers, outcome);
     add_waits(&mut numbers, outcome);
     add_time(&mut numbers, outcome);
@@ -142,6 +146,21 @@ fn plain(metric: impl Into<String>, value: u64, unit: &'static str) -> Number {
 
 fn sized(metric: impl Into<String>, folio_bytes: u64, value: u64) -> Number {
     Number { metric: metric.into(), folio_bytes: Some(folio_bytes), value, unit: "bytes" }
+}
+
+fn add_latency(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let latency = &outcome.latency;
+    numbers.push(plain("latency_stretches", latency.stretches, "stretches"));
+    numbers.push(plain("latency_max", latency.max_bytes, "bytes"));
+    numbers.push(plain("latency_p99", latency.p99_bytes, "bytes"));
+    for (metric, ns) in [("latency_max_time", latency.max_ns), ("latency_p99_time", latency.p99_ns)]
+    {
+        numbers.extend(ns.map(|ns| plain(metric, ns, "ns")));
+    }
+    for (&size, of_size) in &latency.sizes {
+        let unit = "stretches";
+        numbers.push(Number { unit, ..sized("latency_size", size, of_size.stretches) });
+    }
 }
 
 fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &SizeTable) {

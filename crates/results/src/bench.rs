@@ -7,5 +7,5 @@ mod result;
 mod timed;
 
 pub use result::{BenchResult, BenchRow, Scale, rows, short};
-pub use timed::{AnonWork, Spare, Timed, beside_the_model};
-pub(crate) use timed::{in_model, on_host};
+pub(crate) use timed::in_model;
+pub use timed::{AnonWork, Spare, Timed, beside_the_model, on_gigantic_host, on_host};

@@ -19,7 +19,7 @@ use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
-use crate::ram::Ram;
+use crate::ram::{Ram, Stretch, Work};
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
@@ -117,20 +117,28 @@ impl<R: Ram> Memory<R> {
         }
         let pfn = self.core.folios.get(id).pfn;
         let mut done = 0;
+        let mut stretch = Stretch::default();
         while done < ptes.len() {
             let nr = nr_in_run(&ptes[done..]);
-            self.copy_run(&ptes[done..done + nr], pfn.plus(done as u64))?;
+            self.copy_run(&ptes[done..done + nr], pfn.plus(done as u64), &mut stretch)?;
             done += nr;
         }
+        self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         Ok(())
     }
 
     /// Ascending, holes in passing; page by page unless the kernel copies in extents (D.4.5).
-    fn copy_run(&mut self, run: &[Pte], to: Pfn) -> Result<(), CollapseRefusal> {
+    fn copy_run(
+        &mut self,
+        run: &[Pte],
+        to: Pfn,
+        stretch: &mut Stretch,
+    ) -> Result<(), CollapseRefusal> {
         let nr = run.len() as u64;
         if is_hole(run[0]) {
             self.core.folios.forget_writes(to, nr);
             self.core.ram.zero(to, nr);
+            stretch.add(Work::Clear, nr, 1);
             return Ok(());
         }
         for _ in run {
@@ -138,6 +146,7 @@ impl<R: Ram> Memory<R> {
         }
         let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
         self.core.copy_pages(run[0].pfn(), to, &plan);
+        stretch.add_units(Work::Copy, &plan);
         Ok(())
     }
 

@@ -85,6 +85,7 @@ macro_rules! cause {
 const CENSUS: Sizes = Sizes { key: "folio_bytes", counts: &["aligned_bytes", "unaligned_bytes"] };
 const CACHED: Sizes = Sizes { key: "folio_bytes", counts: &["bytes"] };
 const CLEARED: Sizes = Sizes { key: "unit_bytes", counts: &["bytes"] };
+const STRETCHES: Sizes = Sizes { key: "unit_bytes", counts: &["stretches", "max_bytes"] };
 const ANON: Sizes = Sizes {
     key: "folio_bytes",
     counts: &["anon_fault_alloc", "anon_fault_fallback", "split", "split_failed", "split_deferred"],
@@ -220,6 +221,13 @@ fn work() -> Vec<Column> {
             row.outcome.cleared_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
         }),
     ));
+    columns.push(Column::new(
+        "copied_bytes",
+        Values::Sizes(&CLEARED, |row| {
+            row.outcome.copied_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
+        }),
+    ));
+    columns.extend(latency());
     columns.extend(counts!("waits_", o => o.waits;
         sync_requests, sync_bytes, async_requests, async_bytes));
     columns.extend([
@@ -228,6 +236,28 @@ fn work() -> Vec<Column> {
         Column::new("waits_late_ns", Values::Known(|row| row.outcome.waits.late_ns)),
     ]);
     columns
+}
+
+fn latency() -> [Column; 8] {
+    [
+        Column::new("latency_preemption", Values::Text(|row| row.outcome.latency.preemption)),
+        Column::new("latency_stretches", Values::Count(|row| row.outcome.latency.stretches)),
+        Column::new("latency_max_bytes", Values::Count(|row| row.outcome.latency.max_bytes)),
+        Column::new("latency_p99_bytes", Values::Count(|row| row.outcome.latency.p99_bytes)),
+        Column::new("latency_max_ns", Values::Known(|row| row.outcome.latency.max_ns)),
+        Column::new("latency_p99_ns", Values::Known(|row| row.outcome.latency.p99_ns)),
+        Column::new(
+            "latency_sizes",
+            Values::Sizes(&STRETCHES, |row| {
+                let sizes = row.outcome.latency.sizes.iter();
+                sizes.map(|(&size, of)| (size, vec![of.stretches, of.max_bytes])).collect()
+            }),
+        ),
+        Column::new(
+            "latency_not_known",
+            Values::Words(|row| row.outcome.latency.not_known.iter().cloned().collect()),
+        ),
+    ]
 }
 
 fn estimate() -> [Column; 13] {

@@ -48,6 +48,24 @@ pub(super) fn time(rows: &[Outcome]) -> Section {
     Section::new("Estimated time", lines)
 }
 
+/// How long others wait while memory is cleared and copied; what the columns have in common is which
+/// preemption models they are of.
+pub(super) fn latency(rows: &[Outcome]) -> Section {
+    let time = |label: &str, get: fn(&Outcome) -> Option<u64>| {
+        Line::times(label, rows.iter().map(get).collect())
+    };
+    Section::new(
+        "Clearing and copying between two reschedule points",
+        vec![
+            time("longest", |row| row.latency.max_ns),
+            time("99 of 100 up to", |row| row.latency.p99_ns),
+            Line::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
+            Line::counts("99 of 100 up to, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
+            Line::counts("how many", each(rows, |row| row.latency.stretches)),
+        ],
+    )
+}
+
 fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
     rows.iter().map(get).collect()
 }

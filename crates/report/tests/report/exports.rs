@@ -1,9 +1,9 @@
 //! Every form of one result made by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, TraceInfo};
-use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
+use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
@@ -87,11 +87,29 @@ fn before() -> Outcome {
         copied_pages: 369,
         entries: Entries { set_by_faults: 5_100, ptes_cleared: 5_090, ..Entries::default() },
         cleared_bytes: BTreeMap::from([(4 * K, 1_384 * 4 * K)]),
+        copied_bytes: BTreeMap::from([(4 * K, 369 * 4 * K)]),
+        latency: latency(),
         waits: ReadEvents { sync_requests: 131, late_waits: Some(9), ..ReadEvents::default() },
         estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
         is_replaced: false,
         detail: None,
+    }
+}
+
+/// Stretches of a page, and one of a folio whose rate is not known.
+fn latency() -> Latency {
+    let page = SizeLatency { stretches: 1_752, max_bytes: 4 * K };
+    let folio = SizeLatency { stretches: 1, max_bytes: 2048 * K };
+    Latency {
+        preemption: "lazy",
+        stretches: 1_753,
+        max_bytes: 2048 * K,
+        p99_bytes: 4 * K,
+        max_ns: None,
+        p99_ns: None,
+        sizes: BTreeMap::from([(4 * K, page), (2048 * K, folio)]),
+        not_known: BTreeSet::from(["costs.clear of 2M".to_owned()]),
     }
 }
 

@@ -25,6 +25,8 @@ const KEYED: &[(&str, &str)] = &[
     ("cached_bytes", "folio_bytes"),
     ("anon_sizes", "folio_bytes"),
     ("cleared_bytes", "unit_bytes"),
+    ("copied_bytes", "unit_bytes"),
+    ("latency_sizes", "unit_bytes"),
     ("pmd_refused", "reason"),
     ("collapse_refused", "reason"),
     ("pressure", "name"),

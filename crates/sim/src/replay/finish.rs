@@ -7,7 +7,7 @@ use largefolio_mm::counters::collapse::CollapseRefusal;
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
-use crate::cost::{Estimate, Events, Mark};
+use crate::cost::{Estimate, Events, Latency, Mark};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -17,6 +17,7 @@ impl Cell {
         let detail = self.take_detail();
         let events = self.events();
         let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
+        let latency = self.latency();
         let counters = self.memory.counters();
         let base = &self.counted.base;
         let ram = &self.memory.core().ram;
@@ -49,6 +50,8 @@ impl Cell {
             copied_pages: ram.nr_copied - base.ram.nr_copied,
             entries: self.entries(),
             cleared_bytes: events.cleared,
+            copied_bytes: events.copied,
+            latency,
             waits: events.read,
             estimate,
             strays: self.counted.strays,
@@ -108,6 +111,13 @@ impl Cell {
             (page.bytes() << order, size)
         });
         sizes.filter(|(_, size)| *size != AnonSize::default()).collect()
+    }
+
+    fn latency(&mut self) -> Latency {
+        let stretches = self.memory.take_stretches();
+        let rules = self.memory.rules();
+        let (preemption, page_bytes) = (rules.clear.preemption, rules.page.bytes());
+        Latency::new(&stretches, preemption, page_bytes, &self.spec.machine.costs)
     }
 
     /// What costs time, for the estimate.

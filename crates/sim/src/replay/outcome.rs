@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::asked::AskedSizes;
 use super::detail::Detail;
 use super::sizes::FolioSizes;
-use crate::cost::{Estimate, ReadEvents};
+use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::tlb;
 
 /// Faults by kind; all are counts.
@@ -176,6 +176,10 @@ pub struct Outcome {
     pub entries: Entries,
     /// Bytes zeroed by the bytes, to the nearest power of two, that were zeroed in one go.
     pub cleared_bytes: BTreeMap<u64, u64>,
+    /// Bytes copied, the same way.
+    pub copied_bytes: BTreeMap<u64, u64>,
+    /// How long others wait while memory is cleared and copied.
+    pub latency: Latency,
     /// Who waited for which reads.
     pub waits: ReadEvents,
     /// Estimated time by cause.

@@ -258,6 +258,7 @@ impl Cell {
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
         self.memory.take_observed();
+        self.memory.take_stretches();
         self.restart_pictures();
         self.hardware = Hardware::default();
         self.program.restart();

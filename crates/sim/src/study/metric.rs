@@ -26,6 +26,8 @@ const MAPS: [(&str, &[&str]); 9] = [
     ("by_size", &["aligned_bytes", "unaligned_bytes"]),
     ("cached_bytes", &[]),
     ("cleared_bytes", &[]),
+    ("copied_bytes", &[]),
+    ("sizes", &["stretches", "max_bytes"]),
     ("pmd_refused", &[]),
     ("refused", &[]),
     ("pressure", &[]),
@@ -95,7 +97,10 @@ impl Metric {
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let names = self.sum.iter().chain(self.of.iter().flatten());
-        names.into_iter().any(|name| name[0] == "estimate")
+        names.into_iter().any(|name| {
+            let is_time = name.last().is_some_and(|last| last.ends_with("_ns"));
+            name[0] == "estimate" || name[0] == "latency" && is_time
+        })
     }
 
     /// Assumed constants that the number rests on in a cell, by their name in the machine file: all

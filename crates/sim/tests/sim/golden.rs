@@ -5,6 +5,7 @@
 
 mod areas;
 mod around;
+mod clearing;
 mod contpte;
 mod exec;
 mod fallback;
