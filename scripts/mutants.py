@@ -87,6 +87,12 @@ MUTANTS = [
     ("stretch-end", "ram/stretches.rs",
      "Step::Reschedule => self.stretch(std::mem::take(&mut stretch)),",
      "Step::Reschedule => {}"),
+    ("page-mapcount-updates", "rmap/mapcount/large.rs",
+     "let updates = total + MapcountUpdates::of_pages(pages.len());",
+     "let updates = total + MapcountUpdates::of_pages(1);"),
+    ("owner-case-4-shared", "rmap/owners/words.rs",
+     "let is_shared = is_new && count != large_mapcount;",
+     "let is_shared = is_new && slot == 0 && count != large_mapcount;"),
 ]
 
 

@@ -76,7 +76,9 @@ pub enum Effort {
 }
 
 impl Effort {
-    const fn nr_rounds(self) -> usize {
+    /// Rounds of everything that is not a difference of times.
+    #[must_use]
+    pub const fn nr_rounds(self) -> usize {
         match self {
             Self::Quick => 3,
             Self::Full => 9,
@@ -125,6 +127,15 @@ pub struct Rate {
     pub figure: Figure,
 }
 
+/// What an update of a map count costs, in user space.
+#[derive(Clone, Debug, Default)]
+pub struct MapcountCosts {
+    /// An atomic addition to the count of a page.
+    pub page: Option<Figure>,
+    /// A call that changes an owner word.
+    pub owner_word: Option<Figure>,
+}
+
 /// Everything that was measured.
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
@@ -136,6 +147,8 @@ pub struct Calibration {
     pub curves: Vec<Curve>,
     /// Faults, fork, unmapping.
     pub kernel: KernelCosts,
+    /// Map counts and owner words; none until somebody measures them, which needs the model's.
+    pub mapcounts: MapcountCosts,
     /// Clearing in user space by what the kernel uses.
     pub clear: Vec<Rate>,
     /// Copying in user space by what the kernel uses.

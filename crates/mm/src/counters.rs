@@ -1,12 +1,14 @@
 //! Exact counts of events, with vmstat's names if it has one.
 
 pub mod collapse;
+pub mod mapcounts;
 pub mod reclaim;
 pub mod split;
 pub mod writers;
 
 use crate::units::Order;
 use collapse::CollapseCounters;
+use mapcounts::MapcountUpdates;
 use reclaim::ReclaimCounters;
 use split::SplitRefusal;
 use writers::WriterCounters;
@@ -87,6 +89,12 @@ pub struct Counters {
     pub nr_batches_cleared: u64,
     /// Of these, batches of large folios.
     pub nr_large_batches_cleared: u64,
+    /// Updates of map counts by entries that came, fork included.
+    pub mapcounts_set: MapcountUpdates,
+    /// Of these, by fork.
+    pub mapcounts_forked: MapcountUpdates,
+    /// Updates of map counts by entries that went, or by a PMD entry that became PTEs.
+    pub mapcounts_cleared: MapcountUpdates,
     /// Windows that readahead filled, in folios of any size.
     pub nr_windows: u64,
     /// Windows started by the marker (A.4).

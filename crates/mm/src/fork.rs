@@ -10,6 +10,7 @@
 
 use crate::core::Core;
 use crate::core::mapped::Level;
+use crate::counters::mapcounts::MapcountUpdates;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable};
 use crate::memory::Memory;
@@ -137,6 +138,12 @@ impl<R: Ram> ForkCopy<'_, R> {
         self.core.counters.nr_fork_copied += 1;
         Ok(Copied::Own(pfn, self.own_flags))
     }
+
+    /// The updates of map counts since `before` are fork's.
+    fn count_updates(&mut self, before: MapcountUpdates) {
+        let counters = &mut self.core.counters;
+        counters.mapcounts_forked += counters.mapcounts_set - before;
+    }
 }
 
 impl<R: Ram> Copier for ForkCopy<'_, R> {
@@ -159,7 +166,9 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
             }
             self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
         }
+        let before = self.core.counters.mapcounts_set;
         self.core.add_ptes(id, self.child, pfn, nr);
+        self.count_updates(before);
         self.core.counters.nr_forked += nr;
         self.core.counters.nr_batches_forked += 1;
         Ok(Copied::Shared)
@@ -181,7 +190,9 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
             return CopiedPmd::Split;
         }
         self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, 1);
+        let before = self.core.counters.mapcounts_set;
         self.core.add_pmd(id, self.child);
+        self.count_updates(before);
         self.core.counters.nr_forked += 1;
         self.core.counters.nr_pmds_forked += 1;
         CopiedPmd::Shared

@@ -63,6 +63,7 @@
 //! | `pressure.NAME` | what memory pressure did, as in vmstat; counts of 0 are left out |
 //! | `zeroed_pages` `copied_pages` | base pages filled, copied |
 //! | `entries.*` | entries of page tables set by faults and by fork, and taken away |
+//! | `mapcounts.*` | atomic updates of map counts: of pages, of folios, of owner words |
 //! | `cleared_bytes.UNIT` | bytes zeroed, UNIT bytes (to the nearest power of two) in one go |
 //! | `copied_bytes.UNIT` | bytes copied, the same way |
 //! | `latency.preemption` | preemption model: `none`, `voluntary`, `full` or `lazy` |

@@ -238,6 +238,9 @@ fn add_entries(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("entries_ptes_cleared", entries.ptes_cleared, "entries"),
         ("entries_pmds_cleared", entries.pmds_cleared, "entries"),
         ("entries_batches_cleared", entries.batches_cleared, "batches"),
+        ("mapcounts_pages", outcome.mapcounts.pages, "updates"),
+        ("mapcounts_folios", outcome.mapcounts.folios, "updates"),
+        ("mapcounts_owner_words", outcome.mapcounts.owner_words, "updates"),
     ] {
         numbers.push(plain(metric, value, unit));
     }

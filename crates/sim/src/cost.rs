@@ -30,12 +30,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Costs, Unit};
 
 pub use count::Mark;
-pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
 pub use latency::{Latency, SizeLatency};
 
@@ -141,6 +141,12 @@ pub struct Events {
     pub ptes_unmapped: u64,
     /// PMD entries taken away.
     pub pmds_unmapped: u64,
+    /// Updates of map counts by faults.
+    pub mapcounts_mapped: MapcountUpdates,
+    /// Updates of map counts by fork.
+    pub mapcounts_forked: MapcountUpdates,
+    /// Updates of map counts by entries taken away.
+    pub mapcounts_unmapped: MapcountUpdates,
     /// Bytes zeroed, by the bytes of the unit they were zeroed in.
     pub cleared: BTreeMap<u64, u64>,
     /// Bytes copied, by the bytes of the unit.

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::bench::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
+use largefolio_results::bench::mapcount_costs;
 use largefolio_results::calibrate::{CalibrationResult, CheckRequest, machine};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::machine::{THIS, this_path};
@@ -20,7 +21,7 @@ use crate::errors::Exit;
 /// Measure this machine and write a machine file
 ///
 /// Measures TLB reach and the cost of hits and walks, for data and instructions, and the cost of
-/// faults, fork, unmapping, clearing, copying and reads. Takes one to three minutes on a machine
+/// faults, fork, unmapping, map counts, clearing, copying and reads. Takes one to three minutes on a machine
 /// that does little else. `folio predict --machine this` uses the file. Each number says how it was
 /// measured; a number that could not be measured is marked as assumed, with the reason. Folio sizes
 /// between 4K and 2M need root: folio changes their settings while it runs and puts them back
@@ -122,9 +123,11 @@ impl CalibratePlan {
 impl WritePlan {
     fn run(self, console: &mut Console) -> Result<Exit> {
         let line = console::status();
-        let found = Calibration::run(self.effort, &self.dir, &mut |what| {
+        let mut found = Calibration::run(self.effort, &self.dir, &mut |what| {
             line.set_message(format!("measuring {what}"));
         })?;
+        line.set_message("measuring map counts and owner words");
+        found.mapcounts = mapcount_costs(self.effort.nr_rounds());
         line.finish_and_clear();
         let made = machine(&found)?;
         let text = made.machine.to_toml(&made.comment(self.effort))?;

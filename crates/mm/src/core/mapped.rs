@@ -76,7 +76,8 @@ impl<R: Ram> Core<R> {
         let folio = self.folios.get_mut(id);
         folio.refs += nr;
         let pages = pages_of(folio, pfn, nr);
-        let _ = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
+        let change = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
+        self.counters.mapcounts_set += change.updates;
     }
 
     /// A PMD entry of `mm` maps a folio (F.3.2).
@@ -86,7 +87,8 @@ impl<R: Ram> Core<R> {
         self.counters.nr_pmds_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += u64::from(shape.pmd_refs());
-        let _ = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
+        let change = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
+        self.counters.mapcounts_set += change.updates;
     }
 
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
@@ -130,6 +132,7 @@ impl<R: Ram> Core<R> {
     }
 
     fn after_removal(&mut self, id: FolioId, change: Change) {
+        self.counters.mapcounts_cleared += change.updates;
         if change.is_partially_mapped {
             self.became_partially_mapped(id);
         }

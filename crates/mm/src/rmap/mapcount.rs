@@ -38,6 +38,8 @@ use std::ops::{Add, Range};
 
 use self::large::Large;
 pub use self::rules::{HugetlbOwners, MapcountKind, MapcountRule, MapcountRules, PmdCount, Shape};
+use crate::counters::mapcounts::MapcountUpdates;
+
 use super::owners::{self, Layout, MapcountOverflow, MmOwnerId, NotExclusive, State, Wide};
 
 /// How a folio is mapped.
@@ -60,12 +62,18 @@ pub struct Change {
     /// The folio is seen to be partially mapped now: an anonymous one is queued for a deferred
     /// split (G.2).
     pub is_partially_mapped: bool,
+    /// Counters that were updated.
+    pub updates: MapcountUpdates,
 }
 
 impl Change {
     /// Nothing changes.
-    pub const NONE: Self =
-        Self { mapped_pages: 0, pmd_mapped_pages: 0, is_partially_mapped: false };
+    pub const NONE: Self = Self {
+        mapped_pages: 0,
+        pmd_mapped_pages: 0,
+        is_partially_mapped: false,
+        updates: MapcountUpdates::NONE,
+    };
 
     fn mapped(nr_pages: u32) -> Self {
         Self { mapped_pages: nr_pages.into(), ..Self::NONE }
@@ -73,6 +81,10 @@ impl Change {
 
     fn unmapped(nr_pages: u32, is_partially_mapped: bool) -> Self {
         Self { mapped_pages: -i64::from(nr_pages), is_partially_mapped, ..Self::NONE }
+    }
+
+    fn with(self, updates: MapcountUpdates) -> Self {
+        Self { updates, ..self }
     }
 }
 
@@ -84,6 +96,7 @@ impl Add for Change {
             mapped_pages: self.mapped_pages + then.mapped_pages,
             pmd_mapped_pages: self.pmd_mapped_pages + then.pmd_mapped_pages,
             is_partially_mapped: self.is_partially_mapped || then.is_partially_mapped,
+            updates: self.updates + then.updates,
         }
     }
 }
@@ -171,7 +184,7 @@ impl<L: Layout> Mapcount<L> {
                     return Err(MapcountOverflow { large_mapcount, nr: 1 });
                 }
                 *count += 1;
-                Ok(Change::mapped(u32::from(*count == 1)))
+                Ok(Change::mapped(u32::from(*count == 1)).with(MapcountUpdates::of_pages(1)))
             }
         }
     }
@@ -191,7 +204,7 @@ impl<L: Layout> Mapcount<L> {
             Repr::Small(count) => {
                 assert!(*count > 0, "a page is unmapped, and it is not mapped");
                 *count -= 1;
-                Change::unmapped(u32::from(*count == 0), false)
+                Change::unmapped(u32::from(*count == 0), false).with(MapcountUpdates::of_pages(1))
             }
         }
     }

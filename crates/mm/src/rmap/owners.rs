@@ -253,6 +253,12 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         new.mapcount()
     }
 
+    /// Whether a change takes the lock; a folio whose owners are not tracked is a plain counter.
+    #[must_use]
+    pub fn is_tracking(&self) -> bool {
+        self.word.load(Relaxed) & !L::LOCK != L::STOPPED
+    }
+
     /// Mappings of the folio (F.2.1).
     #[must_use]
     pub fn mapcount(&self) -> u32 {

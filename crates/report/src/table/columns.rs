@@ -215,6 +215,7 @@ fn work() -> Vec<Column> {
     let mut columns = Vec::from(counts!("", o => o; zeroed_pages, copied_pages));
     columns.extend(counts!("entries_", o => o.entries;
         set_by_faults, set_by_fork, ptes_cleared, pmds_cleared, batches_cleared));
+    columns.extend(counts!("mapcounts_", o => o.mapcounts; pages, folios, owner_words));
     columns.push(Column::new(
         "cleared_bytes",
         Values::Sizes(&CLEARED, |row| {

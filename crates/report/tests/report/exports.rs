@@ -8,7 +8,7 @@ use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::{
-    AnonSize, Collapses, Entries, Faults, Reads, Strays, Writers,
+    AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::tlb::{Counters, SideCounters};
@@ -86,6 +86,7 @@ fn before() -> Outcome {
         zeroed_pages: 1_384,
         copied_pages: 369,
         entries: Entries { set_by_faults: 5_100, ptes_cleared: 5_090, ..Entries::default() },
+        mapcounts: Mapcounts { pages: 10_190, folios: 17, owner_words: 23 },
         cleared_bytes: BTreeMap::from([(4 * K, 1_384 * 4 * K)]),
         copied_bytes: BTreeMap::from([(4 * K, 369 * 4 * K)]),
         latency: latency(),

@@ -352,6 +352,8 @@ fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) -> Costs {
         unmap_large: own(&kernel.unmap_large),
         unmap_pte: or(&kernel.unmap_pte, &stand_in.unmap_pte),
         unmap_pmd: own(&kernel.unmap_pmd),
+        page_mapcount: own(&found.mapcounts.page),
+        owner_word: own(&found.mapcounts.owner_word),
         clear: clear(found),
         copy: found.copy.iter().map(rate).collect(),
         storage_latency: or(&found.storage.random, &stand_in.storage_latency),
@@ -359,7 +361,41 @@ fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) -> Costs {
         ..Costs::default()
     };
     set_walks(&mut costs, found, is_splintered);
+    set_apart(&mut costs, found);
     costs
+}
+
+/// Takes map counts out of the costs that were measured with them in, as `cascadelake` has them: of
+/// each PTE the count of its page, of each batch of a large folio the owner word, and on the way out
+/// the folio's own counter as well. Where too little would be left they stay in, and nothing stands
+/// apart.
+fn set_apart(costs: &mut Costs, found: &Calibration) {
+    let (Some(page), Some(word)) = (&found.mapcounts.page, &found.mapcounts.owner_word) else {
+        (costs.page_mapcount, costs.owner_word) = (None, None);
+        return;
+    };
+    let (page, word) = (page.ns.median, word.ns.median);
+    let mut parts = [
+        (&mut costs.map_entry, page, "page_mapcount"),
+        (&mut costs.fork_entry, page, "page_mapcount"),
+        (&mut costs.fork_batch, word, "owner_word"),
+        (&mut costs.unmap_pte, page, "page_mapcount"),
+        (&mut costs.unmap_large, page + word, "page_mapcount and owner_word"),
+    ];
+    // What was taken from another machine has them out already.
+    let measured = |cost: &Option<Quantity>| cost.as_ref().is_some_and(|cost| !cost.assumed);
+    let fits = |cost: &Option<Quantity>, less: f64| {
+        cost.as_ref().is_none_or(|cost| cost.assumed || cost.value > less)
+    };
+    if !parts.iter().all(|(cost, less, _)| fits(cost, *less)) {
+        (costs.page_mapcount, costs.owner_word) = (None, None);
+        return;
+    }
+    for (cost, less, what) in parts.iter_mut().filter(|(cost, ..)| measured(cost)) {
+        let Some(cost) = cost else { continue };
+        cost.value = digits(cost.value - *less);
+        cost.source = format!("{}; less {what}", cost.source);
+    }
 }
 
 /// A number of another machine.

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 
 use super::{AnonBench, AnonBenchError};
-use crate::cost::{Events, by_unit};
-use largefolio_mm::counters::Counters;
+use crate::cost::Events;
 
 /// What is done with a region whose pages have all been stored to, except for [`Touch`].
 ///
@@ -54,7 +53,7 @@ impl AnonBench {
             }
             _ => {}
         }
-        let (before, ram) = (*self.memory.counters(), self.memory.core().ram);
+        let before = self.mark();
         match operation {
             AnonOperation::Fork => {
                 self.fork()?;
@@ -62,30 +61,13 @@ impl AnonBench {
             AnonOperation::Munmap => self.munmap()?,
             _ => self.store_all()?,
         }
-        let (after, ram_after) = (self.memory.counters(), self.memory.core().ram);
-        let page = self.memory.rules().page.bytes();
-        let mut events = events(&before, after);
-        events.copied = by_unit(&ram_after.copied_by_unit, &ram.copied_by_unit, page);
-        events.cleared = by_unit(&ram_after.zeroed_by_unit, &ram.zeroed_by_unit, page);
+        let after = self.mark();
+        let (then, now) = (&before.counters, &after.counters);
         Ok(Counted {
-            copied_pages: after.nr_cow - before.nr_cow,
-            reused_pages: after.nr_wp_reuse - before.nr_wp_reuse,
-            events,
+            copied_pages: now.nr_cow - then.nr_cow,
+            reused_pages: now.nr_wp_reuse - then.nr_wp_reuse,
+            events: after.since(&before, self.memory.rules().page.bytes()),
         })
-    }
-}
-
-fn events(before: &Counters, after: &Counters) -> Events {
-    let set = |of: &Counters| of.nr_ptes_set + of.nr_pmds_set;
-    let forked = after.nr_forked - before.nr_forked;
-    let batches = |of: &Counters| of.nr_batches_cleared + of.nr_pmds_cleared;
-    Events {
-        faults: after.pgfault - before.pgfault,
-        entries_mapped: (set(after) - set(before)).saturating_sub(forked),
-        entries_forked: forked,
-        batches_unmapped: batches(after) - batches(before),
-        ptes_unmapped: after.nr_ptes_cleared - before.nr_ptes_cleared,
-        ..Events::default()
     }
 }
 

@@ -44,6 +44,10 @@ impl Mark {
             large_unmapped: now.nr_large_batches_cleared - then.nr_large_batches_cleared,
             ptes_unmapped: now.nr_ptes_cleared - then.nr_ptes_cleared,
             pmds_unmapped: now.nr_pmds_cleared - then.nr_pmds_cleared,
+            mapcounts_mapped: (now.mapcounts_set - then.mapcounts_set)
+                - (now.mapcounts_forked - then.mapcounts_forked),
+            mapcounts_forked: now.mapcounts_forked - then.mapcounts_forked,
+            mapcounts_unmapped: now.mapcounts_cleared - then.mapcounts_cleared,
             cleared: by_unit(&self.ram.zeroed_by_unit, &base.ram.zeroed_by_unit, page_bytes),
             copied: by_unit(&self.ram.copied_by_unit, &base.ram.copied_by_unit, page_bytes),
             ..Events::default()
@@ -52,11 +56,7 @@ impl Mark {
 }
 
 /// Bytes that were moved since `base` by the bytes of the unit, a power of two, they were moved in.
-pub(crate) fn by_unit(
-    now: &[u64; NR_UNITS],
-    base: &[u64; NR_UNITS],
-    page_bytes: u64,
-) -> BTreeMap<u64, u64> {
+fn by_unit(now: &[u64; NR_UNITS], base: &[u64; NR_UNITS], page_bytes: u64) -> BTreeMap<u64, u64> {
     let units = (0_u32..).zip(now.iter().zip(base));
     let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
     bytes.filter(|(_, bytes)| *bytes > 0).collect()

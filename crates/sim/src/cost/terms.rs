@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use largefolio_mm::counters::mapcounts::MapcountUpdates;
+
 use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
 use super::price::{ns_each, ns_of};
@@ -52,15 +54,36 @@ impl<'a> Sum<'a> {
                     one("map_batch", &costs.map_batch, nr(events.batches_mapped, "batches"));
                 }
                 one("map_entry", &costs.map_entry, nr(events.entries_mapped, "entries"));
+                self.mapcounts(cause, &events.mapcounts_mapped);
             }
-            Cause::Fork => self.fork(events),
-            Cause::Unmap => self.unmap(events),
+            Cause::Fork => {
+                self.fork(events);
+                self.mapcounts(cause, &events.mapcounts_forked);
+            }
+            Cause::Unmap => {
+                self.unmap(events);
+                self.mapcounts(cause, &events.mapcounts_unmapped);
+            }
             Cause::Tlb => one("l2_hit", &costs.l2_hit, nr(events.l2_hits, "level-2 hits")),
             Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
             Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
             Cause::Walk => self.walk(events, walks),
         }
+    }
+
+    /// Map counts of pages and folios, and owner words, where the machine file has them apart: in
+    /// any other the costs of entries and batches include them (docs/behaviour F.4.6).
+    fn mapcounts(&mut self, cause: Cause, updates: &MapcountUpdates) {
+        let costs = self.costs;
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
+            if cost.is_some() {
+                self.single(cause, name, cost.as_ref(), counted);
+            }
+        };
+        one("page_mapcount", &costs.page_mapcount, nr(updates.pages, "map counts of pages"));
+        one("page_mapcount", &costs.page_mapcount, nr(updates.folios, "map counts of folios"));
+        one("owner_word", &costs.owner_word, nr(updates.owner_words, "owner words"));
     }
 
     /// Fork: PTEs, their batches, PMD entries; each as a PTE where nothing finer is known.

@@ -48,6 +48,9 @@ fn events() -> Events {
         batches_mapped: 7,
         pmds_forked: 1,
         batches_forked: 2,
+        mapcounts_mapped: updates([101, 5, 2]),
+        mapcounts_forked: updates([2, 1, 3]),
+        mapcounts_unmapped: updates([32, 4, 1]),
         cleared: BTreeMap::from([(4 << 10, 4_000), (1 << 20, 8_000), (2 << 20, 16_000)]),
         copied: BTreeMap::from([(4 << 10, 6_000)]),
         read: ReadEvents {
@@ -64,6 +67,31 @@ fn events() -> Events {
         walks_pmd: 5,
         walk_references: 120,
     }
+}
+
+fn updates([pages, folios, owner_words]: [u64; 3]) -> MapcountUpdates {
+    MapcountUpdates { pages, folios, owner_words }
+}
+
+#[test]
+fn map_counts_cost_what_the_machine_file_says_and_nothing_apart_without_it() {
+    let apart = Costs {
+        page_mapcount: Some(quantity(7.0, Unit::Ns)),
+        owner_word: Some(quantity(11.0, Unit::Ns)),
+        ..costs()
+    };
+    let (whole, estimate) = (costs(), Estimate::new(&events(), &apart, Walks::Native));
+    let whole = Estimate::new(&events(), &whole, Walks::Native);
+    for (cause, more) in [
+        (Cause::Map, 106 * 7 + 2 * 11),
+        (Cause::Fork, 3 * 7 + 3 * 11),
+        (Cause::Unmap, 36 * 7 + 11),
+        (Cause::Fault, 0),
+    ] {
+        let ns = |estimate: &Estimate| estimate.causes[&cause].ns.unwrap();
+        assert_eq!(ns(&estimate) - ns(&whole), more, "{cause:?}");
+    }
+    assert!(estimate.not_known.is_empty());
 }
 
 fn times(estimate: &Estimate) -> Vec<(&'static str, Option<u64>)> {

@@ -175,6 +175,12 @@ pub struct Costs {
     pub unmap_pte: Option<Quantity>,
     /// Unmapping a folio that a PMD entry maps.
     pub unmap_pmd: Option<Quantity>,
+    /// One atomic update of a map count: of a page, or of the folio beside its owner word. Where it
+    /// is absent, the costs of entries and batches have it in them; where it is given, they do not.
+    pub page_mapcount: Option<Quantity>,
+    /// One call that changes a large folio's owner word: lock, slots, large mapcount, unlock. The same
+    /// holds for it and the costs of batches.
+    pub owner_word: Option<Quantity>,
     /// Rates of clearing memory that is not in the cache, by the size that is cleared in one go;
     /// sizes ascend.
     pub clear: Vec<UnitRate>,
@@ -201,7 +207,7 @@ impl Costs {
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 21] {
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 23] {
         use CostKind::{Clock, Rate, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
@@ -223,6 +229,8 @@ impl Costs {
             ("unmap_large", Time, self.unmap_large.as_ref()),
             ("unmap_pte", Time, self.unmap_pte.as_ref()),
             ("unmap_pmd", Time, self.unmap_pmd.as_ref()),
+            ("page_mapcount", Time, self.page_mapcount.as_ref()),
+            ("owner_word", Time, self.owner_word.as_ref()),
             ("storage_latency", Time, self.storage_latency.as_ref()),
             ("storage_rate", Rate, self.storage_rate.as_ref()),
         ]
@@ -251,6 +259,8 @@ impl Costs {
             unmap_large: self.unmap_large.or(base.unmap_large),
             unmap_pte: self.unmap_pte.or(base.unmap_pte),
             unmap_pmd: self.unmap_pmd.or(base.unmap_pmd),
+            page_mapcount: self.page_mapcount.or(base.page_mapcount),
+            owner_word: self.owner_word.or(base.owner_word),
             clear: pick(self.clear, base.clear),
             copy: pick(self.copy, base.copy),
             elision: self.elision.or(base.elision),

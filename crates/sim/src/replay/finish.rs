@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::counters::PmdRefusal;
 use largefolio_mm::counters::collapse::CollapseRefusal;
+use largefolio_mm::counters::mapcounts::MapcountUpdates;
+use largefolio_mm::counters::{Counters, PmdRefusal};
 
 use super::cell::Cell;
-use super::outcome::{AnonSize, Collapses, Entries, Faults, Outcome, Reads, Writers};
+use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
 use crate::cost::{Estimate, Events, Latency, Mark};
 
 impl Cell {
@@ -49,6 +50,7 @@ impl Cell {
             zeroed_pages: ram.nr_zeroed - base.ram.nr_zeroed,
             copied_pages: ram.nr_copied - base.ram.nr_copied,
             entries: self.entries(),
+            mapcounts: self.mapcounts(),
             cleared_bytes: events.cleared,
             copied_bytes: events.copied,
             latency,
@@ -144,6 +146,13 @@ impl Cell {
             pmds_cleared: now.nr_pmds_cleared - base.nr_pmds_cleared,
             batches_cleared: now.nr_batches_cleared - base.nr_batches_cleared,
         }
+    }
+
+    fn mapcounts(&self) -> Mapcounts {
+        let of = |counters: &Counters| counters.mapcounts_set + counters.mapcounts_cleared;
+        let counted = of(self.memory.counters()) - of(&self.counted.base.counters);
+        let MapcountUpdates { pages, folios, owner_words } = counted;
+        Mapcounts { pages, folios, owner_words }
     }
 
     fn faults(&self) -> Faults {

@@ -112,6 +112,17 @@ pub struct Entries {
     pub batches_cleared: u64,
 }
 
+/// Atomic updates of map counts, by what they change (docs/behaviour F.3, F.4.6, F.5.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mapcounts {
+    /// Map counts of single pages; of large folios only if the kernel keeps them.
+    pub pages: u64,
+    /// Plain counters of large folios: mapped pages, PMD mappings, mapcounts without owners.
+    pub folios: u64,
+    /// Owner words of large folios: one a call.
+    pub owner_words: u64,
+}
+
 /// References that the replay could not follow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Strays {
@@ -174,6 +185,8 @@ pub struct Outcome {
     pub copied_pages: u64,
     /// Entries of page tables.
     pub entries: Entries,
+    /// Updates of map counts.
+    pub mapcounts: Mapcounts,
     /// Bytes zeroed by the bytes, to the nearest power of two, that were zeroed in one go.
     pub cleared_bytes: BTreeMap<u64, u64>,
     /// Bytes copied, the same way.

@@ -139,6 +139,10 @@ struct Anon {
     ptes_cleared: u64,
     /// Runs of pages of one folio in which they were taken away.
     batches_cleared: u64,
+    /// Atomic updates of map counts of single pages.
+    page_mapcounts: u64,
+    /// Changes of owner words: one for a run of pages of one large folio.
+    owner_words: u64,
     /// Estimated time by cause, in nanoseconds.
     estimate: Estimate,
 }
@@ -262,13 +266,16 @@ fn anon(
     let mut bench = AnonBench::new(kernel, size, region).map_err(told)?;
     let counted = bench.count(operation).map_err(told)?;
     let events = &counted.events;
+    let updates = events.mapcounts_mapped + events.mapcounts_forked + events.mapcounts_unmapped;
     Ok(Anon {
         faults: events.faults,
         copied_pages: counted.copied_pages,
         reused_pages: counted.reused_pages,
         entries_forked: events.entries_forked,
         ptes_cleared: events.ptes_unmapped,
-        batches_cleared: events.batches_unmapped,
+        batches_cleared: events.batches_unmapped + events.pmds_unmapped,
+        page_mapcounts: updates.pages,
+        owner_words: updates.owner_words,
         estimate: Estimate::new(events, &machine.costs, Walks::Native),
     })
 }

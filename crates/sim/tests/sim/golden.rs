@@ -13,6 +13,7 @@ mod finish;
 mod forced;
 mod invariants;
 mod live_host;
+mod mapcounts;
 mod mapped_start;
 mod misses;
 mod proposed;

@@ -1,35 +1,40 @@
-//! `folio bench owners`: two threads that add and remove mappings (series 004).
+//! `folio bench owners`: threads that add and remove mappings (series 004).
 
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use largefolio_linux::measure::{Series, interleave};
-use largefolio_mm::rmap::owners::{MmOwnerId, OwnerIds, Owners, Wide};
 use largefolio_results::Form;
-use largefolio_results::bench::{Scale, rows};
+use largefolio_results::bench::{BenchRow, Call, Counter, Scale, rows};
 
 use super::{Found, Measure};
 use crate::verbs::values::FormArgs;
 
-/// Folios that two threads share when each has its own.
-const NR_FOLIOS: usize = 1024;
-/// Mappings a call adds: those of a 64 KiB folio.
-const NR_MAPPINGS: u32 = 16;
+/// Orders of the folios: 64 KiB and 2 MiB in pages of 4 KiB.
+const ORDERS: [u32; 2] = [4, 9];
+/// Pages of a call.
+const CALLS: [u32; 6] = [1, 2, 4, 8, 16, 512];
+/// Pairs of calls that update page counts in a round at least: enough for the clock.
+const NR_CALLS_MIN: u32 = 100;
 
-/// Threads that map and unmap folios: owner tracking against a plain counter
+/// Threads that map and unmap pages of folios: the owner word against page counts
 ///
-/// `tracked` is this project's owner word (one atomic read-modify-write to lock, plain stores, a
-/// release store). `plain` is one atomic addition, as kernels did before.
+/// Each row is a call that adds mappings of so many pages, and one that removes them. `page counts`
+/// is what kernels up to 6.14 do: an atomic addition to the map count of each page, one to the
+/// mapped pages if the first or the last mapping of a page is among them, and one to the folio's
+/// mapcount; each page's count is in a cache line of its own. `owner word` is this project's, which
+/// the memory manager of the model uses as well: one atomic operation to lock, plain stores, a
+/// release store. `one addition` is a single atomic addition, for comparison: no kernel counted so
+/// little. Ratios are to page counts.
 #[derive(Args, Debug)]
 pub(crate) struct OwnersArgs {
-    /// Threads
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    threads: u32,
-    /// Additions and removals of each thread in a round
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Most threads: the rows are for 1, 2, 4 .. of them [default: one a CPU]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: Option<u32>,
+    /// Pairs of calls of each thread in a round; fewer of page counts, by the pages of a call
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
     /// Rounds
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -41,81 +46,54 @@ pub(crate) struct OwnersArgs {
 /// Takes one round's time.
 type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
-/// What the threads work on.
-trait Folio: Sync {
-    fn add(&self, mm: MmOwnerId);
-    fn remove(&self, mm: MmOwnerId);
-}
-
-impl Folio for Owners<Wide> {
-    fn add(&self, mm: MmOwnerId) {
-        // A pair of calls leaves the count as it was: it cannot overflow.
-        let _ = Self::add(self, mm, NR_MAPPINGS);
-    }
-
-    fn remove(&self, mm: MmOwnerId) {
-        Self::remove(self, mm, NR_MAPPINGS);
-    }
-}
-
-/// A mapcount that knows no owners.
-struct Plain(AtomicI32);
-
-impl Folio for Plain {
-    fn add(&self, _: MmOwnerId) {
-        self.0.fetch_add(NR_MAPPINGS.cast_signed(), Ordering::Relaxed);
-    }
-
-    fn remove(&self, _: MmOwnerId) {
-        self.0.fetch_sub(NR_MAPPINGS.cast_signed(), Ordering::Relaxed);
-    }
-}
-
 impl Measure for OwnersArgs {
     fn form(&self) -> Form {
         self.form.form()
     }
 
     fn measured(&self) -> Result<Found> {
-        let mut ids = OwnerIds::new::<Wide>();
-        let mms = (0..self.threads).map(|_| ids.alloc()).collect::<Result<Vec<_>, _>>()?;
-        let rounds = usize::try_from(self.rounds).unwrap_or(usize::MAX);
         let mut all = Vec::new();
-        for (name, nr_folios) in [("one folio", 1), ("many folios", NR_FOLIOS)] {
-            let plain: Vec<Plain> = (0..nr_folios).map(|_| Plain(AtomicI32::new(0))).collect();
-            let tracked: Vec<Owners<Wide>> = (0..nr_folios).map(|_| Owners::new(None)).collect();
-            let mut subjects: [Subject<'_>; 2] = [
-                Box::new(|| Ok(self.time(&plain, &mms))),
-                Box::new(|| Ok(self.time(&tracked, &mms))),
-            ];
-            let series = interleave(rounds, &mut subjects, &mut |_| {})?;
-            let names = ["plain", "tracked"].map(str::to_owned);
-            let pairs: Vec<(String, Series)> = names.into_iter().zip(series).collect();
-            let unit = "ns for an addition and a removal of 16 mappings";
-            let scale = Scale::NsEach(f64::from(self.calls), unit);
-            let threads = format!("{}t", self.threads);
-            all.extend(rows(name, &threads, scale, &pairs));
+        for nr_threads in self.threads() {
+            for is_one_folio in [true, false] {
+                for order in ORDERS {
+                    for nr_pages in CALLS.into_iter().filter(|nr| *nr <= 1 << order) {
+                        let nr_calls = self.calls;
+                        let call = Call { nr_pages, order, nr_threads, is_one_folio, nr_calls };
+                        all.extend(self.row(call)?);
+                    }
+                }
+            }
         }
         Ok(Found { published: &[], rows: all, notes: Vec::new() })
     }
 }
 
 impl OwnersArgs {
-    /// All threads add to and remove from every folio in turn.
-    fn time<F: Folio>(&self, folios: &[F], mms: &[MmOwnerId]) -> Duration {
-        let start = Instant::now();
-        thread::scope(|scope| {
-            for (nr, &mm) in mms.iter().enumerate() {
-                scope.spawn(move || {
-                    // Threads begin at different folios, so that many folios are rarely shared.
-                    let turn = folios.iter().cycle().skip(nr * folios.len() / mms.len());
-                    for folio in turn.take(self.calls as usize) {
-                        folio.add(mm);
-                        folio.remove(mm);
-                    }
-                });
-            }
-        });
-        start.elapsed()
+    /// 1, 2, 4 .. and the most.
+    fn threads(&self) -> Vec<u32> {
+        let nr_cpus = thread::available_parallelism().map_or(1, |nr| nr.get().min(64));
+        let most = self.threads.unwrap_or_else(|| u32::try_from(nr_cpus).unwrap_or(1));
+        let mut all: Vec<u32> = (0..7).map(|log2| 1 << log2).filter(|nr| *nr < most).collect();
+        all.push(most);
+        all
+    }
+
+    fn row(&self, call: Call) -> Result<Vec<BenchRow>> {
+        let fewer = (call.nr_calls / call.nr_pages).max(NR_CALLS_MIN.min(call.nr_calls));
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        for counter in Counter::ALL {
+            let nr_calls = if counter == Counter::Pages { fewer } else { call.nr_calls };
+            let mut loops = Call { nr_calls, ..call }.loops(counter)?;
+            subjects.push(Box::new(move || Ok(loops()?)));
+        }
+        let series = interleave(self.rounds as usize, &mut subjects, &mut |_| {})?;
+        let names = Counter::ALL.map(|counter| counter.name().to_owned());
+        let pairs: Vec<(String, Series)> = names.into_iter().zip(series).collect();
+        let unit = "ns for a pair of calls, by the pages of a call";
+        let threads = if call.nr_threads == 1 { "thread" } else { "threads" };
+        let which = if call.is_one_folio { "one folio" } else { "many folios" };
+        let (nr_threads, nr_pages) = (call.nr_threads, 1_u32 << call.order);
+        let name = format!("{nr_threads} {threads}, {which} of {nr_pages} pages");
+        Ok(rows(&name, &call.nr_pages.to_string(), Scale::NsEach(Call::NR_TIMED, unit), &pairs))
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::page_counts::PageCounts;
 use super::rules::{MapcountKind, Shape};
 use super::{Change, Violation};
+use crate::counters::mapcounts::MapcountUpdates;
 use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
 
 /// Added to `nr_pages_mapped` while a PMD entry maps the folio (docs/behaviour 0.4).
@@ -38,36 +39,53 @@ impl<L: Layout> Large<L> {
         pages: Range<u32>,
     ) -> Result<Change, MapcountOverflow> {
         let nr = pages.end - pages.start;
+        let total = self.update_of_total();
         let is_first = self.owners.add_mut(mm, nr)? == nr;
-        Ok(Change::mapped(self.count_ptes(of, pages, is_first)))
+        let change = self.count_ptes(of, pages, is_first);
+        Ok(change.with(change.updates + total))
     }
 
-    /// The page counters of new PTEs; how many pages are newly mapped.
-    fn count_ptes(&mut self, of: &Shape, pages: Range<u32>, is_first: bool) -> u32 {
-        if !of.has_page_counts() {
-            return if is_first { of.nr_pages() } else { 0 };
+    /// What a change of the large mapcount updates: the owner word, or a plain counter.
+    fn update_of_total(&self) -> MapcountUpdates {
+        if self.owners.is_tracking() {
+            MapcountUpdates { owner_words: 1, ..MapcountUpdates::NONE }
+        } else {
+            MapcountUpdates::of_folio(true)
         }
+    }
+
+    /// The page counters of new PTEs.
+    fn count_ptes(&mut self, of: &Shape, pages: Range<u32>, is_first: bool) -> Change {
+        if !of.has_page_counts() {
+            return Change::mapped(if is_first { of.nr_pages() } else { 0 });
+        }
+        let updates = MapcountUpdates::of_pages(pages.len());
         let nr_first = self.pages.add(pages, of.nr_pages());
         self.nr_pages_mapped += nr_first;
-        if self.nr_pages_mapped < ENTIRELY_MAPPED { nr_first } else { 0 }
+        let nr_new = if self.nr_pages_mapped < ENTIRELY_MAPPED { nr_first } else { 0 };
+        Change::mapped(nr_new).with(updates + MapcountUpdates::of_folio(nr_first > 0))
     }
 
     /// PTEs of `mm` went (F.3.4, F.5.3).
     pub(super) fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
+        let total = self.update_of_total();
         let left = self.owners.remove_mut(mm, pages.end - pages.start);
         if !of.has_page_counts() {
             let is_part = (1..of.nr_pages()).contains(&left) && self.entire_mapcount == 0;
-            return Change::unmapped(if left == 0 { of.nr_pages() } else { 0 }, is_part);
+            let nr_last = if left == 0 { of.nr_pages() } else { 0 };
+            return Change::unmapped(nr_last, is_part).with(total);
         }
+        let updates = total + MapcountUpdates::of_pages(pages.len());
         let nr_last = self.pages.remove(pages, of.nr_pages());
         self.nr_pages_mapped -= nr_last;
+        let updates = updates + MapcountUpdates::of_folio(nr_last > 0);
         if self.nr_pages_mapped.is_multiple_of(ENTIRELY_MAPPED) {
             self.pages = PageCounts::ZERO;
         }
         if self.nr_pages_mapped >= ENTIRELY_MAPPED {
-            return Change::NONE;
+            return Change::NONE.with(updates);
         }
-        Change::unmapped(nr_last, nr_last > 0 && self.nr_pages_mapped > 0)
+        Change::unmapped(nr_last, nr_last > 0 && self.nr_pages_mapped > 0).with(updates)
     }
 
     /// A PMD entry of `mm` came (F.3.2, F.5.2).
@@ -76,8 +94,11 @@ impl<L: Layout> Large<L> {
         of: &Shape,
         mm: MmOwnerId,
     ) -> Result<Change, MapcountOverflow> {
+        let total = self.update_of_total();
         let is_first = self.owners.add_mut(mm, of.pmd_refs())? == of.pmd_refs();
-        Ok(self.count_pmd(of, is_first))
+        let change = self.count_pmd(of, is_first);
+        let entire = pmd_updates(of, self.entire_mapcount == 1);
+        Ok(change.with(total + entire))
     }
 
     fn count_pmd(&mut self, of: &Shape, is_first: bool) -> Change {
@@ -102,18 +123,20 @@ impl<L: Layout> Large<L> {
 
     /// A PMD entry of `mm` went (F.3.5, F.5.3).
     pub(super) fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
+        let total = self.update_of_total();
         let left = self.owners.remove_mut(mm, of.pmd_refs());
-        self.uncount_pmd(of, left)
+        let change = self.uncount_pmd(of, left);
+        change.with(change.updates + total)
     }
 
     fn uncount_pmd(&mut self, of: &Shape, left: u32) -> Change {
         assert!(self.entire_mapcount > 0, "a PMD mapping is removed, and none is there");
         self.entire_mapcount -= 1;
+        let is_last_pmd = self.entire_mapcount == 0;
         if of.kind == MapcountKind::Hugetlb {
-            return Change::NONE;
+            return Change::NONE.with(pmd_updates(of, is_last_pmd));
         }
         let nr_pages = of.nr_pages();
-        let is_last_pmd = self.entire_mapcount == 0;
         let change = match (of.has_page_counts(), is_last_pmd) {
             (true, true) => {
                 self.nr_pages_mapped -= ENTIRELY_MAPPED;
@@ -125,7 +148,7 @@ impl<L: Layout> Large<L> {
             (_, false) => Change::NONE,
         };
         let pmd_mapped_pages = if is_last_pmd { -i64::from(nr_pages) } else { 0 };
-        Change { pmd_mapped_pages, ..change }
+        Change { pmd_mapped_pages, updates: pmd_updates(of, is_last_pmd), ..change }
     }
 
     /// F.3.6: all pages by PTEs first, then without the PMD entry.
@@ -137,7 +160,7 @@ impl<L: Layout> Large<L> {
         let all = 0..of.nr_pages();
         if of.pmd_refs() == of.nr_pages() {
             // The PMD entry counted all pages already: no mapping comes or goes.
-            let mapped = Change::mapped(self.count_ptes(of, all, false));
+            let mapped = self.count_ptes(of, all, false);
             return Ok(mapped + self.uncount_pmd(of, self.owners.mapcount()));
         }
         let mapped = self.add_ptes(of, mm, all)?;
@@ -173,4 +196,11 @@ impl<L: Layout> Large<L> {
         }
         Ok(())
     }
+}
+
+/// The counters beside the total that a PMD entry updates: the entire mapcount; and
+/// `nr_pages_mapped`, where it is kept, for the first to come or the last to go.
+fn pmd_updates(of: &Shape, is_only: bool) -> MapcountUpdates {
+    let of_folio = MapcountUpdates::of_folio;
+    of_folio(true) + of_folio(is_only && of.has_page_counts())
 }

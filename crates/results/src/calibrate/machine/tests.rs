@@ -1,4 +1,4 @@
-use largefolio_linux::calibrate::{Cpu, Curve, KernelCosts, Point, Storage};
+use largefolio_linux::calibrate::{Cpu, Curve, KernelCosts, MapcountCosts, Point, Storage};
 
 use super::*;
 
@@ -64,6 +64,7 @@ fn found() -> Calibration {
             unmap_pmd: Some(figure(5000.0)),
             ..KernelCosts::default()
         },
+        mapcounts: MapcountCosts { page: Some(figure(6.0)), owner_word: Some(figure(10.0)) },
         clear: vec![rate(4096, 410.0), rate(64 << 10, 3000.0)],
         copy: vec![rate(4096, 600.0)],
         storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },
@@ -95,6 +96,26 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
     assert_eq!(machine.costs.walk_native, None);
     assert!(machine.costs.walk_nested_pmd.unwrap().assumed);
     assert!((machine.costs.clear[0].gb_per_s - 10.24).abs() < 1e-9);
+}
+
+#[test]
+fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
+    let with = |unmap_pte| {
+        let (pte, large) = (Some(figure(unmap_pte)), Some(figure(150.0)));
+        let kernel = KernelCosts { unmap_pte: pte, unmap_large: large, ..found().kernel };
+        written(&Calibration { kernel, ..found() }).costs
+    };
+    let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
+    let costs = with(45.0);
+    assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (Some(6.0), Some(10.0)));
+    assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(39.0), Some(134.0)));
+    assert!(costs.unmap_pte.unwrap().source.ends_with("; less page_mapcount"));
+    let stand_in = Machine::named(STAND_IN).unwrap().costs;
+    assert_eq!(ns(&costs.fork_entry), ns(&stand_in.fork_entry), "has them out already");
+    // Too little would be left: nothing stands apart.
+    let costs = with(5.0);
+    assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (None, None));
+    assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(5.0), Some(150.0)));
 }
 
 #[test]

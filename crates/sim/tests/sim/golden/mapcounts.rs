@@ -1,0 +1,46 @@
+//! How often map counts change, and who is seen to share (docs/behaviour F.3, F.4, F.5.1).
+
+use largefolio_mm::counters::mapcounts::MapcountUpdates;
+use largefolio_sim::bench::{AnonBench, AnonOperation, Counted};
+use largefolio_sim::kernel::Kernel;
+
+/// 4 MiB in 64 folios of 64K.
+fn counted(kernel: &str, operation: AnonOperation) -> Counted {
+    let kernel = Kernel::parse(&format!("{kernel}+page=4K")).unwrap();
+    AnonBench::new(&kernel, 64 << 10, 4 << 20).unwrap().count(operation).unwrap()
+}
+
+/// Updates of pages, of folios, of owner words.
+fn updates(kernel: &str, operation: AnonOperation) -> [u64; 3] {
+    let events = counted(kernel, operation).events;
+    let MapcountUpdates { pages, folios, owner_words } =
+        events.mapcounts_mapped + events.mapcounts_forked + events.mapcounts_unmapped;
+    [pages, folios, owner_words]
+}
+
+#[test]
+fn fork_and_munmap_change_every_page_and_each_owner_word_once() {
+    let (fork, munmap) = (AnonOperation::Fork, AnonOperation::Munmap);
+    assert_eq!(updates("6.18", fork), [1024, 0, 64]);
+    assert_eq!(updates("6.18", munmap), [1024, 64, 64]);
+    assert_eq!(updates("6.12", fork), [1024, 64, 0], "no owners yet");
+    assert_eq!(updates("6.12", munmap), [1024, 128, 0]);
+}
+
+#[test]
+fn without_page_map_counts_the_owner_word_is_all_that_changes_f_5_1() {
+    for operation in [AnonOperation::Fork, AnonOperation::Munmap] {
+        assert_eq!(updates("6.18+mapcount=folio", operation), [0, 0, 64]);
+    }
+}
+
+#[test]
+fn a_first_touch_stores_its_counts_plainly_f_3_3() {
+    assert_eq!(updates("6.18", AnonOperation::Touch), [0; 3]);
+}
+
+#[test]
+fn a_child_in_the_second_slot_is_seen_f_4() {
+    let alive = counted("6.18", AnonOperation::StoreChildAlive);
+    assert_eq!((alive.copied_pages, alive.reused_pages), (1024, 0));
+}
