@@ -38,6 +38,7 @@ class Settings(TypedDict, total=False):
     filesystem: str | None
     warm: bool
     annotate: str | Iterable[str] | Mapping[str, int | str] | None
+    linked: int | str | Iterable[int | str] | Mapping[str, int | str | Iterable[int | str]] | None
     nested: bool
     reference_ns: int | None
     max_work: int
@@ -67,6 +68,7 @@ def asked(
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
         "warm": switch(settings.get("warm", False), "warm"),
         "annotate": _annotations(settings.get("annotate")),
+        "linked": _linked(settings.get("linked")),
         "nested": switch(settings.get("nested", False), "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
@@ -98,3 +100,21 @@ def _annotations(value: Any) -> list[str]:
             for pattern, bytes_ in value.items()
         ]
     return [text(one, "annotate") for one in items(value, "annotate", (str,))]
+
+
+def _linked(value: Any) -> list[str]:
+    """``"2M"``, ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``, ``"libc.so*=2M"``."""
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [
+            f"{text(pattern, 'linked')}={_sizes(sizes)}" for pattern, sizes in value.items()
+        ]
+    found = items(value, "linked", (int, str))
+    named = [one for one in found if isinstance(one, str) and "=" in one]
+    plain = [one for one in found if one not in named]
+    return ([_sizes(plain)] if plain else []) + named
+
+
+def _sizes(value: Any) -> str:
+    return ",".join(size(one, "linked") for one in items(value, "linked", (int, str)))

@@ -29,8 +29,8 @@ def predict(
 ) -> pa.Table:
     """Replays ``trace`` under every kernel on every machine; one row per cell.
 
-    Cells are kernels x machines x memory sizes x seeds, each once, at most 256; the trace is decoded
-    once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
+    Cells are kernels x machines x ways to link x memory sizes x seeds, each once, at most 256; the
+    trace is decoded once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
     exact, columns that begin with ``estimate_`` are estimated (nanoseconds). The same call gives the
     same table. Other threads run on meanwhile, and Ctrl-C ends the call.
 
@@ -49,6 +49,8 @@ def predict(
         filesystem: of all files, or ``"none"`` for one without large folios; default: as recorded.
         warm: start with the page cache that an earlier run left.
         annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
+        linked: lay out programs and libraries as if they were linked for other pages: ``"2M"``,
+            ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``; default: as recorded.
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
         max_work: how many times the work and the memory that a trace may cause; the error of one

@@ -33,7 +33,7 @@
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
 //! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version |
 //! | `reference` | integer | the row that others are compared with: 0 |
-//! | `rows[]` | objects | one for each kernel, machine, memory and seed |
+//! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
 //!
 //! A row:
 //!
@@ -41,6 +41,7 @@
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
 //! | `memory_bytes` `swap_bytes` | physical memory and swap space of the cell |
+//! | `linked` | pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
 //! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |
 //! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
@@ -215,7 +216,7 @@ pub struct PredictResult {
     pub settings: Settings,
     /// The row that the others are compared with.
     pub reference: usize,
-    /// One for each kernel, machine, memory and seed.
+    /// One for each kernel, machine, way to link, memory and seed.
     pub rows: Vec<Outcome>,
 }
 

@@ -15,7 +15,9 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
-use largefolio_sim::replay::{self as sim, Annotation, CacheState, FACTOR_MAX, Fragmented};
+use largefolio_sim::replay::{
+    self as sim, Annotation, CacheState, FACTOR_MAX, Fragmented, LinkedChoices,
+};
 use largefolio_sim::size;
 use largefolio_trace::Reader;
 use largefolio_trace::disk;
@@ -53,6 +55,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
   folio predict cc1.folio --kernel 6.12 --annotate cc1=collapse:64K
+  folio predict cc1.folio --kernel 7.2 --linked 4K,2M
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
@@ -106,6 +109,11 @@ pub(crate) struct PredictArgs {
     /// repeat it for more files
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
+    /// Lay out FILE (a name or path, `*` and `?` allowed), or all programs and libraries, as if
+    /// they were linked for pages of SIZE (-z max-page-size): one column per size; repeat it for
+    /// more files [default: as recorded]
+    #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
+    linked: Vec<LinkedChoices>,
     /// Time of one reference on khugepaged's clock, in nanoseconds; 0 = khugepaged never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
@@ -214,6 +222,7 @@ impl PredictArgs {
             aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
+            linked: self.linked.clone(),
             cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },

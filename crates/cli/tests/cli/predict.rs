@@ -283,6 +283,30 @@ fn a_loader_may_annotate_files() {
 }
 
 #[test]
+fn images_are_laid_out_in_a_column_per_page_size() {
+    let place = Place::with_trace();
+    place.done("trace gen library --calls 20000 -o library.folio");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 4K,2M");
+    assert!(said.contains("linked for 4K |") && said.contains("linked for 2M"), "{said}");
+    assert!(said.contains("A trace does not hold ELF headers"), "{said}");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 2M --json");
+    let result: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(result["rows"][0]["linked"], serde_json::json!(["2M"]));
+    for (words, cause) in [
+        ("--linked 3K", "'3K' is not a page size to link for"),
+        ("--linked 4M", "4M cannot be linked for"),
+        ("--linked libc=2M", "no program or library of that name; known: [program], [library]"),
+        ("--linked 4K --machine grace-64k", "grace-64k has base pages of 64K"),
+    ] {
+        let said = place.fails(&format!("predict library.folio {words}"));
+        assert!(said.contains(cause), "{said}");
+    }
+    place.done("predict library.folio --kernel 7.2 --linked 4K,2M --sweep set");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 2M,64K --sweep set");
+    assert!(said.contains("1 cells done, 1 found"), "{said}");
+}
+
+#[test]
 fn a_control_is_held_against_the_machines_base_page() {
     let place = Place::with_trace();
     let said = place.fails("predict mix.folio --kernel 7.2+sizes=16K:exec --machine grace-64k");

@@ -131,7 +131,7 @@ fn identity() -> [Column; 13] {
     ]
 }
 
-fn settings() -> [Column; 6] {
+fn settings() -> [Column; 7] {
     [
         Column::new(
             "unusable_permille",
@@ -141,6 +141,7 @@ fn settings() -> [Column; 6] {
         Column::new("aged_rounds", Values::Count(|row| row.settings.aged_rounds)),
         Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
         Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
+        Column::new("linked", Values::Words(|row| row.outcome.linked.clone())),
         Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
     ]
 }

@@ -71,6 +71,12 @@ fn setting(report: &PredictResult) -> String {
     if let Some(filesystem) = &settings.filesystem {
         text = format!("{text}, all files on {filesystem}");
     }
+    let linked = report.rows.first().map(|row| &row.linked);
+    if let Some(linked) = linked.filter(|linked| !linked.is_empty())
+        && report.rows.iter().all(|row| row.linked == *linked)
+    {
+        text = format!("{text}, linked for {}", linked.join(", "));
+    }
     if !settings.annotations.is_empty() {
         text = format!("{text}, annotated {}", settings.annotations.join(" "));
     }
@@ -97,6 +103,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
         );
     }
     notes.extend(replaced(&report.rows));
+    notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
@@ -165,6 +172,16 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
              architecture (64K pages on arm64), not where they were recorded.",
             machines.join(", ")
         )
+    })
+}
+
+/// What is modelled where segments are laid out as if they were linked for other pages.
+fn linked(rows: &[Outcome]) -> Option<String> {
+    rows.iter().any(|row| !row.linked.is_empty()).then(|| {
+        "linked: the segments of programs and libraries were laid out again as -z max-page-size \
+         does, from their recorded mappings. A trace does not hold ELF headers: parts of pages, \
+         the alignment that a file asked for and what nothing maps are not known."
+            .to_owned()
     })
 }
 

@@ -46,6 +46,7 @@ fn before() -> Outcome {
         cache: "cold".to_owned(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
+        linked: Vec::new(),
         folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),

@@ -45,6 +45,7 @@ const OF_THE_RESULT: &[&str] = &[
     "aged_rounds",
     "filesystem",
     "annotations",
+    "linked",
     "reference_ns",
 ];
 
@@ -78,6 +79,7 @@ fn rich() -> PredictResult {
         swap_bytes: 1 << 30,
         fragmentation: Fragmented { bytes: 128 << 10, permille: 300 },
         aged_rounds: 2,
+        linked: vec!["2M".parse().unwrap()],
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs = [
@@ -223,7 +225,7 @@ fn a_row_says_which_cell_it_is() {
         "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
         "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
         "unusable_bytes": 65536, "aged_rounds": 2,
-        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "reference_ns": 5,
+        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "linked": ["2M"], "reference_ns": 5,
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&row[name], value, "{name}");

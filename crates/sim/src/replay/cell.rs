@@ -23,6 +23,7 @@ use super::clock::Clock;
 use super::error::CellError;
 use super::files::TraceFile;
 use super::hardware::Hardware;
+use super::images::Images;
 use super::keeper::Keeper;
 use super::outcome::Strays;
 use super::places::Places;
@@ -91,11 +92,12 @@ impl Counted {
 }
 
 impl Cell {
-    /// A machine with the recorded program loaded.
+    /// A machine with the recorded program loaded; `images` are those of the trace where the cell
+    /// has some linked for other pages.
     ///
     /// # Errors
     /// When kernel and machine do not fit together or the layout cannot be placed.
-    pub fn new(spec: &CellSpec, meta: &Meta) -> Result<Self, CellError> {
+    pub fn new(spec: &CellSpec, meta: &Meta, images: &Images) -> Result<Self, CellError> {
         let mut spec = spec.clone();
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
@@ -105,6 +107,7 @@ impl Cell {
         cell.counted.tenths = Tenths::of(meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
+        cell.link(meta, images);
         cell.add_files(meta);
         cell.allow(0);
         cell.load(meta)?;
@@ -151,15 +154,17 @@ impl Cell {
     }
 
     fn add_files(&mut self, meta: &Meta) {
-        for file in &meta.files {
+        for (nr, file) in (0..).zip(&meta.files) {
+            let linked = self.program.linked.get(&nr);
+            let size_bytes = linked.map_or(file.size_bytes, |image| image.size_bytes);
             let filesystem = self.spec.filesystem.as_deref().unwrap_or(&file.filesystem);
             let fits = |known: &&Annotation| known.fits(&file.path);
             let annotation = self.spec.annotations.iter().rev().find(fits);
             let bytes_of =
                 |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
             self.program.files.push(TraceFile {
-                mapping: self.memory.add_file(file.size_bytes, filesystem),
-                size_bytes: file.size_bytes,
+                mapping: self.memory.add_file(size_bytes, filesystem),
+                size_bytes,
                 is_device: file.path.starts_with("/dev/") && file.size_bytes == 0,
                 is_elf: !file.build_id.is_empty(),
                 preferred_bytes: bytes_of(Wish::Prefer),

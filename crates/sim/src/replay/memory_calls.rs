@@ -63,6 +63,12 @@ impl Cell {
         if is_fixed {
             self.clear_beyond(process, event.addr..end)?;
         }
+        if let Some(segment) = self.linked_mapping(process, event)? {
+            self.map_segment(process, segment, prot, sharing)?;
+            self.places.clear();
+            return Ok(());
+        }
+        let file = file.map(|(file, pos)| (file, self.linked_pos(file, pos)));
         let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
         let placed = match (fixed, file) {
             (Some(placed), _) => placed,

@@ -151,6 +151,9 @@ pub struct Outcome {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
+    /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as
+    /// recorded.
+    pub linked: Vec<String>,
     /// Mapped memory by kind and folio size.
     pub folios: FolioSizes,
     /// Bytes in the page cache at the end by folio size, mapped or not.

@@ -1,4 +1,4 @@
-//! A user's request: kernels x machines x memory sizes x seeds under common settings.
+//! A user's request: kernels x machines x ways to link x memory sizes x seeds under common settings.
 //!
 //! Owns the checks that apply to every caller (the command line, Python) and the order of the
 //! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
@@ -13,6 +13,9 @@ use super::annotate::Annotation;
 use super::budget::{Budget, FACTOR_MAX};
 use super::clock::NS_PER_REFERENCE;
 use super::fragmented::Fragmented;
+use super::images::candidates;
+use super::linked::{Linked, LinkedChoices, LinkedError};
+use super::pattern::name_of;
 use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
@@ -65,6 +68,8 @@ pub struct Request {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for.
     pub annotations: Vec<Annotation>,
+    /// Pages that programs and libraries are linked for: a cell for each combination.
+    pub linked: Vec<LinkedChoices>,
     /// Page cache at the start.
     pub cache: CacheState,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
@@ -92,11 +97,12 @@ pub enum Detail {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
     #[error(
-        "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells; one result \
+        "{} kernels x {} machines x {} memory sizes x {} seeds{} are {nr_cells} cells; one result \
          has at most {limit}; use fewer",
-        nrs[0], nrs[1], nrs[2], nrs[3]
+        nrs[0], nrs[1], nrs[2], nrs[3],
+        if nrs[4] > 1 { format!(" x {} ways to link", nrs[4]) } else { String::new() }
     )]
-    TooManyCells { nrs: [usize; 4], nr_cells: usize, limit: usize },
+    TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
@@ -126,6 +132,14 @@ pub enum RequestError {
     #[error("--annotate {}: no file in the trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
+    #[error(
+        "--linked {}: this trace maps no program or library of that name; {}",
+        shown(linked),
+        shown(hint)
+    )]
+    IdleLinked { linked: String, hint: String },
+    #[error(transparent)]
+    Linked(#[from] LinkedError),
 }
 
 impl Request {
@@ -142,6 +156,7 @@ impl Request {
             aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
+            linked: Vec::new(),
             cache: CacheState::Cold,
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
@@ -158,8 +173,13 @@ impl Request {
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
-        let nrs =
-            [self.kernels().len(), self.machines().len(), self.memory().len(), self.seeds().len()];
+        let nrs = [
+            self.kernels().len(),
+            self.machines().len(),
+            self.memory().len(),
+            self.seeds().len(),
+            LinkedChoices::nr_combined(&self.linked),
+        ];
         let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
         if nr_cells > limit {
             return Err(RequestError::TooManyCells { nrs, nr_cells, limit });
@@ -172,37 +192,69 @@ impl Request {
                 for annotation in &spec.annotations {
                     annotation.check(kernel, spec.page_size())?;
                 }
+                for linked in self.linked.iter().flat_map(LinkedChoices::each) {
+                    linked.check(&machine.name, spec.page_size())?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Kernels x machines x memory sizes x seeds, each once, at most [`NR_CELLS_MAX`].
+    /// Kernels x machines x ways to link x memory sizes x seeds, each once, at most
+    /// [`NR_CELLS_MAX`].
     ///
     /// # Errors
     /// As [`Request::check`].
     pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
         self.check(NR_CELLS_MAX)?;
         let (machines, memory, seeds) = (self.machines(), self.memory(), self.seeds());
-        let nr_cells = self.kernels().len() * machines.len() * memory.len() * seeds.len();
+        let ways = self.ways_to_link();
+        let nr_cells =
+            self.kernels().len() * machines.len() * ways.len() * memory.len() * seeds.len();
         let mut specs = Vec::new();
         for kernel in self.kernels() {
             for machine in &machines {
-                let of_both = self.spec(kernel, machine, nr_cells);
-                for &ram_bytes in &memory {
-                    let with_seed = |&seed| CellSpec { seed, ram_bytes, ..of_both.clone() };
-                    specs.extend(seeds.iter().map(with_seed));
+                for linked in &ways {
+                    let of_all = self.spec(kernel, machine, nr_cells);
+                    let of_all = CellSpec { linked: linked.clone(), ..of_all };
+                    for &ram_bytes in &memory {
+                        let with_seed = |&seed| CellSpec { seed, ram_bytes, ..of_all.clone() };
+                        specs.extend(seeds.iter().map(with_seed));
+                    }
                 }
             }
         }
         Ok(specs)
     }
 
-    /// Whether the annotations fit the trace whose footer is `meta`.
+    /// How programs and libraries are linked, each way once; the first is that of the reference.
+    #[must_use]
+    pub fn ways_to_link(&self) -> Vec<Vec<Linked>> {
+        LinkedChoices::combined(&self.linked)
+    }
+
+    /// Whether some trace has an image of each name.
     ///
     /// # Errors
-    /// [`RequestError::IdleAnnotation`].
+    /// [`RequestError::IdleLinked`].
+    pub fn check_linked(&self, metas: &[&Meta]) -> Result<(), RequestError> {
+        let images: BTreeSet<&str> = metas.iter().flat_map(|meta| candidates(meta)).collect();
+        for choices in &self.linked {
+            let Some(named) = choices.named() else { continue };
+            if !images.iter().any(|path| choices.fits(path)) {
+                let hint = nearest(&named, images.iter().map(|path| name_of(path)));
+                return Err(RequestError::IdleLinked { linked: choices.to_string(), hint });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the annotations and the images to link fit the trace whose footer is `meta`.
+    ///
+    /// # Errors
+    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
+        self.check_linked(&[meta])?;
         let is_idle =
             |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
         match self.annotations.iter().find(is_idle) {
@@ -244,7 +296,8 @@ impl Request {
         let (kernel, machine) = (self.kernels.first()?, self.machines.first()?);
         let spec = self.spec(kernel, machine, 1);
         let (seed, ram_bytes) = (*self.seeds().first()?, *self.memory().first()?);
-        Some(CellSpec { seed, ram_bytes, ..spec })
+        let linked = self.ways_to_link().into_iter().next().unwrap_or_default();
+        Some(CellSpec { seed, ram_bytes, linked, ..spec })
     }
 
     /// Sizes of physical memory, each once; the first is that of the reference.

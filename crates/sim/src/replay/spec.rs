@@ -8,6 +8,7 @@ use super::annotate::Annotation;
 use super::budget::Budget;
 use super::clock::NS_PER_REFERENCE;
 use super::fragmented::Fragmented;
+use super::linked::Linked;
 use crate::cost::Walks;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
@@ -57,6 +58,8 @@ pub struct CellSpec {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, the last that fits a file first.
     pub annotations: Vec<Annotation>,
+    /// Pages that images are linked for, the last that fits an image first.
+    pub linked: Vec<Linked>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
     /// Which walks the time estimate assumes.
@@ -86,6 +89,7 @@ impl CellSpec {
             aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
+            linked: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
             detail_runs_max: 0,

@@ -12,6 +12,7 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("fragmentation", include_str!("../../studies/fragmentation.toml")),
     ("clear", include_str!("../../studies/clear.toml")),
     ("exec-readahead", include_str!("../../studies/exec-readahead.toml")),
+    ("exec-headline", include_str!("../../studies/exec-headline.toml")),
     ("file-thp", include_str!("../../studies/file-thp.toml")),
     ("owners", include_str!("../../studies/owners.toml")),
     ("sizes", include_str!("../../studies/sizes.toml")),

@@ -19,7 +19,7 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::names::nearest;
 use crate::replay::request::AGED_ROUNDS_MAX;
-use crate::replay::{CacheState, Cell, CellSpec, Fragmented};
+use crate::replay::{CacheState, Cell, CellSpec, Fragmented, Images, Linked};
 use crate::size;
 
 /// The file as written.
@@ -57,6 +57,8 @@ struct CellFile {
     kernel: Option<String>,
     machine: Option<String>,
     filesystem: Option<String>,
+    #[serde(default)]
+    linked: Vec<String>,
     cache: Option<String>,
     seed: Option<u64>,
     reference_ns: Option<u64>,
@@ -194,6 +196,7 @@ impl CellFile {
                 ("kernel", self.kernel.is_some()),
                 ("machine", self.machine.is_some()),
                 ("filesystem", self.filesystem.is_some()),
+                ("linked", !self.linked.is_empty()),
             ];
             if let Some((key, _)) = superfluous.into_iter().find(|(_, is_given)| *is_given) {
                 return Err(Mistake::Superfluous { place: format!("{place}.{key}"), key });
@@ -236,6 +239,14 @@ impl CellFile {
         let told = |error| Mistake::Machine { place: format!("{place}.kernel"), error };
         spec.machine.clone().with_page_size(spec.page_size()).map_err(told)?;
         spec.filesystem.clone_from(&self.filesystem);
+        for text in &self.linked {
+            let linked = text.parse::<Linked>().and_then(|linked| {
+                linked.check(&spec.machine.name, spec.page_size())?;
+                Ok(linked)
+            });
+            let told = |error| Mistake::Linked { place: format!("{place}.linked"), error };
+            spec.linked.push(linked.map_err(told)?);
+        }
         spec.cache = match self.cache.as_deref() {
             None | Some("cold") => CacheState::Cold,
             Some("warm") => CacheState::Warm,
@@ -390,7 +401,7 @@ fn sample_outcome() -> Value {
     let named = || -> Option<Value> {
         let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
         spec.ram_bytes = 64 << 20;
-        Some(shown(&Cell::new(&spec, &Meta::default()).ok()?.finish()))
+        Some(shown(&Cell::new(&spec, &Meta::default(), &Images::default()).ok()?.finish()))
     };
     named().unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::{Machine, MachineError};
 use crate::replay::request::AGED_ROUNDS_MAX;
-use crate::replay::{AnnotationError, Budget, CacheState, CellSpec, Fragmented};
+use crate::replay::{AnnotationError, Budget, CacheState, CellSpec, Fragmented, LinkedError};
 
 /// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub enum RecipeError {
     Machine(#[from] MachineError),
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
+    #[error(transparent)]
+    Linked(#[from] LinkedError),
 }
 
 /// A kernel or a machine as a text.
@@ -57,6 +59,9 @@ pub struct Setting {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+    /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock.
     pub reference_ns: u64,
     /// Which walks the time estimate assumes.
@@ -132,6 +137,7 @@ impl Setting {
             aged_rounds: cell.aged_rounds.into(),
             filesystem: cell.filesystem.clone(),
             annotations: cell.annotations.iter().map(ToString::to_string).collect(),
+            linked: cell.linked.iter().map(ToString::to_string).collect(),
             reference_ns: cell.ns_per_reference,
             walks: cell.walks,
         }
@@ -160,6 +166,7 @@ impl Recipe {
         let Setting { cache, seed, swap_bytes, walks, .. } = self.setting;
         let (bytes, permille) = (self.setting.unusable_bytes, self.setting.unusable_permille);
         let annotations = self.setting.annotations.iter().map(|text| text.parse());
+        let linked = self.setting.linked.iter().map(|text| text.parse());
         Ok(CellSpec {
             cache,
             seed,
@@ -170,6 +177,7 @@ impl Recipe {
             ram_bytes: self.setting.memory_bytes,
             filesystem: self.setting.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
+            linked: linked.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
             budget: self.budget,
             ..CellSpec::new(kernel, machine)

@@ -7,6 +7,7 @@ mod budget;
 mod cells;
 mod detail;
 mod hostile;
+mod linked;
 mod waits;
 mod writers;
 
