@@ -5,7 +5,7 @@
  * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
  * root: it reads page frame numbers. Nothing of the system's settings is changed here.
  */
-#include "state.h"
+#include "pool.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -135,7 +135,7 @@ static enum operation operation_of(const char *word, u64 len)
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
-                                         "close", "put", "sync" };
+                                         "close", "put", "sync", "trim" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -204,9 +204,10 @@ static void step(const char *line)
         put_number((u64)-done, 10);
         put("\n");
     }
-    read_state(pids);
+    if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
     sum_all();
     print_changes();
+    if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
 }
 
@@ -249,8 +250,9 @@ static void start_program(const char *line)
     const char *pages = within(line, "pages="), *at = line;
     if (!pages) { fatal("pages= is missing at", line, 0); }
     while (*at && *at != '\n') { put_char(*at++); }
-    put("\n");
     start_state(as_number(pages));
+    start_pool(line);
+    put("\n");
     nr_steps = 0;
     make_own_file(line);
     count_disturbances(0);

@@ -55,7 +55,7 @@ void back_from_signal(void);
 
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
-                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_NONE, OP_SUM };
+                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_NONE, OP_SUM };
 /* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
@@ -103,8 +103,11 @@ static void catch_faults(void)
     sys4(SYS_rt_sigaction, SIGBUS, (s64)&action, 0, 8);
 }
 
+#include "huge.h"
+
 static s64 do_map(const struct command *c)
 {
+    if (has_letter(c->how, 'g')) { return do_map_huge(c); }
     int is_file = has_letter(c->how, 'f');
     s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
                    PROT_READ | PROT_WRITE,
@@ -170,7 +173,9 @@ static s64 touch(const struct command *c)
 {
     for (u64 i = 0; i < c->nr; i++) {
         u64 at = BASE + (c->first + i) * page;
-        int done = c->op == OP_WRITE ? try_store(at, (unsigned)(c->to + i)) : try_load(at);
+        unsigned value = (unsigned)(c->to + i);
+        int done = c->op == OP_READ ? try_load(at)
+            : huge_bytes ? store_huge(at, value) : try_store(at, value);
         if (!done) { return -EFAULT; }
     }
     return 0;
@@ -183,7 +188,8 @@ static void sum_pages(struct seen *pages, u64 nr)
         u64 at = BASE + i * page;
         unsigned sum = 0;
         if (!pages[i].pfn) { continue; }
-        if (try_load(at)) {
+        if (huge_bytes && try_load(at)) { sum = huge_sum(at); }
+        else if (try_load(at)) {
             const unsigned *word = (const unsigned *)at;
             for (u64 k = 0; k < page / sizeof *word; k++) { sum += word[k]; }
         } else { sum = NO_VALUE; }
@@ -209,6 +215,7 @@ static s64 perform(const struct command *c)
                           (s64)(BASE + c->to * page), 0);
         return FAIL(moved) ? moved : 0;
     }
+    case OP_TRIM: return do_trim(c);
     case OP_SHARE: return do_share(c);
     case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
     case OP_FREE: return do_free(c);

@@ -5,8 +5,9 @@
     scripts/mutants.py marker-place    one
 
 A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
-recording of a real kernel, `golden` the worked examples of docs/behaviour. Both are run, so that
-the report says who noticed. Exit status 1 when a mutant survives both.
+recording of a real kernel about files, `hugetlb` those about huge pages, `golden` the worked
+examples of docs/behaviour. All are run, so that the report says who noticed. Exit status 1 when a
+mutant survives all.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
-JUDGES = {"recordings": "recordings::files", "golden": "golden::"}
+JUDGES = {"recordings": "recordings::files", "golden": "golden::",
+          "hugetlb": "recordings::hugetlb"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -93,6 +95,24 @@ MUTANTS = [
     ("owner-case-4-shared", "rmap/owners/words.rs",
      "let is_shared = is_new && count != large_mapcount;",
      "let is_shared = is_new && slot == 0 && count != large_mapcount;"),
+    ("huge-reserve", "core/hugetlb.rs",
+     "if charge == Charge::Available && self.nr_available() == 0 {",
+     "if charge == Charge::Available && self.free.is_empty() {"),
+    ("huge-keep", "hugetlb/copy.rs",
+     "fault.vma.sharing == Sharing::Shared || folio.mapcount.mapcount() == 1",
+     "fault.vma.sharing == Sharing::Shared || folio.is_exclusive"),
+    ("huge-restore", "hugetlb/unmap.rs",
+     "folio.restores_reserve = true;",
+     "folio.restores_reserve = folio.mapcount.mapcount() == 1;"),
+    ("huge-lost", "hugetlb/copy.rs",
+     "                    area.has_lost = true;\n",
+     ""),
+    ("huge-move", "map/remap.rs",
+     "            self.disown_rest(mm, VpnRange { start: old_start, end: old_end });\n",
+     ""),
+    ("huge-split", "hugetlb.rs",
+     "if vma.huge().is_some_and(|area| area.order.is_aligned(at.0)) {",
+     "if vma.huge().is_none() {"),
 ]
 
 

@@ -8,13 +8,15 @@
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
 //! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
 //! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
-//! keeps), `soft` (a smallest folio that is a preference), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
+//! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
+//! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
 //! [`observed`], [`work`].
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub mod hugetlb;
 pub mod in_flight;
 pub mod inject;
 pub(crate) mod khugepaged;
@@ -32,6 +34,7 @@ pub(crate) mod workingset;
 use std::collections::BTreeSet;
 
 use crate::buddy::{Buddy, MigrateType};
+use crate::core::hugetlb::Hugetlb;
 use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
 use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
@@ -96,6 +99,8 @@ pub struct Core<R> {
     pub(crate) pressure: Pressure,
     /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
+    /// Huge pages of pools.
+    pub(crate) hugetlb: Hugetlb,
     /// How mappings are counted.
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
@@ -111,7 +116,7 @@ pub struct Core<R> {
 
 impl<R: Ram> Core<R> {
     /// No files, all memory free.
-    pub(crate) fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: R, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
@@ -121,6 +126,7 @@ impl<R: Ram> Core<R> {
             deferred: Deferred::default(),
             pressure: Pressure::default(),
             work: Work::default(),
+            hugetlb,
             mapcount,
             mappings: Vec::new(),
             nr_nodes: 0,

@@ -1,6 +1,7 @@
 //! Exact counts of events, with vmstat's names if it has one.
 
 pub mod collapse;
+pub mod hugetlb;
 pub mod mapcounts;
 pub mod reclaim;
 pub mod split;
@@ -8,6 +9,7 @@ pub mod writers;
 
 use crate::units::Order;
 use collapse::CollapseCounters;
+use hugetlb::HugetlbCounters;
 use mapcounts::MapcountUpdates;
 use reclaim::ReclaimCounters;
 use split::SplitRefusal;
@@ -117,6 +119,8 @@ pub struct Counters {
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
     /// Opens for writing and runs.
     pub writers: WriterCounters,
+    /// Huge pages of pools.
+    pub hugetlb: HugetlbCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

@@ -68,6 +68,9 @@ pub enum FaultError {
     /// The page lies beyond the end of the file (SIGBUS).
     #[error("address {0:#x} lies beyond the end of its file")]
     BeyondFile(u64),
+    /// The pool of huge pages has none for this process (SIGBUS, O.3.2).
+    #[error("no huge page is left for address {0:#x}")]
+    NoHugePage(u64),
     /// No page is free.
     #[error("out of memory at address {0:#x}: give the model more memory")]
     OutOfMemory(u64),
@@ -195,6 +198,9 @@ impl<R: Ram> Memory<R> {
             let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
         }
+        if let Some(touched) = self.touch_huge(mm, vpn, access) {
+            return touched;
+        }
         let mut nr_tries = 0;
         let touched = loop {
             nr_tries += 1;
@@ -253,6 +259,7 @@ impl<R: Ram> Memory<R> {
             _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
             Backing::File { .. } => self.file_fault(fault)?,
+            Backing::Hugetlb(_) => unreachable!("touched as a huge page"),
         };
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {
             unreachable!("a fault that succeeds maps its page")

@@ -66,6 +66,7 @@ impl<R: Ram> Memory<R> {
             self.exit(child);
             return Err(error);
         }
+        self.fork_huge(parent, child);
         Ok(child)
     }
 

@@ -10,10 +10,13 @@ mod told;
 
 pub use told::FolioState;
 
+use std::collections::BTreeMap;
+
 use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
 };
 use crate::core::Core;
+use crate::core::hugetlb::{HugePool, Hugetlb, PoolTooLarge};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
@@ -49,13 +52,22 @@ pub struct Config {
     pub ageing: Option<Ageing>,
     /// Swap space in bytes; without any, anonymous memory is never reclaimed.
     pub swap_bytes: u64,
+    /// Pools of huge pages, taken from the memory; one of each size at most.
+    pub huge_pools: Vec<HugePool>,
 }
 
 impl Config {
     /// 16 GiB of unfragmented memory, no swap space.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        Self { arch, ram_bytes: 16 << 30, fragmentation: None, ageing: None, swap_bytes: 0 }
+        Self {
+            arch,
+            ram_bytes: 16 << 30,
+            fragmentation: None,
+            ageing: None,
+            swap_bytes: 0,
+            huge_pools: Vec::new(),
+        }
     }
 }
 
@@ -77,6 +89,9 @@ pub enum MemoryError {
     /// Not even one page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
+    /// The pools of huge pages are larger than memory.
+    #[error(transparent)]
+    Pool(#[from] PoolTooLarge),
 }
 
 /// One machine's memory.
@@ -148,13 +163,15 @@ impl<R: Ram> Memory<R> {
     pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
         let fragmentation = config.fragmentation;
-        let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_pages) };
+        let mapcount = rules.anon.mapcount_rules();
+        let (hugetlb, nr_below) = Hugetlb::new(&config.huge_pools, rules.page, nr_pages, mapcount)?;
+        let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_below) };
         let mut buddy = Buddy::new(zone)?;
         let aged = config.ageing.map(|ageing| buddy.age(ageing)).unwrap_or_default();
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut core = Core::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut core = Core::new(buddy, hugetlb, ram, mapcount);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
@@ -234,6 +251,7 @@ impl<R: Ram> Memory<R> {
             vmas: VmaTree::new(),
             table,
             swapped: Swapped::default(),
+            huge: BTreeMap::new(),
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,

@@ -45,11 +45,16 @@ impl<R: Ram> Memory<R> {
         }
         self.count_walk(mm, VpnRange { start, end }, removed.len());
         for vma in &removed {
-            self.zap(mm, vma.start, vma.end);
+            if vma.huge().is_some() {
+                self.zap_huge(mm, vma, vma.start, vma.end);
+            } else {
+                self.zap(mm, vma.start, vma.end);
+            }
         }
         self.free_tables(mm, start, end);
         for vma in removed {
             self.release_anon_shared(&vma);
+            self.close_huge(&vma);
             self.release_area(&vma);
         }
     }

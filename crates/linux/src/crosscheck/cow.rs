@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - W1: the earlier settings are back when [`CowRecorder`] or a run is dropped or this process ends
-//!   ([`crate::setting`]): per-size THP controls, and two times of khugepaged.
+//!   ([`crate::setting`]): per-size THP controls, and two times of khugepaged, the pool of huge pages.
 //! - W2: the global THP setting is not changed.
 //! - W3: if somebody else changed a setting during a run, the result says so: it proves nothing.
 
@@ -14,6 +14,7 @@ use std::fs;
 use super::error::CrosscheckError;
 use super::facts::{Facts, Thp, first_cpu};
 use super::mount::Detached;
+use super::pool::PoolNeed;
 use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
 use crate::proc::thp::control;
@@ -70,11 +71,18 @@ impl CowRecorder {
         Ok(Self { signals, place, _asleep: asleep, settings: Settings::now() })
     }
 
-    /// Runs programs with exactly these folio sizes enabled for advised areas.
+    /// Runs programs with exactly these folio sizes enabled for advised areas, and with this pool of
+    /// huge pages.
     ///
     /// # Errors
     /// A program that is not of the format, an unknown size, a signal.
-    pub fn record(&self, programs: &str, sizes_kib: &[u64]) -> Result<CowRun, CrosscheckError> {
+    pub fn record(
+        &self,
+        programs: &str,
+        sizes_kib: &[u64],
+        pool: Option<PoolNeed>,
+    ) -> Result<CowRun, CrosscheckError> {
+        let _pool = pool.map(PoolNeed::set).transpose()?;
         let _sizes = thp::enable_only(sizes_kib)?;
         let wanted = self.wanted(sizes_kib)?;
         let mut changes = wanted.changes(&Settings::now());

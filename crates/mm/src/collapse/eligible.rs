@@ -23,6 +23,7 @@ impl<R: Ram> Memory<R> {
         if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
             return false;
         }
+        // Huge pages of a pool are never collapsed: a hugetlb area has no pages of its own kind.
         let Backing::File { open, .. } = vma.backing else {
             let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
             return is_on && vma.has_anon();
@@ -92,6 +93,7 @@ fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
     let is_congruent = match vma.backing {
         Backing::Anon => true,
         Backing::File { pgoff, .. } => pmd.is_aligned(vma.start.0.wrapping_sub(pgoff)),
+        Backing::Hugetlb(_) => false,
     };
     let last = vma.end.0.checked_sub(pmd.nr_pages()).map(|last| pmd.round_down(last));
     is_congruent && last.is_some_and(|last| vma.start.0 <= last)

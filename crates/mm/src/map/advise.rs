@@ -62,7 +62,7 @@ impl<R: Ram> Memory<R> {
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.drop_pages(mm, start, end),
+            Madvice::Dontneed => self.drop_pages(mm, start, end)?,
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
@@ -70,24 +70,36 @@ impl<R: Ram> Memory<R> {
     }
 
     /// `MADV_DONTNEED`, area by area.
-    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let frees_tables = match self.rules.anon.drop_tables {
             DropTables::Kept => false,
             DropTables::FreedOnX86 => self.arch == Arch::X86_64,
             DropTables::Freed => true,
         };
         for vma in self.space(mm).vmas.overlapping(start, end) {
+            if let Some(area) = vma.huge() {
+                // Whole huge pages alone: a range that begins inside one is refused (O.5.2).
+                if !area.order.is_aligned(vma.start.0) {
+                    return Err(MapError::HugeCut(vma.start.vaddr(self.rules.page).0));
+                }
+                self.zap_huge(mm, &vma, vma.start, Vpn(area.order.round_down(vma.end.0)));
+                continue;
+            }
             self.zap(mm, vma.start, vma.end);
             if frees_tables {
                 self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
             }
         }
+        Ok(())
     }
 
     /// Marks the pages of a range lazy-free.
     fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let areas = self.space(mm).vmas.overlapping(start, end);
         for vma in areas {
+            if vma.huge().is_some() {
+                return Err(MapError::HugeAdvice(vma.start.vaddr(self.rules.page).0));
+            }
             if vma.backing != Backing::Anon {
                 return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
             }

@@ -53,7 +53,7 @@ impl<R: Ram> Memory<R> {
     fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
         match (file, vma.backing) {
             (None, _) => vma.has_anon(),
-            (Some(_), Backing::Anon) => false,
+            (Some(_), Backing::Anon | Backing::Hugetlb(_)) => false,
             (Some(file), Backing::File { open, .. }) => self.open_file(open).mapping == file,
         }
     }

@@ -65,13 +65,15 @@ pub(super) struct Disturbed {
     nr_not_judged: usize,
 }
 
-/// Neighbouring programs that want the same sizes, [`GROUP`] at most.
+/// Neighbouring programs that want the same sizes and the same pool of huge pages, [`GROUP`] at most.
 pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
-    programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
+    let are_alike =
+        |a: &ProcessProgram, b: &ProcessProgram| a.sizes_kib == b.sizes_kib && a.huge == b.huge;
+    programs.chunk_by(are_alike).flat_map(|same| same.chunks(GROUP))
 }
 
-/// Runs the programs of a text with these folio sizes (KiB) enabled.
-pub type Record<'a> = &'a dyn Fn(&str, &[u64]) -> Result<CowRun, CrosscheckError>;
+/// Runs the programs of a text as the first of them wants: folio sizes, pool of huge pages.
+pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
 /// Programs against the kernel.
 pub struct CowCheck<'a> {
@@ -143,8 +145,8 @@ impl<'a> CowCheck<'a> {
 
     fn once(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<Ran, Error> {
         let text: String = programs.iter().map(ProcessProgram::to_string).collect();
-        let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
-        let CowRun { text, changes } = (self.record)(&text, sizes)?;
+        let Some(first) = programs.first() else { return Ok(Ran::default()) };
+        let CowRun { text, changes } = (self.record)(&text, first)?;
         let recording = Recording::<Programs>::parse("live", &text)?;
         let verdicts = recording.check(self.kernel.as_ref())?;
         if let Some(verdict) = verdicts.first() {

@@ -39,6 +39,8 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
         Aspect::Sharing => "shared pages",
+        Aspect::Mapcount => "mapcounts",
+        Aspect::Pool => "numbers of the pool",
         Aspect::Invariant => "invariants",
     }
 }

@@ -63,6 +63,10 @@ pub enum Aspect {
     Cached,
     /// Processes: which pages are one page.
     Sharing,
+    /// Processes: mappings of a huge page, as kpagecount shows them.
+    Mapcount,
+    /// Processes: free, promised and surplus pages of the pool of huge pages.
+    Pool,
     /// Processes: the model broke its own invariants.
     Invariant,
 }

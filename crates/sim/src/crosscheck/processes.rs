@@ -6,7 +6,7 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! Programs are about fork and copy-on-write, or about `MADV_COLLAPSE`. Runs nothing on a kernel.
+//! Programs are about fork and copy-on-write, about `MADV_COLLAPSE`, or about hugetlb. Runs nothing on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -15,6 +15,7 @@
 
 mod compare;
 mod generate;
+mod huge;
 mod parse;
 mod program;
 mod replay;
@@ -23,6 +24,7 @@ mod run;
 mod world;
 
 pub use generate::{ProgramOptions, Topic, generate};
+pub use huge::HugePages;
 pub use program::ProcessProgram;
 pub use row::ProgramRow;
 pub use run::{ProgramRun, Programs};

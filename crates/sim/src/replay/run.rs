@@ -164,6 +164,8 @@ impl Cell {
             FaultError::NotMapped(_) => strays.unmapped += count,
             FaultError::Protected(_) => strays.protected += count,
             FaultError::BeyondFile(_) => strays.beyond_file += count,
+            // Counted by the memory manager (`nr_sigbus`).
+            FaultError::NoHugePage(_) => {}
             FaultError::OutOfMemory(_) => return Err(error.into()),
         }
         Ok(())

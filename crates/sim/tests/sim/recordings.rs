@@ -6,6 +6,7 @@ mod collapse;
 mod cow;
 mod damaged;
 mod files;
+mod hugetlb;
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
-use super::world::{MappedPage, PageState, World};
+use super::world::{MappedPage, PageState, PoolState, World};
 use crate::crosscheck::difference::{Aspect, Location};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
@@ -51,7 +51,12 @@ impl<'a> ProgramComparison<'a> {
         run: &'a ProgramRun,
     ) -> Result<Self, CheckError> {
         let program = &run.program;
-        let world = World::new(program.nr_pages);
+        let mut world = World::new(program.nr_pages);
+        world.pool = program.huge.map(|huge| PoolState {
+            nr_free: huge.nr_pages(),
+            nr_reserved: huge.nr_lost,
+            nr_surplus: 0,
+        });
         let name = format!("{} program {}", recording.name, program.seed);
         Ok(Self {
             run,
@@ -89,6 +94,7 @@ impl<'a> ProgramComparison<'a> {
         let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
         self.answers(step, answer, answered);
         self.cached(step, answer);
+        self.pool(step);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
         self.pair.compare_frames(&before, &mut self.verdict);
     }
@@ -117,6 +123,22 @@ impl<'a> ProgramComparison<'a> {
             let text = |nr: u64| format!("{nr} pages");
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Cached, at, text(self.nr_cached), text(model));
+        }
+    }
+
+    fn pool(&mut self, step: &ProcessStep) {
+        let (Some(kernel), Some(model)) = (self.pair.kernel.pool, self.pair.model.pool) else {
+            return;
+        };
+        self.verdict.count(Aspect::Pool, 1);
+        if kernel != model {
+            let text = |pool: PoolState| {
+                let PoolState { nr_free, nr_reserved, nr_surplus } = pool;
+                let reserved = nr_reserved.cast_signed();
+                format!("{nr_free} free, {reserved} reserved, {nr_surplus} surplus")
+            };
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Pool, at, text(kernel), text(model));
         }
     }
 
@@ -195,6 +217,12 @@ impl Worlds {
                 && kernel != model
             {
                 differ(Aspect::Content, kernel.to_string(), model.to_string());
+            }
+            let mappings = (self.kernel.counts.get(&theirs), self.model.counts.get(&ours));
+            if let (Some(kernel), Some(model)) = mappings
+                && kernel != model
+            {
+                differ(Aspect::Mapcount, kernel.to_string(), model.to_string());
             }
             let known = *to_model.entry(theirs).or_insert(ours);
             let back = *to_kernel.entry(ours).or_insert(theirs);

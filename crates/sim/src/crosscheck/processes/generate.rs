@@ -5,6 +5,7 @@
 
 mod areas;
 mod collapse;
+mod hugetlb;
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
@@ -21,6 +22,8 @@ pub enum Topic {
     Cow,
     /// `MADV_COLLAPSE` of anonymous memory and of a file in memory.
     Collapse,
+    /// Huge pages of a pool: the one order that is given.
+    Hugetlb,
 }
 
 /// What programs to make.
@@ -38,6 +41,9 @@ pub struct ProgramOptions {
 
 /// Pages of a window without PMD-sized folios.
 const SMALL_WINDOW_PAGES: u64 = 128;
+
+/// Programs with neighbouring seeds that get the same pool of huge pages.
+const NR_ALIKE: u64 = 25;
 
 /// Makes the program of `seed`.
 ///
@@ -59,6 +65,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         match options.topic {
             Topic::Cow => generator.step(),
             Topic::Collapse => generator.collapse_step(),
+            Topic::Hugetlb => generator.huge_step(),
         }
     }
     generator.program
@@ -79,20 +86,27 @@ impl Generator {
         let ProgramOptions { topic, page, orders, .. } = options;
         let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
         let pmd = page.pmd_order();
-        let nr_pages = if highest == pmd || *topic == Topic::Collapse {
+        let nr_pages = if *topic == Topic::Hugetlb {
+            hugetlb::WINDOW_PAGES
+        } else if highest == pmd || *topic == Topic::Collapse {
             pmd.nr_pages() * 5 / 2
         } else {
             (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
         };
-        let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
+        let kib = |order: Order| (page.bytes() << order.get()) >> 10;
+        let huge = (*topic == Topic::Hugetlb).then(|| hugetlb::pool_of(seed, kib(highest)));
+        // Pages of such programs are huge ones: what lies between orders 0 and 2 is of interest.
+        let orders = if huge.is_some() { Vec::new() } else { orders.clone() };
+        let sizes_kib = orders.iter().copied().map(kib).collect();
         let mut rng = Rng::new(seed);
         let own_file = (*topic == Topic::Collapse).then(|| collapse::own_file(&mut rng, pmd));
-        let program = ProcessProgram { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
+        let steps = Vec::new();
+        let program = ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, steps };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
         // Blocks that no size is enabled for: neighbours of two and four pages.
-        let mut orders = orders.clone();
+        let mut orders = orders;
         orders.extend([Order::new(1), Order::new(2)]);
         if *topic == Topic::Collapse {
             orders.extend([pmd; 3]);
@@ -112,9 +126,10 @@ impl Generator {
     /// One to three areas of the first process.
     fn map_first_areas(&mut self) {
         for _ in 0..=self.rng.below(3) {
-            match self.program.own_file {
-                None => self.map(0),
-                Some(_) => self.map_or_share(0),
+            match (self.program.own_file, self.program.huge) {
+                (_, Some(_)) => self.map_huge(0),
+                (None, None) => self.map(0),
+                (Some(_), None) => self.map_or_share(0),
             }
         }
         if self.program.steps.is_empty() {

@@ -2,14 +2,14 @@
 
 use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
 use super::run::{Answer, PageChange, ProgramRun, Programs};
-use super::world::{MappedPage, PageState};
+use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
 
 /// Labels of one program are small; this bounds what a text can make us hold.
 const NR_LABELS_MAX: u64 = 1 << 16;
-/// Largest order of a folio: a PMD entry with 64K pages.
-const ORDER_MAX: u64 = 13;
+/// Largest order of a folio: a gigantic page of x86-64.
+const ORDER_MAX: u64 = 18;
 
 impl RecordingBody for Programs {
     /// Orders of the folios of a program by label: each is written once.
@@ -50,6 +50,18 @@ impl Answer {
         match *words {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
             ["c", nr] => self.nr_cached = Some(number_to(u64::MAX, nr)?),
+            ["g", free, reserved, surplus] => {
+                let number = |word| number_to(u64::MAX, word);
+                self.pool = Some(PoolState {
+                    nr_free: number(free)?,
+                    nr_reserved: number(reserved)?,
+                    nr_surplus: number(surplus)?,
+                });
+            }
+            ["m", label, nr] => {
+                let label = number_to(NR_LABELS_MAX - 1, label)?;
+                self.counts.push((label, number_to(u32::MAX.into(), nr)? as u32));
+            }
             [slot, pages, state, ref how @ ..] => {
                 let change = PageChange {
                     slot: slot_of(slot)?,

@@ -19,6 +19,7 @@ use std::fmt;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
 
+use super::huge::{HugeMapping, HugePages, Trim};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
@@ -26,8 +27,8 @@ pub(super) const NR_SLOTS: usize = 4;
 /// Pages a program's window can have.
 pub(super) const NR_PAGES_MAX: u64 = 8192;
 
-/// Largest folio size: a PMD entry with 64K pages.
-const SIZE_KIB_MAX: u64 = 512 << 10;
+/// Largest size: a gigantic page of x86-64.
+pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
 
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct ProcessProgram {
     pub sizes_kib: Vec<u64>,
     /// The file its processes share.
     pub(super) own_file: Option<OwnFile>,
+    /// Its pages are huge pages of a pool.
+    pub huge: Option<HugePages>,
     /// The steps, in order.
     pub(super) steps: Vec<ProcessStep>,
 }
@@ -98,6 +101,10 @@ pub(super) enum ProcessOp {
     Map(PageRange, AreaSource, Option<Madvice>),
     /// Maps the program's own file from a page of it, where nothing is mapped.
     Share(PageRange, u64, OwnMapping),
+    /// Maps huge pages that may be stored to.
+    MapHuge(PageRange, HugeMapping),
+    /// A call whose range lacks a base page of these huge pages.
+    Trim(PageRange, Trim),
     /// Loads from each page, in ascending order, until one fails.
     Read(PageRange),
     /// Stores to each page, in ascending order, until one fails.
@@ -246,6 +253,8 @@ impl fmt::Display for ProcessOp {
                 };
                 write!(f, "map {first} {nr} {flags}{}", letter(advice))
             }
+            Self::MapHuge(PageRange { first, nr }, how) => write!(f, "map {first} {nr} {how}"),
+            Self::Trim(PageRange { first, nr }, trim) => write!(f, "trim {first} {nr} {trim}"),
             Self::Share(PageRange { first, nr }, from, how) => {
                 write!(f, "share {first} {nr} {from} {how}")
             }
@@ -289,6 +298,9 @@ impl fmt::Display for ProcessProgram {
         if let Some(OwnFile { kind, nr_pages }) = self.own_file {
             write!(f, " {}={nr_pages}", kind.name())?;
         }
+        if let Some(huge) = self.huge {
+            write!(f, " {huge}")?;
+        }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -331,6 +343,8 @@ impl ProcessOp {
             number_to(NR_PAGES_MAX - pages.nr, word)
         };
         Ok(match name {
+            "map" if how.contains('g') => Self::MapHuge(pages, HugeMapping::of(how)),
+            "trim" => Self::Trim(pages, Trim::of(how)?),
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
             "share" => Self::Share(pages, page()?, OwnMapping::of(how)),
@@ -362,12 +376,15 @@ impl ProcessProgram {
         let sizes = pairs.get("sizes").ok_or("a program needs sizes=")?;
         let sizes = sizes.split(',').filter(|word| *word != "-");
         let sizes_kib = sizes.map(|kib| number_to(SIZE_KIB_MAX, kib)).collect::<Parsed<_>>()?;
-        let own_file = match own {
-            [] => None,
-            [own] => Some(OwnFile::of(own)?),
+        let (own_file, huge) = match own {
+            [] => (None, None),
+            [own] => match own.strip_prefix("huge=") {
+                Some(huge) => (None, Some(HugePages::of(huge)?)),
+                None => (Some(OwnFile::of(own)?), None),
+            },
             _ => return unknown(words),
         };
-        Ok(Self { seed: number(seed)?, nr_pages, sizes_kib, own_file, steps: Vec::new() })
+        Ok(Self { seed: number(seed)?, nr_pages, sizes_kib, own_file, huge, steps: Vec::new() })
     }
 
     /// The programs of a text that is called `name`; lines that begin with `#` are passed over.

@@ -1,9 +1,12 @@
 //! A program running in the memory manager.
 
+mod huge;
+
 use std::collections::VecDeque;
 
 use largefolio_mm::collapse::Errno;
 use largefolio_mm::fault;
+use largefolio_mm::hugetlb::HugePool;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
@@ -15,6 +18,7 @@ use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
+use super::huge::HugePages;
 use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
@@ -53,6 +57,10 @@ pub(super) struct ProgramReplay {
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
+    /// Its pages are huge pages.
+    huge: Option<HugePages>,
+    /// Bytes of a page of the program.
+    unit_bytes: u64,
 }
 
 /// The program's own file.
@@ -97,8 +105,17 @@ impl ProgramReplay {
         }
         rules.io_bytes = DISK_IO_BYTES;
         let file_bytes = FILE_PAGES * rules.page.bytes();
-        let ram = Bytes::new(rules.page, RAM_BYTES);
-        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch) };
+        let huge = program.huge;
+        let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
+        let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
+        let ram = Bytes::new(rules.page, ram_bytes);
+        let pool = |huge: HugePages| HugePool {
+            order: rules.page.order_of_bytes(unit_bytes),
+            nr_pages: huge.nr_pages(),
+            nr_lost: huge.nr_lost,
+        };
+        let huge_pools = huge.map(pool).into_iter().collect();
+        let config = Config { ram_bytes, huge_pools, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -112,24 +129,30 @@ impl ProgramReplay {
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
-        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
+        let nr_steps = 0;
+        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps, huge, unit_bytes })
     }
 
     /// The address of a page.
     fn addr(&self, page: u64) -> Vaddr {
-        Vaddr(BASE + page * self.memory.rules().page.bytes())
+        Vaddr(BASE + page * self.unit_bytes)
     }
 
     /// The address of a range, and its length in bytes.
     fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
-        (self.addr(range.first), range.nr * self.memory.rules().page.bytes())
+        (self.addr(range.first), range.nr * self.unit_bytes)
     }
 
     /// Does a step; an error as the kernel's error number.
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        if let Some(done) = self.huge_step(mm, step.op) {
+            return done;
+        }
         match step.op {
+            // Only programs about hugetlb have a pool.
+            ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
@@ -280,6 +303,9 @@ impl ProgramReplay {
 
     /// What every process has mapped.
     pub(super) fn world(&self) -> World {
+        if let Some(huge) = self.huge {
+            return self.huge_world(huge);
+        }
         let mut world = World::new(self.nr_pages);
         for (slot, mm) in self.slots.iter().enumerate() {
             let Some(mm) = *mm else { continue };
@@ -329,7 +355,12 @@ impl ProgramReplay {
     /// The counters of the folio behind a page, for a report of what differs.
     pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
-        let addr = Vaddr(BASE + (page << self.memory.rules().page.shift()));
+        let addr = self.addr(page);
+        if self.huge.is_some() {
+            let vpn = addr.vpn(self.memory.rules().page);
+            let (_, entry) = self.memory.huge_entry_at(mm, vpn)?;
+            return Some(format!("{entry:?}, {:?}", self.memory.huge_page(&entry)));
+        }
         let view = self.memory.page_at(mm, addr)?;
         let folios = &self.memory.core().folios;
         let folio = folios.get(folios.of_pfn(view.pfn)?);

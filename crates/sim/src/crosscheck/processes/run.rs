@@ -1,7 +1,7 @@
 //! Programs, and what a kernel answered to them.
 
 use super::program::{PageRange, ProcessProgram};
-use super::world::{PageState, World};
+use super::world::{PageState, PoolState, World};
 
 /// The output of one run of `probe/cow.c`: programs, in order.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,10 @@ pub(super) struct Answer {
     pub(super) changes: Vec<PageChange>,
     /// Pages of the program's own file that are cached, where their number changed.
     pub(super) nr_cached: Option<u64>,
+    /// Numbers of the pool of huge pages, where they changed.
+    pub(super) pool: Option<PoolState>,
+    /// Mappings of labels, where their number changed.
+    pub(super) counts: Vec<(u64, u32)>,
 }
 
 /// Pages that changed in the same way.
@@ -51,5 +55,7 @@ impl Answer {
         for change in &self.changes {
             world.set(change.slot, change.pages, change.state);
         }
+        world.pool = self.pool.or(world.pool);
+        world.counts.extend(self.counts.iter().copied());
     }
 }

@@ -1,5 +1,7 @@
 //! What all processes of a program have mapped at one moment.
 
+use std::collections::BTreeMap;
+
 use super::program::{NR_SLOTS, PageRange};
 
 /// What one page of a process is.
@@ -53,18 +55,32 @@ impl PageState {
     }
 }
 
+/// The numbers of the pool of huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct PoolState {
+    pub(super) nr_free: u64,
+    /// Of them promised to mappings; wraps below 0.
+    pub(super) nr_reserved: u64,
+    pub(super) nr_surplus: u64,
+}
+
 /// The windows of all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct World {
     /// Pages by slot; all absent where no process lives.
     pub(super) slots: [Vec<PageState>; NR_SLOTS],
+    /// In programs about hugetlb.
+    pub(super) pool: Option<PoolState>,
+    /// There: mappings of a page by label, as kpagecount shows them.
+    pub(super) counts: BTreeMap<u64, u32>,
 }
 
 impl World {
     /// Nothing mapped.
     pub(super) fn new(nr_pages: u64) -> Self {
         let empty = vec![PageState::default(); nr_pages as usize];
-        Self { slots: std::array::from_fn(|_| empty.clone()) }
+        let slots = std::array::from_fn(|_| empty.clone());
+        Self { slots, pool: None, counts: BTreeMap::new() }
     }
 
     /// Sets a run of pages to consecutive pages of one folio, or to the same state.
