@@ -1,11 +1,14 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
  *
- * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
- * root: it reads page frame numbers. Nothing of the system's settings is changed here.
+ * `statistics` adds what smaps, numa_maps and kpagecount say, `machine` what meminfo says, where
+ * nothing else runs. The format of the programs and of the output is in recordings/README.md,
+ * "Copy-on-write". Needs root: it reads page frame numbers. Nothing of the system's settings is
+ * changed here.
  */
 #include "pool.h"
+#include "statistics.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -51,17 +54,13 @@ static void count_disturbances(int is_end)
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-static void open_pagemap(u64 slot, int pid)
+static void open_process(u64 slot, int pid)
 {
-    char path[64], digits[16];
-    int n = 0;
-    for (int rest = pid; rest; rest /= 10) { digits[n++] = (char)('0' + rest % 10); }
-    char *to = path;
-    memcpy(to, "/proc/", 6);
-    for (to += 6; n; ) { *to++ = digits[--n]; }
-    memcpy(to, "/pagemap", 9);
+    char path[64];
+    proc_path(path, (u64)pid, "pagemap");
     pids[slot] = pid;
     pagemap_fd[slot] = (int)must(open_file(path, O_RDONLY), "cannot open", path);
+    if (wants_statistics) { open_statistics(slot, pid); }
 }
 
 static void end_process(u64 slot)
@@ -70,6 +69,7 @@ static void end_process(u64 slot)
     sys3(SYS_write, pipes[slot].command[1], (s64)&c, sizeof c);
     sys4(SYS_wait4, pids[slot], 0, 0, 0);
     sys1(SYS_close, pagemap_fd[slot]);
+    if (wants_statistics) { close_statistics(slot); }
     pids[slot] = 0;
 }
 
@@ -103,7 +103,7 @@ static void start_first(void)
 {
     s64 pid = must(call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0), "cannot start", "a process");
     if (pid == 0) { worker(0); }
-    open_pagemap(0, (int)pid);
+    open_process(0, (int)pid);
 }
 
 static void end_program(void)
@@ -198,7 +198,7 @@ static void step(const char *line)
     if (c.op == OP_EXIT) { end_process(slot); }
     else if (c.op == OP_UNPIN) { done = unpin(); }
     else { done = tell(slot, &c); }
-    if (c.op == OP_FORK && !FAIL(done)) { open_pagemap(c.to, (int)done); }
+    if (c.op == OP_FORK && !FAIL(done)) { open_process(c.to, (int)done); }
     if (FAIL(done)) {
         put("! ");
         put_number((u64)-done, 10);
@@ -206,6 +206,7 @@ static void step(const char *line)
     }
     if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
     sum_all();
+    if (wants_statistics) { print_statistics(pids); }
     print_changes();
     if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
@@ -257,6 +258,7 @@ static void start_program(const char *line)
     make_own_file(line);
     count_disturbances(0);
     start_first();
+    if (wants_statistics) { start_statistics(pids); }
 }
 
 /* Whether the kernel tells which pages a PMD entry maps (6.7+). */
@@ -280,6 +282,7 @@ static void header(void)
     if (variant) { put(" variant="); put(variant); }
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
+    if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
 }
 
@@ -320,6 +323,8 @@ void start(s64 *stack)
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
+        else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
+        else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }

@@ -60,7 +60,7 @@ enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_AD
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
 /* One page of one process. `label` names the folio: 0 = nothing mapped. */
-struct seen { u64 pfn; unsigned label, value; unsigned short index; u8 order, flags; };
+struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8 order, flags; };
 #define NO_VALUE 0xffffffffU
 
 static u64 page = 4096;

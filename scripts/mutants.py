@@ -6,7 +6,8 @@
 
 A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
 recording of a real kernel about files, `hugetlb` those about huge pages, `golden` the worked
-examples of docs/behaviour. All are run, so that the report says who noticed. Exit status 1 when a
+examples of docs/behaviour, `statistics` what smaps and meminfo say. All are run, so that the report
+says who noticed. Exit status 1 when a
 mutant survives all.
 """
 
@@ -22,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
 JUDGES = {"recordings": "recordings::files", "golden": "golden::",
-          "hugetlb": "recordings::hugetlb"}
+          "hugetlb": "recordings::hugetlb", "statistics": "statistics"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -113,6 +114,21 @@ MUTANTS = [
     ("huge-split", "hugetlb.rs",
      "if vma.huge().is_some_and(|area| area.order.is_aligned(at.0)) {",
      "if vma.huge().is_none() {"),
+    ("whole-folio-mapped", "rmap/mapcount/large.rs",
+     "return if is_first { of.nr_pages() } else { 0 };",
+     "return if is_first { pages.end - pages.start } else { 0 };"),
+    ("split-uncounted", "split/anon.rs",
+     "        self.core.count_part(&folio);\n",
+     ""),
+    ("pss-of-shared", "view/statistics.rs",
+     "u64::from(same.counts.mapcount.max(1))",
+     "u64::from(same.counts.mapcount.min(2).max(1))"),
+    ("uss-by-mapping", "view/statistics.rs",
+     "is_private: folio.mapcount.is_page_exclusive(&shape, page),",
+     "is_private: folio.mapcount.page_mapcount(&shape, page) == 1,"),
+    ("lazyfree-shared", "map/lazyfree.rs",
+     "(folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr",
+     "folio.maps() != nr"),
 ]
 
 

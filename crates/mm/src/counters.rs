@@ -3,6 +3,7 @@
 pub mod collapse;
 pub mod hugetlb;
 pub mod mapcounts;
+pub mod mapped;
 pub mod reclaim;
 pub mod split;
 pub mod writers;
@@ -11,6 +12,7 @@ use crate::units::Order;
 use collapse::CollapseCounters;
 use hugetlb::HugetlbCounters;
 use mapcounts::MapcountUpdates;
+use mapped::MappedCounters;
 use reclaim::ReclaimCounters;
 use split::SplitRefusal;
 use writers::WriterCounters;
@@ -121,6 +123,8 @@ pub struct Counters {
     pub writers: WriterCounters,
     /// Huge pages of pools.
     pub hugetlb: HugetlbCounters,
+    /// Pages that are mapped now.
+    pub mapped: MappedCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

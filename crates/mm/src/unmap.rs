@@ -144,6 +144,7 @@ impl<R: Ram> Memory<R> {
             unreachable!("I3: an entry maps a folio or is special")
         };
         if self.core.folios.get(id).is_anon() {
+            self.core.folios.get_mut(id).is_dirty |= leaf.flags.contains(PteFlags::DIRTY);
             self.core.counters.thp_split_pmd += 1;
             self.core.pmd_to_ptes(id, mm);
             self.space_mut(mm).table.split_pmd(vpn);

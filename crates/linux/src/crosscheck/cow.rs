@@ -92,6 +92,7 @@ impl CowRecorder {
             path.display().to_string(),
             format!("cpu={}", first_cpu()?),
             format!("dir={}", self.place.path().display()),
+            "statistics".to_owned(),
         ];
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
             ProbeEnd::Recorded(text) => {

@@ -6,7 +6,7 @@
 //! The frames of a pool are taken when the machine is made; the buddy allocator never has them.
 //! Does not own the entries that map huge pages ([`crate::core::space`]) nor areas ([`crate::vma`]).
 //!
-//! Invariants (`Memory::validate`, I17):
+//! Invariants (`Memory::validate`, I18):
 //! - I1: a huge page is free, mapped or in a file.
 //! - I2: the mapcount of a huge page is the number of entries that map it.
 //! - I3: promised pages = what owners have not used + what shared files have not filled - used pages

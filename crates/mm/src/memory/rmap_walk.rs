@@ -7,7 +7,7 @@
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};
-use crate::pgtable::LeafKind;
+use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
 use crate::units::PageRange;
 use crate::units::VpnRange;
@@ -47,6 +47,13 @@ impl<R: Ram> Memory<R> {
             }
         }
         sites
+    }
+
+    /// Whether a PTE among these says that its page was stored to.
+    pub(crate) fn has_dirty_entry(&self, sites: &[Site]) -> bool {
+        let is_dirty =
+            |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
+        sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))))
     }
 
     /// Whether an area can map pages of `file`, or anonymous pages.

@@ -1,4 +1,4 @@
-//! I17: huge pages of pools.
+//! I18: huge pages of pools.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::units::{Order, Pfn};
 use crate::vma::Sharing;
 
 impl<R: Ram> Memory<R> {
-    /// I17.
+    /// I18.
     pub(super) fn check_huge_pages(&self) -> Result<(), Violation> {
         let mut entries: BTreeMap<(Order, Pfn), u64> = BTreeMap::new();
         for (_, space) in self.all_spaces() {
@@ -85,5 +85,5 @@ impl<R: Ram> Memory<R> {
 }
 
 const fn of(order: Order, what: &'static str, counted: u64, found: u64) -> Violation {
-    Violation::I17 { order, what, counted, found }
+    Violation::I18 { order, what, counted, found }
 }

@@ -50,6 +50,8 @@ pub struct CowResult {
     nr_steps: usize,
     /// Pages compared over all steps.
     nr_pages: u64,
+    /// Areas of which `smaps` was compared, over all steps.
+    nr_areas: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
@@ -178,6 +180,7 @@ impl CowResult {
     fn take(&mut self, verdict: ProgramRow, earlier: Option<ProgramRow>) {
         self.nr_steps += verdict.nr_steps;
         self.nr_pages += verdict.nr_pages;
+        self.nr_areas += verdict.nr_areas;
         self.nr_new_frames += verdict.nr_new_frames;
         match earlier {
             _ if !verdict.is_equal() => self.different.push(verdict),
@@ -239,8 +242,12 @@ fn text(report: &CowResult) -> String {
     let mut lines = vec![
         format!("kernel {}, rules {}", report.kernel, report.rules),
         format!(
-            "{} programs, {} steps, {} mapped pages compared, {} new frames",
-            report.nr_programs, report.nr_steps, report.nr_pages, report.nr_new_frames
+            "{} programs, {} steps, {} mapped pages and smaps of {} areas compared, {} new frames",
+            report.nr_programs,
+            report.nr_steps,
+            report.nr_pages,
+            report.nr_areas,
+            report.nr_new_frames
         ),
     ];
     for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {

@@ -39,8 +39,10 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
         Aspect::Sharing => "shared pages",
-        Aspect::Mapcount => "mapcounts",
+        Aspect::Mapcount => "map counts",
         Aspect::Pool => "numbers of the pool",
+        Aspect::Smaps => "smaps",
+        Aspect::Machine => "mapped pages of the machine",
         Aspect::Invariant => "invariants",
     }
 }

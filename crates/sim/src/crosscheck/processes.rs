@@ -21,6 +21,7 @@ mod program;
 mod replay;
 mod row;
 mod run;
+mod statistics;
 mod world;
 
 pub use generate::{ProgramOptions, Topic, generate};

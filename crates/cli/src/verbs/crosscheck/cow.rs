@@ -31,9 +31,10 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
 /// mremap, exit) run in lock step on the kernel and in the model. After each step every page is
 /// compared: present, same or new frame, order of its folio, exclusive, shared with whom,
-/// PMD-mapped; with `--hugetlb` also the free, promised and surplus pages of the pool. Needs root. It
-/// sets per-size THP controls and the pool of huge pages for each group of programs and keeps
-/// khugepaged asleep; all of them are put back.
+/// PMD-mapped, how often it is mapped; and of each area what smaps says; with `--hugetlb` instead
+/// the free, promised and surplus pages of the pool. Needs root. It sets per-size THP controls and
+/// the pool of huge pages for each group of programs and keeps khugepaged asleep; all of them are
+/// put back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -130,7 +130,7 @@ impl Shape {
     }
 
     /// Whether a count per page and `nr_pages_mapped` are kept.
-    pub(super) const fn has_page_counts(&self) -> bool {
+    pub(crate) const fn has_page_counts(&self) -> bool {
         let by_rule = !matches!(self.rules.counts, MapcountRule::NoPageMapcount);
         by_rule && matches!(self.kind, MapcountKind::Normal)
     }

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
+use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};
 use super::world::{MappedPage, PageState, PoolState, World};
 use crate::crosscheck::difference::{Aspect, Location};
 use crate::crosscheck::error::CheckError;
@@ -42,6 +43,9 @@ struct ProgramComparison<'a> {
     /// Pages of the program's own file that the kernel has cached.
     nr_cached: u64,
     hides_pmds: bool,
+    recorded: Recorded,
+    /// What the kernel says of the areas of each process.
+    areas: AllAreas,
 }
 
 impl<'a> ProgramComparison<'a> {
@@ -65,6 +69,8 @@ impl<'a> ProgramComparison<'a> {
             pair: Worlds { kernel: world.clone(), model: world },
             nr_cached: 0,
             hides_pmds: recording.body.hides_pmds,
+            recorded: recording.body.recorded,
+            areas: AllAreas::default(),
         })
     }
 
@@ -97,6 +103,55 @@ impl<'a> ProgramComparison<'a> {
         self.pool(step);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
         self.pair.compare_frames(&before, &mut self.verdict);
+        if self.recorded.has_processes {
+            self.pair.compare_mapcounts(&mut self.verdict);
+            answer.apply_areas(&mut self.areas);
+            self.areas();
+        }
+        if self.recorded.has_machine {
+            self.machine(answer);
+        }
+    }
+
+    /// What `smaps` and `numa_maps` say of each area that the kernel has.
+    fn areas(&mut self) {
+        let program = &self.run.program;
+        let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
+        let spreads = has(|op| matches!(op, ProcessOp::Free(_)))
+            && has(|op| matches!(op, ProcessOp::Protect(..)));
+        let tells_dirty = program.own_file.is_none() && !spreads;
+        for (slot, areas) in self.areas.iter().enumerate() {
+            for area in areas {
+                let Some(model) = self.replay.smaps(slot, area.pages) else { break };
+                let model = AreaNumbers::of_model(&model, &area.numbers);
+                let pair = [area.numbers, model];
+                let [kernel, model] =
+                    if tells_dirty { pair } else { pair.map(AreaNumbers::without_dirty) };
+                self.verdict.count(Aspect::Smaps, 1);
+                if model != kernel {
+                    let at = Location::page(slot, area.pages.first);
+                    let (kernel, model) = (kernel.to_string(), model.to_string());
+                    self.verdict.differ(Aspect::Smaps, at, kernel, model);
+                }
+            }
+        }
+    }
+
+    /// Mapped pages of the machine since the program began.
+    fn machine(&mut self, answer: &Answer) {
+        let (Some(before), Some(after)) = (self.run.machine_before, answer.machine) else {
+            return;
+        };
+        // A step that frees lazily has the probe collapse a block of its own.
+        if self.run.program.steps.iter().any(|step| matches!(step.op, ProcessOp::Free(_))) {
+            return;
+        }
+        let (kernel, model): (MachineKib, _) = (after.since(before), self.replay.machine());
+        self.verdict.count(Aspect::Machine, 1);
+        if kernel != model {
+            let (at, kernel, model) = (Location::page(0, 0), kernel.to_string(), model.to_string());
+            self.verdict.differ(Aspect::Machine, at, kernel, model);
+        }
     }
 
     /// Whether the step was allowed; of a collapse also the error number, which says why not.
@@ -229,6 +284,21 @@ impl Worlds {
             if (known, back) != (ours, theirs) {
                 let text = |label: u64, known| format!("folio {label} (known as {known})");
                 differ(Aspect::Sharing, text(theirs, back), text(ours, known));
+            }
+        }
+    }
+
+    /// Compares how often each page is mapped.
+    fn compare_mapcounts(&self, verdict: &mut Verdict) {
+        for ((slot, page), kernel, model) in self.pages() {
+            if label(kernel.page).is_none() || label(model.page).is_none() {
+                continue;
+            }
+            verdict.count(Aspect::Mapcount, 1);
+            if kernel.mapcount != model.mapcount {
+                let text = |nr: u32| format!("mapped {nr} times");
+                let at = Location::page(slot, page);
+                verdict.differ(Aspect::Mapcount, at, text(kernel.mapcount), text(model.mapcount));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Reader of the recordings of processes (`recordings/README.md`).
 
 use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
-use super::run::{Answer, PageChange, ProgramRun, Programs};
+use super::run::{Answer, MapcountChange, PageChange, ProgramRun, Programs};
+use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
 use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
@@ -17,6 +18,7 @@ impl RecordingBody for Programs {
 
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
+        self.recorded = Recorded::of(pairs.get("statistics"))?;
         Ok(())
     }
 
@@ -35,6 +37,9 @@ impl RecordingBody for Programs {
             }
             ["~", ref event @ ..] => run.disturbances.push(reason(event)?),
             ["end"] => run.is_complete = true,
+            ["M", ref counts @ ..] if run.answers.is_empty() => {
+                run.machine_before = Some(MachineKib::of(counts)?);
+            }
             _ => {
                 let answer = run.answers.last_mut().ok_or("an answer before any step")?;
                 answer.line(orders, run.program.nr_pages, words)?;
@@ -62,21 +67,40 @@ impl Answer {
                 let label = number_to(NR_LABELS_MAX - 1, label)?;
                 self.counts.push((label, number_to(u32::MAX.into(), nr)? as u32));
             }
+            ["M", ref counts @ ..] => self.machine = Some(MachineKib::of(counts)?),
+            ["s", slot] => {
+                self.areas.push(SlotAreas { slot: slot_of(slot)?, areas: Vec::new() });
+            }
+            ["a", first, nr, ref numbers @ ..] => {
+                let process = self.areas.last_mut().ok_or("an area of no process")?;
+                process.areas.push(Area::of(first, nr, numbers)?);
+            }
+            ["k", slot, pages, mapcount] => {
+                let (slot, pages) = (slot_of(slot)?, run_of(pages)?);
+                let mapcount = number_to(u32::MAX.into(), mapcount)? as u32;
+                inside(pages, nr_pages)?;
+                self.mapcounts.push(MapcountChange { slot, pages, mapcount });
+            }
             [slot, pages, state, ref how @ ..] => {
                 let change = PageChange {
                     slot: slot_of(slot)?,
                     pages: run_of(pages)?,
                     state: state_of(state, how, orders)?,
                 };
-                if change.pages.end() > nr_pages {
-                    return Err(format!("the window ends at page {nr_pages}"));
-                }
+                inside(change.pages, nr_pages)?;
                 self.changes.push(change);
             }
             _ => return unknown(words),
         }
         Ok(())
     }
+}
+
+fn inside(pages: PageRange, nr_pages: u64) -> Parsed<()> {
+    if pages.end() > nr_pages {
+        return Err(format!("the window ends at page {nr_pages}"));
+    }
+    Ok(())
 }
 
 /// `FIRST[+NR]`.

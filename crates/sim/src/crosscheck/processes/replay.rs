@@ -13,9 +13,9 @@ use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
-use largefolio_mm::units::AddrRange;
-use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
+use largefolio_mm::units::{AddrRange, MappingId, MmId, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::validate::Violation;
+use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::huge::HugePages;
@@ -23,6 +23,7 @@ use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
 };
+use super::statistics::MachineKib;
 use super::world::{MappedPage, PageState, World};
 use crate::crosscheck::recording::RecordingHeader;
 use crate::kernel::Kernel;
@@ -342,8 +343,22 @@ impl ProgramReplay {
         let addr = Vaddr(vpn.0 << self.memory.rules().page.shift());
         let view = self.memory.page_at(mm, addr);
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
+        let mapcount = view.map_or(0, |view| view.mapcount);
         let sum = Some(self.sum_of(pfn));
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum }
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
+    }
+
+    /// What `smaps` says of pages of a process; nothing of one that has ended.
+    pub(super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
+        let first = Vaddr(BASE).vpn(self.memory.rules().page).plus(pages.first);
+        let pages = VpnRange { start: first, end: first.plus(pages.nr) };
+        Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
+    }
+
+    /// Mapped pages of the machine.
+    pub(super) fn machine(&self) -> MachineKib {
+        let counters = self.memory.core().counters.mapped;
+        MachineKib::of_model(&counters, self.memory.rules().page.bytes())
     }
 
     /// The sum of the 32-bit words of a frame.

@@ -36,6 +36,8 @@ pub(super) struct PageState {
     pub(super) is_file: bool,
     /// Sum of its 32-bit words, where known.
     pub(super) sum: Option<u32>,
+    /// Mappings of the page (`kpagecount`); 0 where they are not told.
+    pub(super) mapcount: u32,
 }
 
 impl PageState {
@@ -86,7 +88,18 @@ impl World {
     /// Sets a run of pages to consecutive pages of one folio, or to the same state.
     pub(super) fn set(&mut self, slot: usize, pages: PageRange, state: PageState) {
         for by in 0..pages.nr {
-            self.slots[slot][(pages.first + by) as usize] = state.advanced(by);
+            let page = &mut self.slots[slot][(pages.first + by) as usize];
+            // Map counts are told apart from the rest, and first.
+            let is_folio = matches!(state.page, MappedPage::Folio { .. });
+            let mapcount = if is_folio { page.mapcount } else { 0 };
+            *page = PageState { mapcount, ..state.advanced(by) };
+        }
+    }
+
+    /// Sets the map count of a run of pages.
+    pub(super) fn set_mapcount(&mut self, slot: usize, pages: PageRange, mapcount: u32) {
+        for page in pages.first..pages.end() {
+            self.slots[slot][page as usize].mapcount = mapcount;
         }
     }
 }
