@@ -1,14 +1,17 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
  *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
+ *       [trace=INSTANCE]
  *
  * `statistics` adds what smaps, numa_maps and kpagecount say, `machine` what meminfo says, where
  * nothing else runs. The format of the programs and of the output is in recordings/README.md,
- * "Copy-on-write". Needs root: it reads page frame numbers. Nothing of the system's settings is
- * changed here.
+ * "Copy-on-write". Needs root: it reads page frame numbers. With `trace=`, a tracefs instance,
+ * khugepaged works when a program says so: some of its settings are changed and put back. Nothing
+ * else of the system is changed here.
  */
 #include "pool.h"
 #include "statistics.h"
+#include "khugepaged.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -93,10 +96,32 @@ static s64 unpin(void)
 
 static void sum_all(void)
 {
+    if (is_idle) { return; }
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
         struct command c = { .op = OP_SUM, .nr = nr_pages, .to = (u64)now[slot] };
         if (pids[slot]) { tell(slot, &c); }
     }
+}
+
+/* What nobody has read since it was made to look unused. */
+static void hide_values(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        for (u64 i = 0; i < nr_pages; i++) {
+            if (now[slot][i].pfn) { now[slot][i].value = NO_VALUE; }
+        }
+    }
+}
+
+/* The pages of a process look unused. A translation that a processor still has would hide the next
+ * use: nothing but a flush makes it forget them. */
+static s64 make_idle(u64 slot)
+{
+    char path[64];
+    struct command c = { .op = OP_FLUSH };
+    is_idle = 1;
+    if (!write_file(proc_path(path, pids[slot], "clear_refs"), "1")) { return -EIO; }
+    return tell(slot, &c);
 }
 
 static void start_first(void)
@@ -135,7 +160,7 @@ static enum operation operation_of(const char *word, u64 len)
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
-                                         "close", "put", "sync", "trim" };
+                                         "close", "put", "sync", "trim", "scan", "idle" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -197,6 +222,8 @@ static void step(const char *line)
     nr_steps++;
     if (c.op == OP_EXIT) { end_process(slot); }
     else if (c.op == OP_UNPIN) { done = unpin(); }
+    else if (c.op == OP_SCAN && is_scanned) { scan(pids); }
+    else if (c.op == OP_IDLE) { done = make_idle(slot); }
     else { done = tell(slot, &c); }
     if (c.op == OP_FORK && !FAIL(done)) { open_process(c.to, (int)done); }
     if (FAIL(done)) {
@@ -205,6 +232,7 @@ static void step(const char *line)
         put("\n");
     }
     if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
+    if (is_idle) { hide_values(); }
     sum_all();
     if (wants_statistics) { print_statistics(pids); }
     print_changes();
@@ -256,6 +284,7 @@ static void start_program(const char *line)
     put("\n");
     nr_steps = 0;
     make_own_file(line);
+    limit_khugepaged(within(line, "khugepaged="));
     count_disturbances(0);
     start_first();
     if (wants_statistics) { start_statistics(pids); }
@@ -302,9 +331,11 @@ static void keep_khugepaged_busy(void)
 {
     u64 bytes = page / 8 * page * 2;
     advised_area = (s64)anonymous(bytes);
-    sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE);
+    if (!events_dir) { sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE); }
     /* Without a page of its own it could not be collapsed. */
     try_store((u64)advised_area + bytes - page, 1);
+    /* Another process is in its list then: what the programs inherit is not to be scanned. */
+    if (events_dir) { start_events(); }
 }
 
 void start(s64 *stack) __attribute__((noreturn, used));
@@ -325,6 +356,7 @@ void start(s64 *stack)
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
         else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
         else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
+        else if (begins(argv[i], "trace=", &value)) { events_dir = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }
@@ -344,6 +376,7 @@ void start(s64 *stack)
         while (*line && *line++ != '\n') { }
     }
     end_program();
+    end_events();
     flush_to(1);
     quit(0);
 }

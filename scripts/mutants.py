@@ -23,7 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
 JUDGES = {"recordings": "recordings::files", "golden": "golden::",
-          "hugetlb": "recordings::hugetlb", "statistics": "statistics"}
+          "hugetlb": "recordings::hugetlb", "statistics": "statistics",
+          "khugepaged": "recordings::khugepaged"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -129,6 +130,24 @@ MUTANTS = [
     ("lazyfree-shared", "map/lazyfree.rs",
      "(folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr",
      "folio.maps() != nr"),
+    ("khugepaged-whole-area", "map/advise.rs",
+     "self.khugepaged_enter_for(mm, before.into_iter().map(advised).collect());",
+     "let _ = (before, advised);"),
+    ("khugepaged-order", "collapse/khugepaged.rs",
+     "self.khugepaged.mms.push(mm);",
+     "self.khugepaged.mms.insert(0, mm);"),
+    ("khugepaged-referenced", "collapse/scan.rs",
+     "target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted",
+     "target.who == Who::Khugepaged && seen.nr_referenced > nr_wanted * 4096"),
+    ("khugepaged-counted", "collapse/khugepaged.rs",
+     "self.retract_one(target).map(|_| Done::Collapsed)",
+     "self.retract_one(target)"),
+    ("khugepaged-mount", "collapse/eligible.rs",
+     "!mapping.is_on_mount && self.shmem_allows(vma)",
+     "self.shmem_allows(vma)"),
+    ("khugepaged-cost", "collapse/khugepaged.rs",
+     "ScanCost::Block => pmd.nr_pages(),",
+     "ScanCost::Block => khugepaged.nr_examined,"),
 ]
 
 

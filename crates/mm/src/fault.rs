@@ -195,7 +195,10 @@ impl<R: Ram> Memory<R> {
             && !leaf.flags.contains(PteFlags::NO_ACCESS)
         {
             self.core.folios.note_access(leaf.pfn_of(vpn));
-            let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
+            let leaf = match access {
+                Access::Write => self.stored(mm, vpn, leaf),
+                Access::Read | Access::Exec => self.loaded(mm, vpn, leaf),
+            };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
         }
         if let Some(touched) = self.touch_huge(mm, vpn, access) {
@@ -221,11 +224,21 @@ impl<R: Ram> Memory<R> {
         Ok(touched)
     }
 
+    /// What a processor does when it loads through an entry.
+    fn loaded(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
+        if leaf.flags.contains(PteFlags::YOUNG) {
+            return leaf;
+        }
+        let table = &mut self.space_mut(mm).table;
+        table.add_flags(vpn, PteFlags::YOUNG);
+        table.leaf(vpn).unwrap_or(leaf)
+    }
+
     /// What a processor does when it stores through a writable entry.
     fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         self.core.folios.note_write(leaf.pfn_of(vpn));
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;
-        if leaf.flags.contains(PteFlags::DIRTY) {
+        if leaf.flags.contains(marks) {
             return leaf;
         }
         let table = &mut self.space_mut(mm).table;

@@ -53,6 +53,9 @@ pub struct Mapping {
     pub control: FileOrders,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
+    /// Whether it lies on a mounted tmpfs: its huge folios are the mount's affair (`huge=`, never by
+    /// default), not that of `shmem_enabled`.
+    pub is_on_mount: bool,
     /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
     pub is_anon_shared: bool,
     /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
@@ -83,6 +86,7 @@ impl Mapping {
             soft_min: None,
             control: FileOrders::KERNEL,
             is_shmem: false,
+            is_on_mount: false,
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,

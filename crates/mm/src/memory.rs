@@ -202,6 +202,7 @@ impl<R: Ram> Memory<R> {
         let is_soft = self.rules.order.min == MinOrder::Soft;
         mapping.soft_min = is_soft.then_some(self.rules.page);
         mapping.is_shmem = filesystem == "tmpfs";
+        mapping.is_on_mount = mapping.is_shmem;
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
         mapping.disk = Disk::of(filesystem);
@@ -221,6 +222,13 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
         (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
         self.core.add_mapping(mapping)
+    }
+
+    /// The same on a mounted tmpfs.
+    pub fn add_tmpfs_file(&mut self, size_bytes: u64) -> MappingId {
+        let file = self.add_memory_file(size_bytes);
+        self.core.mapping_mut(file).is_on_mount = true;
+        file
     }
 
     /// Opens a file for reading; its readahead window is the device's.

@@ -31,16 +31,30 @@ impl<R: Ram> Memory<R> {
         target: &CollapseTarget,
     ) -> Result<Done, CollapseRefusal> {
         let limits = self.limits(target);
-        match self.space(target.mm).table.pmd(target.first) {
-            PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
-            PmdState::Table { .. } => {}
-        }
-        let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
+        let ptes = match self.table_of(target) {
+            Ok(ptes) => ptes,
+            Err(answer) => return answer,
+        };
         self.core.work.add(steps_of_block(target.order));
-        self.check_ptes(target, &ptes, limits)?;
+        self.examine_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
         Ok(Done::Collapsed)
+    }
+
+    /// The table of a block; without one there is nothing to scan.
+    pub(super) fn table_of(
+        &mut self,
+        target: &CollapseTarget,
+    ) -> Result<Vec<Pte>, Result<Done, CollapseRefusal>> {
+        let found = match self.space(target.mm).table.pmd(target.first) {
+            PmdState::Leaf => Err(Ok(Done::Already)),
+            PmdState::Empty => Err(Err(CollapseRefusal::NoPteTable)),
+            PmdState::Table { .. } => self.ptes_of(target).ok_or(Err(CollapseRefusal::NoPteTable)),
+        };
+        if found.is_err() {
+            self.khugepaged.nr_examined = 1;
+        }
+        found
     }
 
     /// Collapses a block that passed its scan; nothing is changed on a refusal.

@@ -31,7 +31,8 @@ impl<R: Ram> Memory<R> {
         let mapping = self.core.mapping(self.open_file(open).mapping);
         // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
-            return who == Who::Advice || self.shmem_allows(vma);
+            // A mount has its own, which is off by default.
+            return who == Who::Advice || !mapping.is_on_mount && self.shmem_allows(vma);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,

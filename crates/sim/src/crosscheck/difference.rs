@@ -67,6 +67,8 @@ pub enum Aspect {
     Smaps,
     /// Processes: mapped pages of the machine (`meminfo`) since the program began, in kB.
     Machine,
+    /// Processes: the blocks that khugepaged looked at, in order, and what came of each.
+    Scan,
     /// Processes: which pages are one page.
     Sharing,
     /// Processes: free, promised and surplus pages of the pool of huge pages.

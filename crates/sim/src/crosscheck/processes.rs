@@ -6,7 +6,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! Programs are about fork and copy-on-write, about `MADV_COLLAPSE`, or about hugetlb. Runs nothing on a kernel.
+//! Programs are about fork and copy-on-write, about `MADV_COLLAPSE`, about khugepaged, or about
+//! hugetlb. Runs nothing on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -16,6 +17,7 @@
 mod compare;
 mod generate;
 mod huge;
+mod khugepaged;
 mod parse;
 mod program;
 mod replay;

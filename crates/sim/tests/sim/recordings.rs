@@ -7,6 +7,7 @@ mod cow;
 mod damaged;
 mod files;
 mod hugetlb;
+mod khugepaged;
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::crosscheck::Facts;
-use largefolio_linux::crosscheck::cow::CowRecorder;
+use largefolio_linux::crosscheck::cow::{CowRecorder, Khugepaged};
 use largefolio_linux::crosscheck::pool::PoolNeed;
 use largefolio_mm::hugetlb;
 use largefolio_mm::rules::Arch;
@@ -63,11 +63,16 @@ pub(super) struct CowArgs {
 /// After each step the error number, every page (as in `crosscheck cow`) and its content must be
 /// equal. Needs root. It sets per-size THP controls for each group of programs and keeps khugepaged
 /// asleep; both are put back.
+///
+/// With `--khugepaged` the programs do not ask for a collapse: they advise areas, set khugepaged's
+/// limits and wake it. Also compared then: the blocks that it looks at, in order over all processes,
+/// what comes of each, and its counters.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   sudo folio crosscheck collapse                       400 programs with four sets of sizes
   sudo folio crosscheck collapse --programs 5000 --seed 7
+  sudo folio crosscheck collapse --khugepaged          400 programs that khugepaged works for
   sudo folio crosscheck collapse --from mine.txt       your own programs
   folio crosscheck collapse --programs 10 --print > mine.txt
 
@@ -75,6 +80,10 @@ Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CollapseArgs {
     #[command(flatten)]
     programs: ProgramsArgs,
+    /// Check khugepaged instead: it is woken by steps of the programs, and what it looks at is
+    /// compared
+    #[arg(long, conflicts_with = "from")]
+    khugepaged: bool,
 }
 
 /// Which programs, and under which rules.
@@ -138,7 +147,8 @@ impl CowArgs {
 impl CollapseArgs {
     /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        self.programs.plan(Topic::Collapse, command_line)
+        let topic = if self.khugepaged { Topic::Khugepaged } else { Topic::Collapse };
+        self.programs.plan(topic, command_line)
     }
 }
 
@@ -151,7 +161,9 @@ impl CowPlan {
             return Ok(Exit::Done);
         }
         make(self.keep.as_deref())?;
-        let recorder = CowRecorder::new(&self.facts, &as_root(&self.command_line))?;
+        let is_woken = self.programs.iter().any(ProcessProgram::wakes_khugepaged);
+        let khugepaged = if is_woken { Khugepaged::Woken } else { Khugepaged::Asleep };
+        let recorder = CowRecorder::new(&self.facts, khugepaged, &as_root(&self.command_line))?;
         let nr_programs = self.programs.len();
         let mut result = CowResult::new(self.facts.release, nr_programs, self.command_line);
         let record = |text: &str, program: &ProcessProgram| {
@@ -235,6 +247,9 @@ impl ProgramsArgs {
             let below = |first: u8| (first..pmd.get()).map(Order::new).collect::<Vec<_>>();
             let all = below(2).into_iter().chain([pmd]).collect();
             let order = Order::new;
+            if topic == Topic::Khugepaged {
+                return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
+            }
             if topic == Topic::Collapse {
                 return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);
             }

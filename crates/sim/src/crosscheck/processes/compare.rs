@@ -101,6 +101,7 @@ impl<'a> ProgramComparison<'a> {
         self.answers(step, answer, answered);
         self.cached(step, answer);
         self.pool(step);
+        self.scanned(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
         self.pair.compare_frames(&before, &mut self.verdict);
         if self.recorded.has_processes {
@@ -194,6 +195,22 @@ impl<'a> ProgramComparison<'a> {
             };
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Pool, at, text(kernel), text(model));
+        }
+    }
+
+    /// What khugepaged looked at in this step, and what came of it.
+    fn scanned(&mut self, step: &ProcessStep, answer: &Answer) {
+        let Some(model) = self.replay.take_scan() else { return };
+        let (at, kernel) = (Location::page(step.slot, 0), &answer.scan);
+        self.verdict.compare(Aspect::Scan, &at, &kernel.looks, &model.looks);
+        let told = (kernel.nr_passes, kernel.nr_collapsed);
+        let expected = (model.nr_passes, model.nr_collapsed.filter(|_| told.1.is_some()));
+        if told != expected {
+            let text = |(passes, made): (u64, Option<u64>)| {
+                let made = made.map_or_else(String::new, |nr| format!(", {nr} blocks collapsed"));
+                format!("{passes} passes{made}")
+            };
+            self.verdict.differ(Aspect::Scan, at, text(told), text(expected));
         }
     }
 

@@ -54,6 +54,8 @@ impl Answer {
     fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
         match *words {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
+            ["k", ref look @ ..] => self.scan.line(look)?,
+            ["K", passes, collapsed] => self.scan.end(passes, collapsed)?,
             ["c", nr] => self.nr_cached = Some(number_to(u64::MAX, nr)?),
             ["g", free, reserved, surplus] => {
                 let number = |word| number_to(u64::MAX, word);

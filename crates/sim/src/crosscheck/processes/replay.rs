@@ -5,6 +5,7 @@ mod huge;
 use std::collections::VecDeque;
 
 use largefolio_mm::collapse::Errno;
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::fault;
 use largefolio_mm::hugetlb::HugePool;
 use largefolio_mm::map::{Madvice, Map};
@@ -13,12 +14,14 @@ use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::units::{AddrRange, MappingId, MmId, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::huge::HugePages;
+use super::khugepaged::{Scan, add_keeper};
 use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
@@ -58,6 +61,10 @@ pub(super) struct ProgramReplay {
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
+    /// Nobody reads pages after a step until the next scan.
+    is_idle: bool,
+    /// What khugepaged did in this step.
+    scan: Option<Scan>,
     /// Its pages are huge pages.
     huge: Option<HugePages>,
     /// Bytes of a page of the program.
@@ -82,6 +89,8 @@ impl Own {
             let file = memory.add_file(bytes, &header.filesystem);
             memory.zero_storage(file);
             file
+        } else if own.kind == FileKind::Tmpfs {
+            memory.add_tmpfs_file(bytes)
         } else {
             memory.add_memory_file(bytes)
         };
@@ -105,6 +114,9 @@ impl ProgramReplay {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
         rules.io_bytes = DISK_IO_BYTES;
+        if let Some(limits) = program.khugepaged {
+            limits.apply(&mut rules);
+        }
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
@@ -127,11 +139,26 @@ impl ProgramReplay {
             debug_assert!(written.is_ok(), "the file is small");
         }
         let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
+        if program.khugepaged.is_some() {
+            add_keeper(&mut memory);
+        }
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
-        let nr_steps = 0;
-        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps, huge, unit_bytes })
+        let (nr_steps, is_idle, scan) = (0, false, None);
+        Ok(Self {
+            memory,
+            file,
+            own,
+            slots,
+            pins,
+            nr_pages,
+            nr_steps,
+            is_idle,
+            scan,
+            huge,
+            unit_bytes,
+        })
     }
 
     /// The address of a page.
@@ -186,6 +213,16 @@ impl ProgramReplay {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
                 Ok(())
             }
+            ProcessOp::Scan => {
+                self.scan();
+                Ok(())
+            }
+            ProcessOp::Idle => {
+                self.read_mapped();
+                self.memory.clear_refs(mm);
+                self.is_idle = true;
+                Ok(())
+            }
             ProcessOp::Exit => {
                 self.memory.exit(mm);
                 self.slots[step.slot] = None;
@@ -230,7 +267,23 @@ impl ProgramReplay {
 
     fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
         let (at, len) = self.bytes(range);
-        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)
+        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)?;
+        // Given to what is mapped all the same.
+        if self.is_mapped(mm, range) { Ok(()) } else { Err(ENOMEM) }
+    }
+
+    /// Whether areas cover a range without a gap.
+    fn is_mapped(&self, mm: MmId, range: PageRange) -> bool {
+        let first = Vaddr(BASE).vpn(self.memory.rules().page);
+        let end = first.plus(range.end());
+        let mut at = first.plus(range.first);
+        while let Some(vma) = self.memory.space(mm).vmas.find(at) {
+            if vma.end >= end {
+                return true;
+            }
+            at = vma.end;
+        }
+        false
     }
 
     fn read(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
@@ -289,6 +342,57 @@ impl ProgramReplay {
         }
         self.own = Some(own);
         Ok(())
+    }
+
+    /// khugepaged wakes once. Shared memory has base pages at every other time, and may be collapsed
+    /// now (`probe/khugepaged.h`).
+    fn scan(&mut self) {
+        self.read_mapped();
+        let counted = |memory: &Memory<Bytes>| memory.counters().collapse;
+        let before = counted(&self.memory);
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Advise);
+        self.memory.watch();
+        self.memory.run_khugepaged(self.memory.khugepaged_wakes_ns());
+        let observed = self.memory.take_observed();
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Never);
+        let mut scan = Scan::default();
+        for event in observed {
+            let Observed::Scanned { mm, is_anon, outcome, .. } = event else { continue };
+            if let Some(slot) = self.slots.iter().position(|slot| *slot == Some(mm)) {
+                scan.look(slot, is_anon, outcome);
+            }
+        }
+        let after = counted(&self.memory);
+        scan.nr_passes = after.full_scans - before.full_scans;
+        scan.nr_collapsed = Some(after.pages_collapsed - before.pages_collapsed);
+        self.scan = Some(scan);
+        self.is_idle = false;
+    }
+
+    /// What khugepaged did in the last step.
+    pub(super) fn take_scan(&mut self) -> Option<Scan> {
+        self.scan.take()
+    }
+
+    /// The probe reads every page that it may after each step, unless pages are to look unused: only
+    /// what a processor notes of it matters, and that only to khugepaged.
+    fn read_mapped(&mut self) {
+        if self.is_idle {
+            return;
+        }
+        let page = self.memory.rules().page;
+        let first = Vaddr(BASE).vpn(page);
+        for mm in self.slots.iter().flatten() {
+            let leaves = self.memory.space(*mm).table.leaves(first, self.nr_pages);
+            let is_unread = |leaf: &Leaf| {
+                !leaf.flags.contains(PteFlags::YOUNG) && !leaf.flags.contains(PteFlags::NO_ACCESS)
+            };
+            let unread: Vec<Vpn> =
+                leaves.filter(is_unread).map(|leaf| leaf.first_vpn.max(first)).collect();
+            for vpn in unread {
+                let _ = self.memory.touch(*mm, vpn.vaddr(page), fault::Access::Read);
+            }
+        }
     }
 
     /// What the stores of this step leave, page by page.

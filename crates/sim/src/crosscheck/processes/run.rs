@@ -1,5 +1,6 @@
 //! Programs, and what a kernel answered to them.
 
+use super::khugepaged::Scan;
 use super::program::{PageRange, ProcessProgram};
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
 use super::world::{PageState, PoolState, World};
@@ -37,6 +38,8 @@ pub(super) struct Answer {
     pub(super) error: Option<u32>,
     /// Pages whose state changed.
     pub(super) changes: Vec<PageChange>,
+    /// What khugepaged did when it was woken.
+    pub(super) scan: Scan,
     /// Pages of the program's own file that are cached, where their number changed.
     pub(super) nr_cached: Option<u64>,
     /// Numbers of the pool of huge pages, where they changed.
