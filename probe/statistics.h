@@ -172,7 +172,7 @@ static void read_mapcounts(u64 slot)
     }
 }
 
-/* `k SLOT FIRST[+NR] COUNT` for each run of pages whose map count a step changed. */
+/* `n SLOT FIRST[+NR] COUNT` for each run of pages whose map count a step changed. */
 static void print_mapcounts(u64 slot)
 {
     const struct seen *is = now[slot], *was = before[slot];
@@ -181,7 +181,7 @@ static void print_mapcounts(u64 slot)
         u64 end = i;
         while (end < nr_pages && is[end].mapcount == count && was[end].mapcount != count) { end++; }
         if (end == i || !is[i].pfn) { i = end > i ? end : i + 1; continue; }
-        put("k ");
+        put("n ");
         put_number(slot, 10);
         put(" ");
         put_number(i, 10);

@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{Costs, Unit};
 
 pub use count::Mark;
+pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
 pub use latency::{Latency, SizeLatency};
 

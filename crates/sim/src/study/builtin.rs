@@ -7,7 +7,7 @@ pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
 /// Name and text of every built-in study, in the order they are shown.
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
     ("fragmentation", include_str!("../../studies/fragmentation.toml")),
     ("clear", include_str!("../../studies/clear.toml")),

@@ -22,7 +22,7 @@ const NR_NAMES_MAX: usize = 16;
 const ASKED: [&str; 4] = ["file_asked", "file_got", "anon_asked", "anon_got"];
 
 /// Maps of a result, whose keys are data, with what stands under a key.
-const MAPS: [(&str, &[&str]); 9] = [
+const MAPS: [(&str, &[&str]); 11] = [
     ("by_size", &["aligned_bytes", "unaligned_bytes"]),
     ("cached_bytes", &[]),
     ("cleared_bytes", &[]),

@@ -72,7 +72,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
     match options.topic {
         Topic::Khugepaged => generator.map_first_blocks(),
-        Topic::Cow | Topic::Collapse => generator.map_first_areas(),
+        Topic::Cow | Topic::Collapse | Topic::Hugetlb => generator.map_first_areas(),
     }
     while generator.program.steps.len() < options.nr_steps {
         match options.topic {

@@ -77,7 +77,7 @@ impl Answer {
                 let process = self.areas.last_mut().ok_or("an area of no process")?;
                 process.areas.push(Area::of(first, nr, numbers)?);
             }
-            ["k", slot, pages, mapcount] => {
+            ["n", slot, pages, mapcount] => {
                 let (slot, pages) = (slot_of(slot)?, run_of(pages)?);
                 let mapcount = number_to(u32::MAX.into(), mapcount)? as u32;
                 inside(pages, nr_pages)?;

@@ -304,6 +304,7 @@ fn config() -> impl Strategy<Value = Config> {
             fragmentation,
             ageing: None,
             swap_bytes,
+            huge_pools: Vec::new(),
         },
     )
 }

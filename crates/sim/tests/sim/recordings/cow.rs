@@ -49,30 +49,30 @@ fn statistics_of_areas_are_judged() {
 const FOLIO_MODE: &str = "\
 # cow page=4096 arch=x86-64 release=6.18.44 statistics=machine
 program 1 pages=128 sizes=64
-m 1000 500 2048 0 0
+M 1000 500 2048 0 0
 > 0 map 0 16 h
 s 0
 a 0 16 0 0 0 0 0 0 0 0 0 0 0 1
-m 1000 500 2048 0 0
+M 1000 500 2048 0 0
 > 0 write 0
-k 0 0+16 1
+n 0 0+16 1
 s 0
 a 0 16 64 64 64 0 0 0 64 64 0 0 0 1
-m 1064 500 2048 0 0
+M 1064 500 2048 0 0
 0 0 1:4 x =8193
 0 1+15 1.1 x =0
 > 0 unmap 4 12
 s 0
 a 0 4 16 16 16 0 0 0 16 16 0 0 0 1
-m 1064 500 2048 0 0
+M 1064 500 2048 0 0
 0 4+12 -
 > 0 fork 1
 s 0
 a 0 4 16 16 16 0 16 0 0 16 0 0 0 1
 s 1
 a 0 4 16 16 16 0 16 0 0 16 0 0 0 1
-k 1 0+4 1
-m 1064 500 2048 0 0
+n 1 0+4 1
+M 1064 500 2048 0 0
 0 0 1 =8193
 0 1+3 1.1 =0
 1 0 1 =8193
@@ -94,8 +94,8 @@ fn a_kernel_without_page_map_counts_is_judged_too() {
     assert_eq!(differences(FOLIO_MODE, folio), []);
     assert_eq!(differences(FOLIO_MODE, "6.18+page=4K"), [Aspect::Machine]);
     for (from, to, aspect) in [
-        ("m 1064", "m 1032", Aspect::Machine),
-        ("k 1 0+4 1", "k 1 0+4 2", Aspect::Mapcount),
+        ("M 1064", "M 1032", Aspect::Machine),
+        ("n 1 0+4 1", "n 1 0+4 2", Aspect::Mapcount),
         ("a 0 4 16 16 16 0 16", "a 0 4 16 8 16 0 16", Aspect::Smaps),
     ] {
         let wrong = FOLIO_MODE.replacen(from, to, 1);
@@ -109,7 +109,7 @@ const LAZYFREE: &str = "\
 program 1 pages=128 sizes=-
 > 0 map 0 4 -
 > 0 write 0 4
-k 0 0+4 1
+n 0 0+4 1
 s 0
 a 0 4 16 16 16 0 0 0 16 16 0 0 0 1
 0 0 1:0 x =8193
@@ -117,10 +117,10 @@ a 0 4 16 16 16 0 0 0 16 16 0 0 0 1
 0 2 3:0 x =8195
 0 3 4:0 x =8196
 > 0 fork 1
-k 0 0+4 2
+n 0 0+4 2
 s 0
 a 0 4 16 8 8 0 16 0 0 16 0 0 0 2
-k 1 0+4 2
+n 1 0+4 2
 s 1
 a 0 4 16 8 8 0 16 0 0 16 0 0 0 2
 0 0 1 =8193
