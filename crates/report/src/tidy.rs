@@ -159,7 +159,8 @@ fn add_latency(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
     for (&size, of_size) in &latency.sizes {
         let unit = "stretches";
-        numbers.push(Number { unit, ..sized("latency_size", size, of_size.stretches) });
+        numbers.push(Number { unit, ..sized("latency_size_stretches", size, of_size.stretches) });
+        numbers.push(sized("latency_size_max", size, of_size.max_bytes));
     }
 }
 

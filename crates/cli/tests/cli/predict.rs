@@ -192,6 +192,13 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
             _ => format!("/tlb/{rest}"),
         },
         ("cleared", _) => format!("/cleared_bytes/{folio_bytes}"),
+        ("copied", "in_one_go") => format!("/copied_bytes/{folio_bytes}"),
+        ("latency", "max" | "p99") => format!("/latency/{rest}_bytes"),
+        ("latency", "max_time" | "p99_time") => {
+            format!("/latency/{}_ns", rest.trim_end_matches("_time"))
+        }
+        ("latency", "size_stretches") => format!("/latency/sizes/{folio_bytes}/stretches"),
+        ("latency", "size_max") => format!("/latency/sizes/{folio_bytes}/max_bytes"),
         ("time", "total" | "known") => format!("/estimate/{rest}_ns"),
         ("time", cause) => format!("/estimate/causes/{cause}/ns"),
         ("pmd", _) => format!("/pmd_refused/{}", rest.trim_start_matches("refused_")),

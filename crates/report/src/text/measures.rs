@@ -55,7 +55,7 @@ pub(super) fn latency(rows: &[Outcome]) -> Section {
         Line::times(label, rows.iter().map(get).collect())
     };
     Section::new(
-        "Clearing and copying between two reschedule points",
+        "Until a reschedule point",
         vec![
             time("longest", |row| row.latency.max_ns),
             time("99 of 100 up to", |row| row.latency.p99_ns),
