@@ -302,7 +302,7 @@ fn images_are_laid_out_in_a_column_per_page_size() {
     for (words, cause) in [
         ("--linked 3K", "'3K' is not a page size to link for"),
         ("--linked 4M", "4M cannot be linked for"),
-        ("--linked libc=2M", "no program or library of that name; known: [program], [library]"),
+        ("--linked libc=2M", "no program or library of that name; known: [library], [program]"),
         ("--linked 4K --machine grace-64k", "grace-64k has base pages of 64K"),
     ] {
         let said = place.fails(&format!("predict library.folio {words}"));

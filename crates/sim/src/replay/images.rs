@@ -240,12 +240,11 @@ impl Images {
             let Some(file) = entry.file.filter(|_| entry.pos <= LEN_MAX) else { continue };
             let len = page_end(entry.len.min(LEN_MAX));
             let segment = Recorded { addr: entry.addr, len, pos: entry.pos, prot: entry.prot };
-            match images.by_file.get_mut(&file) {
-                Some(image) => drop(image.grow(segment)),
-                None => {
-                    let (segments, first_len) = (vec![segment], entry.len);
-                    images.by_file.insert(file, Image { segments, span: len, first_len });
-                }
+            if let Some(image) = images.by_file.get_mut(&file) {
+                _ = image.grow(segment);
+            } else {
+                let (segments, first_len) = (vec![segment], entry.len);
+                images.by_file.insert(file, Image { segments, span: len, first_len });
             }
         }
         images

@@ -96,12 +96,10 @@ impl Cell {
     /// Memory without a file in an image: as far behind the segment below as it was recorded.
     fn linked_bss(&self, process: ProcessNr, start: u64, len: u64) -> Option<Segment> {
         let segments = &self.program.processes[process].segments;
-        let placed = match segments.find(start) {
-            Some(over) => over.place(start),
-            None => {
-                let before = segments.before(start)?;
-                place::after(before, start, None, self.program.link)
-            }
+        let placed = if let Some(over) = segments.find(start) {
+            over.place(start)
+        } else {
+            place::after(segments.before(start)?, start, None, self.program.link)
         };
         Some(Segment { start, end: start.saturating_add(len), placed, file: None })
     }

@@ -15,7 +15,9 @@ fn map(at: u64, len: u64, pos: u64, prot: u32) -> Event {
 
 fn image(calls: &[Event]) -> Image {
     let mut images = Images::default();
-    calls.iter().for_each(|event| images.follow(event));
+    for event in calls {
+        images.follow(event);
+    }
     images.get(0).unwrap().clone()
 }
 
@@ -97,7 +99,7 @@ fn files_without_code_and_addresses_out_of_order_are_no_images() {
     assert!(images.get(0).is_none());
     let below = [map(0x9000, 0x1000, 0x1000, PROT_READ | PROT_EXEC), map(0, 0x1000, 0x2000, 0)];
     assert_eq!(image(&below).segments.len(), 1);
-    let far = Event { pos: u64::MAX & !0xfff, ..map(0, 0x1000, 0x1000, PROT_EXEC) };
+    let far = Event { pos: !0xfff, ..map(0, 0x1000, 0x1000, PROT_EXEC) };
     let mut images = Images::default();
     images.follow(&far);
     assert!(images.get(0).is_none());
