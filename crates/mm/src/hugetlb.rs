@@ -21,7 +21,7 @@ mod copy;
 mod fault;
 mod unmap;
 
-pub use crate::core::hugetlb::{HugeCounts, HugeFolio, HugeOwner, HugePool, PoolTooLarge};
+pub use crate::core::hugetlb::{HugeCounts, HugeFolio, HugeOwner, HugePool, PoolError, orders};
 
 use crate::core::hugetlb::HugeFile;
 use crate::core::space::HugeEntry;
@@ -29,8 +29,7 @@ use crate::map::MapError;
 use crate::memory::Memory;
 use crate::placement;
 use crate::ram::Ram;
-use crate::rules::Arch;
-use crate::units::{MmId, Order, PageSize, Vaddr, Vpn, VpnRange};
+use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
 use crate::vma::{Advice, Backing, HugeArea, Prot, Sharing, Vma};
 
 /// A mapping of huge pages to make.
@@ -69,21 +68,6 @@ pub enum HugeMapError {
     /// What any mapping can be refused for.
     #[error(transparent)]
     Map(#[from] MapError),
-}
-
-/// Sizes of huge pages that an architecture has, ascending: blocks of a level, and of neighbours
-/// that share a TLB entry (docs/behaviour O.1.1).
-#[must_use]
-pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
-    let pmd = page.pmd_order();
-    let orders: &[u8] = match (arch, page) {
-        (Arch::X86_64, _) => &[9, 18],
-        (Arch::Arm64, PageSize::K4) => &[4, 9, 13, 18],
-        (Arch::Arm64, PageSize::K16) => &[7, 11, 16],
-        (Arch::Arm64, PageSize::K64) => &[5, 13, 18],
-    };
-    debug_assert!(orders.contains(&pmd.get()));
-    orders.iter().copied().map(Order::new).collect()
 }
 
 impl<R: Ram> Memory<R> {

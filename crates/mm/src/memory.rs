@@ -16,7 +16,7 @@ use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
 };
 use crate::core::Core;
-use crate::core::hugetlb::{HugePool, Hugetlb, PoolTooLarge};
+use crate::core::hugetlb::{HugePool, Hugetlb, PoolError};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
@@ -89,9 +89,9 @@ pub enum MemoryError {
     /// Not even one page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
-    /// The pools of huge pages are larger than memory.
+    /// The pools of huge pages are of no size of the machine, or larger than memory.
     #[error(transparent)]
-    Pool(#[from] PoolTooLarge),
+    Pool(#[from] PoolError),
 }
 
 /// One machine's memory.
@@ -164,7 +164,8 @@ impl<R: Ram> Memory<R> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
         let fragmentation = config.fragmentation;
         let mapcount = rules.anon.mapcount_rules();
-        let (hugetlb, nr_below) = Hugetlb::new(&config.huge_pools, rules.page, nr_pages, mapcount)?;
+        let pools = HugePool::all(&config.huge_pools, config.arch, &rules)?;
+        let (hugetlb, nr_below) = Hugetlb::new(&pools, rules.page, nr_pages, mapcount)?;
         let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_below) };
         let mut buddy = Buddy::new(zone)?;
         let aged = config.ageing.map(|ageing| buddy.age(ageing)).unwrap_or_default();

@@ -70,6 +70,9 @@ pub struct Rules {
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
+    /// Huge pages set aside at boot, by size in KiB (docs/behaviour O.1.2); none by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hugepages: BTreeMap<String, u64>,
 }
 
 /// C.1: contpte folding.
@@ -456,6 +459,7 @@ impl Rules {
         let names = [("xfs", LargeFolios::Xfs), ("tmpfs", LargeFolios::Any)];
         let names = names.map(|(name, large)| (name.to_owned(), large));
         Self {
+            hugepages: BTreeMap::new(),
             page: PageSize::K4,
             readahead_bytes: 128 << 10,
             io_bytes: 128 << 10,

@@ -82,6 +82,7 @@
 //! | `estimate.not_known` | names of costs that are needed and not known |
 //! | `estimate.constants.NAME` | each cost used: `value`, `unit`, `source`, `assumed` |
 //! | `strays.*` | references that could not be followed, by reason |
+//! | `hugetlb.*` | huge pages of pools; absent where there is no pool and no such mapping |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
 //! | `detail` | null unless pictures were asked for |
 //! | `detail.causes` | names of the causes of folios, by number |

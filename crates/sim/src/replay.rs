@@ -36,6 +36,7 @@ mod files;
 mod finish;
 mod fragmented;
 mod hardware;
+mod huge;
 mod images;
 mod keeper;
 mod layout;

@@ -5,6 +5,7 @@ mod list;
 mod replay;
 mod sweep;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -91,6 +92,9 @@ pub(crate) struct PredictArgs {
     /// Swap space; without it, private memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
+    /// Huge pages that the kernel sets aside at boot, for mappings with MAP_HUGETLB: 2M=64,1G=1
+    #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
+    hugetlb_pages: Vec<Pool>,
     /// Fragmentation at the start: 64K:80% = 80% of the free memory lies in blocks smaller than
     /// 64K; a number = thousandths of it that have no room for a PMD folio
     #[arg(long, value_name = "SIZE:SHARE", default_value = "0",
@@ -166,6 +170,28 @@ pub(crate) enum PredictPlan {
     Sweep(Box<SweepPlan>),
 }
 
+/// A pool of huge pages.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    kib: u64,
+    nr_pages: u64,
+}
+
+/// As an edit of a kernel.
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+hugepages.{}={}", self.kib, self.nr_pages)
+    }
+}
+
+fn pool(text: &str) -> Result<Pool, String> {
+    let parsed = text.split_once('=').and_then(|(bytes, nr)| {
+        let kib = size::parse_bytes(bytes).filter(|bytes| bytes.is_power_of_two())? >> 10;
+        Some(Pool { kib, nr_pages: nr.parse().ok()? })
+    });
+    parsed.ok_or_else(|| "expected a size and a number of pages, such as 2M=64".to_owned())
+}
+
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
@@ -211,7 +237,9 @@ impl PredictArgs {
     }
 
     fn request(&self) -> Result<sim::Request> {
-        let kernels = self.kernel.iter().map(|name| running::named(name)).collect::<Result<_>>()?;
+        let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
+        let kernel = |name: &String| running::named(&format!("{name}{pools}"));
+        let kernels = self.kernel.iter().map(kernel).collect::<Result<_>>()?;
         let machines =
             self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         Ok(sim::Request {

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::rmap::{Mapcount, MmOwnerId};
+use crate::rules::{Arch, Rules};
 use crate::units::{Order, PageSize, Pfn};
 use crate::vma::{HugeFileId, Sharing};
 
@@ -108,19 +109,62 @@ pub(crate) struct Hugetlb {
     rules: MapcountRules,
 }
 
-/// The pools do not fit the machine's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{nr_pages} huge pages of {page_bytes} bytes do not fit {ram_bytes} bytes of memory: \
-         ask for fewer, or give the model more memory"
-)]
-pub struct PoolTooLarge {
-    /// Huge pages of the pool.
-    pub nr_pages: u64,
-    /// Bytes of each.
-    pub page_bytes: u64,
-    /// Memory of the machine in bytes.
-    pub ram_bytes: u64,
+/// Pools that a machine cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// More memory than there is.
+    #[error(
+        "{nr_pages} huge pages of {kib}K do not fit {ram_mib} MiB of memory: ask for fewer, \
+             or give the model more memory"
+    )]
+    TooLarge {
+        /// Huge pages of the pool.
+        nr_pages: u64,
+        /// Size of each in KiB.
+        kib: u64,
+        /// Memory of the machine in MiB.
+        ram_mib: u64,
+    },
+    /// A size that the architecture does not have with these base pages.
+    #[error("{size:?} KiB is no size of huge pages of this machine: it has {known} KiB")]
+    NoSuchSize {
+        /// Size asked for.
+        size: String,
+        /// Sizes that there are.
+        known: String,
+    },
+}
+
+/// Sizes of huge pages that an architecture has, ascending: blocks of a level, and of neighbours
+/// that share a TLB entry (docs/behaviour O.1.1).
+#[must_use]
+pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
+    let orders: &[u8] = match (arch, page) {
+        (Arch::X86_64, _) => &[9, 18],
+        (Arch::Arm64, PageSize::K4) => &[4, 9, 13, 18],
+        (Arch::Arm64, PageSize::K16) => &[7, 11, 16],
+        (Arch::Arm64, PageSize::K64) => &[5, 13, 18],
+    };
+    orders.iter().copied().map(Order::new).collect()
+}
+
+impl HugePool {
+    /// The pools of a machine, and those that its kernel sets aside at boot.
+    pub(crate) fn all(wanted: &[Self], arch: Arch, rules: &Rules) -> Result<Vec<Self>, PoolError> {
+        let page = rules.page;
+        let known = orders(arch, page);
+        let kib = |order: &Order| (page.bytes() << order.get()) >> 10;
+        let mut pools = wanted.to_vec();
+        for (size, &nr_pages) in &rules.hugepages {
+            let asked = size.parse::<u64>().ok();
+            let Some(&order) = known.iter().find(|order| asked == Some(kib(order))) else {
+                let known: Vec<String> = known.iter().map(|order| kib(order).to_string()).collect();
+                return Err(PoolError::NoSuchSize { size: size.clone(), known: known.join(", ") });
+            };
+            pools.push(Self { order, nr_pages, nr_lost: 0 });
+        }
+        Ok(pools)
+    }
 }
 
 impl Hugetlb {
@@ -130,7 +174,7 @@ impl Hugetlb {
         page: PageSize,
         nr_pages: u64,
         rules: MapcountRules,
-    ) -> Result<(Self, u64), PoolTooLarge> {
+    ) -> Result<(Self, u64), PoolError> {
         let mut wanted = wanted.to_vec();
         wanted.sort_by_key(|pool| std::cmp::Reverse(pool.order));
         let mut end = nr_pages;
@@ -141,9 +185,9 @@ impl Hugetlb {
                 .and_then(|pages| order.round_down(end).checked_sub(pages))
                 .filter(|&first| first > 0);
             let Some(first) = first else {
-                let page_bytes = page.bytes() << order.get();
-                let ram_bytes = nr_pages << page.shift();
-                return Err(PoolTooLarge { nr_pages: nr, page_bytes, ram_bytes });
+                let kib = (page.bytes() << order.get()) >> 10;
+                let ram_mib = nr_pages << page.shift() >> 20;
+                return Err(PoolError::TooLarge { nr_pages: nr, kib, ram_mib });
             };
             end = first;
             pools.push(Pool::new(order, Pfn(first), nr).losing(nr_lost));

@@ -105,6 +105,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(replaced(&report.rows));
     notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
+    notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
     notes
@@ -183,6 +184,29 @@ fn linked(rows: &[Outcome]) -> Option<String> {
          the alignment that a file asked for and what nothing maps are not known."
             .to_owned()
     })
+}
+
+/// What became of mappings with `MAP_HUGETLB`.
+fn huge_pages(row: &Outcome) -> Option<String> {
+    let huge = row.hugetlb?;
+    let kinds = [
+        (huge.allocated, "taken from the pool"),
+        (huge.copied, "copied by stores"),
+        (huge.taken, "taken from children"),
+        (huge.sigbus, "touches without a page (SIGBUS)"),
+        (huge.maps_refused, "mappings larger than the pool, replayed as ordinary memory"),
+        (
+            huge.maps_without_pool,
+            "mappings without a pool, replayed as ordinary memory (--hugetlb-pages gives one)",
+        ),
+    ];
+    let told: Vec<String> = kinds
+        .iter()
+        .filter(|(nr, _)| *nr > 0)
+        .map(|(nr, what)| format!("{} {what}", figures::count(*nr)))
+        .collect();
+    (!told.is_empty())
+        .then(|| format!("{} on {}: huge pages: {}.", row.kernel, row.machine, told.join(", ")))
 }
 
 fn strays(row: &Outcome, nr_references: u64) -> Option<String> {

@@ -94,6 +94,7 @@ fn before() -> Outcome {
         waits: ReadEvents { sync_requests: 131, late_waits: Some(9), ..ReadEvents::default() },
         estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
+        hugetlb: None,
         is_replaced: false,
         detail: None,
     }

@@ -69,6 +69,8 @@ pub(super) struct Counted {
     pub(super) touched: Touched,
     pub(super) sizes: FolioSizes,
     pub(super) strays: Strays,
+    /// Mappings of huge pages for which the kernel has no pool.
+    pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
     /// Counters of the memory manager when the pass began.
     pub(super) base: Mark,
@@ -84,6 +86,7 @@ impl Counted {
             touched: Touched::default(),
             sizes: FolioSizes::default(),
             strays: Strays::default(),
+            nr_maps_without_pool: 0,
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             base: Mark::default(),
             tenths: Tenths::default(),

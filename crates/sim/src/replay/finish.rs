@@ -58,6 +58,7 @@ impl Cell {
             waits: events.read,
             estimate,
             strays: self.counted.strays,
+            hugetlb: self.hugetlb(),
             is_replaced: self.program.is_replaced,
             folios: self.counted.sizes,
             detail,

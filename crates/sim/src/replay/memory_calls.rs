@@ -53,6 +53,9 @@ impl Cell {
     }
 
     fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        if self.mmap_huge(process, event)? {
+            return Ok(());
+        }
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         let len = event.len.min(LEN_MAX);
         let file = event.file.filter(|&f| !self.program.files[f].is_device).map(|f| (f, event.pos));
@@ -163,7 +166,12 @@ impl Cell {
         parts
     }
 
-    fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
+    pub(super) fn munmap(
+        &mut self,
+        process: ProcessNr,
+        addr: u64,
+        len: u64,
+    ) -> Result<(), CellError> {
         let end = addr.saturating_add(len);
         for part in self.parts(process, addr, end) {
             let mm = self.program.processes[process].mm;

@@ -134,6 +134,29 @@ pub struct Strays {
     pub beyond_file: u64,
 }
 
+/// Huge pages of pools (docs/behaviour O). All are counts of huge pages or of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hugetlb {
+    /// Faults that mapped a page where none was.
+    pub faults: u64,
+    /// Pages taken from a pool.
+    pub allocated: u64,
+    /// Entries that fork copied.
+    pub forked: u64,
+    /// Stores that copied a page.
+    pub copied: u64,
+    /// Stores that kept a page that was mapped read-only.
+    pub reused: u64,
+    /// Pages taken from children for their owner.
+    pub taken: u64,
+    /// Touches that ended in SIGBUS because no page was left.
+    pub sigbus: u64,
+    /// Mappings that the pool was too small for; replayed as ordinary memory.
+    pub maps_refused: u64,
+    /// Mappings of a size without a pool; replayed as ordinary memory.
+    pub maps_without_pool: u64,
+}
+
 /// One row of a result: a trace under one kernel on one machine with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -202,6 +225,9 @@ pub struct Outcome {
     pub estimate: Estimate,
     /// What could not be followed.
     pub strays: Strays,
+    /// Huge pages of pools; `None` where there is no pool and the trace has no such mapping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hugetlb: Option<Hugetlb>,
     /// Whether segments stand where a program linked for larger pages than the recorded one has
     /// them: for the machine's base page, or for 64 KiB on arm64.
     pub is_replaced: bool,
