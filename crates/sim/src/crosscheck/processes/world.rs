@@ -59,6 +59,7 @@ impl PageState {
 
 /// The numbers of the pool of huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[expect(clippy::struct_field_names, reason = "counts of pages")]
 pub(super) struct PoolState {
     pub(super) nr_free: u64,
     /// Of them promised to mappings; wraps below 0.
