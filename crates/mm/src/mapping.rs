@@ -38,6 +38,15 @@ use shadows::Shadows;
 use std::collections::BTreeMap;
 use tree::Tree;
 
+/// What speaks for huge folios of shared memory (docs/behaviour H.6.5 d).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugeSwitch {
+    /// `shmem_enabled`: memfd and shared anonymous memory.
+    ShmemEnabled,
+    /// The option `huge=` of a mounted tmpfs, never by default.
+    Mount,
+}
+
 /// The page cache of one file.
 #[derive(Clone, Debug)]
 pub struct Mapping {
@@ -53,9 +62,8 @@ pub struct Mapping {
     pub control: FileOrders,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
-    /// Whether it lies on a mounted tmpfs: its huge folios are the mount's affair (`huge=`, never by
-    /// default), not that of `shmem_enabled`.
-    pub is_on_mount: bool,
+    /// Of shared memory: what speaks for its huge folios.
+    pub huge_switch: HugeSwitch,
     /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
     pub is_anon_shared: bool,
     /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
@@ -86,7 +94,7 @@ impl Mapping {
             soft_min: None,
             control: FileOrders::KERNEL,
             is_shmem: false,
-            is_on_mount: false,
+            huge_switch: HugeSwitch::ShmemEnabled,
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,

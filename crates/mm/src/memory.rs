@@ -25,10 +25,10 @@ use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, Owner};
-use crate::mapping::Mapping;
 use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
+use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram, Stretches};
 use crate::readahead::Issue;
@@ -203,7 +203,9 @@ impl<R: Ram> Memory<R> {
         let is_soft = self.rules.order.min == MinOrder::Soft;
         mapping.soft_min = is_soft.then_some(self.rules.page);
         mapping.is_shmem = filesystem == "tmpfs";
-        mapping.is_on_mount = mapping.is_shmem;
+        if mapping.is_shmem {
+            mapping.huge_switch = HugeSwitch::Mount;
+        }
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
         mapping.disk = Disk::of(filesystem);
@@ -228,7 +230,7 @@ impl<R: Ram> Memory<R> {
     /// The same on a mounted tmpfs.
     pub fn add_tmpfs_file(&mut self, size_bytes: u64) -> MappingId {
         let file = self.add_memory_file(size_bytes);
-        self.core.mapping_mut(file).is_on_mount = true;
+        self.core.mapping_mut(file).huge_switch = HugeSwitch::Mount;
         file
     }
 

@@ -6,7 +6,7 @@
 //! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
-use crate::mapping::Mapping;
+use crate::mapping::{HugeSwitch, Mapping};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
@@ -32,7 +32,8 @@ impl<R: Ram> Memory<R> {
         // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
             // A mount has its own, which is off by default.
-            return who == Who::Advice || !mapping.is_on_mount && self.shmem_allows(vma);
+            let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
+            return who == Who::Advice || follows && self.shmem_allows(vma);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,

@@ -68,12 +68,13 @@ impl<R: Ram> Memory<R> {
     pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
-        let areas = parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect();
-        self.khugepaged_enter_for(mm, areas);
+        let areas: Vec<Vma> =
+            parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect();
+        self.khugepaged_enter_for(mm, &areas);
     }
 
     /// The same, if one of these areas may be collapsed.
-    pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: Vec<Vma>) {
+    pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: &[Vma]) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
         }

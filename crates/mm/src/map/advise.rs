@@ -78,7 +78,8 @@ impl<R: Ram> Memory<R> {
                     huge(&mut vma);
                     vma
                 };
-                self.khugepaged_enter_for(mm, before.into_iter().map(advised).collect());
+                let wholes: Vec<Vma> = before.into_iter().map(advised).collect();
+                self.khugepaged_enter_for(mm, &wholes);
                 self.khugepaged_enter_areas(mm, range);
             }
             AdvisedArea::Changed => {
@@ -87,7 +88,9 @@ impl<R: Ram> Memory<R> {
                 let parts: Vec<VpnRange> = changed
                     .map(|vma| VpnRange { start: vma.start.max(first), end: vma.end.min(last) })
                     .collect();
-                parts.into_iter().for_each(|part| self.khugepaged_enter_areas(mm, part));
+                for part in parts {
+                    self.khugepaged_enter_areas(mm, part);
+                }
             }
         }
     }

@@ -77,6 +77,9 @@ impl<'a> ProgramComparison<'a> {
     fn run(mut self) -> Verdict {
         let steps = &self.run.program.steps;
         for (step, answer) in steps.iter().zip(&self.run.answers) {
+            if self.is_spent_on_others(answer) {
+                break;
+            }
             let before = self.folios_before(answer);
             self.step(step, answer);
             self.verdict.nr_steps += 1;
@@ -196,6 +199,13 @@ impl<'a> ProgramComparison<'a> {
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Pool, at, text(kernel), text(model));
         }
+    }
+
+    /// Whether other processes of the machine had a part in what khugepaged may scan in this step:
+    /// nothing from here on is compared.
+    fn is_spent_on_others(&self, answer: &Answer) -> bool {
+        let is_limited = self.run.program.khugepaged.is_some_and(|limits| limits.pages > 0);
+        is_limited && answer.scan.is_of_others
     }
 
     /// What khugepaged looked at in this step, and what came of it.

@@ -62,11 +62,11 @@ const NAMES: [(&str, &str); 22] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScanLimits {
     /// `max_ptes_none`.
-    pub(super) nr_none: u64,
+    pub(super) none: u64,
     /// `max_ptes_shared`.
-    pub(super) nr_shared: u64,
+    pub(super) shared: u64,
     /// `pages_to_scan`; 0: so many that each waking is one pass over all processes.
-    pub(super) nr_pages: u64,
+    pub(super) pages: u64,
 }
 
 /// What one waking did.
@@ -78,6 +78,8 @@ pub(super) struct Scan {
     pub(super) nr_passes: u64,
     /// Blocks it counts as collapsed; `None` where those of other processes are among them.
     pub(super) nr_collapsed: Option<u64>,
+    /// It also looked at blocks of other processes.
+    pub(super) is_of_others: bool,
 }
 
 impl ScanLimits {
@@ -86,27 +88,23 @@ impl ScanLimits {
         let numbers: Vec<&str> = word.split(',').collect();
         let [none, shared, pages] = numbers[..] else { return unknown(&[word]) };
         let count = |word| number_to(1 << 16, word);
-        let [nr_none, nr_shared, nr_pages] = [count(none)?, count(shared)?, count(pages)?];
-        Ok(Self { nr_none, nr_shared, nr_pages })
+        Ok(Self { none: count(none)?, shared: count(shared)?, pages: count(pages)? })
     }
 
     /// Sets them in the model.
     pub(super) fn apply(self, rules: &mut Rules) {
         let nr = rules.page.pmd_order().nr_pages();
-        rules.anon.max_ptes_none = if self.nr_none + 1 == nr {
-            NonePtes::AllButOne
-        } else {
-            NonePtes::Exactly(self.nr_none)
-        };
-        rules.collapse.max_ptes_shared = SharedPtes::Exactly(self.nr_shared);
+        rules.anon.max_ptes_none =
+            if self.none + 1 == nr { NonePtes::AllButOne } else { NonePtes::Exactly(self.none) };
+        rules.collapse.max_ptes_shared = SharedPtes::Exactly(self.shared);
         rules.collapse.ranges_to_scan =
-            if self.nr_pages == 0 { u64::MAX } else { self.nr_pages.div_ceil(nr) };
+            if self.pages == 0 { u64::MAX } else { self.pages.div_ceil(nr) };
     }
 }
 
 impl fmt::Display for ScanLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},{}", self.nr_none, self.nr_shared, self.nr_pages)
+        write!(f, "{},{},{}", self.none, self.shared, self.pages)
     }
 }
 
@@ -124,7 +122,8 @@ impl Scan {
     /// `K PASSES COLLAPSED` without the `K`.
     pub(super) fn end(&mut self, passes: &str, collapsed: &str) -> Parsed<()> {
         self.nr_passes = number(passes)?;
-        self.nr_collapsed = if collapsed == "-" { None } else { Some(number(collapsed)?) };
+        self.is_of_others = collapsed == "-";
+        self.nr_collapsed = if self.is_of_others { None } else { Some(number(collapsed)?) };
         Ok(())
     }
 

@@ -18,9 +18,9 @@ pub(super) fn limits(rng: &mut Rng, pmd: Order) -> ScanLimits {
     let nr = pmd.nr_pages();
     let mut one_of = |values: [u64; 6]| values[rng.below(6) as usize];
     ScanLimits {
-        nr_none: one_of([nr - 1, nr - 1, nr - 1, nr / 2, nr / 8, 0]),
-        nr_shared: one_of([nr / 2, nr / 2, nr / 2, nr - 1, nr / 8, 0]),
-        nr_pages: one_of([0, 0, 0, nr, 2 * nr, 3 * nr]),
+        none: one_of([nr - 1, nr - 1, nr - 1, nr / 2, nr / 8, 0]),
+        shared: one_of([nr / 2, nr / 2, nr / 2, nr - 1, nr / 8, 0]),
+        pages: one_of([0, 0, 0, nr, 2 * nr, 3 * nr]),
     }
 }
 
