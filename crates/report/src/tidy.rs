@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `time_total` and `time_CAUSE` are estimates, all else is counted; a time that is not known has no
-//! row, and neither have the constants, which the JSON gives with their sources. Ratios are left out:
+//! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
 
@@ -98,6 +98,7 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     add_reads(&mut numbers, outcome);
     add_tlb(&mut numbers, outcome);
     add_anon_sizes(&mut numbers, outcome);
+    add_asked(&mut numbers, outcome);
     for (reason, &value) in &outcome.pmd_refused {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
@@ -138,6 +139,23 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
         numbers.push(plain(metric, value, "references"));
     }
     numbers
+}
+
+/// Folios asked for and had, and how fragmented memory was at the start.
+fn add_asked(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    for (&size, asked) in &outcome.asked {
+        for (metric, value) in [
+            ("asked_file_asked", asked.file_asked),
+            ("asked_file_got", asked.file_got),
+            ("asked_anon_asked", asked.anon_asked),
+            ("asked_anon_got", asked.anon_got),
+        ] {
+            numbers.push(Number { unit: "folios", ..sized(metric, size, value) });
+        }
+    }
+    for (&size, &value) in &outcome.unusable_at_start {
+        numbers.push(Number { unit: "permille", ..sized("unusable_at_start", size, value) });
+    }
 }
 
 fn plain(metric: impl Into<String>, value: u64, unit: &'static str) -> Number {

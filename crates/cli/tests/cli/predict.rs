@@ -183,6 +183,8 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         }
         ("text" | "data" | "shmem" | "anon", _) => format!("/folios/{head}/{rest}_bytes"),
         ("sizes", _) => format!("/anon_sizes/{folio_bytes}/{rest}"),
+        ("asked", _) => format!("/asked/{folio_bytes}/{rest}"),
+        ("unusable", _) => format!("/unusable_at_start/{folio_bytes}"),
         ("pressure", _) => format!("/pressure/{rest}"),
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "read") => "/reads/bytes".to_owned(),
@@ -211,10 +213,13 @@ fn nr_integers(value: &Value) -> usize {
     match value {
         Value::Number(number) => usize::from(number.is_u64()),
         Value::Array(values) => values.iter().map(nr_integers).sum(),
-        // The terms and differences of an estimate repeat what stands elsewhere.
+        // The terms and differences of an estimate repeat what stands elsewhere; what was asked for
+        // over time stands in the JSON alone.
         Value::Object(values) => values
             .iter()
-            .filter(|(key, _)| !matches!(key.as_str(), "terms" | "difference_ns"))
+            .filter(|(key, _)| {
+                !matches!(key.as_str(), "terms" | "difference_ns" | "asked_tenths" | "aged")
+            })
             .map(|(_, value)| nr_integers(value))
             .sum(),
         _ => 0,

@@ -60,7 +60,9 @@ fn one_size_is_found_again_where_many_sizes_wear_memory_down() {
     assert_eq!(met(&one, 4), 1000);
     assert!(met(&all, 9) < 900, "2M among all sizes: {}", met(&all, 9));
     assert_eq!(met(&all, 1), 1000);
-    // A size that was not free is asked for again as the next smaller one.
-    let fell: u64 = all.iter().map(|round| round.nr_asked[9] - round.nr_got[9]).sum();
-    assert!(fell > 0, "no request of 2M fell back");
+    // A size that was not free is asked for again as the next smaller one: with this seed 2M is
+    // drawn 225 times and met 181 times, and 1M is asked for 279 times.
+    let sum = |of: fn(&RoundOfAgeing) -> u64| all.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|round| round.nr_asked[9]), sum(|round| round.nr_got[9])), (225, 181));
+    assert_eq!(sum(|round| round.nr_asked[8]), 279);
 }
