@@ -65,7 +65,7 @@ impl<R: Ram> Core<R> {
         folio.refs += refs;
         let (mapcount, change) = Mapcount::new_anon(&shape, owner_id(mm), level);
         folio.mapcount = mapcount;
-        self.counters.mapped.add(folio, change);
+        self.counters.mapped.add(folio.mapped_kind(), change);
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
@@ -80,7 +80,7 @@ impl<R: Ram> Core<R> {
         let pages = pages_of(folio, pfn, nr);
         let change = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
         self.counters.mapcounts_set += change.updates;
-        self.counters.mapped.add(folio, change);
+        self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
     /// A PMD entry of `mm` maps a folio (F.3.2).
@@ -92,7 +92,7 @@ impl<R: Ram> Core<R> {
         folio.refs += u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
         self.counters.mapcounts_set += change.updates;
-        self.counters.mapped.add(folio, change);
+        self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
@@ -139,18 +139,19 @@ impl<R: Ram> Core<R> {
     pub(crate) fn count_split(&mut self, whole: &Folio) {
         let nr_pages = whole.mapcount.mapped_pages(&self.shape(whole.order));
         let change = Change { mapped_pages: -i64::from(nr_pages), ..Change::NONE };
-        self.counters.mapped.add(whole, change);
+        self.counters.mapped.add(whole.mapped_kind(), change);
     }
 
     /// A part of a split folio is mapped where the whole was.
     pub(crate) fn count_part(&mut self, part: &Folio) {
         let nr_pages = part.mapcount.mapped_pages(&self.shape(part.order));
-        self.counters.mapped.add(part, Change { mapped_pages: nr_pages.into(), ..Change::NONE });
+        let change = Change { mapped_pages: nr_pages.into(), ..Change::NONE };
+        self.counters.mapped.add(part.mapped_kind(), change);
     }
 
     fn after_removal(&mut self, id: FolioId, change: Change) {
         self.counters.mapcounts_cleared += change.updates;
-        self.counters.mapped.add(self.folios.get(id), change);
+        self.counters.mapped.add(self.folios.get(id).mapped_kind(), change);
         if change.is_partially_mapped {
             self.became_partially_mapped(id);
         }

@@ -5,8 +5,18 @@
 //! map count for each page every mapped page is counted once, without them a folio that is mapped
 //! at all counts whole.
 
-use crate::folio::Folio;
 use crate::rmap::Change;
+
+/// What kind of pages are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappedKind {
+    /// Private memory.
+    Anon,
+    /// Files in memory.
+    Shmem,
+    /// Files on a disk.
+    File,
+}
 
 /// Mapped pages of the machine; all are base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,26 +34,26 @@ pub struct MappedCounters {
 }
 
 impl MappedCounters {
-    /// The counter of a folio's mapped pages, and the one of those that PMD entries map.
-    fn of(&mut self, folio: &Folio) -> [&mut u64; 2] {
+    /// The counter of mapped pages of a kind, and the one of those that PMD entries map.
+    fn of(&mut self, kind: MappedKind) -> [&mut u64; 2] {
         let Self { nr_anon, nr_file, nr_anon_by_pmd, nr_shmem_by_pmd, nr_file_by_pmd } = self;
-        match (folio.is_anon(), folio.is_swapbacked) {
-            (true, _) => [nr_anon, nr_anon_by_pmd],
-            (false, true) => [nr_file, nr_shmem_by_pmd],
-            (false, false) => [nr_file, nr_file_by_pmd],
+        match kind {
+            MappedKind::Anon => [nr_anon, nr_anon_by_pmd],
+            MappedKind::Shmem => [nr_file, nr_shmem_by_pmd],
+            MappedKind::File => [nr_file, nr_file_by_pmd],
         }
     }
 
-    /// A mapping of `folio` changed.
-    pub(crate) fn add(&mut self, folio: &Folio, change: Change) {
-        let [mapped, by_pmd] = self.of(folio);
+    /// A mapping of a folio changed.
+    pub(crate) fn add(&mut self, kind: MappedKind, change: Change) {
+        let [mapped, by_pmd] = self.of(kind);
         *mapped = mapped.wrapping_add_signed(change.mapped_pages);
         *by_pmd = by_pmd.wrapping_add_signed(change.pmd_mapped_pages);
     }
 
-    /// Pages of `folio` that page tables were found to map.
-    pub(crate) fn add_pages(&mut self, folio: &Folio, nr_mapped: u64, nr_by_pmd: u64) {
-        let [mapped, by_pmd] = self.of(folio);
+    /// Pages of a folio that page tables were found to map.
+    pub(crate) fn add_pages(&mut self, kind: MappedKind, nr_mapped: u64, nr_by_pmd: u64) {
+        let [mapped, by_pmd] = self.of(kind);
         *mapped += nr_mapped;
         *by_pmd += nr_by_pmd;
     }

@@ -177,7 +177,7 @@ impl<R: Ram> Memory<R> {
                 let is_pmd = leaf.kind == LeafKind::Pmd;
                 let is_first_pmd = is_pmd && !std::mem::replace(&mut by_pmd[id.nr()], is_pmd);
                 let nr_by_pmd = if is_first_pmd { folio.nr_pages() } else { 0 };
-                maps.mapped.add_pages(folio, nr_new as u64, nr_by_pmd);
+                maps.mapped.add_pages(folio.mapped_kind(), nr_new as u64, nr_by_pmd);
             }
         }
         maps
