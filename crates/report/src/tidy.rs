@@ -25,6 +25,7 @@ use std::io::Write;
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
+use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::SideCounters;
 
 use crate::cells::Cells;
@@ -91,6 +92,7 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     add_census(&mut numbers, "data", &outcome.folios.data);
     add_census(&mut numbers, "shmem", &outcome.folios.shmem);
     add_census(&mut numbers, "anon", &outcome.folios.anon);
+    add_statistics(&mut numbers, outcome);
     for (&size, &value) in &outcome.cached_bytes {
         numbers.push(sized("cached", size, value));
     }
@@ -246,6 +248,26 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("tlb_walk_refs_pte", tlb.walk_refs_pte),
     ] {
         numbers.push(plain(metric, value, "entries"));
+    }
+}
+
+fn add_statistics(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let Statistics { machine, machine_exact, total, total_exact, .. } = &outcome.statistics;
+    for (metric, value) in [
+        ("statistics_anon_pages", machine.anon_pages_bytes),
+        ("statistics_anon_pages_exact", machine_exact.anon_pages_bytes),
+        ("statistics_mapped", machine.mapped_bytes),
+        ("statistics_mapped_exact", machine_exact.mapped_bytes),
+        ("statistics_anon_huge_pages", machine.anon_huge_pages_bytes),
+        ("statistics_shmem_pmd_mapped", machine.shmem_pmd_mapped_bytes),
+        ("statistics_file_pmd_mapped", machine.file_pmd_mapped_bytes),
+        ("statistics_rss", total.rss_bytes),
+        ("statistics_pss", total.pss_bytes),
+        ("statistics_pss_exact", total_exact.pss_bytes),
+        ("statistics_uss", total.uss_bytes),
+        ("statistics_uss_exact", total_exact.uss_bytes),
+    ] {
+        numbers.push(plain(metric, value, "bytes"));
     }
 }
 

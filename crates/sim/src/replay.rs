@@ -12,8 +12,8 @@
 //! processes, open files), `place` and `places` (recorded addresses become addresses of the
 //! modelled kernel), `images` (laid out again as if linked for other pages), `hardware` (threads
 //! and their TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is
-//! counted), `asked` (folios asked for and had), `reads` (who waits for which read), [`detail`],
-//! `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
+//! counted), `asked` (folios asked for and had), `reads` (who waits for which read),
+//! [`statistics`] (meminfo and smaps), [`detail`], `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
 //! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `layout`
 //! (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
 //! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
@@ -55,6 +55,7 @@ pub mod request;
 mod run;
 pub mod sizes;
 mod spec;
+pub mod statistics;
 mod touched;
 mod watch;
 

@@ -152,6 +152,18 @@ fn folios() -> Vec<Column> {
     columns.extend(census!(data));
     columns.extend(census!(shmem));
     columns.extend(census!(anon));
+    columns.extend(counts!("statistics_machine_", o => o.statistics.machine;
+        anon_pages_bytes, mapped_bytes, anon_huge_pages_bytes, shmem_pmd_mapped_bytes,
+        file_pmd_mapped_bytes));
+    columns.extend(counts!("statistics_machine_exact_", o => o.statistics.machine_exact;
+        anon_pages_bytes, mapped_bytes, anon_huge_pages_bytes, shmem_pmd_mapped_bytes,
+        file_pmd_mapped_bytes));
+    columns.extend(counts!("statistics_total_", o => o.statistics.total;
+        rss_bytes, pss_bytes, pss_anon_bytes, pss_file_bytes, pss_shmem_bytes, uss_bytes,
+        shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes));
+    columns.extend(counts!("statistics_total_exact_", o => o.statistics.total_exact;
+        rss_bytes, pss_bytes, pss_anon_bytes, pss_file_bytes, pss_shmem_bytes, uss_bytes,
+        shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes));
     columns.push(Column::new(
         "cached_bytes",
         Values::Sizes(&CACHED, |row| {

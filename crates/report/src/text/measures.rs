@@ -7,6 +7,7 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::AnonSize;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
+use largefolio_sim::replay::statistics::Statistics;
 
 use super::section::{Line, Section};
 use crate::figures::{self, size};
@@ -30,6 +31,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         pressure(rows),
         zeroed(rows),
         cached(rows),
+        statistics(rows),
     ]
 }
 
@@ -198,6 +200,39 @@ fn anon_sizes(rows: &[Outcome]) -> Section {
         .chain(lines("split", |size| size.split))
         .chain(lines("split refused", |size| size.split_failed));
     Section::new("Anonymous folios", lines.collect())
+}
+
+/// What `meminfo` and `smaps` say, where processes share memory or the kernel is not exact, and how
+/// far it is off.
+fn statistics(rows: &[Outcome]) -> Section {
+    let says = |row: &Outcome| row.statistics.processes.len() > 1 || row.statistics.is_inexact();
+    if !rows.iter().any(says) {
+        return Section::new("Statistics", Vec::new());
+    }
+    let line = |label: &str, get: &dyn Fn(&Statistics) -> u64| {
+        Line::bytes(label, each(rows, |row| get(&row.statistics)))
+    };
+    let lines = vec![
+        line("AnonPages", &|it| it.machine.anon_pages_bytes),
+        line("  too much", &|it| {
+            it.machine.anon_pages_bytes.saturating_sub(it.machine_exact.anon_pages_bytes)
+        }),
+        line("Mapped", &|it| it.machine.mapped_bytes),
+        line("  too much", &|it| {
+            it.machine.mapped_bytes.saturating_sub(it.machine_exact.mapped_bytes)
+        }),
+        line("AnonHugePages", &|it| it.machine.anon_huge_pages_bytes),
+        line("ShmemPmdMapped", &|it| it.machine.shmem_pmd_mapped_bytes),
+        line("FilePmdMapped", &|it| it.machine.file_pmd_mapped_bytes),
+        line("Rss", &|it| it.total.rss_bytes),
+        line("Pss", &|it| it.total.pss_bytes),
+        line("  too much", &|it| it.total.pss_bytes.saturating_sub(it.total_exact.pss_bytes)),
+        line("  too little", &|it| it.total_exact.pss_bytes.saturating_sub(it.total.pss_bytes)),
+        line("USS", &|it| it.total.uss_bytes),
+        line("  too much", &|it| it.total.uss_bytes.saturating_sub(it.total_exact.uss_bytes)),
+        line("  too little", &|it| it.total_exact.uss_bytes.saturating_sub(it.total.uss_bytes)),
+    ];
+    Section::new("Statistics", lines)
 }
 
 fn refusals(rows: &[Outcome]) -> Section {

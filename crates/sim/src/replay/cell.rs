@@ -31,6 +31,7 @@ use super::program::Program;
 use super::reads::Reads;
 use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
+use super::statistics::Largest;
 use super::touched::Touched;
 use crate::cost::{Mark, Timing};
 
@@ -68,6 +69,7 @@ pub(super) struct Counted {
     pub(super) nr_rows: u64,
     pub(super) touched: Touched,
     pub(super) sizes: FolioSizes,
+    pub(super) largest: Largest,
     pub(super) strays: Strays,
     /// Mappings of huge pages for which the kernel has no pool.
     pub(super) nr_maps_without_pool: u64,
@@ -85,6 +87,7 @@ impl Counted {
             nr_rows: 0,
             touched: Touched::default(),
             sizes: FolioSizes::default(),
+            largest: Largest::default(),
             strays: Strays::default(),
             nr_maps_without_pool: 0,
             reads: Reads::new(Timing::new(&spec.machine.costs)),

@@ -61,6 +61,7 @@ impl Cell {
             hugetlb: self.hugetlb(),
             is_replaced: self.program.is_replaced,
             folios: self.counted.sizes,
+            statistics: self.counted.largest.statistics,
             detail,
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::asked::AskedSizes;
 use super::detail::Detail;
 use super::sizes::FolioSizes;
+use super::statistics::Statistics;
 use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::tlb;
 
@@ -179,6 +180,8 @@ pub struct Outcome {
     pub linked: Vec<String>,
     /// Mapped memory by kind and folio size.
     pub folios: FolioSizes,
+    /// What `meminfo` and `smaps` say where most is mapped.
+    pub statistics: Statistics,
     /// Bytes in the page cache at the end by folio size, mapped or not.
     pub cached_bytes: BTreeMap<u64, u64>,
     /// Faults by what ended them.

@@ -231,6 +231,7 @@ impl Cell {
         if self.memory.space(mm).is_dead {
             return;
         }
+        self.observe_statistics();
         self.counted.sizes.add_process(&self.memory, mm);
         if let Some(keeper) = &mut self.pictures {
             keeper.add_process(&self.memory, &self.program.processes[process], process);

@@ -8,6 +8,7 @@ mod cells;
 mod detail;
 mod hostile;
 mod linked;
+mod statistics;
 mod waits;
 mod writers;
 
