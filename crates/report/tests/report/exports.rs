@@ -47,6 +47,7 @@ fn before() -> Outcome {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         linked: Vec::new(),
+        statistics: Default::default(),
         folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
