@@ -22,8 +22,8 @@
 //! Counts are signed: a data frame subtracts one kernel's column from another's, and unsigned
 //! numbers wrap around there. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
-//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), the terms and constants of an estimate (the JSON has them, with
-//! their sources), and the differences from a reference row, which a data frame does not have.
+//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`, the
+//! terms and constants of an estimate (the JSON has them, with their sources), and the differences from a reference row, which a data frame does not have.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!

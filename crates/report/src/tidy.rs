@@ -253,21 +253,32 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
 
 fn add_statistics(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let Statistics { machine, machine_exact, total, total_exact, .. } = &outcome.statistics;
-    for (metric, value) in [
-        ("statistics_anon_pages", machine.anon_pages_bytes),
-        ("statistics_anon_pages_exact", machine_exact.anon_pages_bytes),
-        ("statistics_mapped", machine.mapped_bytes),
-        ("statistics_mapped_exact", machine_exact.mapped_bytes),
-        ("statistics_anon_huge_pages", machine.anon_huge_pages_bytes),
-        ("statistics_shmem_pmd_mapped", machine.shmem_pmd_mapped_bytes),
-        ("statistics_file_pmd_mapped", machine.file_pmd_mapped_bytes),
-        ("statistics_rss", total.rss_bytes),
-        ("statistics_pss", total.pss_bytes),
-        ("statistics_pss_exact", total_exact.pss_bytes),
-        ("statistics_uss", total.uss_bytes),
-        ("statistics_uss_exact", total_exact.uss_bytes),
-    ] {
-        numbers.push(plain(metric, value, "bytes"));
+    for (of, machine) in [("machine", machine), ("machine_exact", machine_exact)] {
+        for (metric, value) in [
+            ("anon_pages", machine.anon_pages_bytes),
+            ("mapped", machine.mapped_bytes),
+            ("anon_huge_pages", machine.anon_huge_pages_bytes),
+            ("shmem_pmd_mapped", machine.shmem_pmd_mapped_bytes),
+            ("file_pmd_mapped", machine.file_pmd_mapped_bytes),
+        ] {
+            numbers.push(plain(format!("statistics_{of}_{metric}"), value, "bytes"));
+        }
+    }
+    for (of, total) in [("total", total), ("total_exact", total_exact)] {
+        for (metric, value) in [
+            ("rss", total.rss_bytes),
+            ("pss", total.pss_bytes),
+            ("pss_anon", total.pss_anon_bytes),
+            ("pss_file", total.pss_file_bytes),
+            ("pss_shmem", total.pss_shmem_bytes),
+            ("uss", total.uss_bytes),
+            ("shared_clean", total.shared_clean_bytes),
+            ("shared_dirty", total.shared_dirty_bytes),
+            ("private_clean", total.private_clean_bytes),
+            ("private_dirty", total.private_dirty_bytes),
+        ] {
+            numbers.push(plain(format!("statistics_{of}_{metric}"), value, "bytes"));
+        }
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct PredictArgs {
     /// Swap space; without it, private memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
-    /// Huge pages that the kernel sets aside at boot, for mappings with MAP_HUGETLB: 2M=64,1G=1
+    /// Huge pages that the kernel sets aside at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
     hugetlb_pages: Vec<Pool>,
     /// Fragmentation at the start: 64K:80% = 80% of the free memory lies in blocks smaller than

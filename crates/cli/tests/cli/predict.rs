@@ -186,6 +186,11 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         ("asked", _) => format!("/asked/{folio_bytes}/{rest}"),
         ("unusable", _) => format!("/unusable_at_start/{folio_bytes}"),
         ("pressure", _) => format!("/pressure/{rest}"),
+        ("statistics", _) => {
+            let of = ["machine_exact", "machine", "total_exact", "total"];
+            let of = of.iter().find(|of| rest.starts_with(*of)).unwrap();
+            format!("/statistics/{of}/{}_bytes", &rest[of.len() + 1..])
+        }
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "read") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),
@@ -218,7 +223,10 @@ fn nr_integers(value: &Value) -> usize {
         Value::Object(values) => values
             .iter()
             .filter(|(key, _)| {
-                !matches!(key.as_str(), "terms" | "difference_ns" | "asked_tenths" | "aged")
+                !matches!(
+                    key.as_str(),
+                    "terms" | "difference_ns" | "asked_tenths" | "aged" | "processes"
+                )
             })
             .map(|(_, value)| nr_integers(value))
             .sum(),

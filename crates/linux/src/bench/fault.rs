@@ -88,7 +88,7 @@ impl Gigantic {
 
 /// How many pages of a size hugetlb holds.
 fn pool(kib: u64) -> PathBuf {
-    format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages").into()
+    host::hugetlb(kib, "nr_hugepages")
 }
 
 fn fill(region: &Region, folio_bytes: usize) -> Duration {

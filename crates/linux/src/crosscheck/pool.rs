@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::error::CrosscheckError;
+use crate::proc::host;
 use crate::setting::Setting;
 
 /// Huge pages that programs need.
@@ -22,7 +23,7 @@ pub(super) struct PoolSet {
 
 impl PoolNeed {
     fn file(self, name: &str) -> PathBuf {
-        format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", self.kib).into()
+        host::hugetlb(self.kib, name)
     }
 
     fn number(self, name: &str) -> Result<u64, CrosscheckError> {

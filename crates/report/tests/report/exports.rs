@@ -11,6 +11,7 @@ use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
+use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
@@ -47,7 +48,7 @@ fn before() -> Outcome {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         linked: Vec::new(),
-        statistics: Default::default(),
+        statistics: Statistics::default(),
         folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),

@@ -141,7 +141,7 @@ fn mistakes_name_the_cause_and_the_remedy() {
     assert_eq!(
         message("6.18+exec-blok=64K"),
         "there is no rule 'exec-blok' in '+exec-blok=64K'; did you mean exec-block or exec-window \
-         or exec-miss?"
+         or exec-min?"
     );
     assert_eq!(
         message("6.18+exec-block=65K"),

@@ -115,7 +115,10 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
         format!("there is no machine '{name}' (name a file by its path, *.toml); {hint}")
     };
     assert_eq!(unknown("alta"), message("alta", "did you mean altra?"));
-    assert_eq!(unknown("Grace"), message("Grace", "did you mean grace-4k or grace-64k?"));
+    assert_eq!(
+        unknown("Grace"),
+        message("Grace", "did you mean grace-4k or grace-64k or grace-hpa?")
+    );
     assert_eq!(
         unknown("zz"),
         message(

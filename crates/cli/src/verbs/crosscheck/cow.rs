@@ -227,14 +227,12 @@ impl ProgramsArgs {
         let arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };
         let orders = hugetlb::orders(arch, page);
         let is_wanted = |order: &&Order| self.sizes.contains(&(page.bytes() << order.get()));
-        match orders.iter().find(is_wanted) {
-            Some(order) => Ok(vec![vec![*order]]),
-            None => {
-                let kib = |order: &Order| format!("{}K", page.bytes() << order.get() >> 10);
-                let known: Vec<String> = orders.iter().map(kib).collect();
-                bail!("--hugetlb: this machine has huge pages of {}", known.join(", "))
-            }
-        }
+        let Some(order) = orders.iter().find(is_wanted) else {
+            let kib = |order: &Order| format!("{}K", page.bytes() << order.get() >> 10);
+            let known: Vec<String> = orders.iter().map(kib).collect();
+            bail!("--hugetlb: this machine has huge pages of {}", known.join(", "))
+        };
+        Ok(vec![vec![*order]])
     }
 
     /// Sets of orders to enable.

@@ -405,7 +405,7 @@ impl ProcessProgram {
             _ => return unknown(words),
         };
         let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, khugepaged, huge, steps })
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps })
     }
 
     /// Whether khugepaged is woken by steps of it.

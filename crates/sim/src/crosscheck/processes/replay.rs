@@ -193,12 +193,7 @@ impl ProgramReplay {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
-            ProcessOp::Punch(range) => {
-                let own = self.own.ok_or(EINVAL)?;
-                let page = self.memory.rules().page.bytes();
-                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
-                Ok(())
-            }
+            ProcessOp::Punch(range) => self.punch(range),
             ProcessOp::Pin(page) => {
                 let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
                 self.pins.push_back(pin);
@@ -246,6 +241,13 @@ impl ProgramReplay {
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    fn punch(&mut self, range: PageRange) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules().page.bytes();
+        self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+        Ok(())
     }
 
     fn map(
