@@ -267,7 +267,10 @@ fn collapses(rows: &[Outcome]) -> Section {
     });
     let collapsed = [
         Line::counts("by advice", each(rows, |row| row.collapse.collapsed)),
-        Line::counts("by khugepaged", each(rows, |row| row.collapse.pages_collapsed)),
+        Line::counts(
+            "pages_collapsed of khugepaged",
+            each(rows, |row| row.collapse.pages_collapsed),
+        ),
     ];
     Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }

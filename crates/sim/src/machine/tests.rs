@@ -123,8 +123,8 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
         unknown("zz"),
         message(
             "zz",
-            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, icelake, milan, phone, \
-              phone-little, xeon-4210r, zen4"
+            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, grace-hpa, icelake, milan, \
+             phone, phone-little, xeon-4210r, zen4"
         )
     );
     assert_eq!(

@@ -92,7 +92,8 @@ pub struct Collapses {
     pub thp_collapse_alloc_failed: u64,
     /// Ranges that became one folio by advice.
     pub collapsed: u64,
-    /// Ranges that khugepaged made one folio of.
+    /// What khugepaged counts so: ranges that it made one folio of, and those of files that were one
+    /// already each time it passes them (H.6.5 c).
     pub pages_collapsed: u64,
     /// Ranges that did not, by the reasons that occurred.
     pub refused: BTreeMap<&'static str, u64>,

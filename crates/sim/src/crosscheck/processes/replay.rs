@@ -13,7 +13,7 @@ use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
-use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::anon::{Mapcount, SizeMode};
 use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::units::{AddrRange, MappingId, MmId, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::validate::Violation;
@@ -438,7 +438,9 @@ impl ProgramReplay {
         let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
-            return PageState { page, is_pmd, ..PageState::default() };
+            // F.5.10: no owner is known of the huge zero folio, so nobody shares it.
+            let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
+            return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
         let page = MappedPage::Folio {

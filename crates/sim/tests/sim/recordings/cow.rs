@@ -189,10 +189,10 @@ fn a_wrong_line_is_named() {
         (format!("{program}> 4 exit\n"), "here:3: 4 is more than 3;"),
         (format!("{program}0 1 z\n"), "here:3: an answer before any step;"),
         ("> 0 exit\n".to_owned(), "here:2: a line before the first program;"),
-        (format!("{program}> 0 exit\nk 0 8 1\n"), "here:4: the window ends at page 8;"),
+        (format!("{program}> 0 exit\nn 0 8 1\n"), "here:4: the window ends at page 8;"),
         (format!("{program}> 0 exit\na 0 8 1\n"), "here:4: an area of no process;"),
         (format!("{program}> 0 exit\ns 0\na 0 8 1\n"), "here:5: an area has 12 numbers, not 1;"),
-        (format!("{program}m 1 2\n"), "here:3: the machine has 5 counts, not 2;"),
+        (format!("{program}M 1 2\n"), "here:3: the machine has 5 counts, not 2;"),
     ] {
         assert!(of(&lines).starts_with(what), "{}", of(&lines));
     }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
 use largefolio_sim::crosscheck::Recording;
-use largefolio_sim::crosscheck::processes::{Programs, Topic};
+use largefolio_sim::crosscheck::processes::{ProgramRow, Programs, Topic};
 use largefolio_sim::kernel::Kernel;
 
 use super::{assert_equal, assert_read_back, recordings, rows};
@@ -21,7 +21,7 @@ fn model_equals_the_recorded_kernel() {
 fn owners_of_huge_pages_change_nothing_that_programs_see() {
     let kernel = Kernel::parse("6.18+page=4K+hugetlb-owners=on").unwrap();
     for recording in &recordings("hugetlb") {
-        let all_equal = rows(recording, Some(&kernel)).iter().all(|row| row.is_equal());
+        let all_equal = rows(recording, Some(&kernel)).iter().all(ProgramRow::is_equal);
         assert!(all_equal, "{}", recording.name);
     }
 }
@@ -40,7 +40,7 @@ const TAKEN: &str = "> 0 map 0 2 g\ng 2 2 0\n> 0 write 0 2\n0 0 1:9 xH =16386\n0
 fn is_equal(pool: &str, lines: &str) -> bool {
     let text = format!("{HEADER}program 1 pages=8 sizes=- huge=2048:{pool}\n{lines}end\n");
     let recording = Recording::<Programs>::parse("here", &text).unwrap();
-    rows(&recording, None).iter().all(|row| row.is_equal())
+    rows(&recording, None).iter().all(ProgramRow::is_equal)
 }
 
 /// The comparison can fail: by the size of the pool, its numbers, and mapcounts.
