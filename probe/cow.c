@@ -1,11 +1,17 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
- *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
+ *       [trace=INSTANCE]
  *
- * The format of the programs and of the output is in recordings/README.md, "Copy-on-write". Needs
- * root: it reads page frame numbers. Nothing of the system's settings is changed here.
+ * `statistics` adds what smaps, numa_maps and kpagecount say, `machine` what meminfo says, where
+ * nothing else runs. The format of the programs and of the output is in recordings/README.md,
+ * "Copy-on-write". Needs root: it reads page frame numbers. With `trace=`, a tracefs instance,
+ * khugepaged works when a program says so: some of its settings are changed and put back. Nothing
+ * else of the system is changed here.
  */
-#include "state.h"
+#include "pool.h"
+#include "statistics.h"
+#include "khugepaged.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -51,17 +57,13 @@ static void count_disturbances(int is_end)
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-static void open_pagemap(u64 slot, int pid)
+static void open_process(u64 slot, int pid)
 {
-    char path[64], digits[16];
-    int n = 0;
-    for (int rest = pid; rest; rest /= 10) { digits[n++] = (char)('0' + rest % 10); }
-    char *to = path;
-    memcpy(to, "/proc/", 6);
-    for (to += 6; n; ) { *to++ = digits[--n]; }
-    memcpy(to, "/pagemap", 9);
+    char path[64];
+    proc_path(path, (u64)pid, "pagemap");
     pids[slot] = pid;
     pagemap_fd[slot] = (int)must(open_file(path, O_RDONLY), "cannot open", path);
+    if (wants_statistics) { open_statistics(slot, pid); }
 }
 
 static void end_process(u64 slot)
@@ -70,6 +72,7 @@ static void end_process(u64 slot)
     sys3(SYS_write, pipes[slot].command[1], (s64)&c, sizeof c);
     sys4(SYS_wait4, pids[slot], 0, 0, 0);
     sys1(SYS_close, pagemap_fd[slot]);
+    if (wants_statistics) { close_statistics(slot); }
     pids[slot] = 0;
 }
 
@@ -93,17 +96,39 @@ static s64 unpin(void)
 
 static void sum_all(void)
 {
+    if (is_idle) { return; }
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
         struct command c = { .op = OP_SUM, .nr = nr_pages, .to = (u64)now[slot] };
         if (pids[slot]) { tell(slot, &c); }
     }
 }
 
+/* What nobody has read since it was made to look unused. */
+static void hide_values(void)
+{
+    for (u64 slot = 0; slot < NR_SLOTS; slot++) {
+        for (u64 i = 0; i < nr_pages; i++) {
+            if (now[slot][i].pfn) { now[slot][i].value = NO_VALUE; }
+        }
+    }
+}
+
+/* The pages of a process look unused. A translation that a processor still has would hide the next
+ * use: nothing but a flush makes it forget them. */
+static s64 make_idle(u64 slot)
+{
+    char path[64];
+    struct command c = { .op = OP_FLUSH };
+    is_idle = 1;
+    if (!write_file(proc_path(path, pids[slot], "clear_refs"), "1")) { return -EIO; }
+    return tell(slot, &c);
+}
+
 static void start_first(void)
 {
     s64 pid = must(call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0), "cannot start", "a process");
     if (pid == 0) { worker(0); }
-    open_pagemap(0, (int)pid);
+    open_process(0, (int)pid);
 }
 
 static void end_program(void)
@@ -135,7 +160,7 @@ static enum operation operation_of(const char *word, u64 len)
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
-                                         "close", "put", "sync" };
+                                         "close", "put", "sync", "trim", "scan", "idle" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -197,16 +222,21 @@ static void step(const char *line)
     nr_steps++;
     if (c.op == OP_EXIT) { end_process(slot); }
     else if (c.op == OP_UNPIN) { done = unpin(); }
+    else if (c.op == OP_SCAN && is_scanned) { scan(pids); }
+    else if (c.op == OP_IDLE) { done = make_idle(slot); }
     else { done = tell(slot, &c); }
-    if (c.op == OP_FORK && !FAIL(done)) { open_pagemap(c.to, (int)done); }
+    if (c.op == OP_FORK && !FAIL(done)) { open_process(c.to, (int)done); }
     if (FAIL(done)) {
         put("! ");
         put_number((u64)-done, 10);
         put("\n");
     }
-    read_state(pids);
+    if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
+    if (is_idle) { hide_values(); }
     sum_all();
+    if (wants_statistics) { print_statistics(pids); }
     print_changes();
+    if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
 }
 
@@ -249,12 +279,15 @@ static void start_program(const char *line)
     const char *pages = within(line, "pages="), *at = line;
     if (!pages) { fatal("pages= is missing at", line, 0); }
     while (*at && *at != '\n') { put_char(*at++); }
-    put("\n");
     start_state(as_number(pages));
+    start_pool(line);
+    put("\n");
     nr_steps = 0;
     make_own_file(line);
+    limit_khugepaged(within(line, "khugepaged="));
     count_disturbances(0);
     start_first();
+    if (wants_statistics) { start_statistics(pids); }
 }
 
 /* Whether the kernel tells which pages a PMD entry maps (6.7+). */
@@ -278,6 +311,7 @@ static void header(void)
     if (variant) { put(" variant="); put(variant); }
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
+    if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
 }
 
@@ -297,9 +331,11 @@ static void keep_khugepaged_busy(void)
 {
     u64 bytes = page / 8 * page * 2;
     advised_area = (s64)anonymous(bytes);
-    sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE);
+    if (!events_dir) { sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE); }
     /* Without a page of its own it could not be collapsed. */
     try_store((u64)advised_area + bytes - page, 1);
+    /* Another process is in its list then: what the programs inherit is not to be scanned. */
+    if (events_dir) { start_events(); }
 }
 
 void start(s64 *stack) __attribute__((noreturn, used));
@@ -318,6 +354,9 @@ void start(s64 *stack)
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
+        else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
+        else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
+        else if (begins(argv[i], "trace=", &value)) { events_dir = value; }
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }
@@ -337,6 +376,7 @@ void start(s64 *stack)
         while (*line && *line++ != '\n') { }
     }
     end_program();
+    end_events();
     flush_to(1);
     quit(0);
 }

@@ -5,6 +5,7 @@
 
 #define NR_SLOTS 4
 #define FILE_PAGES 256UL
+#define FLUSHED_PAGES 1024UL
 #define BASE 0x400000000000UL
 #define SIGKILL 9
 #define SIGSEGV 11
@@ -12,6 +13,8 @@
 #define SIGCHLD 17
 #define CLONE_PARENT 0x8000
 #define PR_SET_PDEATHSIG 1
+#define PR_SET_NAME 15
+#define WORKER_NAME "folio-worker"
 #define MADV_HUGEPAGE 14
 #define MADV_NOHUGEPAGE 15
 #define MADV_DONTNEED 4
@@ -55,12 +58,13 @@ void back_from_signal(void);
 
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
-                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_NONE, OP_SUM };
+                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_NONE,
+                 OP_SUM, OP_SHOW, OP_FLUSH };
 /* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
 /* One page of one process. `label` names the folio: 0 = nothing mapped. */
-struct seen { u64 pfn; unsigned label, value; unsigned short index; u8 order, flags; };
+struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8 order, flags; };
 #define NO_VALUE 0xffffffffU
 
 static u64 page = 4096;
@@ -103,8 +107,11 @@ static void catch_faults(void)
     sys4(SYS_rt_sigaction, SIGBUS, (s64)&action, 0, 8);
 }
 
+#include "huge.h"
+
 static s64 do_map(const struct command *c)
 {
+    if (has_letter(c->how, 'g')) { return do_map_huge(c); }
     int is_file = has_letter(c->how, 'f');
     s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
                    PROT_READ | PROT_WRITE,
@@ -170,7 +177,9 @@ static s64 touch(const struct command *c)
 {
     for (u64 i = 0; i < c->nr; i++) {
         u64 at = BASE + (c->first + i) * page;
-        int done = c->op == OP_WRITE ? try_store(at, (unsigned)(c->to + i)) : try_load(at);
+        unsigned value = (unsigned)(c->to + i);
+        int done = c->op == OP_READ ? try_load(at)
+            : huge_bytes ? store_huge(at, value) : try_store(at, value);
         if (!done) { return -EFAULT; }
     }
     return 0;
@@ -183,12 +192,23 @@ static void sum_pages(struct seen *pages, u64 nr)
         u64 at = BASE + i * page;
         unsigned sum = 0;
         if (!pages[i].pfn) { continue; }
-        if (try_load(at)) {
+        if (huge_bytes && try_load(at)) { sum = huge_sum(at); }
+        else if (try_load(at)) {
             const unsigned *word = (const unsigned *)at;
             for (u64 k = 0; k < page / sizeof *word; k++) { sum += word[k]; }
         } else { sum = NO_VALUE; }
         pages[i].value = sum;
     }
+}
+
+/* Forgets all translations of the process: it unmaps more than are forgotten one by one. */
+static s64 do_flush(void)
+{
+    u64 bytes = FLUSHED_PAGES * page;
+    u64 at = (u64)anonymous(bytes);
+    try_store(at, 1);
+    try_store(at + bytes - page, 1);
+    return sys2(SYS_munmap, (s64)at, (s64)bytes);
 }
 
 static s64 perform(const struct command *c)
@@ -209,6 +229,7 @@ static s64 perform(const struct command *c)
                           (s64)(BASE + c->to * page), 0);
         return FAIL(moved) ? moved : 0;
     }
+    case OP_TRIM: return do_trim(c);
     case OP_SHARE: return do_share(c);
     case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
     case OP_FREE: return do_free(c);
@@ -221,6 +242,9 @@ static s64 perform(const struct command *c)
     case OP_CLOSE: return sys1(SYS_close, writer_fd);
     case OP_SYNC: return sys1(SYS_fsync, own_fd);
     case OP_SUM: sum_pages((struct seen *)c->to, c->nr); return 0;
+    /* Nothing is mapped there; the lock of the `mm` is taken all the same. */
+    case OP_SHOW: return sys2(SYS_munmap, (s64)(BASE - 4 * page), (s64)page);
+    case OP_FLUSH: return do_flush();
     default: return 0;
     }
 }
@@ -231,6 +255,7 @@ static void worker(u64 slot)
 {
     struct command c;
     sys2(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+    sys2(SYS_prctl, PR_SET_NAME, (s64)WORKER_NAME);
     for (;;) {
         if (sys3(SYS_read, pipes[slot].command[0], (s64)&c, sizeof c) != sizeof c
             || c.op == OP_EXIT) { quit(0); }

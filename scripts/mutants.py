@@ -5,8 +5,10 @@
     scripts/mutants.py marker-place    one
 
 A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
-recording of a real kernel, `golden` the worked examples of docs/behaviour. Both are run, so that
-the report says who noticed. Exit status 1 when a mutant survives both.
+recording of a real kernel about files, `hugetlb` those about huge pages, `golden` the worked
+examples of docs/behaviour, `statistics` what smaps and meminfo say. All are run, so that the report
+says who noticed. Exit status 1 when a
+mutant survives all.
 """
 
 import argparse
@@ -20,7 +22,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
-JUDGES = {"recordings": "recordings::files", "golden": "golden::"}
+JUDGES = {"recordings": "recordings::files", "golden": "golden::",
+          "hugetlb": "recordings::hugetlb", "statistics": "statistics",
+          "khugepaged": "recordings::khugepaged"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -54,12 +58,96 @@ MUTANTS = [
     ("fallback", "readahead/issue.rs",
      "Remainder::Rest => state.size.saturating_sub(index - first),",
      "Remainder::Rest => state.size.saturating_sub(index - first).saturating_sub(1),"),
+    ("fragmentation-pins", "buddy/fragment.rs",
+     "needed.max(USED_PERMILLE) as u32", "USED_PERMILLE as u32"),
+    ("ageing-next-size", "buddy/age.rs",
+     "for at in nr..self.orders.len() {", "for at in nr..=nr {"),
+    ("hard-minimum", "memory.rs",
+     "let is_soft = self.rules.order.min == MinOrder::Soft;", "let is_soft = true;"),
+    ("soft-minimum-gaps", "core/soft.rs",
+     "if self.find(new.file, index).is_some() {\n                continue;", "if self.find(new.file, index).is_some() {\n                break;"),
+    ("exec-minimum-alone", "fault/proposed.rs",
+     "Choice::Nothing => Choice::ExecBlock(min),", "Choice::Nothing => Choice::Nothing,"),
+    ("exec-minimum-end", "fault/proposed.rs",
+     "order.round_up(first + state.ra_pages.max(1)) - state.start", "state.ra_pages"),
+    ("mmap-state-text", "map.rs",
+     "if vma.prot.can_exec {\n            let opened", "if vma.prot.can_read {\n            let opened"),
+    ("pressure-largest", "fault/proposed.rs",
+     "orders.filter(is_free).max().unwrap_or(Order::ZERO)", "orders.filter(is_free).min().unwrap_or(Order::ZERO)"),
+    ("ageing-half", "buddy/age.rs",
+     "let target = self.buddy.nr_pages / 2;", "let target = self.buddy.nr_pages / 4;"),
+    ("copy-extents", "rules/clear.rs",
+     "CopyOrder::Extents => self.merged(arch),",
+     "CopyOrder::Extents => Rule::converging(page.bytes()),"),
+    ("copy-run", "collapse/anon.rs",
+     "(is_hole(first) || pte.pfn() == first.pfn().plus(by as u64))",
+     "(is_hole(first) || by < ptes.len())"),
+    ("arm64-loop", "rules/clear.rs",
+     "const LOOP_UNIT_BYTES: u64 = 512 << 10;",
+     "const LOOP_UNIT_BYTES: u64 = 1 << 20;"),
+    ("preemption", "rules/clear.rs",
+     "Self::Full | Self::Lazy => plan::Preemption::Preemptible,",
+     "Self::Full | Self::Lazy => plan::Preemption::Cooperative,"),
+    ("stretch-end", "ram/stretches.rs",
+     "Step::Reschedule => self.stretch(std::mem::take(&mut stretch)),",
+     "Step::Reschedule => {}"),
     ("page-mapcount-updates", "rmap/mapcount/large.rs",
      "let updates = total + MapcountUpdates::of_pages(pages.len());",
      "let updates = total + MapcountUpdates::of_pages(1);"),
     ("owner-case-4-shared", "rmap/owners/words.rs",
      "let is_shared = is_new && count != large_mapcount;",
      "let is_shared = is_new && slot == 0 && count != large_mapcount;"),
+    ("huge-reserve", "core/hugetlb.rs",
+     "if charge == Charge::Available && self.nr_available() == 0 {",
+     "if charge == Charge::Available && self.free.is_empty() {"),
+    ("huge-keep", "hugetlb/copy.rs",
+     "fault.vma.sharing == Sharing::Shared || folio.mapcount.mapcount() == 1",
+     "fault.vma.sharing == Sharing::Shared || folio.is_exclusive"),
+    ("huge-restore", "hugetlb/unmap.rs",
+     "folio.restores_reserve = true;",
+     "folio.restores_reserve = folio.mapcount.mapcount() == 1;"),
+    ("huge-lost", "hugetlb/copy.rs",
+     "                    area.has_lost = true;\n",
+     ""),
+    ("huge-move", "map/remap.rs",
+     "            self.disown_rest(mm, VpnRange { start: old_start, end: old_end });\n",
+     ""),
+    ("huge-split", "hugetlb.rs",
+     "if vma.huge().is_some_and(|area| area.order.is_aligned(at.0)) {",
+     "if vma.huge().is_none() {"),
+    ("whole-folio-mapped", "rmap/mapcount/large.rs",
+     "return if is_first { of.nr_pages() } else { 0 };",
+     "return if is_first { pages.end - pages.start } else { 0 };"),
+    ("split-uncounted", "split/anon.rs",
+     "        self.core.count_part(&folio);\n",
+     ""),
+    ("pss-of-shared", "view/statistics.rs",
+     "u64::from(same.counts.mapcount.max(1))",
+     "u64::from(same.counts.mapcount.min(2).max(1))"),
+    ("uss-by-mapping", "view/statistics.rs",
+     "is_private: folio.mapcount.is_page_exclusive(&shape, page),",
+     "is_private: folio.mapcount.page_mapcount(&shape, page) == 1,"),
+    ("lazyfree-shared", "map/lazyfree.rs",
+     "(folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr",
+     "folio.maps() != nr"),
+    ("khugepaged-whole-area", "map/advise.rs",
+     "self.khugepaged_enter_for(mm, &wholes);",
+     "let _ = wholes;"),
+    ("khugepaged-order", "collapse/khugepaged.rs",
+     "self.khugepaged.mms.push(mm);",
+     "self.khugepaged.mms.insert(0, mm);"),
+    ("khugepaged-referenced", "collapse/scan.rs",
+     "target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted",
+     "target.who == Who::Khugepaged && seen.nr_referenced > nr_wanted * 4096"),
+    ("khugepaged-counted", "collapse/khugepaged.rs",
+     "self.retract_one(target).map(|_| Done::Collapsed)",
+     "self.retract_one(target)"),
+    ("khugepaged-mount", "collapse/eligible.rs",
+     "follows && self.shmem_allows(vma)",
+     "(follows || true) && self.shmem_allows(vma)"),
+    ("khugepaged-cost", "collapse/khugepaged.rs",
+     "ScanCost::Block => pmd.nr_pages(),",
+     "ScanCost::Block => khugepaged.nr_examined,"),
 ]
 
 

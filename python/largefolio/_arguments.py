@@ -33,10 +33,12 @@ class Settings(TypedDict, total=False):
 
     memory: int | str | Iterable[int | str]
     swap: int | str
-    fragmentation: int
+    fragmentation: int | str
+    aged: int
     filesystem: str | None
     warm: bool
     annotate: str | Iterable[str] | Mapping[str, int | str] | None
+    linked: int | str | Iterable[int | str] | Mapping[str, int | str | Iterable[int | str]] | None
     nested: bool
     reference_ns: int | None
     max_work: int
@@ -61,14 +63,23 @@ def asked(
         "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
         "memory": [size(one, "memory") for one in memory],
         "swap": size(settings.get("swap", 0), "swap"),
-        "fragmentation": whole(settings.get("fragmentation", 0), "fragmentation", _U32_MAX),
+        "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
+        "aged": whole(settings.get("aged", 0), "aged", _U32_MAX),
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
         "warm": switch(settings.get("warm", False), "warm"),
         "annotate": _annotations(settings.get("annotate")),
+        "linked": _linked(settings.get("linked")),
         "nested": switch(settings.get("nested", False), "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
+
+
+def _fragmentation(value: Any) -> str:
+    """``500`` or ``"64K:80%"``."""
+    if isinstance(value, str):
+        return text(value, "fragmentation")
+    return str(whole(value, "fragmentation", _U32_MAX))
 
 
 def _kernels(value: Any) -> list[Any]:
@@ -89,3 +100,21 @@ def _annotations(value: Any) -> list[str]:
             for pattern, bytes_ in value.items()
         ]
     return [text(one, "annotate") for one in items(value, "annotate", (str,))]
+
+
+def _linked(value: Any) -> list[str]:
+    """``"2M"``, ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``, ``"libc.so*=2M"``."""
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [
+            f"{text(pattern, 'linked')}={_sizes(sizes)}" for pattern, sizes in value.items()
+        ]
+    found = items(value, "linked", (int, str))
+    named = [one for one in found if isinstance(one, str) and "=" in one]
+    plain = [one for one in found if one not in named]
+    return ([_sizes(plain)] if plain else []) + named
+
+
+def _sizes(value: Any) -> str:
+    return ",".join(size(one, "linked") for one in items(value, "linked", (int, str)))

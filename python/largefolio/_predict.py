@@ -29,8 +29,8 @@ def predict(
 ) -> pa.Table:
     """Replays ``trace`` under every kernel on every machine; one row per cell.
 
-    Cells are kernels x machines x memory sizes x seeds, each once, at most 256; the trace is decoded
-    once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
+    Cells are kernels x machines x ways to link x memory sizes x seeds, each once, at most 256; the
+    trace is decoded once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
     exact, columns that begin with ``estimate_`` are estimated (nanoseconds). The same call gives the
     same table. Other threads run on meanwhile, and Ctrl-C ends the call.
 
@@ -38,15 +38,19 @@ def predict(
         trace: path, or a :class:`Trace`.
         kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
         machines: names, paths of machine files, or ``"this"``.
-        seeds: seeds of the fragmentation.
+        seeds: seeds of fragmentation and ageing.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the rows done and the rows there are.
         memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.
         swap: swap space in bytes; 0: private memory is never reclaimed.
-        fragmentation: thousandths of the free memory in which no PMD folio fits at the start.
+        fragmentation: ``"64K:80%"``: at the start 80% of the free memory lies in blocks smaller than
+            64K; a number: thousandths of it in which no PMD folio fits.
+        aged: rounds in which other programs wear memory down before the program starts.
         filesystem: of all files, or ``"none"`` for one without large folios; default: as recorded.
         warm: start with the page cache that an earlier run left.
         annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
+        linked: lay out programs and libraries as if they were linked for other pages: ``"2M"``,
+            ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``; default: as recorded.
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
         max_work: how many times the work and the memory that a trace may cause; the error of one

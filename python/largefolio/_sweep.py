@@ -76,8 +76,8 @@ def sweep(
         traces: paths, or :class:`Trace`.
         client: a ``distributed.Client``.
         directory: where the data set is, on this host.
-        kernels, machines, seeds, memory, swap, fragmentation, filesystem, warm, annotate, nested,
-            reference_ns, max_work: as for :func:`predict`; at most a million cells a trace.
+        kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
+            nested, reference_ns, max_work: as for :func:`predict`; at most a million cells a trace.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the cells that are over and the cells asked for.
 

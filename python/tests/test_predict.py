@@ -113,6 +113,19 @@ def test_a_loader_may_annotate_files(folio: Folio, small: Path) -> None:
         assert lf.report(small, "6.12", annotate=annotate) == expected
 
 
+def test_images_are_laid_out_for_other_pages(folio: Folio, small: Path) -> None:
+    name = lf.Trace(small).info["meta"]["files"][0]["path"]
+    two = ["--kernel", "6.12", "--linked"]
+    for linked, words in (
+        ("2M", "2M"),
+        (2 << 20, "2M"),
+        (["4K", "2M"], "4K,2M"),
+        ({name: ["4K", "2M"]}, f"{name}=4K,2M"),
+        ([f"{name}=64K"], f"{name}=64K"),
+    ):
+        assert lf.report(small, "6.12", linked=linked) == _expected(folio, str(small), *two, words)
+
+
 def test_idle_seeds_are_warned_of(small: Path) -> None:
     with pytest.warns(lf.FolioWarning, match="seeds have no effect on unfragmented memory") as said:
         lf.predict(small, "7.2", seeds=range(5))

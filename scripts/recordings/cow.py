@@ -4,7 +4,8 @@
     scripts/recordings/cow.py --programs DIR 6.12 6.16 7.2 --variant amd64
 
 DIR holds files `NAME.txt` made by `folio crosscheck cow --programs N --seed S --sizes .. --print`;
-NAME becomes the name of the recording. Needs what record.py needs.
+NAME becomes the name of the recording. `--statistics` adds what smaps, kpagecount and meminfo say.
+Needs what record.py needs.
 """
 
 import argparse
@@ -48,7 +49,7 @@ class CowGuest(guest.Guest):
         return guest.results_of(disks[0])
 
 
-def commands(files, page, name):
+def commands(files, page, name, words=""):
     """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
     variant = f" variant={name}" if name.startswith("built_") else ""
     pmd_kb = page * (page // 8) >> 10
@@ -60,7 +61,7 @@ def commands(files, page, name):
         for kb in known:
             value = "madvise" if str(kb) in wanted else "never"
             lines.append(f"set {THP}/hugepages-{kb}kB/enabled {value}")
-        lines.append(f"run {path.stem} /programs/{path.name}{variant}")
+        lines.append(f"run {path.stem} /programs/{path.name}{variant}{words}")
     return lines
 
 
@@ -109,8 +110,8 @@ def record_all(args, variants, record_one):
     return 0 if is_complete else 1
 
 
-def record(work, version, variant, programs, out):
-    """Boots one kernel; its recordings as an archive."""
+def record(work, version, variant, programs, out, words=""):
+    """Boots one kernel; its recordings as an archive. `words` are for the probe."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
@@ -120,15 +121,17 @@ def record(work, version, variant, programs, out):
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / arch / "cow"
-    results = machine.run(work / "probe" / arch, commands(files, page, name), 1500)
+    results = machine.run(work / "probe" / arch, commands(files, page, name, words), 1500)
     save(work, name, results, out)
 
 
 def main():
     parser = arguments(__doc__, "cow")
     parser.add_argument("--variant", action="append", required=True)
+    parser.add_argument("--statistics", action="store_true")
     args = parser.parse_args()
-    return record_all(args, args.variant, record)
+    words = " machine" if args.statistics else ""
+    return record_all(args, args.variant, lambda *of: record(*of, words))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ mod mkfs;
 mod mount;
 mod place;
 mod plan;
+pub mod pool;
 mod probe;
 mod program;
 mod settings;

@@ -117,6 +117,19 @@ impl Setting {
         Self::changed(path, value, Busy::Wait)
     }
 
+    /// Leaves `path` as it is, for now: whatever another process of ours sets it to until the result is
+    /// dropped or this process ends, its value comes back then.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is changed by another folio for longer than this waits.
+    pub(crate) fn hold(path: &Path) -> Result<Self, SettingError> {
+        let lock = lock(path, Busy::Wait)?;
+        let old = Self::read(path)?;
+        let mut setting = Self { path: path.to_owned(), old, keeper: None, lock };
+        setting.keeper = Some(setting.start_keeper()?);
+        Ok(setting)
+    }
+
     /// As [`Setting::change`], and waits for nobody.
     ///
     /// # Errors
@@ -316,6 +329,16 @@ mod tests {
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "8192");
         drop(setting);
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
+    }
+
+    #[test]
+    fn what_others_set_while_a_value_is_held_is_undone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "511\n").unwrap();
+        let held = Setting::hold(file.path()).unwrap();
+        fs::write(file.path(), "0\n").unwrap();
+        drop(held);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "511");
     }
 
     #[test]

@@ -18,8 +18,7 @@ impl Memory<Bytes> {
     /// When a page cannot be touched; `into` is filled up to there.
     pub fn load(&mut self, mm: MmId, addr: Vaddr, into: &mut [u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
-            self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
-            let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
+            let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
             let frame = self.core.ram.frame(pfn);
             into[piece.from..piece.to].copy_from_slice(&frame[piece.in_page()]);
         }
@@ -32,8 +31,7 @@ impl Memory<Bytes> {
     /// When a page cannot be touched; the bytes before it are stored.
     pub fn store(&mut self, mm: MmId, addr: Vaddr, bytes: &[u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
-            self.touch(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
-            let pfn = self.frame_at(mm, Vaddr(addr.0 + piece.from as u64));
+            let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
             let frame = self.core.ram.frame_mut(pfn);
             frame[piece.in_page()].copy_from_slice(&bytes[piece.from..piece.to]);
         }
@@ -89,8 +87,9 @@ impl Memory<Bytes> {
         self.core.ram.frame_mut(pfn)
     }
 
-    fn frame_at(&self, mm: MmId, addr: Vaddr) -> Pfn {
-        self.space(mm).table.pte(addr.vpn(self.rules.page)).pfn()
+    fn touched_frame(&mut self, mm: MmId, addr: Vaddr, how: Access) -> Result<Pfn, FaultError> {
+        let leaf = self.touch(mm, addr, how)?.leaf;
+        Ok(leaf.pfn_of(addr.vpn(self.rules.page)))
     }
 }
 

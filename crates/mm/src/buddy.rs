@@ -10,7 +10,7 @@
 //!  list[order 2][Movable]  head -> 12 -> ..        LIFO: freed and split-off blocks go to the head
 //! ```
 //! Reading order: `migrate`, `config`, `free_list`, `bits`, `allocate`, `fallback`, `release`,
-//! `watermark`, `index`, `fragment`, `validate`.
+//! `watermark`, `index`, `random`, `fragment`, `age`, `validate`.
 //!
 //! Counting equation: `nr_free + nr_allocated == nr_pages`.
 //!
@@ -35,6 +35,7 @@
     reason = "page frame numbers are below 2^32, checked when a zone is made"
 )]
 
+mod age;
 mod allocate;
 mod bits;
 mod config;
@@ -43,6 +44,7 @@ mod fragment;
 mod free_list;
 mod index;
 mod migrate;
+mod random;
 mod release;
 mod validate;
 mod watermark;
@@ -50,6 +52,7 @@ mod watermark;
 #[cfg(test)]
 mod tests;
 
+pub use age::{Ageing, RoundOfAgeing};
 pub use config::{BuddyConfig, BuddyError};
 pub use fragment::Fragmentation;
 pub use migrate::MigrateType;

@@ -54,7 +54,7 @@ pub(crate) enum Who {
 
 /// How a range came to be collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub enum Done {
     /// A folio was made.
     Collapsed,
     /// It was one folio, or one entry, already.

@@ -8,13 +8,15 @@
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
 //! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
 //! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
-//! keeps), [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
+//! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
+//! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
 //! [`observed`], [`work`].
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub mod hugetlb;
 pub mod in_flight;
 pub mod inject;
 pub(crate) mod khugepaged;
@@ -22,6 +24,7 @@ pub(crate) mod mapped;
 pub mod observed;
 pub mod open_file;
 pub(crate) mod pressure;
+mod soft;
 pub mod space;
 pub(crate) mod swap;
 pub mod watermarks;
@@ -31,6 +34,7 @@ pub(crate) mod workingset;
 use std::collections::BTreeSet;
 
 use crate::buddy::{Buddy, MigrateType};
+use crate::core::hugetlb::Hugetlb;
 use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
 use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
@@ -40,7 +44,7 @@ use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
-use crate::ram::{FilePages, Ram};
+use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use largefolio_bulk::plan::Plan;
@@ -87,12 +91,16 @@ pub struct Core<R> {
     pub ram: R,
     /// Exact counts of what happened.
     pub counters: Counters,
+    /// What was cleared and copied without a reschedule point.
+    pub(crate) stretches: Stretches,
     /// Folios that the deferred-split shrinker will look at.
     pub deferred: Deferred,
     /// What memory pressure keeps.
     pub(crate) pressure: Pressure,
     /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
+    /// Huge pages of pools.
+    pub(crate) hugetlb: Hugetlb,
     /// How mappings are counted.
     mapcount: MapcountRules,
     mappings: Vec<Mapping>,
@@ -108,15 +116,17 @@ pub struct Core<R> {
 
 impl<R: Ram> Core<R> {
     /// No files, all memory free.
-    pub(crate) fn new(buddy: Buddy, ram: R, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: R, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),
             ram,
             counters: Counters::default(),
+            stretches: Stretches::default(),
             deferred: Deferred::default(),
             pressure: Pressure::default(),
             work: Work::default(),
+            hugetlb,
             mapcount,
             mappings: Vec::new(),
             nr_nodes: 0,
@@ -232,15 +242,18 @@ impl<R: Ram> Core<R> {
     ///
     /// # Errors
     /// Nothing is changed on a refusal.
-    pub(crate) fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+    fn insert_one(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
         let NewFolio { file, index, order, is_marked } = new;
         self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
             return Err(InsertRefusal::Occupied);
         }
-        let Some(pfn) = self.take_block(order, self.mapping(file).orders.min) else {
-            if order > self.mapping(file).orders.min {
+        self.counters.nr_file_asked[usize::from(order.get())] += 1;
+        let min = self.mapping(file).hard_min();
+        let Some(pfn) = self.take_block(order, min) else {
+            self.counters.nr_file_denied[usize::from(order.get())] += 1;
+            if order > min {
                 self.counters.large_folio_fallback += 1;
             }
             return Err(InsertRefusal::NoMemory);
@@ -323,6 +336,7 @@ impl<R: Ram> Core<R> {
     /// never stored to.
     pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.ram.copy_page(from, to);
+        self.stretches.alone(ram::Work::Copy, 1);
         self.copy_knowledge(from, to);
     }
 

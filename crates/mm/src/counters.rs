@@ -1,14 +1,18 @@
 //! Exact counts of events, with vmstat's names if it has one.
 
 pub mod collapse;
+pub mod hugetlb;
 pub mod mapcounts;
+pub mod mapped;
 pub mod reclaim;
 pub mod split;
 pub mod writers;
 
 use crate::units::Order;
 use collapse::CollapseCounters;
+use hugetlb::HugetlbCounters;
 use mapcounts::MapcountUpdates;
+use mapped::MappedCounters;
 use reclaim::ReclaimCounters;
 use split::SplitRefusal;
 use writers::WriterCounters;
@@ -105,6 +109,10 @@ pub struct Counters {
     pub nr_read: u64,
     /// Large folios that could not be allocated: the rest was read in the smallest folios.
     pub large_folio_fallback: u64,
+    /// Folios that page caches asked for, by order.
+    pub nr_file_asked: [u64; NR_ORDERS],
+    /// Those of them that were not free.
+    pub nr_file_denied: [u64; NR_ORDERS],
     /// Folios inserted into the page cache, by order.
     pub nr_inserted: [u64; NR_ORDERS],
     /// What memory pressure did.
@@ -113,6 +121,10 @@ pub struct Counters {
     pub pmd_refused: [u64; PmdRefusal::ALL.len()],
     /// Opens for writing and runs.
     pub writers: WriterCounters,
+    /// Huge pages of pools.
+    pub hugetlb: HugetlbCounters,
+    /// Pages that are mapped now.
+    pub mapped: MappedCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

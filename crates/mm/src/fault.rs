@@ -33,6 +33,7 @@ mod file;
 mod finish;
 mod huge;
 mod orders;
+mod proposed;
 mod reading;
 mod swap;
 mod sync;
@@ -67,6 +68,9 @@ pub enum FaultError {
     /// The page lies beyond the end of the file (SIGBUS).
     #[error("address {0:#x} lies beyond the end of its file")]
     BeyondFile(u64),
+    /// The pool of huge pages has none for this process (SIGBUS, O.3.2).
+    #[error("no huge page is left for address {0:#x}")]
+    NoHugePage(u64),
     /// No page is free.
     #[error("out of memory at address {0:#x}: give the model more memory")]
     OutOfMemory(u64),
@@ -191,8 +195,14 @@ impl<R: Ram> Memory<R> {
             && !leaf.flags.contains(PteFlags::NO_ACCESS)
         {
             self.core.folios.note_access(leaf.pfn_of(vpn));
-            let leaf = if access == Access::Write { self.stored(mm, vpn, leaf) } else { leaf };
+            let leaf = match access {
+                Access::Write => self.stored(mm, vpn, leaf),
+                Access::Read | Access::Exec => self.loaded(mm, vpn, leaf),
+            };
             return Ok(Touched { leaf, outcome: Outcome::Hit });
+        }
+        if let Some(touched) = self.touch_huge(mm, vpn, access) {
+            return touched;
         }
         let mut nr_tries = 0;
         let touched = loop {
@@ -214,11 +224,21 @@ impl<R: Ram> Memory<R> {
         Ok(touched)
     }
 
+    /// What a processor does when it loads through an entry.
+    fn loaded(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
+        if leaf.flags.contains(PteFlags::YOUNG) {
+            return leaf;
+        }
+        let table = &mut self.space_mut(mm).table;
+        table.add_flags(vpn, PteFlags::YOUNG);
+        table.leaf(vpn).unwrap_or(leaf)
+    }
+
     /// What a processor does when it stores through a writable entry.
     fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         self.core.folios.note_write(leaf.pfn_of(vpn));
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;
-        if leaf.flags.contains(PteFlags::DIRTY) {
+        if leaf.flags.contains(marks) {
             return leaf;
         }
         let table = &mut self.space_mut(mm).table;
@@ -252,6 +272,7 @@ impl<R: Ram> Memory<R> {
             _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
             Backing::File { .. } => self.file_fault(fault)?,
+            Backing::Hugetlb(_) => unreachable!("touched as a huge page"),
         };
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {
             unreachable!("a fault that succeeds maps its page")

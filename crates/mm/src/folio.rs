@@ -25,6 +25,7 @@ pub use table::FolioTable;
 
 use std::num::NonZeroU64;
 
+use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
@@ -181,6 +182,15 @@ impl Folio {
     #[must_use]
     pub const fn end_pfn(&self) -> Pfn {
         Pfn(self.pfn.0 + self.order.nr_pages())
+    }
+
+    /// As what its mapped pages are counted.
+    pub(crate) const fn mapped_kind(&self) -> MappedKind {
+        match (self.is_anon(), self.is_swapbacked) {
+            (true, _) => MappedKind::Anon,
+            (false, true) => MappedKind::Shmem,
+            (false, false) => MappedKind::File,
+        }
     }
 
     /// What list of reclaim it belongs on.

@@ -66,6 +66,7 @@ impl<R: Ram> Memory<R> {
             self.exit(child);
             return Err(error);
         }
+        self.fork_huge(parent, child);
         Ok(child)
     }
 
@@ -185,6 +186,7 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
             return CopiedPmd::Skipped;
         }
         if self.is_pinned(id, pfn, 1) {
+            self.core.folios.get_mut(id).is_dirty |= flags.contains(PteFlags::DIRTY);
             self.core.counters.thp_split_pmd += 1;
             self.core.pmd_to_ptes(id, self.parent);
             return CopiedPmd::Split;

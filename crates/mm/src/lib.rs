@@ -52,7 +52,7 @@
 //! | machine | [`readahead`] | what is read before it is asked for |
 //! | | [`memory`] | the whole machine; each operation below extends [`memory::Memory`] |
 //! | operations | [`fault`] [`unmap`] [`fork`] [`split`] [`reclaim`] [`io`] [`writers`] | what a process or the kernel does |
-//! | | [`map`] [`collapse`] [`pin`] `access` | what is made of those |
+//! | | [`map`] [`collapse`] [`hugetlb`] [`pin`] `access` | what is made of those |
 //! | seen | [`view`] [`validate`] | from outside: pagemap; every invariant |
 //!
 //! # Words
@@ -96,6 +96,7 @@ mod access;
 pub mod collapse;
 pub mod fault;
 pub mod fork;
+pub mod hugetlb;
 pub mod io;
 pub mod map;
 pub mod pin;

@@ -13,6 +13,7 @@ mod remap;
 
 pub use advise::Madvice;
 
+use crate::hugetlb::is_huge_part;
 use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
@@ -119,6 +120,15 @@ pub enum MapError {
     /// Only private anonymous memory takes this advice (`EINVAL`).
     #[error("address {0:#x} is not private anonymous memory")]
     NotAnonymous(u64),
+    /// An edge of the range lies inside a huge page (`EINVAL`).
+    #[error("address {0:#x} lies inside a huge page, which can only be changed as a whole")]
+    HugeCut(u64),
+    /// A mapping of huge pages would become longer (`EINVAL`).
+    #[error("the mapping of huge pages at {0:#x} cannot become longer")]
+    HugeGrows(u64),
+    /// A mapping of huge pages takes no such advice (`EINVAL`).
+    #[error("the mapping of huge pages at {0:#x} takes no such advice")]
+    HugeAdvice(u64),
     /// The file behind a shared mapping with stores cannot be written.
     #[error(transparent)]
     TextBusy(#[from] TextBusy),
@@ -154,15 +164,14 @@ impl<R: Ram> Memory<R> {
             self.count_areas(self.space(mm).vmas.len(), 0);
             self.place(mm, map.backing, nr_pages)?
         };
-        if self.space(mm).vmas.len() >= NR_AREAS_MAX {
-            return Err(MapError::TooManyAreas);
-        }
+        self.check_area_count(mm)?;
         let end = start.plus(nr_pages);
         if nr_pages == 0 {
             let addr = start.vaddr(page).0;
             return Err(MapError::BadRange { addr, len_bytes: map.len_bytes });
         }
         self.check_offset(map.backing, nr_pages)?;
+        self.check_huge_cut(mm, VpnRange { start, end })?;
         self.write_through_mapping(map.backing, map.sharing, map.prot)?;
         self.unmap_pages(mm, start, end);
         let Map { prot, sharing, mut backing, .. } = map;
@@ -186,9 +195,28 @@ impl<R: Ram> Memory<R> {
             is_accounted,
             is_armed,
         };
+        self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);
         self.khugepaged_enter_areas(mm, VpnRange { start, end });
         Ok(start.vaddr(page))
+    }
+
+    /// Proposed for series 000, in no kernel (K.1.4): a file mapped for execution gets its readahead
+    /// state then, not at a fault. The state belongs to the open file, so data behind it has it too.
+    fn set_mmap_state(&mut self, vma: &Vma) {
+        let order = self.rules.order.mmap_state(self.rules.page);
+        let (Some(order), Backing::File { open, .. }) = (order, vma.backing) else { return };
+        if vma.prot.can_exec {
+            let opened = self.open_file_mut(open);
+            opened.state.ra_pages = order.nr_pages();
+            opened.start_order = Some(order);
+        }
+    }
+
+    /// Whether one more area fits.
+    pub(crate) fn check_area_count(&self, mm: MmId) -> Result<(), MapError> {
+        let is_full = self.space(mm).vmas.len() >= NR_AREAS_MAX;
+        if is_full { Err(MapError::TooManyAreas) } else { Ok(()) }
     }
 
     /// Unmaps a range; what is not mapped is stepped over.
@@ -197,6 +225,9 @@ impl<R: Ram> Memory<R> {
     /// When the range is empty, unaligned or outside the address space.
     pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
+        self.check_huge_cut(mm, VpnRange { start, end }).inspect_err(|_| {
+            self.split_huge_area(mm, start);
+        })?;
         self.unmap_pages(mm, start, end);
         Ok(())
     }
@@ -215,6 +246,15 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), MapError> {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         let areas = self.space(mm).vmas.overlapping(start, end);
+        if let Some(part) = areas.iter().find(|part| is_huge_part(part) && part.prot != prot) {
+            // Areas before the one that cannot be split have changed by then (O.5.1).
+            if start < part.start {
+                let len_bytes = (part.start.0 - start.0) << self.rules.page.shift();
+                self.mprotect(mm, addr, len_bytes, prot)?;
+            }
+            self.split_huge_area(mm, part.start);
+            return Err(MapError::HugeCut(addr.0));
+        }
         self.count_walk(mm, VpnRange { start, end }, areas.len());
         for vma in areas {
             self.write_through_mapping(vma.backing, vma.sharing, prot)?;
@@ -229,6 +269,7 @@ impl<R: Ram> Memory<R> {
             self.cut_pmds(mm, start, end);
             self.protect_pages(mm, VpnRange { start, end }, protection);
         }
+        self.protect_huge(mm, start, end, prot);
         Ok(())
     }
 
@@ -266,6 +307,8 @@ impl<R: Ram> Memory<R> {
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
                 (mapping.disk.places_aligned && spans).then_some(pgoff)
             }
+            // Placed by the size of its pages.
+            Backing::Hugetlb(_) => None,
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
                     && nr_pages > 0

@@ -16,7 +16,8 @@
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
 //! - I3: an order lies within the mapping's [`OrderRange`], except for the
-//!   [`Mapping::nr_collapsed`] folios that collapse made.
+//!   [`Mapping::nr_collapsed`] folios that collapse made, and base pages where the smallest order is
+//!   a preference.
 //! - I4: a control names only exec orders that the mapping has.
 
 pub mod disk;
@@ -37,6 +38,15 @@ use shadows::Shadows;
 use std::collections::BTreeMap;
 use tree::Tree;
 
+/// What speaks for huge folios of shared memory (docs/behaviour H.6.5 d).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugeSwitch {
+    /// `shmem_enabled`: memfd and shared anonymous memory.
+    ShmemEnabled,
+    /// The option `huge=` of a mounted tmpfs, never by default.
+    Mount,
+}
+
 /// The page cache of one file.
 #[derive(Clone, Debug)]
 pub struct Mapping {
@@ -46,10 +56,14 @@ pub struct Mapping {
     pub size_bytes: u64,
     /// Orders the filesystem allows here.
     pub orders: OrderRange,
+    /// Base page, where the smallest of these orders is a preference rather than a limit (K.1.4).
+    pub soft_min: Option<PageSize>,
     /// Those of them that reads and writes may use, where a control says so (K.1.4).
     pub control: FileOrders,
     /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
     pub is_shmem: bool,
+    /// Of shared memory: what speaks for its huge folios.
+    pub huge_switch: HugeSwitch,
     /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
     pub is_anon_shared: bool,
     /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
@@ -77,8 +91,10 @@ impl Mapping {
             tree: Tree::new(),
             size_bytes,
             orders,
+            soft_min: None,
             control: FileOrders::KERNEL,
             is_shmem: false,
+            huge_switch: HugeSwitch::ShmemEnabled,
             is_anon_shared: false,
             is_zero_filled: false,
             nr_collapsed: 0,
@@ -113,6 +129,12 @@ impl Mapping {
     #[must_use]
     pub fn min_pages(&self) -> u64 {
         self.orders.min.nr_pages()
+    }
+
+    /// Order below which no folio of this mapping can be.
+    #[must_use]
+    pub fn hard_min(&self) -> Order {
+        if self.soft_min.is_some() { Order::ZERO } else { self.orders.min }
     }
 
     /// `index` rounded down to where a folio of the smallest order may start.
@@ -153,7 +175,7 @@ impl Mapping {
                 return Err(Violation::I1 { index, order });
             }
             nr_larger += u64::from(order > self.orders.max);
-            if order < self.orders.min || nr_larger > self.nr_collapsed {
+            if order < self.hard_min() || nr_larger > self.nr_collapsed {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }

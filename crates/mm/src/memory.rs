@@ -10,8 +10,13 @@ mod told;
 
 pub use told::FolioState;
 
-use crate::buddy::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType};
+use std::collections::BTreeMap;
+
+use crate::buddy::{
+    Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
+};
 use crate::core::Core;
+use crate::core::hugetlb::{HugePool, Hugetlb, PoolError};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
@@ -20,15 +25,16 @@ use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::{FolioId, FolioTable, Owner};
-use crate::mapping::Mapping;
 use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
+use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
-use crate::ram::{Counted, Ram};
+use crate::ram::{Counted, Ram, Stretches};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, ReadTarget};
 use crate::rules::anon::Enabled;
+use crate::rules::order::MinOrder;
 use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
 use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
@@ -42,15 +48,26 @@ pub struct Config {
     pub ram_bytes: u64,
     /// Pages that are taken before anything runs, scattered by a seed.
     pub fragmentation: Option<Fragmentation>,
+    /// What other programs did to memory before anything runs; `None` for a fresh machine.
+    pub ageing: Option<Ageing>,
     /// Swap space in bytes; without any, anonymous memory is never reclaimed.
     pub swap_bytes: u64,
+    /// Pools of huge pages, taken from the memory; one of each size at most.
+    pub huge_pools: Vec<HugePool>,
 }
 
 impl Config {
     /// 16 GiB of unfragmented memory, no swap space.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        Self { arch, ram_bytes: 16 << 30, fragmentation: None, swap_bytes: 0 }
+        Self {
+            arch,
+            ram_bytes: 16 << 30,
+            fragmentation: None,
+            ageing: None,
+            swap_bytes: 0,
+            huge_pools: Vec::new(),
+        }
     }
 }
 
@@ -72,6 +89,9 @@ pub enum MemoryError {
     /// Not even one page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
+    /// The pools of huge pages are of no size of the machine, or larger than memory.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
 }
 
 /// One machine's memory.
@@ -112,6 +132,8 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
+    /// What ageing asked for before anything ran, round by round.
+    aged: Vec<RoundOfAgeing>,
     /// The clock of khugepaged and where its scan stands.
     pub(crate) khugepaged: Khugepaged,
     /// Which step of a collapse is made to fail.
@@ -141,12 +163,16 @@ impl<R: Ram> Memory<R> {
     pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
         let fragmentation = config.fragmentation;
-        let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_pages) };
+        let mapcount = rules.anon.mapcount_rules();
+        let pools = HugePool::all(&config.huge_pools, config.arch, &rules)?;
+        let (hugetlb, nr_below) = Hugetlb::new(&pools, rules.page, nr_pages, mapcount)?;
+        let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_below) };
         let mut buddy = Buddy::new(zone)?;
+        let aged = config.ageing.map(|ageing| buddy.age(ageing)).unwrap_or_default();
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut core = Core::new(buddy, ram, rules.anon.mapcount_rules());
+        let mut core = Core::new(buddy, hugetlb, ram, mapcount);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
@@ -159,6 +185,7 @@ impl<R: Ram> Memory<R> {
             zero_pfn,
             huge_zero: None,
             nr_pinned,
+            aged,
             khugepaged: Khugepaged::default(),
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
@@ -173,7 +200,12 @@ impl<R: Ram> Memory<R> {
         let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
         let max = mapping.orders.max;
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
+        let is_soft = self.rules.order.min == MinOrder::Soft;
+        mapping.soft_min = is_soft.then_some(self.rules.page);
         mapping.is_shmem = filesystem == "tmpfs";
+        if mapping.is_shmem {
+            mapping.huge_switch = HugeSwitch::Mount;
+        }
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
         mapping.disk = Disk::of(filesystem);
@@ -195,6 +227,13 @@ impl<R: Ram> Memory<R> {
         self.core.add_mapping(mapping)
     }
 
+    /// The same on a mounted tmpfs.
+    pub fn add_tmpfs_file(&mut self, size_bytes: u64) -> MappingId {
+        let file = self.add_memory_file(size_bytes);
+        self.core.mapping_mut(file).huge_switch = HugeSwitch::Mount;
+        file
+    }
+
     /// Opens a file for reading; its readahead window is the device's.
     ///
     /// # Panics
@@ -206,6 +245,7 @@ impl<R: Ram> Memory<R> {
             mapping: file,
             state,
             is_random: false,
+            start_order: None,
             is_writer: false,
             nr_descriptors: 1,
         });
@@ -222,6 +262,7 @@ impl<R: Ram> Memory<R> {
             vmas: VmaTree::new(),
             table,
             swapped: Swapped::default(),
+            huge: BTreeMap::new(),
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
@@ -297,6 +338,17 @@ impl<R: Ram> Memory<R> {
     #[must_use]
     pub fn core(&self) -> &Core<R> {
         &self.core
+    }
+
+    /// Folios that ageing asked for, round by round.
+    #[must_use]
+    pub fn aged(&self) -> &[RoundOfAgeing] {
+        &self.aged
+    }
+
+    /// What was cleared and copied without a reschedule point since it was last asked (D.4.7).
+    pub fn take_stretches(&mut self) -> Stretches {
+        std::mem::take(&mut self.core.stretches)
     }
 
     /// What happened so far.

@@ -43,6 +43,14 @@ fn congruent_from(place: Vpn, pgoff: u64, pmd: Order) -> Vpn {
     place.plus(pgoff.wrapping_sub(place.0) & mask)
 }
 
+/// Highest free place of `nr_pages` pages that is aligned to `order`.
+#[must_use]
+pub fn find_aligned(areas: &VmaTree, page: PageSize, nr_pages: u64, order: Order) -> Option<Vpn> {
+    let longest = nr_pages.checked_add(order.nr_pages() - 1)?;
+    let place = find_any(areas, page, longest)?;
+    Some(Vpn(order.round_down(place.0 + longest - nr_pages)))
+}
+
 fn find_any(areas: &VmaTree, page: PageSize, nr_pages: u64) -> Option<Vpn> {
     let mut top = MMAP_BASE >> page.shift();
     let lowest = LOWEST >> page.shift();

@@ -8,8 +8,10 @@
 //! plans is a rule ([`crate::rules::clear`]).
 
 mod bytes;
+mod stretches;
 
 pub use bytes::{Bytes, stored_byte};
+pub use stretches::{ByUnit, Stretch, Stretches, Work};
 
 use largefolio_bulk::plan::Plan;
 
@@ -114,10 +116,14 @@ pub struct Counted {
 /// Adds the pages of `plan` to those of the units they are moved in.
 fn add_units(by_unit: &mut [u64; NR_UNITS], plan: &Plan) {
     for unit in plan.units() {
-        let nr = plan.at_once(unit);
-        let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
-        by_unit[log2.min(NR_UNITS - 1)] += unit.nr;
+        by_unit[log2_of(plan.at_once(unit))] += unit.nr;
     }
+}
+
+/// log2 of the power of two nearest to `nr` pages, as far as sizes are told apart.
+fn log2_of(nr: u64) -> usize {
+    let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
+    log2.min(NR_UNITS - 1)
 }
 
 impl Ram for Counted {

@@ -13,6 +13,7 @@
 pub mod anon;
 pub mod clear;
 pub mod collapse;
+pub mod order;
 pub mod sizes;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
 use collapse::CollapseRules;
+use order::OrderRules;
 use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,
@@ -61,10 +63,16 @@ pub struct Rules {
     /// Per-size control of file folios (K.1.4); none in any kernel.
     #[serde(default)]
     pub sizes: FileSizes,
+    /// Orders proposed beside series 000 (K.1.4); none in any kernel.
+    #[serde(default)]
+    pub order: OrderRules,
     /// What an open for writing does to huge folios.
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
+    /// Huge pages set aside at boot, by size in KiB (docs/behaviour O.1.2); none by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hugepages: BTreeMap<String, u64>,
 }
 
 /// C.1: contpte folding.
@@ -451,6 +459,7 @@ impl Rules {
         let names = [("xfs", LargeFolios::Xfs), ("tmpfs", LargeFolios::Any)];
         let names = names.map(|(name, large)| (name.to_owned(), large));
         Self {
+            hugepages: BTreeMap::new(),
             page: PageSize::K4,
             readahead_bytes: 128 << 10,
             io_bytes: 128 << 10,
@@ -488,6 +497,7 @@ impl Rules {
             anon: AnonRules::stock(),
             clear: ClearRules::stock(),
             sizes: FileSizes::default(),
+            order: OrderRules::default(),
             writers: Writers::DropCache,
             collapse: CollapseRules::stock(),
         }

@@ -45,11 +45,16 @@ impl<R: Ram> Memory<R> {
         }
         self.count_walk(mm, VpnRange { start, end }, removed.len());
         for vma in &removed {
-            self.zap(mm, vma.start, vma.end);
+            if vma.huge().is_some() {
+                self.zap_huge(mm, vma, vma.start, vma.end);
+            } else {
+                self.zap(mm, vma.start, vma.end);
+            }
         }
         self.free_tables(mm, start, end);
         for vma in removed {
             self.release_anon_shared(&vma);
+            self.close_huge(&vma);
             self.release_area(&vma);
         }
     }
@@ -139,6 +144,7 @@ impl<R: Ram> Memory<R> {
             unreachable!("I3: an entry maps a folio or is special")
         };
         if self.core.folios.get(id).is_anon() {
+            self.core.folios.get_mut(id).is_dirty |= leaf.flags.contains(PteFlags::DIRTY);
             self.core.counters.thp_split_pmd += 1;
             self.core.pmd_to_ptes(id, mm);
             self.space_mut(mm).table.split_pmd(vpn);

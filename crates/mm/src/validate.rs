@@ -26,18 +26,24 @@
 //! - I15: a folio is on one list of reclaim, or isolated; the lists count what they link.
 //! - I16: a swapped page lies in an area, nothing maps it, and a PTE table stands there; a slot of
 //!   swap space has as many users as there are swapped pages that name it.
+//! - I17: the machine's counts of mapped pages are those of the page tables: each mapped page once,
+//!   or, without map counts of pages, every page of a folio that is mapped at all (F.5.2).
+//! - I18: entries, mapcounts, free pages and promises of huge pages agree
+//!   ([`crate::core::hugetlb`]).
 
 mod counts;
+mod hugetlb;
 mod pressure;
 mod writers;
 
 use crate::core::space::Space;
+use crate::counters::mapped::MappedCounters;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
 use crate::ram::Ram;
 use crate::rules::EofGuard;
-use crate::units::{MappingId, MmId, PageIndex, Pfn, Vpn};
+use crate::units::{MappingId, MmId, Order, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
 use counts::EntriesFound;
@@ -194,6 +200,26 @@ pub enum Violation {
         /// The broken rule, in words.
         what: &'static str,
     },
+    /// Counts of mapped pages that disagree with the page tables.
+    #[error("I17: the machine counts {counted:?}, the page tables have {found:?}")]
+    I17 {
+        /// What is counted.
+        counted: MappedCounters,
+        /// What the tables hold.
+        found: MappedCounters,
+    },
+    /// Huge pages, or what is promised of them, do not add up.
+    #[error("I18: {what} of the pool of {order}: {counted}, should be {found}")]
+    I18 {
+        /// Size of its pages.
+        order: Order,
+        /// What disagrees.
+        what: &'static str,
+        /// Value that was kept.
+        counted: u64,
+        /// What entries and files say.
+        found: u64,
+    },
     /// Frames that name another folio than the one they are in.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
@@ -238,8 +264,10 @@ impl<R: Ram> Memory<R> {
             self.check_space(mm, space, &mut found)?;
         }
         self.check_folios(&found)?;
+        self.check_mapped(&found)?;
         self.check_sizes()?;
         self.check_reclaim()?;
+        self.check_huge_pages()?;
         self.check_trees()?;
         self.check_gates()?;
         self.check_opens()

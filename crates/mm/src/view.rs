@@ -2,6 +2,10 @@
 //! F.5.4).
 //!
 //! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
+//!
+//! [`statistics`] has the sums over many pages.
+
+pub mod statistics;
 
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
@@ -74,7 +78,9 @@ impl<R: Ram> Memory<R> {
             is_anon_exclusive: self.core.folios.is_exclusive(head),
             is_exclusively_mapped,
             is_partially_mapped: folio.is_partially_mapped,
-            mapcount: folio.mapcount.page_mapcount(&self.core.shape(folio.order), page),
+            mapcount: folio
+                .mapcount
+                .page_mapcount(&self.core.shape(folio.order), (pfn.0 - folio.pfn.0) as u32),
         })
     }
 

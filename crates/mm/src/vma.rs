@@ -85,6 +85,27 @@ pub enum Backing {
         /// Page offset of the area's first page.
         pgoff: u64,
     },
+    /// Huge pages of a pool.
+    Hugetlb(HugeArea),
+}
+
+/// File behind one `mmap` with `MAP_HUGETLB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HugeFileId(pub u32);
+
+/// An area of huge pages (docs/behaviour O.1). It is never merged with a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugeArea {
+    /// The file behind it.
+    pub file: HugeFileId,
+    /// Size of its pages.
+    pub order: Order,
+    /// Page offset of the area's first page, in base pages.
+    pub pgoff: u64,
+    /// Whether the process owns what was promised to a private mapping: a child does not (O.2.2).
+    pub is_owner: bool,
+    /// The owner took a page of it: every absent page is refused from then on (O.4.4).
+    pub has_lost: bool,
 }
 
 /// Whether stores reach the file.
@@ -173,13 +194,24 @@ impl Vma {
         self.start <= vpn && vpn < self.end
     }
 
+    /// The huge pages of a hugetlb area.
+    #[must_use]
+    pub const fn huge(&self) -> Option<HugeArea> {
+        match self.backing {
+            Backing::Hugetlb(area) => Some(area),
+            Backing::Anon | Backing::File { .. } => None,
+        }
+    }
+
     /// File index of `vpn`; for anonymous memory the page number it was made at. `vpn` may lie
     /// before the area's start as far as the file does.
     #[must_use]
     pub fn index_of(&self, vpn: Vpn) -> u64 {
         match self.backing {
             Backing::Anon => vpn.0.wrapping_add(self.moved_by),
-            Backing::File { pgoff, .. } => (pgoff + vpn.0).wrapping_sub(self.start.0),
+            Backing::File { pgoff, .. } | Backing::Hugetlb(HugeArea { pgoff, .. }) => {
+                (pgoff + vpn.0).wrapping_sub(self.start.0)
+            }
         }
     }
 
@@ -192,8 +224,11 @@ impl Vma {
     /// The part of the area from `start` to `end`.
     fn part(&self, start: Vpn, end: Vpn) -> Self {
         let mut part = Self { start, end, ..*self };
-        if let Backing::File { open, .. } = self.backing {
-            part.backing = Backing::File { open, pgoff: self.index_of(start) };
+        match &mut part.backing {
+            Backing::Anon => {}
+            Backing::File { pgoff, .. } | Backing::Hugetlb(HugeArea { pgoff, .. }) => {
+                *pgoff = self.index_of(start);
+            }
         }
         part
     }
@@ -371,8 +406,14 @@ impl VmaTree {
 
     /// Applies `change` to `[start, end)`, splitting and merging areas as needed.
     pub fn change(&mut self, start: Vpn, end: Vpn, mut change: impl FnMut(&mut Vma)) {
-        for mut part in self.remove(start, end) {
+        for mut part in self.overlapping(start, end) {
+            let before = part;
             change(&mut part);
+            // A hugetlb area that was split is not merged again: one that stays is not split.
+            if part == before && part.huge().is_some() {
+                continue;
+            }
+            self.remove(part.start, part.end);
             self.insert(part);
         }
     }

@@ -6,7 +6,7 @@
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CacheState, Request};
+use largefolio_sim::replay::{CacheState, FragmentedError, LinkedError, Request};
 use largefolio_sim::size;
 use pyo3::prelude::*;
 
@@ -29,10 +29,12 @@ pub(crate) struct Asked<'py> {
     seeds: Vec<u64>,
     memory: Vec<String>,
     swap: String,
-    fragmentation: u32,
+    fragmentation: String,
+    aged: u32,
     filesystem: Option<String>,
     warm: bool,
     annotate: Vec<String>,
+    linked: Vec<String>,
     nested: bool,
     reference_ns: Option<u64>,
     max_work: u64,
@@ -45,15 +47,19 @@ impl Asked<'_> {
         let machines =
             self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         let annotations = self.annotate.iter().map(|text| text.parse());
+        let linked = self.linked.iter().map(|text| text.parse());
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
+        let told = |error: FragmentedError| Failure::Argument(error.to_string());
         let plain = Request::new(kernels, machines);
         Ok(Request {
             seeds: self.seeds.clone(),
             memory_bytes: memory.collect::<Result<_, _>>()?,
             swap_bytes: sized("swap", &self.swap, size::swap(&self.swap))?,
-            unusable_permille: self.fragmentation,
+            fragmentation: self.fragmentation.parse().map_err(told)?,
+            aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
+            linked: linked.collect::<Result<_, LinkedError>>()?,
             cache: if self.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns.unwrap_or(plain.ns_per_reference),
             max_work: self.max_work,

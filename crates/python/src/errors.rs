@@ -11,7 +11,7 @@ use largefolio_report::table::TableError;
 use largefolio_results::Error;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
-use largefolio_sim::replay::{AnnotationError, ReplayError, RequestError};
+use largefolio_sim::replay::{AnnotationError, LinkedError, ReplayError, RequestError};
 use largefolio_trace::TraceError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Request(#[from] RequestError),
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
+    #[error(transparent)]
+    Linked(#[from] LinkedError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error(transparent)]
@@ -66,6 +68,7 @@ impl Failure {
             Self::Found { class, .. } => class,
             Self::Request(_)
             | Self::Annotation(_)
+            | Self::Linked(_)
             | Self::Argument(_)
             | Self::Sweep(SweepError::Cells(_) | SweepError::IdleAnnotation(_)) => "RequestError",
             Self::Sweep(_) | Self::Task(_) => "SweepError",

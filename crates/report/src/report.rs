@@ -25,13 +25,15 @@
 //! | `trace.warnings` | strings | what the recorder could not see |
 //! | `settings.memory_bytes` | integer | physical memory of the reference |
 //! | `settings.swap_bytes` | integer | swap space |
-//! | `settings.unusable_permille` | integer | fragmentation at the start |
+//! | `settings.unusable_permille` | integer | fragmentation at the start: free memory in small blocks |
+//! | `settings.unusable_bytes` | integer | blocks smaller than this are small; 0 = than a PMD folio |
+//! | `settings.aged_rounds` | integer | rounds of ageing before the start |
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
 //! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version |
 //! | `reference` | integer | the row that others are compared with: 0 |
-//! | `rows[]` | objects | one for each kernel, machine, memory and seed |
+//! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
 //!
 //! A row:
 //!
@@ -39,6 +41,7 @@
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
 //! | `memory_bytes` `swap_bytes` | physical memory and swap space of the cell |
+//! | `linked` | pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
 //! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |
 //! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
@@ -51,6 +54,10 @@
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
 //! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
+//! | `asked.SIZE` | folios of SIZE bytes: `file_asked`, `file_got`, `anon_asked`, `anon_got` |
+//! | `asked_tenths.PERCENT.SIZE` | the same in the tenth of the trace that ends at PERCENT |
+//! | `aged.ROUND.SIZE` | the same of ageing, which asks for file folios only |
+//! | `unusable_at_start.SIZE` | thousandths of free memory in blocks smaller than SIZE bytes |
 //! | `pmd_refused.REASON` | PMD mappings refused |
 //! | `writers.*` | opens for writing, refusals, page caches dropped because of huge folios |
 //! | `collapse.*` | folios that collapse got; made by advice, by khugepaged; ranges refused by reason |
@@ -59,6 +66,13 @@
 //! | `entries.*` | entries of page tables set by faults and by fork, and taken away |
 //! | `mapcounts.*` | atomic updates of map counts: of pages, of folios, of owner words |
 //! | `cleared_bytes.UNIT` | bytes zeroed, UNIT bytes (to the nearest power of two) in one go |
+//! | `copied_bytes.UNIT` | bytes copied, the same way |
+//! | `latency.preemption` | preemption model: `none`, `voluntary`, `full` or `lazy` |
+//! | `latency.stretches` | stretches of clearing and copying without a reschedule point |
+//! | `latency.max_bytes` `..p99_bytes` | the longest; 99 of 100 are not longer |
+//! | `latency.max_ns` `..p99_ns` | estimated times of these; null where a rate is not known |
+//! | `latency.sizes.SIZE` | `stretches` of up to SIZE bytes, a power of two; `max_bytes` of them |
+//! | `latency.not_known` | names of rates that are needed and not known |
 //! | `waits.*` | reads the program waited for, reads ahead, and what the device's queue added |
 //! | `estimate.walks` | `native` or `nested` |
 //! | `estimate.total_ns` | estimated time; null where a cost it needs is not known |
@@ -68,6 +82,7 @@
 //! | `estimate.not_known` | names of costs that are needed and not known |
 //! | `estimate.constants.NAME` | each cost used: `value`, `unit`, `source`, `assumed` |
 //! | `strays.*` | references that could not be followed, by reason |
+//! | `hugetlb.*` | huge pages of pools; absent where there is no pool and no such mapping |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
 //! | `detail` | null unless pictures were asked for |
 //! | `detail.causes` | names of the causes of folios, by number |
@@ -150,8 +165,14 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
-    /// Free memory unusable for PMD-order folios at the start, in thousandths.
+    /// Free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
+    /// Bytes of the folios that this holds for; 0 = a PMD folio.
+    #[serde(default)]
+    pub unusable_bytes: u64,
+    /// Rounds in which other programs wore memory down before.
+    #[serde(default)]
+    pub aged_rounds: u64,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
@@ -170,7 +191,9 @@ impl Settings {
         Self {
             memory_bytes: request.memory().first().copied().unwrap_or_default(),
             swap_bytes: request.swap_bytes,
-            unusable_permille: request.unusable_permille,
+            unusable_permille: request.fragmentation.permille,
+            unusable_bytes: request.fragmentation.bytes,
+            aged_rounds: request.aged_rounds.into(),
             filesystem: request.filesystem.clone(),
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
             reference_ns: request.ns_per_reference,
@@ -194,7 +217,7 @@ pub struct PredictResult {
     pub settings: Settings,
     /// The row that the others are compared with.
     pub reference: usize,
-    /// One for each kernel, machine, memory and seed.
+    /// One for each kernel, machine, way to link, memory and seed.
     pub rows: Vec<Outcome>,
 }
 

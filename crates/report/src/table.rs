@@ -9,7 +9,7 @@
 //! | `trace` `program` `trace_digest` | the file as named; the recorded program, or the generator; BLAKE3 of the file |
 //! | `tool_version` `results_version` | the folio that made the row; the version of what it counts |
 //! | `kernel` .. `swap_bytes` | which cell, as in the JSON |
-//! | `unusable_permille` `filesystem` `annotations` `reference_ns` | the settings |
+//! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `reference_ns` | the settings |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
 //!
 //! So `/faults/total` is `faults_total`, and the time of a cause, `/estimate/causes/fault/ns`, is
@@ -22,8 +22,8 @@
 //! Counts are signed: a data frame subtracts one kernel's column from another's, and unsigned
 //! numbers wrap around there. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
-//! Left out: `detail` (pictures), the terms and constants of an estimate (the JSON has them, with
-//! their sources), and the differences from a reference row, which a data frame does not have.
+//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`, the
+//! terms and constants of an estimate (the JSON has them, with their sources), and the differences from a reference row, which a data frame does not have.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!

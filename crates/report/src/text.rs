@@ -45,6 +45,7 @@ impl Exporter for Text {
         let mut sections = measures::sections(&report.rows);
         if self.shows_time {
             sections.push(measures::time(&report.rows));
+            sections.push(measures::latency(&report.rows));
         }
         let lines: Vec<_> = sections.iter().map(section::Section::show).collect();
         for block in layout::blocks(&report.rows, &lines, width, self.is_styled) {
@@ -65,6 +66,7 @@ pub(crate) fn lines(rows: &[Outcome]) -> Vec<Shown> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let sections = measures::sections(rows).into_iter().chain([measures::time(rows)]);
+    let sections =
+        measures::sections(rows).into_iter().chain([measures::time(rows), measures::latency(rows)]);
     sections.flat_map(|section| section.show()).collect()
 }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `time_total` and `time_CAUSE` are estimates, all else is counted; a time that is not known has no
-//! row, and neither have the constants, which the JSON gives with their sources. Ratios are left out:
+//! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
 
@@ -25,6 +25,7 @@ use std::io::Write;
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
+use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::SideCounters;
 
 use crate::cells::Cells;
@@ -91,6 +92,7 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     add_census(&mut numbers, "data", &outcome.folios.data);
     add_census(&mut numbers, "shmem", &outcome.folios.shmem);
     add_census(&mut numbers, "anon", &outcome.folios.anon);
+    add_statistics(&mut numbers, outcome);
     for (&size, &value) in &outcome.cached_bytes {
         numbers.push(sized("cached", size, value));
     }
@@ -98,6 +100,7 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     add_reads(&mut numbers, outcome);
     add_tlb(&mut numbers, outcome);
     add_anon_sizes(&mut numbers, outcome);
+    add_asked(&mut numbers, outcome);
     for (reason, &value) in &outcome.pmd_refused {
         numbers.push(plain(format!("pmd_refused_{reason}"), value, "faults"));
     }
@@ -122,6 +125,10 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     for (&unit, &value) in &outcome.cleared_bytes {
         numbers.push(sized("cleared", unit, value));
     }
+    for (&unit, &value) in &outcome.copied_bytes {
+        numbers.push(sized("copied_in_one_go", unit, value));
+    }
+    add_latency(&mut numbers, outcome);
     add_entries(&mut numbers, outcome);
     add_waits(&mut numbers, outcome);
     add_time(&mut numbers, outcome);
@@ -136,12 +143,45 @@ fn numbers(outcome: &Outcome) -> Vec<Number> {
     numbers
 }
 
+/// Folios asked for and had, and how fragmented memory was at the start.
+fn add_asked(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    for (&size, asked) in &outcome.asked {
+        for (metric, value) in [
+            ("asked_file_asked", asked.file_asked),
+            ("asked_file_got", asked.file_got),
+            ("asked_anon_asked", asked.anon_asked),
+            ("asked_anon_got", asked.anon_got),
+        ] {
+            numbers.push(Number { unit: "folios", ..sized(metric, size, value) });
+        }
+    }
+    for (&size, &value) in &outcome.unusable_at_start {
+        numbers.push(Number { unit: "permille", ..sized("unusable_at_start", size, value) });
+    }
+}
+
 fn plain(metric: impl Into<String>, value: u64, unit: &'static str) -> Number {
     Number { metric: metric.into(), folio_bytes: None, value, unit }
 }
 
 fn sized(metric: impl Into<String>, folio_bytes: u64, value: u64) -> Number {
     Number { metric: metric.into(), folio_bytes: Some(folio_bytes), value, unit: "bytes" }
+}
+
+fn add_latency(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let latency = &outcome.latency;
+    numbers.push(plain("latency_stretches", latency.stretches, "stretches"));
+    numbers.push(plain("latency_max", latency.max_bytes, "bytes"));
+    numbers.push(plain("latency_p99", latency.p99_bytes, "bytes"));
+    for (metric, ns) in [("latency_max_time", latency.max_ns), ("latency_p99_time", latency.p99_ns)]
+    {
+        numbers.extend(ns.map(|ns| plain(metric, ns, "ns")));
+    }
+    for (&size, of_size) in &latency.sizes {
+        let unit = "stretches";
+        numbers.push(Number { unit, ..sized("latency_size_stretches", size, of_size.stretches) });
+        numbers.push(sized("latency_size_max", size, of_size.max_bytes));
+    }
 }
 
 fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &SizeTable) {
@@ -208,6 +248,37 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("tlb_walk_refs_pte", tlb.walk_refs_pte),
     ] {
         numbers.push(plain(metric, value, "entries"));
+    }
+}
+
+fn add_statistics(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let Statistics { machine, machine_exact, total, total_exact, .. } = &outcome.statistics;
+    for (of, machine) in [("machine", machine), ("machine_exact", machine_exact)] {
+        for (metric, value) in [
+            ("anon_pages", machine.anon_pages_bytes),
+            ("mapped", machine.mapped_bytes),
+            ("anon_huge_pages", machine.anon_huge_pages_bytes),
+            ("shmem_pmd_mapped", machine.shmem_pmd_mapped_bytes),
+            ("file_pmd_mapped", machine.file_pmd_mapped_bytes),
+        ] {
+            numbers.push(plain(format!("statistics_{of}_{metric}"), value, "bytes"));
+        }
+    }
+    for (of, total) in [("total", total), ("total_exact", total_exact)] {
+        for (metric, value) in [
+            ("rss", total.rss_bytes),
+            ("pss", total.pss_bytes),
+            ("pss_anon", total.pss_anon_bytes),
+            ("pss_file", total.pss_file_bytes),
+            ("pss_shmem", total.pss_shmem_bytes),
+            ("uss", total.uss_bytes),
+            ("shared_clean", total.shared_clean_bytes),
+            ("shared_dirty", total.shared_dirty_bytes),
+            ("private_clean", total.private_clean_bytes),
+            ("private_dirty", total.private_dirty_bytes),
+        ] {
+            numbers.push(plain(format!("statistics_{of}_{metric}"), value, "bytes"));
+        }
     }
 }
 

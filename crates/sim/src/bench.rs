@@ -5,6 +5,8 @@
 
 mod anon;
 mod count;
+mod gigantic;
 
 pub use anon::{AnonBench, AnonBenchError};
 pub use count::{AnonOperation, Counted};
+pub use gigantic::{GIGANTIC_BYTES, fault_gigantic};

@@ -21,6 +21,7 @@
 
 mod count;
 mod device;
+mod latency;
 mod price;
 mod terms;
 
@@ -35,7 +36,9 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{Costs, Unit};
 
 pub use count::Mark;
+pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
+pub use latency::{Latency, SizeLatency};
 
 /// Whether the machine translates for itself or for a virtual machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

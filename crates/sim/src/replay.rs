@@ -6,20 +6,24 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `annotate` (folio sizes a loader asks for), `spec` (what to replay under);
-//! the parts of a cell: `files`, `program` (threads, processes, open files), `place` and `places`
-//! (recorded addresses become addresses of the modelled kernel), `hardware` (threads and their
-//! TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is counted), `reads`
-//! (who waits for which read), [`detail`], `keeper`, `causes` and `curve` (what pictures need
-//! besides), `budget` (how much a trace may cause); [`cell`] (one combination) and what happens to
-//! it: `run` (the hot loop), `layout` (mapping what was placed), `memory_calls` and `file_calls`
-//! (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is asked for becomes
-//! cells).
+//! Reading order: `annotate` (folio sizes a loader asks for) and `linked` (pages that images are
+//! linked for), both for the files of a `pattern`, `fragmented` (the state of memory as people
+//! write it), `spec` (what to replay under); the parts of a cell: `files`, `program` (threads,
+//! processes, open files), `place` and `places` (recorded addresses become addresses of the
+//! modelled kernel), `images` (laid out again as if linked for other pages), `hardware` (threads
+//! and their TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is
+//! counted), `asked` (folios asked for and had), `reads` (who waits for which read),
+//! [`statistics`] (meminfo and smaps), [`detail`], `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
+//! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `layout`
+//! (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
+//! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
+//! asked for becomes cells).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
 
 mod annotate;
+pub mod asked;
 mod budget;
 mod causes;
 pub mod cell;
@@ -30,21 +34,28 @@ mod error;
 mod file_calls;
 mod files;
 mod finish;
+mod fragmented;
 mod hardware;
+mod huge;
+mod images;
 mod keeper;
 mod layout;
+mod linked;
 mod memory_calls;
 mod metering;
 pub mod outcome;
+mod pattern;
 mod place;
 mod places;
 mod program;
 mod reads;
 mod reference;
+mod relink;
 pub mod request;
 mod run;
 pub mod sizes;
 mod spec;
+pub mod statistics;
 mod touched;
 mod watch;
 
@@ -58,13 +69,16 @@ pub use annotate::{Annotation, AnnotationError};
 pub use budget::{Budget, Excess, FACTOR_MAX, OverBudget};
 pub use cell::Cell;
 pub use error::CellError;
+pub use fragmented::{Fragmented, FragmentedError};
+pub use images::Images;
+pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
 pub use outcome::Outcome;
 pub use request::{Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count
 /// differently, so that results of before and after are not taken for one another.
-pub const RESULTS_VERSION: u32 = 2;
+pub const RESULTS_VERSION: u32 = 3;
 
 /// A processor needs a century for more, and every counter stays below 2^63.
 const NR_REFERENCES_MAX: u64 = 1 << 62;
@@ -149,8 +163,10 @@ fn run(
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     let meta = Reader::open(path)?.meta().clone();
+    let is_linked = specs.iter().any(|spec| !spec.linked.is_empty());
+    let images = if is_linked { Images::of(path)? } else { Images::default() };
     let new = |spec: &CellSpec| {
-        Cell::new(spec, &meta).map(Box::new).map_err(|source| of_cell(spec, source))
+        Cell::new(spec, &meta, &images).map(Box::new).map_err(|source| of_cell(spec, source))
     };
     let mut lanes: Vec<Lane> = specs.iter().map(new).collect();
     check(&mut lanes, failed)?;

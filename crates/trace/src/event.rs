@@ -6,11 +6,11 @@
 //! | op | addr | len | pos | aux | flags | file |
 //! |---|---|---|---|---|---|---|
 //! | exec read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
-//! | mmap | address given by the kernel | bytes | file position | 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
+//! | mmap | address given by the kernel | bytes | file position | log2 of the size of huge pages, or 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
 //! | munmap | address | bytes | 0 | 0 | 0 | - |
 //! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
 //! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
-//! | madvise | address | bytes | 0 | advice | 0 | - |
+//! | madvise | address | bytes | as of collapse, for `MADV_COLLAPSE` | advice | 0 | - |
 //! | brk | old end of the heap | 0 | new end | 0 | 0 | - |
 //! | fork | 0 | 0 | 0 | new thread id | `SHARES_MEMORY` for a thread | - |
 //! | exit | 0 | 0 | exit status | 0 | why: [`ExitKind`] | - |
@@ -19,7 +19,7 @@
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
-//! | collapse | address | bytes | 0 | 0 | 0 | - |
+//! | collapse | address | bytes | bytes of the folios; 0 = PMD folios | 0 | 0 | - |
 //! | close | 0 | 0 | descriptor | 0 | 0 | - |
 //!
 //! Traces from before `close` was recorded have none: a descriptor is closed there when it is
@@ -180,12 +180,16 @@ pub mod abi {
     pub const MAP_FIXED: u32 = 0x10;
     /// No file behind it.
     pub const MAP_ANONYMOUS: u32 = 0x20;
+    /// Nothing is promised to the mapping.
+    pub const MAP_NORESERVE: u32 = 0x4000;
+    /// Huge pages of a pool; their size is told apart ([`super::huge_page_bytes`]).
+    pub const MAP_HUGETLB: u32 = 0x4_0000;
     /// At this address, which was free.
     pub const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
 }
 
 /// Bit of an mmap's `flags` where `PROT_*` start. Below are `MAP_*`; of those, only the page size
-/// of a hugetlb mapping would reach up here, and hugetlb is not modelled.
+/// of a hugetlb mapping would reach up here, and is in `aux` ([`huge_size_of`]).
 pub const PROT_SHIFT: u32 = 28;
 
 /// The `flags` of an mmap: `MAP_*` in bits 0 to 27, `PROT_*` in bits 28 to 31.
@@ -210,6 +214,49 @@ pub const fn prot_of(flags: u32) -> u32 {
 #[must_use]
 pub const fn map_of(flags: u32) -> u32 {
     flags & ((1 << PROT_SHIFT) - 1)
+}
+
+/// Bit of `MAP_*` where log2 of the size of huge pages starts, as a program passes it.
+const MAP_HUGE_SHIFT: u32 = 26;
+/// log2 of the default size of huge pages.
+const HUGE_DEFAULT_LOG2: u32 = 21;
+/// log2 of 16 GiB, the largest size that an architecture has.
+const HUGE_MAX_LOG2: u64 = 34;
+
+/// The `aux` of an mmap: log2 of the size of huge pages that `MAP_*` asks for, 0 for the default
+/// and for other mappings.
+#[must_use]
+pub const fn huge_size_of(map: u32) -> u64 {
+    if map & abi::MAP_HUGETLB == 0 { 0 } else { (map >> MAP_HUGE_SHIFT) as u64 }
+}
+
+/// Bytes of a page of a hugetlb mapping; `None` for any other event.
+///
+/// Of a trace that has no `aux` there, the two low bits of the size are left in `flags`: they tell
+/// 2M and 1G apart.
+///
+/// ```
+/// use largefolio_trace::event::abi::MAP_HUGETLB;
+/// use largefolio_trace::event::{huge_page_bytes, huge_size_of, mmap_flags};
+/// use largefolio_trace::{Event, Op};
+/// let map = MAP_HUGETLB | 30 << 26; // MAP_HUGE_1GB
+/// let event = Event { flags: mmap_flags(3, map), ..Event::new(1, Op::Mmap) };
+/// assert_eq!(huge_page_bytes(&event), Some(1 << 30));
+/// assert_eq!(huge_page_bytes(&Event { aux: huge_size_of(map), ..event }), Some(1 << 30));
+/// assert_eq!(huge_page_bytes(&Event { flags: mmap_flags(3, MAP_HUGETLB), ..event }), Some(2 << 20));
+/// ```
+#[must_use]
+pub const fn huge_page_bytes(event: &Event) -> Option<u64> {
+    if !matches!(event.op, Op::Mmap) || event.flags & abi::MAP_HUGETLB == 0 {
+        return None;
+    }
+    let left = map_of(event.flags) >> MAP_HUGE_SHIFT;
+    match event.aux {
+        0 if left == 2 => Some(1 << 30),
+        0 => Some(1 << HUGE_DEFAULT_LOG2),
+        log2 if log2 <= HUGE_MAX_LOG2 => Some(1 << log2),
+        _ => None,
+    }
 }
 
 /// `flags` of a fork: the new thread shares the address space (`CLONE_VM`).

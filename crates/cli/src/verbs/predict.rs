@@ -5,6 +5,7 @@ mod list;
 mod replay;
 mod sweep;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -14,8 +15,10 @@ use largefolio_report::sweep::Request;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
-use largefolio_sim::replay::request::{Detail, PERMILLE_MAX};
-use largefolio_sim::replay::{self as sim, Annotation, CacheState, FACTOR_MAX};
+use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
+use largefolio_sim::replay::{
+    self as sim, Annotation, CacheState, FACTOR_MAX, Fragmented, LinkedChoices,
+};
 use largefolio_sim::size;
 use largefolio_trace::Reader;
 use largefolio_trace::disk;
@@ -31,7 +34,7 @@ use sweep::{Summary, SweepPlan};
 
 /// The warning about seeds that make no difference.
 const IDLE_SEEDS: &str = "seeds have no effect on unfragmented memory; add --fragmentation, such \
-                          as --fragmentation 500";
+                          as --fragmentation 64K:80%, or --aged";
 
 /// Predict how a recorded program behaves under other kernels and machines
 ///
@@ -48,9 +51,12 @@ Examples:
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
+  folio predict cc1.folio --kernel 6.18 --memory 256M --aged 20 --fragmentation 64K:50%
   folio predict cc1.folio --kernel 6.12,7.2 --memory 64M,16G --parquet -o cells.parquet
   folio predict cc1.folio --kernel 7.2,7.2+sizes=2M:exec/64K:always --machine altra
   folio predict cc1.folio --kernel 6.12 --annotate cc1=64K --annotate '*.so*=64K'
+  folio predict cc1.folio --kernel 6.12 --annotate cc1=collapse:64K
+  folio predict cc1.folio --kernel 7.2 --linked 4K,2M
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
@@ -76,7 +82,7 @@ pub(crate) struct PredictArgs {
     machine: Vec<String>,
     #[command(flatten)]
     cache: CacheArgs,
-    /// Seeds of the fragmentation: one column each
+    /// Seeds of fragmentation and ageing: one column each
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
     /// Physical memory: one column per size
@@ -86,17 +92,32 @@ pub(crate) struct PredictArgs {
     /// Swap space; without it, private memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
-    /// Thousandths of the free memory that have no room for a PMD folio at the start
-    #[arg(long, value_name = "PERMILLE", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(PERMILLE_MAX)))]
-    fragmentation: u32,
+    /// Huge pages that the kernel sets aside at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
+    #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
+    hugetlb_pages: Vec<Pool>,
+    /// Fragmentation at the start: 64K:80% = 80% of the free memory lies in blocks smaller than
+    /// 64K; a number = thousandths of it that have no room for a PMD folio
+    #[arg(long, value_name = "SIZE:SHARE", default_value = "0",
+        value_parser = str::parse::<Fragmented>)]
+    fragmentation: Fragmented,
+    /// Wear memory down before the program starts: N rounds in which other programs allocate and
+    /// free folios of the sizes that the kernel uses
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(AGED_ROUNDS_MAX)))]
+    aged: u32,
     /// Filesystem for all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
     /// Folio size that the loader requests when it maps FILE (a name or path, `*` and `?` allowed);
-    /// overrides the kernel's rules; repeat it for more files
+    /// overrides the kernel's rules; FILE=collapse:SIZE collapses its text once it is mapped instead;
+    /// repeat it for more files
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
+    /// Lay out FILE (a name or path, `*` and `?` allowed), or all programs and libraries, as if
+    /// they were linked for pages of SIZE (-z max-page-size): one column per size; repeat it for
+    /// more files [default: as recorded]
+    #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
+    linked: Vec<LinkedChoices>,
     /// Time of one reference on khugepaged's clock, in nanoseconds; 0 = khugepaged never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
@@ -149,6 +170,28 @@ pub(crate) enum PredictPlan {
     Sweep(Box<SweepPlan>),
 }
 
+/// A pool of huge pages.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    kib: u64,
+    nr_pages: u64,
+}
+
+/// As an edit of a kernel.
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+hugepages.{}={}", self.kib, self.nr_pages)
+    }
+}
+
+fn pool(text: &str) -> Result<Pool, String> {
+    let parsed = text.split_once('=').and_then(|(bytes, nr)| {
+        let kib = size::parse_bytes(bytes).filter(|bytes| bytes.is_power_of_two())? >> 10;
+        Some(Pool { kib, nr_pages: nr.parse().ok()? })
+    });
+    parsed.ok_or_else(|| "expected a size and a number of pages, such as 2M=64".to_owned())
+}
+
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
@@ -194,16 +237,20 @@ impl PredictArgs {
     }
 
     fn request(&self) -> Result<sim::Request> {
-        let kernels = self.kernel.iter().map(|name| running::named(name)).collect::<Result<_>>()?;
+        let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
+        let kernel = |name: &String| running::named(&format!("{name}{pools}"));
+        let kernels = self.kernel.iter().map(kernel).collect::<Result<_>>()?;
         let machines =
             self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         Ok(sim::Request {
             seeds: self.seed.clone(),
             memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
-            unusable_permille: self.fragmentation,
+            fragmentation: self.fragmentation,
+            aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),
             annotations: self.annotate.clone(),
+            linked: self.linked.clone(),
             cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
             walks: if self.nested { Walks::Nested } else { Walks::Native },

@@ -63,6 +63,7 @@ const COMMANDS: &[&str] = &[
     "predict mix.folio --kernel 6.18+NAME",
     "predict mix.folio --fs NAME",
     "predict mix.folio --annotate NAME=2M",
+    "predict mix.folio --linked NAME=2M",
     "predict mix.folio --machine zen4 --kernel 6.18 -o NAMEgone/out",
     "predict mix.folio --machine zen4 --kernel 6.18 --report NAMEgone/out",
     "predict --machine zen4 --kernel 6.18 --sweep NAMEset NAME.folio NAMEgone.folio NAME",

@@ -183,7 +183,14 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         }
         ("text" | "data" | "shmem" | "anon", _) => format!("/folios/{head}/{rest}_bytes"),
         ("sizes", _) => format!("/anon_sizes/{folio_bytes}/{rest}"),
+        ("asked", _) => format!("/asked/{folio_bytes}/{rest}"),
+        ("unusable", _) => format!("/unusable_at_start/{folio_bytes}"),
         ("pressure", _) => format!("/pressure/{rest}"),
+        ("statistics", _) => {
+            let of = ["machine_exact", "machine", "total_exact", "total"];
+            let of = of.iter().find(|of| rest.starts_with(*of)).unwrap();
+            format!("/statistics/{of}/{}_bytes", &rest[of.len() + 1..])
+        }
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "read") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),
@@ -192,6 +199,13 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
             _ => format!("/tlb/{rest}"),
         },
         ("cleared", _) => format!("/cleared_bytes/{folio_bytes}"),
+        ("copied", "in_one_go") => format!("/copied_bytes/{folio_bytes}"),
+        ("latency", "max" | "p99") => format!("/latency/{rest}_bytes"),
+        ("latency", "max_time" | "p99_time") => {
+            format!("/latency/{}_ns", rest.trim_end_matches("_time"))
+        }
+        ("latency", "size_stretches") => format!("/latency/sizes/{folio_bytes}/stretches"),
+        ("latency", "size_max") => format!("/latency/sizes/{folio_bytes}/max_bytes"),
         ("time", "total" | "known") => format!("/estimate/{rest}_ns"),
         ("time", cause) => format!("/estimate/causes/{cause}/ns"),
         ("pmd", _) => format!("/pmd_refused/{}", rest.trim_start_matches("refused_")),
@@ -204,10 +218,16 @@ fn nr_integers(value: &Value) -> usize {
     match value {
         Value::Number(number) => usize::from(number.is_u64()),
         Value::Array(values) => values.iter().map(nr_integers).sum(),
-        // The terms and differences of an estimate repeat what stands elsewhere.
+        // The terms and differences of an estimate repeat what stands elsewhere; what was asked for
+        // over time stands in the JSON alone.
         Value::Object(values) => values
             .iter()
-            .filter(|(key, _)| !matches!(key.as_str(), "terms" | "difference_ns"))
+            .filter(|(key, _)| {
+                !matches!(
+                    key.as_str(),
+                    "terms" | "difference_ns" | "asked_tenths" | "aged" | "processes"
+                )
+            })
             .map(|(_, value)| nr_integers(value))
             .sum(),
         _ => 0,
@@ -280,6 +300,30 @@ fn a_loader_may_annotate_files() {
     let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
     assert!(place.fails(&words).contains("16K is smaller than the base page of 64K"));
     assert!(place.fails("predict mix.folio --annotate x").contains("'x' is not FILE=SIZE"));
+}
+
+#[test]
+fn images_are_laid_out_in_a_column_per_page_size() {
+    let place = Place::with_trace();
+    place.done("trace gen library --calls 20000 -o library.folio");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 4K,2M");
+    assert!(said.contains("linked for 4K |") && said.contains("linked for 2M"), "{said}");
+    assert!(said.contains("A trace does not hold ELF headers"), "{said}");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 2M --json");
+    let result: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(result["rows"][0]["linked"], serde_json::json!(["2M"]));
+    for (words, cause) in [
+        ("--linked 3K", "'3K' is not a page size to link for"),
+        ("--linked 4M", "4M cannot be linked for"),
+        ("--linked libc=2M", "no program or library of that name; known: [library], [program]"),
+        ("--linked 4K --machine grace-64k", "grace-64k has base pages of 64K"),
+    ] {
+        let said = place.fails(&format!("predict library.folio {words}"));
+        assert!(said.contains(cause), "{said}");
+    }
+    place.done("predict library.folio --kernel 7.2 --linked 4K,2M --sweep set");
+    let said = place.done("predict library.folio --kernel 7.2 --linked 2M,64K --sweep set");
+    assert!(said.contains("1 cells done, 1 found"), "{said}");
 }
 
 #[test]

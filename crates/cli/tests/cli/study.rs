@@ -111,8 +111,16 @@ fn a_trace_that_is_missing_leaves_rows_empty_and_names_the_remedy() {
 #[test]
 fn the_list_has_every_study_with_its_source() {
     let list = Place::new().done("study --list");
-    for name in ["exec-order", "clear", "exec-readahead", "file-thp", "owners", "sizes", "history"]
-    {
+    for name in [
+        "exec-order",
+        "clear",
+        "exec-readahead",
+        "exec-headline",
+        "file-thp",
+        "owners",
+        "sizes",
+        "history",
+    ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{name}: {list}");
     }
     assert!(list.contains("[docs/behaviour J.5]"), "{list}");

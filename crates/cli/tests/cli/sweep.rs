@@ -86,8 +86,17 @@ fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
 /// What stands in lists, or not in the table at all.
 fn is_scalar_column(name: &str) -> bool {
     let keyed = ["by_size", "cached_bytes", "anon_sizes", "pmd_refused", "collapse_refused"];
-    let further = ["pressure_", "cleared_bytes", "_constants_", "difference_ns", "detail"];
-    !keyed.iter().chain(&further).any(|part| name.contains(part))
+    let further = [
+        "pressure_",
+        "cleared_bytes",
+        "copied_bytes",
+        "latency_sizes",
+        "asked",
+        "unusable_at_start",
+        "statistics_processes",
+    ];
+    let left_out = ["_constants_", "difference_ns", "detail"];
+    !keyed.iter().chain(&further).chain(&left_out).any(|part| name.contains(part))
 }
 
 #[test]

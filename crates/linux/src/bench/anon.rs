@@ -47,6 +47,17 @@ pub enum BenchError {
         /// The requested size.
         folio_bytes: usize,
     },
+    /// The pool of hugetlb did not grow.
+    #[error(
+        "{mib} MiB in pages of 1 GiB: only {free} of them could be reserved; free memory is \
+         fragmented or short, so reserve them at boot with hugepagesz=1G hugepages=N"
+    )]
+    NoPool {
+        /// What was asked for.
+        mib: usize,
+        /// Pages that are free.
+        free: usize,
+    },
     /// No gap could be measured.
     #[error(transparent)]
     Gaps(#[from] largefolio_bulk::gaps::GapsError),

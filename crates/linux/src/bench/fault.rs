@@ -4,6 +4,7 @@
 //! Owns fresh regions of this process. Times are CPU time of the thread, the kernel's part of it
 //! included. A region that did not get folios of its size is an error, not a fast result.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::mm::MapFlags;
@@ -45,14 +46,49 @@ pub fn nr_free_gigantic() -> usize {
     usize::try_from(nr).unwrap_or(usize::MAX)
 }
 
-/// The time of filling `nr` reserved pages of 1 GiB by one store to each.
-///
-/// # Errors
-/// When fewer are free.
-pub fn fault_gigantic(nr: usize) -> Result<Duration, BenchError> {
-    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB;
-    let region = Region::map(nr * GIGANTIC_BYTES, flags)?;
-    Ok(fill(&region, GIGANTIC_BYTES))
+/// Pages of 1 GiB in the pool of hugetlb, reserved for a while if too few are free.
+#[derive(Debug)]
+pub struct Gigantic {
+    nr: usize,
+    _pool: Option<Setting>,
+}
+
+impl Gigantic {
+    /// Makes sure that `nr` pages are free until the result is dropped; the pool then has its old
+    /// size again.
+    ///
+    /// # Errors
+    /// Without the right to change the pool, or where memory is too fragmented for it.
+    pub fn reserve(nr: usize) -> Result<Self, BenchError> {
+        let free = nr_free_gigantic();
+        if free >= nr {
+            return Ok(Self { nr, _pool: None });
+        }
+        let path = pool(GIGANTIC_BYTES as u64 >> 10);
+        let old = Setting::read(&path)?.parse().unwrap_or(0_usize);
+        let pool = Setting::change(&path, &(old + nr - free).to_string())?;
+        let free = nr_free_gigantic();
+        if free < nr {
+            let mib = nr * (GIGANTIC_BYTES >> 20);
+            return Err(BenchError::NoPool { mib, free });
+        }
+        Ok(Self { nr, _pool: Some(pool) })
+    }
+
+    /// The time of filling the pages by one store to each.
+    ///
+    /// # Errors
+    /// When they are no longer free.
+    pub fn fault(&self) -> Result<Duration, BenchError> {
+        let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB;
+        let region = Region::map(self.nr * GIGANTIC_BYTES, flags)?;
+        Ok(fill(&region, GIGANTIC_BYTES))
+    }
+}
+
+/// How many pages of a size hugetlb holds.
+fn pool(kib: u64) -> PathBuf {
+    host::hugetlb(kib, "nr_hugepages")
 }
 
 fn fill(region: &Region, folio_bytes: usize) -> Duration {
@@ -95,8 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_not_reserved_is_refused() {
-        let error = fault_gigantic(nr_free_gigantic() + 1).unwrap_err();
+    fn a_page_that_is_not_free_is_refused() {
+        let pages = Gigantic { nr: nr_free_gigantic() + 1, _pool: None };
+        let error = pages.fault().unwrap_err();
         assert!(error.to_string().starts_with("mmap failed"), "{error}");
     }
 }

@@ -59,8 +59,9 @@ pub enum StubsError {
     Architecture,
     /// Too few pages are reserved.
     #[error(
-        "{needed} pages of 2 MiB are needed, but {free} are reserved and free; to reserve them: \
-         echo {needed} > /proc/sys/vm/nr_hugepages"
+        "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and promised to nobody; \
+         to add them: echo $((`cat /proc/sys/vm/nr_hugepages` + {needed})) > \
+         /proc/sys/vm/nr_hugepages"
     )]
     NotReserved {
         /// Pages needed.

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - W1: the earlier settings are back when [`CowRecorder`] or a run is dropped or this process ends
-//!   ([`crate::setting`]): per-size THP controls, and two times of khugepaged.
+//!   ([`crate::setting`]): per-size THP controls, two times of khugepaged, the pool of huge pages
+//!   and, where programs wake khugepaged, its limits and `shmem_enabled`.
 //! - W2: the global THP setting is not changed.
 //! - W3: if somebody else changed a setting during a run, the result says so: it proves nothing.
 
@@ -14,15 +15,34 @@ use std::fs;
 use super::error::CrosscheckError;
 use super::facts::{Facts, Thp, first_cpu};
 use super::mount::Detached;
+use super::pool::PoolNeed;
 use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
-use crate::proc::thp::control;
+use super::tracefs::Instance;
+use crate::proc::thp::{control, setting};
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
 /// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits
 /// has the value of the file above, which is examined too.
 const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
+
+/// What programs need of khugepaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Khugepaged {
+    /// It sleeps all the time.
+    Asleep,
+    /// Steps of the programs wake it.
+    Woken,
+}
+
+/// Settings of khugepaged that the probe changes for a program.
+const LIMITS: [&str; 4] = [
+    "khugepaged/max_ptes_none",
+    "khugepaged/max_ptes_shared",
+    "khugepaged/pages_to_scan",
+    "shmem_enabled",
+];
 
 /// A run of programs on this kernel.
 #[derive(Debug)]
@@ -31,6 +51,9 @@ pub struct CowRecorder {
     /// Holds the program; seen by nobody.
     place: Detached,
     _asleep: [Setting; 2],
+    /// Shows what khugepaged does, where programs wake it.
+    events: Option<Instance>,
+    _limits: Vec<Setting>,
     /// As they were found, khugepaged asleep.
     settings: Settings,
 }
@@ -49,7 +72,11 @@ impl CowRecorder {
     ///
     /// # Errors
     /// Not root, no THP for advised areas, or a setting that cannot be changed.
-    pub fn new(facts: &Facts, command: &str) -> Result<Self, CrosscheckError> {
+    pub fn new(
+        facts: &Facts,
+        khugepaged: Khugepaged,
+        command: &str,
+    ) -> Result<Self, CrosscheckError> {
         if !facts.is_root {
             return Err(CrosscheckError::NotRoot(command.to_owned()));
         }
@@ -67,24 +94,43 @@ impl CowRecorder {
         let path = place.path().join("cow");
         probe::install_cow(&path).map_err(CrosscheckError::file(&path))?;
         let asleep = thp::send_khugepaged_to_sleep()?;
-        Ok(Self { signals, place, _asleep: asleep, settings: Settings::now() })
+        let (mut events, mut limits) = (None, Vec::new());
+        if khugepaged == Khugepaged::Woken {
+            events = Some(Instance::new()?);
+            for name in LIMITS {
+                limits.push(Setting::hold(&setting(name))?);
+            }
+        }
+        let settings = Settings::now();
+        Ok(Self { signals, place, _asleep: asleep, events, _limits: limits, settings })
     }
 
-    /// Runs programs with exactly these folio sizes enabled for advised areas.
+    /// Runs programs with exactly these folio sizes enabled for advised areas, and with this pool of
+    /// huge pages.
     ///
     /// # Errors
     /// A program that is not of the format, an unknown size, a signal.
-    pub fn record(&self, programs: &str, sizes_kib: &[u64]) -> Result<CowRun, CrosscheckError> {
+    pub fn record(
+        &self,
+        programs: &str,
+        sizes_kib: &[u64],
+        pool: Option<PoolNeed>,
+    ) -> Result<CowRun, CrosscheckError> {
+        let _pool = pool.map(PoolNeed::set).transpose()?;
         let _sizes = thp::enable_only(sizes_kib)?;
         let wanted = self.wanted(sizes_kib)?;
         let mut changes = wanted.changes(&Settings::now());
         let path = self.place.path().join("programs");
         fs::write(&path, programs).map_err(CrosscheckError::file(&path))?;
-        let words = [
+        let mut words = vec![
             path.display().to_string(),
             format!("cpu={}", first_cpu()?),
             format!("dir={}", self.place.path().display()),
         ];
+        words.push(match &self.events {
+            Some(events) => format!("trace={}", events.path().display()),
+            None => "statistics".to_owned(),
+        });
         match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
             ProbeEnd::Recorded(text) => {
                 changes.extend(wanted.changes(&Settings::now()));

@@ -41,6 +41,28 @@ pub enum CrosscheckError {
         /// Its value.
         value: String,
     },
+    /// Somebody uses huge pages.
+    #[error(
+        "programs of this machine use huge pages of {kib} KiB, so the pool cannot be set: end them, \
+         or choose another size with --hugetlb"
+    )]
+    PoolInUse {
+        /// Size of the pages.
+        kib: u64,
+    },
+    /// Memory is too fragmented for the pool.
+    #[error(
+        "the kernel gave {got} of {wanted} huge pages of {kib} KiB: memory is fragmented; run \
+         `echo 1 | sudo tee /proc/sys/vm/compact_memory` and try again"
+    )]
+    PoolTooSmall {
+        /// Size of the pages.
+        kib: u64,
+        /// Pages asked for.
+        wanted: u64,
+        /// Pages of the pool.
+        got: u64,
+    },
     /// No tracefs in the kernel.
     #[error(
         "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \

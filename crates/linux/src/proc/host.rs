@@ -1,6 +1,6 @@
 //! The machine as a whole: release, processor, memory, this boot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{bytes_of_kib, number, value};
 use crate::system::System;
@@ -35,10 +35,18 @@ pub(crate) fn available_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemAvailable")?)
 }
 
-/// hugetlb pages of one size that were reserved and are free.
+/// What the kernel says about the hugetlb pool of one size, or takes for it.
+pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
+    format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
+}
+
+/// hugetlb pages of one size that are free and promised to nobody.
 pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
-    let path = format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages");
-    number(system, Path::new(&path)).unwrap_or(0)
+    let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
+    // Reservations can fall below zero, which the kernel shows as a number near 2^64.
+    let free = i128::from(read("free_hugepages"));
+    let reserved = i128::from(read("resv_hugepages").cast_signed());
+    u64::try_from(free - reserved).unwrap_or(0)
 }
 
 #[cfg(test)]

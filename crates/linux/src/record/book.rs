@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_trace::event::{SHARES_MEMORY, mmap_flags};
+use largefolio_trace::event::{SHARES_MEMORY, huge_size_of, mmap_flags};
 use largefolio_trace::{Event, ExitKind, LayoutEntry, Op, ThreadId, TraceError};
 
 use super::files::Files;
@@ -93,7 +93,7 @@ impl<'sink> Book<'sink> {
         prot: u32,
         map: u32,
     ) -> Result<(), TraceError> {
-        self.push(Event { flags: mmap_flags(prot, map), aux: 0, ..event })
+        self.push(Event { flags: mmap_flags(prot, map), aux: huge_size_of(map), ..event })
     }
 
     /// The start of a thread or process.

@@ -14,7 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Order;
 
+use super::random::Random;
 use super::{Buddy, BuddyError, MigrateType};
+
+/// Page frames in use, in thousandths, unless the target needs more pins than that.
+const USED_PERMILLE: u64 = 100;
 
 /// Page frames pinned from the start; the same data give the same page frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +45,25 @@ struct FragmentPlan {
 }
 
 impl Fragmentation {
+    /// The target with as few page frames in use as it takes: a tenth, or one pin in each group
+    /// that has to be broken. With p of memory pinned, u unusable and groups of S pages that is
+    /// `p >= u / (S - 1 + u)`.
+    ///
+    /// ```
+    /// use largefolio_mm::buddy::Fragmentation;
+    /// use largefolio_mm::units::Order;
+    /// let used = |order, permille| Fragmentation::at(Order::new(order), permille, 1).used_permille;
+    /// assert_eq!([used(9, 800), used(4, 800), used(2, 800), used(1, 1000)], [100, 100, 212, 501]);
+    /// ```
+    #[must_use]
+    pub fn at(order: Order, unusable_permille: u32, seed: u64) -> Self {
+        let unusable = u64::from(unusable_permille);
+        let below = (1000 * (order.nr_pages() - 1) + unusable).max(1);
+        let needed = 1000 * unusable / below + 1;
+        let used_permille = needed.max(USED_PERMILLE) as u32;
+        Self { seed, used_permille, order, unusable_permille }
+    }
+
     fn plan(&self, nr_pages: u64, max_order: Order) -> Result<FragmentPlan, BuddyError> {
         let group = self.order.nr_pages();
         let nr_groups = nr_pages / group;
@@ -129,22 +152,4 @@ fn wrapped_run(base: u64, group: u64, start: u64, len: u64) -> impl Iterator<Ite
     let head = (base, base + wrapped);
     let rest = (base + start, base + (start + len).min(group));
     [head, rest].into_iter().filter(|(first, end)| first < end)
-}
-
-/// `SplitMix64`: a full-period generator whose whole state is the seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ bits >> 31
-    }
-
-    /// A number below `end`, evenly up to one part in 2^64 / `end`.
-    fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
 }

@@ -19,7 +19,7 @@ use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
-use crate::ram::Ram;
+use crate::ram::{Ram, Stretch, Work};
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
@@ -31,16 +31,30 @@ impl<R: Ram> Memory<R> {
         target: &CollapseTarget,
     ) -> Result<Done, CollapseRefusal> {
         let limits = self.limits(target);
-        match self.space(target.mm).table.pmd(target.first) {
-            PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
-            PmdState::Table { .. } => {}
-        }
-        let Some(ptes) = self.ptes_of(target) else { return Err(CollapseRefusal::NoPteTable) };
+        let ptes = match self.table_of(target) {
+            Ok(ptes) => ptes,
+            Err(answer) => return answer,
+        };
         self.core.work.add(steps_of_block(target.order));
-        self.check_ptes(target, &ptes, limits)?;
+        self.examine_ptes(target, &ptes, limits)?;
         self.collapse_scanned(target, limits)?;
         Ok(Done::Collapsed)
+    }
+
+    /// The table of a block; without one there is nothing to scan.
+    pub(super) fn table_of(
+        &mut self,
+        target: &CollapseTarget,
+    ) -> Result<Vec<Pte>, Result<Done, CollapseRefusal>> {
+        let found = match self.space(target.mm).table.pmd(target.first) {
+            PmdState::Leaf => Err(Ok(Done::Already)),
+            PmdState::Empty => Err(Err(CollapseRefusal::NoPteTable)),
+            PmdState::Table { .. } => self.ptes_of(target).ok_or(Err(CollapseRefusal::NoPteTable)),
+        };
+        if found.is_err() {
+            self.khugepaged.nr_examined = 1;
+        }
+        found
     }
 
     /// Collapses a block that passed its scan; nothing is changed on a refusal.
@@ -117,20 +131,28 @@ impl<R: Ram> Memory<R> {
         }
         let pfn = self.core.folios.get(id).pfn;
         let mut done = 0;
+        let mut stretch = Stretch::default();
         while done < ptes.len() {
             let nr = nr_in_run(&ptes[done..]);
-            self.copy_run(&ptes[done..done + nr], pfn.plus(done as u64))?;
+            self.copy_run(&ptes[done..done + nr], pfn.plus(done as u64), &mut stretch)?;
             done += nr;
         }
+        self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         Ok(())
     }
 
     /// Ascending, holes in passing; page by page unless the kernel copies in extents (D.4.5).
-    fn copy_run(&mut self, run: &[Pte], to: Pfn) -> Result<(), CollapseRefusal> {
+    fn copy_run(
+        &mut self,
+        run: &[Pte],
+        to: Pfn,
+        stretch: &mut Stretch,
+    ) -> Result<(), CollapseRefusal> {
         let nr = run.len() as u64;
         if is_hole(run[0]) {
             self.core.folios.forget_writes(to, nr);
             self.core.ram.zero(to, nr);
+            stretch.add(Work::Clear, nr, 1);
             return Ok(());
         }
         for _ in run {
@@ -138,6 +160,7 @@ impl<R: Ram> Memory<R> {
         }
         let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
         self.core.copy_pages(run[0].pfn(), to, &plan);
+        stretch.add_units(Work::Copy, &plan);
         Ok(())
     }
 

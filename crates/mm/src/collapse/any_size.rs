@@ -53,13 +53,14 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
-        let (first, last) = (order.round_up(start.0), order.round_down(end.0));
+        let (mut next, last) = (order.round_up(start.0), order.round_down(end.0));
         let mut refused = Ok(());
-        for first in (first..last).step_by(order.nr_pages() as usize).map(Vpn) {
+        while next < last && !self.core.work.is_spent() {
+            self.core.work.add(1);
+            let Some(set) = self.space(mm).first_set_in(Vpn(next), last - next) else { break };
+            let first = Vpn(order.round_down(set.0));
+            next = first.0 + order.nr_pages();
             let target = CollapseTarget { mm, vma: *vma, first, order, who: Who::Advice };
-            if self.space(mm).is_none(first, order.nr_pages()) {
-                continue;
-            }
             let outcome = self.collapse_part_of(&target);
             self.count_outcome(Who::Advice, outcome);
             refused = refused.and(outcome.map(|_| ()));

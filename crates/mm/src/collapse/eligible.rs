@@ -6,7 +6,7 @@
 //! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
-use crate::mapping::Mapping;
+use crate::mapping::{HugeSwitch, Mapping};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
@@ -23,6 +23,7 @@ impl<R: Ram> Memory<R> {
         if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
             return false;
         }
+        // Huge pages of a pool are never collapsed: a hugetlb area has no pages of its own kind.
         let Backing::File { open, .. } = vma.backing else {
             let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
             return is_on && vma.has_anon();
@@ -30,7 +31,9 @@ impl<R: Ram> Memory<R> {
         let mapping = self.core.mapping(self.open_file(open).mapping);
         // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
-            return who == Who::Advice || self.shmem_allows(vma);
+            // A mount has its own, which is off by default.
+            let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
+            return who == Who::Advice || follows && self.shmem_allows(vma);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,
@@ -92,6 +95,7 @@ fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
     let is_congruent = match vma.backing {
         Backing::Anon => true,
         Backing::File { pgoff, .. } => pmd.is_aligned(vma.start.0.wrapping_sub(pgoff)),
+        Backing::Hugetlb(_) => false,
     };
     let last = vma.end.0.checked_sub(pmd.nr_pages()).map(|last| pmd.round_down(last));
     is_congruent && last.is_some_and(|last| vma.start.0 <= last)

@@ -18,7 +18,7 @@ use crate::counters::collapse::CollapseRefusal;
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
+use crate::ram::{Ram, Stretch, Work};
 use crate::readahead::issue::Run;
 use crate::rules::collapse::{DirtyFlush, DirtyRange};
 use crate::units::PageRange;
@@ -291,8 +291,10 @@ impl<R: Ram> Memory<R> {
         pfn: Pfn,
     ) -> Result<(), CollapseRefusal> {
         let mut at = range.first;
+        let mut stretch = Stretch::default();
         for entry in &gathered.entries {
             self.core.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
+            stretch.add(Work::Clear, entry.index.0 - at, 1);
             let from = self.core.folios.get(entry.folio).pfn;
             let nr = entry.order.nr_pages();
             for _ in 0..nr {
@@ -300,9 +302,12 @@ impl<R: Ram> Memory<R> {
             }
             let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
             self.core.ram.copy_folio(from, pfn.plus(entry.index.0 - range.first), &plan);
+            stretch.add_units(Work::Copy, &plan);
             at = entry.end();
         }
         self.core.ram.zero(pfn.plus(at - range.first), range.end() - at);
+        stretch.add(Work::Clear, range.end() - at, 1);
+        self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;
             // A hole that is filled here would never be missed there (H.5 step 5).

@@ -12,14 +12,15 @@
 //! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
 
 use super::{CollapseTarget, Done, Who};
+use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
-use crate::rules::collapse::ShmemEnabled;
+use crate::rules::collapse::{ScanCost, ShmemEnabled};
 use crate::units::VpnRange;
 use crate::units::{MmId, Order, Vpn};
-use crate::vma::Vma;
+use crate::vma::{Backing, Vma};
 
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
@@ -65,15 +66,19 @@ impl<R: Ram> Memory<R> {
 
     /// The same, if one of the areas of a range may be collapsed.
     pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
+        let vmas = &self.space(mm).vmas;
+        let parts = vmas.overlapping(start, end);
+        let areas: Vec<Vma> =
+            parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect();
+        self.khugepaged_enter_for(mm, &areas);
+    }
+
+    /// The same, if one of these areas may be collapsed.
+    pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: &[Vma]) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
         }
-        let starts = self.space(mm).vmas.overlapping(start, end);
-        let can_collapse = |vma: &Vma| {
-            let whole = self.space(mm).vmas.find(vma.start);
-            whole.is_some_and(|whole| self.can_collapse(whole, Who::Khugepaged))
-        };
-        if starts.iter().any(can_collapse) {
+        if areas.iter().any(|vma| self.can_collapse(vma, Who::Khugepaged)) {
             self.khugepaged_enter(mm);
         }
     }
@@ -160,15 +165,16 @@ impl<R: Ram> Memory<R> {
             }
             while first < last {
                 let target = CollapseTarget { mm, vma, first, order: pmd, who: Who::Khugepaged };
+                self.khugepaged.nr_examined = pmd.nr_pages();
                 let outcome = self.collapse_behind(&target);
                 self.count_outcome(Who::Khugepaged, outcome);
                 let khugepaged = &mut self.khugepaged;
                 first = first.plus(pmd.nr_pages());
                 khugepaged.next = first;
-                // What is collapsed already is seen in the page cache, without a scan (H.4.3).
-                let is_cheap =
-                    outcome == Ok(Done::Already) && vma.backing != crate::vma::Backing::Anon;
-                khugepaged.nr_scanned += if is_cheap { 1 } else { pmd.nr_pages() };
+                khugepaged.nr_scanned += match self.rules.collapse.scan_cost {
+                    ScanCost::Block => pmd.nr_pages(),
+                    ScanCost::Examined => khugepaged.nr_examined,
+                };
                 match outcome {
                     Err(CollapseRefusal::AllocHugePageFail) => return Look::NoMemory,
                     _ if khugepaged.nr_scanned >= nr_pages => return Look::More,
@@ -199,20 +205,36 @@ impl<R: Ram> Memory<R> {
     fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let Some(range) = self.file_range(target) else {
             let orders = self.collapse_orders(&target.vma);
-            return if is_pmd_alone(orders, target.order) {
+            let outcome = if is_pmd_alone(orders, target.order) {
                 self.collapse_anon(target)
             } else {
                 self.collapse_sizes(target, orders)
             };
+            self.show(target, outcome);
+            return outcome;
         };
         if !self.is_within_size(&target.vma, range.file, range.end()) {
             return Err(CollapseRefusal::VmaCheck);
         }
-        match self.collapse_file(&range) {
-            // The folio is there: what is missing is its entry.
-            Err(CollapseRefusal::PteMappedHugepage) => self.retract_one(target),
+        let scanned = self.collapse_file(&range);
+        self.show(target, scanned);
+        match scanned {
+            // The folio is there: what is missing is its entry. That is counted as a collapse each
+            // time, also where nothing was left to do (H.6.5).
+            Err(CollapseRefusal::PteMappedHugepage) => {
+                // The page cache says so, without a scan (H.4.3).
+                self.khugepaged.nr_examined = 1;
+                self.retract_one(target).map(|_| Done::Collapsed)
+            }
             collapsed => collapsed,
         }
+    }
+
+    /// What the tracepoint of a scan says.
+    fn show(&mut self, target: &CollapseTarget, outcome: Result<Done, CollapseRefusal>) {
+        let CollapseTarget { mm, first, .. } = *target;
+        let is_anon = target.vma.backing == Backing::Anon;
+        self.core.observe(Observed::Scanned { mm, first, is_anon, outcome });
     }
 }
 

@@ -32,6 +32,7 @@ impl PteLimits {
 /// What the pages examined so far are.
 #[derive(Default)]
 struct PtesSeen {
+    nr_examined: u64,
     nr_none: u64,
     nr_swapped: u64,
     nr_shared: u64,
@@ -59,6 +60,19 @@ impl<R: Ram> Memory<R> {
         if target.vma.is_armed { PteLimits { none: 0, ..limits } } else { limits }
     }
 
+    /// Tests the PTEs of a target for the first time, and counts those it looked at (H.6.5).
+    pub(super) fn examine_ptes(
+        &mut self,
+        target: &CollapseTarget,
+        ptes: &[Pte],
+        limits: PteLimits,
+    ) -> Result<(), CollapseRefusal> {
+        let mut seen = PtesSeen::default();
+        let checked = self.check_all(target, ptes, limits, &mut seen);
+        self.khugepaged.nr_examined = seen.nr_examined;
+        checked
+    }
+
     /// Tests the PTEs of a target.
     pub(super) fn check_ptes(
         &self,
@@ -66,9 +80,19 @@ impl<R: Ram> Memory<R> {
         ptes: &[Pte],
         limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
-        let mut seen = PtesSeen::default();
+        self.check_all(target, ptes, limits, &mut PtesSeen::default())
+    }
+
+    fn check_all(
+        &self,
+        target: &CollapseTarget,
+        ptes: &[Pte],
+        limits: PteLimits,
+        seen: &mut PtesSeen,
+    ) -> Result<(), CollapseRefusal> {
         let swapped = &self.space(target.mm).swapped;
         for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
+            seen.nr_examined += 1;
             if swapped.get(vpn).is_some() {
                 seen.nr_swapped += 1;
                 // Reading back much costs more than a large folio saves.
@@ -77,7 +101,7 @@ impl<R: Ram> Memory<R> {
                 }
                 continue;
             }
-            self.check_pte(target, pte, limits, &mut seen)?;
+            self.check_pte(target, pte, limits, seen)?;
         }
         // Memory that nobody writes was taken for not worth it, up to 6.17 (H.6.1).
         if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {

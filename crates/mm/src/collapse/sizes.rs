@@ -10,7 +10,7 @@ use super::scan::{PteLimits, is_hole};
 use super::{CollapseTarget, Done};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
-use crate::pgtable::{PmdState, Pte};
+use crate::pgtable::Pte;
 use crate::ram::Ram;
 use crate::rules::anon::{MIN_LARGE_ORDER, NonePtes, Orders};
 use crate::units::Order;
@@ -42,15 +42,13 @@ impl<R: Ram> Memory<R> {
         block: &CollapseTarget,
         orders: Orders,
     ) -> Result<Done, CollapseRefusal> {
-        match self.space(block.mm).table.pmd(block.first) {
-            PmdState::Leaf => return Ok(Done::Already),
-            PmdState::Empty => return Err(CollapseRefusal::NoPteTable),
-            PmdState::Table { .. } => {}
-        }
-        let Some(ptes) = self.ptes_of(block) else { return Err(CollapseRefusal::NoPteTable) };
+        let ptes = match self.table_of(block) {
+            Ok(ptes) => ptes,
+            Err(answer) => return answer,
+        };
         // H.6.4 b: one page is enough to go on.
         let limits = PteLimits { none: block.nr_pages() - 1, ..self.limits(block) };
-        self.check_ptes(block, &ptes, limits)?;
+        self.examine_ptes(block, &ptes, limits)?;
         let swapped = &self.space(block.mm).swapped;
         let is_there = |(at, &pte)| !is_hole(pte) || swapped.get(block.first.plus(at)).is_some();
         let occupied: Vec<bool> = (0..).zip(&ptes).map(is_there).collect();

@@ -19,6 +19,8 @@ pub(crate) struct Khugepaged {
     pub(crate) next: Vpn,
     /// Pages examined since it woke.
     pub(crate) nr_scanned: u64,
+    /// Entries of the last block that were examined, or what it counts for instead.
+    pub(crate) nr_examined: u64,
     /// Passes begun since it woke.
     pub(crate) nr_passes: u32,
     /// Whether it has slept because memory was short since it woke.

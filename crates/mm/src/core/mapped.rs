@@ -3,8 +3,9 @@
 //!
 //! Answers to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`, `folio_put`.
 //!
-//! Owns references and counts of mappings, `AnonExclusive` of new and remapped pages, and the
-//! moment at which a folio becomes partially mapped. Does not own the entries themselves.
+//! Owns references and counts of mappings, the machine's counts of mapped pages (F.5.2, F.5.7),
+//! `AnonExclusive` of new and remapped pages, and the moment at which a folio becomes partially
+//! mapped. Does not own the entries themselves.
 //!
 //! Invariants:
 //! - I1: a mapping takes its reference first and is counted then; it is uncounted first and gives
@@ -62,8 +63,9 @@ impl<R: Ram> Core<R> {
             Level::Pmd => self.counters.nr_pmds_set += 1,
         }
         folio.refs += refs;
-        let (mapcount, _) = Mapcount::new_anon(&shape, owner_id(mm), level);
+        let (mapcount, change) = Mapcount::new_anon(&shape, owner_id(mm), level);
         folio.mapcount = mapcount;
+        self.counters.mapped.add(folio.mapped_kind(), change);
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
@@ -78,6 +80,7 @@ impl<R: Ram> Core<R> {
         let pages = pages_of(folio, pfn, nr);
         let change = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
         self.counters.mapcounts_set += change.updates;
+        self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
     /// A PMD entry of `mm` maps a folio (F.3.2).
@@ -89,6 +92,7 @@ impl<R: Ram> Core<R> {
         folio.refs += u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
         self.counters.mapcounts_set += change.updates;
+        self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
@@ -131,8 +135,23 @@ impl<R: Ram> Core<R> {
         self.after_removal(id, change);
     }
 
+    /// The folio is split: the table has it no more, and its parts are mapped instead.
+    pub(crate) fn count_split(&mut self, whole: &Folio) {
+        let nr_pages = whole.mapcount.mapped_pages(&self.shape(whole.order));
+        let change = Change { mapped_pages: -i64::from(nr_pages), ..Change::NONE };
+        self.counters.mapped.add(whole.mapped_kind(), change);
+    }
+
+    /// A part of a split folio is mapped where the whole was.
+    pub(crate) fn count_part(&mut self, part: &Folio) {
+        let nr_pages = part.mapcount.mapped_pages(&self.shape(part.order));
+        let change = Change { mapped_pages: nr_pages.into(), ..Change::NONE };
+        self.counters.mapped.add(part.mapped_kind(), change);
+    }
+
     fn after_removal(&mut self, id: FolioId, change: Change) {
         self.counters.mapcounts_cleared += change.updates;
+        self.counters.mapped.add(self.folios.get(id).mapped_kind(), change);
         if change.is_partially_mapped {
             self.became_partially_mapped(id);
         }

@@ -3,8 +3,10 @@
 //! Owns the list of events. They are collected while somebody watches
 //! (`Memory::watch`) and decide nothing.
 
+use crate::collapse::Done;
 use crate::core::open_file::RaState;
-use crate::units::{MappingId, Order, PageIndex};
+use crate::counters::collapse::CollapseRefusal;
+use crate::units::{MappingId, MmId, Order, PageIndex, Vpn};
 
 /// One event; sizes are in base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +94,17 @@ pub enum Observed {
         start: u64,
         /// The state that describes it.
         state: RaState,
+    },
+    /// khugepaged looked at a block (`mm_khugepaged_scan_pmd`, `mm_khugepaged_scan_file`).
+    Scanned {
+        /// Process that maps it.
+        mm: MmId,
+        /// First page of the block.
+        first: Vpn,
+        /// Of anonymous memory.
+        is_anon: bool,
+        /// What came of it.
+        outcome: Result<Done, CollapseRefusal>,
     },
     /// Pages are to be read in the smallest folios (`page_cache_ra_unbounded`).
     Base {

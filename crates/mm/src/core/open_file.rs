@@ -20,6 +20,8 @@ pub struct OpenFile {
     pub state: RaState,
     /// `POSIX_FADV_RANDOM`: every read is forced (A.1.4).
     pub is_random: bool,
+    /// Order that a read-around starts with, where mapping the file set one (K.1.4).
+    pub start_order: Option<Order>,
     /// Whether it is one of the file's writers ([`crate::writers`]).
     pub is_writer: bool,
     /// Descriptors; a mapping keeps the open file without one.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::pgtable::PageTable;
-use crate::units::{MappingId, MmId, SwapSlot, Vpn};
+use crate::units::{MappingId, MmId, Order, Pfn, SwapSlot, Vpn};
 use crate::vma::VmaTree;
 
 /// The address space of a process.
@@ -22,6 +22,8 @@ pub struct Space {
     pub table: PageTable,
     /// Pages in swap space.
     pub swapped: Swapped,
+    /// What its huge pages are mapped by: they stand beside the page table, like swapped pages.
+    pub huge: BTreeMap<Vpn, HugeEntry>,
     /// Whether the process has ended; its id is not used again.
     pub is_dead: bool,
     /// Whether a page of it was ever pinned (E.1.2).
@@ -51,6 +53,17 @@ impl Space {
         let swapped = self.swapped.first_in(vpn, nr).map(|(vpn, _)| vpn);
         mapped.into_iter().chain(swapped).min()
     }
+}
+
+/// The entry of a huge page: one leaf, of whatever level its size has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugeEntry {
+    /// First frame.
+    pub pfn: Pfn,
+    /// Size of the page.
+    pub order: Order,
+    /// Whether a store goes through without a fault.
+    pub is_writable: bool,
 }
 
 /// Translations of one address space that must leave the TLBs.

@@ -51,6 +51,7 @@ impl<R: Ram> Memory<R> {
             if self.core.find(file, index).is_none() {
                 let order = self.core.mapping(file).orders.min;
                 let first = PageIndex(order.round_down(index.0));
+                self.prepare_smallest(file);
                 self.core
                     .insert(NewFolio::new(file, first, order))
                     .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;

@@ -18,7 +18,7 @@ use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
-use crate::ram::Ram;
+use crate::ram::{Ram, Stretch, Work};
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
 use crate::units::{MmId, Pfn, Vpn};
 
@@ -92,6 +92,9 @@ impl<R: Ram> Memory<R> {
                 return None;
             };
             self.core.ram.zero(pfn, order.nr_pages());
+            let mut stretch = Stretch::default();
+            stretch.add(Work::Clear, order.nr_pages(), 1);
+            self.core.stretches.stretch(stretch);
             self.core.counters.thp_zero_page_alloc += 1;
             self.huge_zero = Some(pfn);
             pfn

@@ -8,7 +8,7 @@
 use super::Fault;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::ram::Ram;
+use crate::ram::{Ram, Work};
 use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
@@ -70,6 +70,7 @@ impl<R: Ram> Memory<R> {
         let fault_page = fault.vpn.0 - first.0;
         let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);
         self.core.ram.clear_folio(pfn, &plan);
+        self.core.stretches.plan(Work::Clear, &plan);
         self.core.folios.forget_writes(pfn, order.nr_pages());
         Some(id)
     }

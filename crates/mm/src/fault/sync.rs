@@ -3,6 +3,7 @@
 //! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
+use super::proposed::around_in_folios;
 use super::reading::Reading;
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile};
@@ -19,7 +20,7 @@ use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 const FORCED_CAP_BYTES: u64 = 2 << 20;
 
 /// What a cold fault reads.
-enum Choice {
+pub(super) enum Choice {
     /// Nothing ahead: the page alone.
     Nothing,
     /// As a buffered read of a whole window would (B.4.1 step 4).
@@ -32,6 +33,8 @@ enum Choice {
     ExecWindow(Order),
     /// A window around the fault (B.4.8).
     Around,
+    /// Text: the same in whole folios of this order (K.1.4).
+    AroundInFolios(Order),
 }
 
 impl<R: Ram> Memory<R> {
@@ -40,8 +43,9 @@ impl<R: Ram> Memory<R> {
         let open = fault.open();
         let reading = self.reading(fault);
         let choice = self.choose(fault, reading);
-        let start_order = self.rules.fault.start_order;
-        let page = self.rules.page;
+        let choice = self.with_exec_min(fault, choice);
+        let of_kernel = self.rules.fault.start_order.order(self.rules.page);
+        let start_order = self.open_file(open).start_order.or(of_kernel);
         let state = &mut self.open_file_mut(open).state;
         let issue = match choice {
             Choice::Nothing => return,
@@ -52,7 +56,8 @@ impl<R: Ram> Memory<R> {
             Choice::Forced(order) => forced_window(fault, state, order),
             Choice::ExecBlock(order) => exec_block(fault, state, order),
             Choice::ExecWindow(order) => exec_window(fault, state, order),
-            Choice::Around => around(fault, state, start_order.order(page)),
+            Choice::Around => around(fault, state, start_order),
+            Choice::AroundInFolios(order) => around_in_folios(fault, state, order),
         };
         self.read(open, reading.target, issue);
     }
@@ -95,9 +100,11 @@ impl<R: Ram> Memory<R> {
             && reading.order.is_none()
         {
             let limit = self.rules.max_pagecache_order();
-            return Choice::ExecBlock(self.rules.page.order_of_bytes(bytes).min(limit));
+            let order = self.rules.page.order_of_bytes(bytes).min(limit);
+            return Choice::ExecBlock(self.exec_order_now(order));
         }
         let of_kernel = self.rules.exec_window_order(self.arch).filter(|_| vma.prot.can_exec);
+        let of_kernel = of_kernel.map(|order| self.exec_order_now(order));
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
             // `MADV_RANDOM`: neighbours will not be needed. Text is read all the same: its folio

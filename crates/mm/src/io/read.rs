@@ -144,6 +144,7 @@ impl<R: Ram> Memory<R> {
         }
         let order = self.core.mapping(file).orders.min;
         let first = PageIndex(order.round_down(index.0));
+        self.prepare_smallest(file);
         self.core.insert(NewFolio::new(file, first, order)).ok()?;
         self.core.find(file, index)
     }

@@ -10,6 +10,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::Arch;
 use crate::rules::anon::DropTables;
+use crate::rules::collapse::AdvisedArea;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
@@ -54,40 +55,98 @@ impl<R: Ram> Memory<R> {
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
         let range = VpnRange { start, end };
         match advice {
-            Madvice::Hugepage => {
-                self.change_areas(mm, range, huge(HugeAdvice::Huge));
-                self.khugepaged_enter_areas(mm, range);
-            }
+            Madvice::Hugepage => self.advise_huge(mm, range),
             Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.drop_pages(mm, start, end),
+            Madvice::Dontneed => self.drop_pages(mm, start, end)?,
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
     }
 
+    /// `MADV_HUGEPAGE`: khugepaged may scan the process from now on (D.2.9).
+    fn advise_huge(&mut self, mm: MmId, range: VpnRange) {
+        let before: Vec<Vma> = self.whole_areas(mm, range);
+        let huge = |vma: &mut Vma| vma.advice.huge = HugeAdvice::Huge;
+        self.change_areas(mm, range, huge);
+        match self.rules.collapse.advised {
+            AdvisedArea::Whole => {
+                let advised = |mut vma: Vma| {
+                    huge(&mut vma);
+                    vma
+                };
+                let wholes: Vec<Vma> = before.into_iter().map(advised).collect();
+                self.khugepaged_enter_for(mm, &wholes);
+                self.khugepaged_enter_areas(mm, range);
+            }
+            AdvisedArea::Changed => {
+                let changed = before.iter().filter(|vma| vma.advice.huge != HugeAdvice::Huge);
+                let (first, last) = (range.start, range.end);
+                let parts: Vec<VpnRange> = changed
+                    .map(|vma| VpnRange { start: vma.start.max(first), end: vma.end.min(last) })
+                    .collect();
+                for part in parts {
+                    self.khugepaged_enter_areas(mm, part);
+                }
+            }
+        }
+    }
+
+    /// The areas that a range touches, as far as they reach.
+    fn whole_areas(&self, mm: MmId, VpnRange { start, end }: VpnRange) -> Vec<Vma> {
+        let vmas = &self.space(mm).vmas;
+        let parts = vmas.overlapping(start, end);
+        parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect()
+    }
+
+    /// Makes all pages of a process look unused, as a write of 1 to `/proc/PID/clear_refs` does.
+    pub fn clear_refs(&mut self, mm: MmId) {
+        let areas: Vec<Vma> = self.space(mm).vmas.iter().copied().collect();
+        for vma in areas {
+            self.flush(mm, vma.start, vma.nr_pages());
+            let table = &mut self.space_mut(mm).table;
+            let leaves: Vec<Vpn> =
+                table.leaves(vma.start, vma.nr_pages()).map(|leaf| leaf.first_vpn).collect();
+            for vpn in leaves {
+                let _ = table.test_and_clear_young(vpn);
+            }
+        }
+    }
+
     /// `MADV_DONTNEED`, area by area.
-    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+    fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let frees_tables = match self.rules.anon.drop_tables {
             DropTables::Kept => false,
             DropTables::FreedOnX86 => self.arch == Arch::X86_64,
             DropTables::Freed => true,
         };
         for vma in self.space(mm).vmas.overlapping(start, end) {
+            if let Some(area) = vma.huge() {
+                // Whole huge pages alone: a range that begins inside one is refused (O.5.2).
+                if !area.order.is_aligned(vma.start.0) {
+                    return Err(MapError::HugeCut(vma.start.vaddr(self.rules.page).0));
+                }
+                self.zap_huge(mm, &vma, vma.start, Vpn(area.order.round_down(vma.end.0)));
+                continue;
+            }
             self.zap(mm, vma.start, vma.end);
             if frees_tables {
                 self.space_mut(mm).table.free_empty_tables(vma.start, vma.nr_pages());
             }
         }
+        Ok(())
     }
 
     /// Marks the pages of a range lazy-free.
     fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let areas = self.space(mm).vmas.overlapping(start, end);
         for vma in areas {
+            if vma.huge().is_some() {
+                return Err(MapError::HugeAdvice(vma.start.vaddr(self.rules.page).0));
+            }
             if vma.backing != Backing::Anon {
                 return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
             }

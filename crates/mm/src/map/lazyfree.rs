@@ -2,7 +2,8 @@
 //!
 //! Answers to: `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
 //!
-//! Owns which folios become lazy-free and which are split for it. Reclaim does not take them here:
+//! Owns which folios become lazy-free and which are split for it: base pages that a fork shared
+//! too, as long as nothing but page tables knows that they are dirty. Reclaim does not take them here:
 //! they keep their content until they are stored to, unmapped or advised otherwise.
 
 use crate::folio::FolioId;
@@ -46,15 +47,21 @@ impl<R: Ram> Memory<R> {
             // The parts are small: the same page again.
             return if is_split { vpn } else { next };
         }
-        let nr_entries = if is_pmd { self.core.pmd_refs(id) } else { nr };
-        if folio.maps() == nr_entries {
+        let is_kept = if is_pmd {
+            self.maybe_mapped_shared(id)
+        } else {
+            // Only what the folio itself knows to be dirty has to be the process's own.
+            (folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr
+        };
+        if !is_kept {
             self.mark_lazyfree(mm, vpn, nr, id);
         }
         vpn.plus(nr)
     }
 
     fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
-        self.core.folios.get_mut(id).is_lazyfree = true;
+        let folio = self.core.folios.get_mut(id);
+        (folio.is_lazyfree, folio.is_dirty) = (true, false);
         self.core.give_up(id);
         self.flush(mm, vpn, nr);
         let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };

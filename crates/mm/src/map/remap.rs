@@ -11,7 +11,7 @@ use crate::rules::anon::Remap;
 use crate::units::AddrRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vpn};
-use crate::vma::{Backing, Vma};
+use crate::vma::{Backing, HugeArea, Vma};
 
 impl<R: Ram> Memory<R> {
     /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
@@ -26,6 +26,9 @@ impl<R: Ram> Memory<R> {
             self.checked_range(to.addr, to.len_bytes)?;
         let not_mapped = MapError::NotMapped(from.addr.0);
         let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
+        let new = VpnRange { start: new_start, end: new_end };
+        self.check_huge_move(&vma, VpnRange { start: old_start, end: old_end }, new)?;
+        self.check_huge_cut(mm, new)?;
         if old_start != new_start && old_start < new_end && new_start < old_end {
             return Err(MapError::Overlap { from: from.addr.0, to: to.addr.0 });
         }
@@ -48,12 +51,17 @@ impl<R: Ram> Memory<R> {
         if let Backing::File { open, .. } = vma.backing {
             moved.backing = Backing::File { open, pgoff: vma.index_of(old_start) };
         }
+        if let Backing::Hugetlb(area) = vma.backing {
+            let pgoff = vma.index_of(old_start);
+            moved.backing = Backing::Hugetlb(HugeArea { pgoff, ..area });
+        }
         self.check_offset(moved.backing, moved.nr_pages())?;
         self.unmap_pages(mm, old_start.plus(keep), old_end);
         if old_start == new_start {
             self.unmap_pages(mm, old_start.plus(keep), new_end);
         } else {
             self.unmap_pages(mm, new_start, new_end);
+            self.disown_rest(mm, VpnRange { start: old_start, end: old_end });
             self.move_pages(mm, old_start, new_start, keep);
         }
         self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
@@ -95,6 +103,7 @@ impl<R: Ram> Memory<R> {
         let (space, folios) = self.space_and_folios(mm);
         space.table.move_range(from, to, nr_pages, |pfn| folios.span_of(pfn));
         self.move_swapped(mm, from, to, nr_pages);
+        self.move_huge(mm, from, to, nr_pages);
     }
 
     /// Swapped pages of a range move with it.

@@ -7,7 +7,7 @@
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};
-use crate::pgtable::LeafKind;
+use crate::pgtable::{LeafKind, PteFlags};
 use crate::ram::Ram;
 use crate::units::PageRange;
 use crate::units::VpnRange;
@@ -49,11 +49,18 @@ impl<R: Ram> Memory<R> {
         sites
     }
 
+    /// Whether a PTE among these says that its page was stored to.
+    pub(crate) fn has_dirty_entry(&self, sites: &[Site]) -> bool {
+        let is_dirty =
+            |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
+        sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))))
+    }
+
     /// Whether an area can map pages of `file`, or anonymous pages.
     fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
         match (file, vma.backing) {
             (None, _) => vma.has_anon(),
-            (Some(_), Backing::Anon) => false,
+            (Some(_), Backing::Anon | Backing::Hugetlb(_)) => false,
             (Some(file), Backing::File { open, .. }) => self.open_file(open).mapping == file,
         }
     }

@@ -17,7 +17,7 @@ use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::Effort;
-use crate::units::Order;
+use crate::units::{MappingId, Order};
 
 /// Orders above are costly: nobody waits long for them (docs/behaviour 0.4).
 pub(super) const COSTLY_ORDER: Order = Order::new(3);
@@ -117,6 +117,15 @@ impl<R: Ram> Memory<R> {
                 false
             }
             Effort::Once | Effort::Direct => self.wait_for(order, effort),
+        }
+    }
+
+    /// Before a page of a file is read alone, in the smallest folio that the file can have: a large
+    /// one is asked for with ordinary effort, reclaim and compaction with retries (I.8).
+    pub(crate) fn prepare_smallest(&mut self, file: MappingId) {
+        let order = self.core.mapping(file).hard_min();
+        if order > Order::ZERO {
+            self.prepare_large(order, Effort::Direct);
         }
     }
 

@@ -8,9 +8,8 @@
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
-use crate::pgtable::PteFlags;
 use crate::ram::{FilePages, Ram};
-use crate::units::{Order, PageRange, SwapSlot, Vpn};
+use crate::units::{Order, PageRange, SwapSlot};
 
 /// What became of a folio that was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,12 +173,8 @@ impl<R: Ram> Memory<R> {
     /// `MADV_FREE`: thrown away unless it was stored to since.
     fn evict_lazyfree(&mut self, id: FolioId) -> Fate {
         let sites = self.sites_of(id);
-        let is_dirty =
-            |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
-        let was_stored =
-            sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))));
         // Stored to after `MADV_FREE`: the program wants it after all (G.2.5).
-        if was_stored {
+        if self.has_dirty_entry(&sites) {
             self.core.folios.get_mut(id).is_lazyfree = false;
             return Fate::Activate;
         }

@@ -8,7 +8,7 @@
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::FolioSpan;
-use crate::ram::Ram;
+use crate::ram::{Ram, Work};
 use crate::units::Pfn;
 
 impl<R: Ram> Memory<R> {
@@ -29,6 +29,7 @@ impl<R: Ram> Memory<R> {
         let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
         let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
         self.core.ram.copy_folio(from, to, &plan);
+        self.core.stretches.plan(Work::Copy, &plan);
         self.core.folios.move_frames(id, to);
         let span = FolioSpan::new(to, order);
         for site in sites {

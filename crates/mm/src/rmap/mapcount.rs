@@ -312,10 +312,17 @@ impl<L: Layout> Mapcount<L> {
         self.page_mapcount(of, page) == 1
     }
 
-    /// What smaps divides `page` by for PSS; `numa_maps` shows the largest as `mapmax` (F.5.4).
+    /// Pages that the folio adds to the machine's mapped pages (F.3.1, F.5.2): those that are
+    /// mapped, or all of them where no page has a count and the folio is mapped at all.
     #[must_use]
-    pub fn pss_divisor(&self, of: &Shape, page: u32) -> u32 {
-        self.page_mapcount(of, page).max(1)
+    pub fn mapped_pages(&self, of: &Shape) -> u32 {
+        match self.large() {
+            _ if of.kind == MapcountKind::Hugetlb => 0,
+            None => u32::from(self.is_mapped()),
+            Some(large) if of.has_page_counts() => large.nr_mapped(of),
+            Some(_) if self.is_mapped() => of.nr_pages(),
+            Some(_) => 0,
+        }
     }
 
     /// Whether `mm` may write a PTE-mapped large folio in place, which holds `references` (E.3.3).

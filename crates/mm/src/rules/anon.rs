@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rmap::mapcount::{MapcountRules, PmdCount};
+use crate::rmap::mapcount::{HugetlbOwners, MapcountRules, PmdCount};
 use crate::units::{Order, PageSize};
 use crate::vma::HugeAdvice;
 
@@ -56,6 +56,9 @@ pub struct AnonRules {
     pub owners_max: u32,
     /// What a PMD entry counts (K.5.2).
     pub pmd_counts: PmdCount,
+    /// Whether huge pages of pools have owners (K.5.2).
+    #[serde(default)]
+    pub hugetlb_owners: HugetlbOwners,
     /// What `MADV_DONTNEED` does with a PTE table that it empties.
     pub drop_tables: DropTables,
     /// What mremap moves at once.
@@ -340,6 +343,7 @@ impl AnonRules {
             batching: Batching::Folio,
             mapcount: Mapcount::PerPage,
             owners_max: 0,
+            hugetlb_owners: HugetlbOwners::Untracked,
             pmd_counts: PmdCount::One,
             drop_tables: DropTables::FreedOnX86,
             remap: Remap::ManyAreas,
@@ -432,7 +436,8 @@ impl AnonRules {
             0 => None,
             nr => Some(nr),
         };
-        MapcountRules { stop_above, pmd_counts: self.pmd_counts, ..linux }
+        let (pmd_counts, hugetlb) = (self.pmd_counts, self.hugetlb_owners);
+        MapcountRules { stop_above, pmd_counts, hugetlb, ..linux }
     }
 
     /// Zero-filled pages above which a folio of `order` is under-used (G.2.4).

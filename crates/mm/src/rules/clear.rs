@@ -5,7 +5,8 @@
 //! Owns the choice of an order and of the preemption model as data of a kernel. The orders
 //! themselves are in [`largefolio_bulk::plan`], the code that executes them in [`crate::ram`].
 
-use largefolio_bulk::plan::{self, Plan, PreemptBuild, Rule, Shape};
+pub use largefolio_bulk::plan::Plan;
+use largefolio_bulk::plan::{self, PreemptBuild, Rule, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::Arch;
@@ -21,6 +22,8 @@ pub struct ClearRules {
     pub preemption: Preemption,
     /// Whether several pages are copied in one go.
     pub copy: CopyOrder,
+    /// Whether arm64 has a primitive for several pages.
+    pub arm64_bulk: Arm64Bulk,
 }
 
 /// D.4.1 .. D.4.3: in which order a folio is cleared.
@@ -55,18 +58,58 @@ pub enum CopyOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
-    /// `none` and `voluntary`: units with reschedule points between them.
-    Cooperative,
-    /// `full` and `lazy`: each extent in one piece.
-    Preemptible,
+    /// The kernel runs on until it reaches a reschedule point.
+    None,
+    /// The same; there are more points, but not in clearing and copying.
+    Voluntary,
+    /// Whoever is more important runs at once. No point is needed: an extent goes in one piece.
+    Full,
+    /// As full, but programs of equal rank wait for the next tick.
+    Lazy,
 }
+
+impl Preemption {
+    /// Name in exports and kernel files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Voluntary => "voluntary",
+            Self::Full => "full",
+            Self::Lazy => "lazy",
+        }
+    }
+
+    const fn of_plans(self) -> plan::Preemption {
+        match self {
+            Self::None | Self::Voluntary => plan::Preemption::Cooperative,
+            Self::Full | Self::Lazy => plan::Preemption::Preemptible,
+        }
+    }
+}
+
+/// K.2.5: what an arm64 kernel zeroes and copies several pages with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm64Bulk {
+    /// \[..7.3\] nothing: page by page in every extent.
+    None,
+    /// A loop of `DC ZVA` (or of loads and stores) over the extent, in units of 512 KiB where others
+    /// wait: what was suggested for architectures without an instruction for it.
+    Loop,
+    /// `SETP`/`CPYP` of `FEAT_MOPS`, which get the length of the extent, in the units of x86-64.
+    Mops,
+}
+
+/// Unit of a loop under `none` and `voluntary` (K.2.5).
+const LOOP_UNIT_BYTES: u64 = 512 << 10;
 
 impl ClearRules {
     /// Linux 6.18 as it is packaged: under lazy preemption.
     #[must_use]
     pub const fn stock() -> Self {
-        let (order, preemption) = (ClearOrder::Converging, Preemption::Preemptible);
-        Self { order, preemption, copy: CopyOrder::Pages }
+        let (order, preemption) = (ClearOrder::Converging, Preemption::Lazy);
+        Self { order, preemption, copy: CopyOrder::Pages, arm64_bulk: Arm64Bulk::None }
     }
 
     /// How a folio of `order` is cleared whose page `fault_page` is touched next (D.4).
@@ -109,7 +152,7 @@ impl ClearRules {
     pub fn copy_plan(self, arch: Arch, page: PageSize, order: Order, fault_page: u64) -> Plan {
         let rule = match self.copy {
             CopyOrder::Pages => Rule::converging(page.bytes()),
-            CopyOrder::Extents => Rule::merged(arch.into()),
+            CopyOrder::Extents => self.merged(arch),
         };
         self.plan_by(rule, page, order, fault_page)
     }
@@ -121,7 +164,7 @@ impl ClearRules {
     /// When there is no page to move.
     #[must_use]
     pub fn move_plan(self, arch: Arch, page: PageSize, nr_pages: u64) -> Plan {
-        let unit_bytes = match (self.copy, Rule::merged(arch.into())) {
+        let unit_bytes = match (self.copy, self.merged(arch)) {
             (CopyOrder::Extents, Rule::Merged { unit_bytes }) => unit_bytes,
             _ => 1,
         };
@@ -135,22 +178,26 @@ impl ClearRules {
     }
 
     fn plan_of(self, rule: Rule, shape: Shape) -> Plan {
-        let preemption = match self.preemption {
-            Preemption::Cooperative => plan::Preemption::Cooperative,
-            Preemption::Preemptible => plan::Preemption::Preemptible,
-        };
-        match Plan::new(rule, shape, preemption) {
+        match Plan::new(rule, shape, self.preemption.of_plans()) {
             Ok(plan) => plan,
             Err(error) => panic!("no folio is cleared or copied like this: {error}"),
         }
     }
 
+    /// The merged form, with the units of what the architecture has (D.4.3, K.2.5).
+    const fn merged(self, arch: Arch) -> Rule {
+        match (arch, self.arm64_bulk) {
+            (Arch::X86_64, _) | (Arch::Arm64, Arm64Bulk::Mops) => Rule::merged(plan::Arch::X86_64),
+            (Arch::Arm64, Arm64Bulk::Loop) => Rule::Merged { unit_bytes: LOOP_UNIT_BYTES },
+            (Arch::Arm64, Arm64Bulk::None) => Rule::merged(plan::Arch::Other),
+        }
+    }
+
     fn rule(self, arch: Arch, page: PageSize) -> Rule {
-        let arch = arch.into();
         match self.order {
             ClearOrder::Converging => Rule::converging(page.bytes()),
-            ClearOrder::Posted => Rule::posted(page.bytes(), arch, PreemptBuild::Preemption),
-            ClearOrder::Merged => Rule::merged(arch),
+            ClearOrder::Posted => Rule::posted(page.bytes(), arch.into(), PreemptBuild::Preemption),
+            ClearOrder::Merged => self.merged(arch),
             ClearOrder::OnePass => Rule::OnePass { unit_bytes: plan::MERGED_UNIT_BYTES },
         }
     }
@@ -180,7 +227,7 @@ mod tests {
     fn an_order_is_that_of_the_kernel_on_the_architecture() {
         let rules = |order, preemption| ClearRules { order, preemption, ..ClearRules::stock() };
         let three = vec![(258, 511), (0, 252), (253, 257)];
-        let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
+        let (cooperative, preemptible) = (Preemption::Voluntary, Preemption::Lazy);
         for (order, nr_points) in [(ClearOrder::Merged, 3), (ClearOrder::Posted, 3)] {
             let of = |preemption| extents(rules(order, preemption), Arch::X86_64, 255);
             assert_eq!(of(cooperative), (three.clone(), nr_points), "{order:?}");
@@ -226,7 +273,7 @@ mod tests {
             let plan = with(preemption).copy_plan(arch, PageSize::K4, Order::new(order), 255);
             (plan.nr_units(), plan.nr_points())
         };
-        let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
+        let (cooperative, preemptible) = (Preemption::Voluntary, Preemption::Lazy);
         assert_eq!(of(cooperative, Arch::X86_64, 9), (3, 3));
         assert_eq!(of(preemptible, Arch::X86_64, 9), (3, 0));
         // 1 GiB: 32 units of 32 MiB right of the page, the left, the near.
@@ -242,7 +289,7 @@ mod tests {
             (CopyOrder::Extents, Arch::Arm64, 1),
         ] {
             for (preemption, nr_points) in
-                [(Preemption::Cooperative, 300 / nr_at_once), (Preemption::Preemptible, 0)]
+                [(Preemption::None, 300 / nr_at_once), (Preemption::Full, 0)]
             {
                 let rules = ClearRules { preemption, copy, ..ClearRules::stock() };
                 let plan = rules.move_plan(arch, PageSize::K4, 300);
@@ -260,5 +307,32 @@ mod tests {
                 assert_eq!(at, 300);
             }
         }
+    }
+
+    #[test]
+    fn arm64_clears_and_copies_in_extents_with_a_primitive_k_2_5() {
+        let of = |arm64_bulk, preemption, order| {
+            let (order_of_clearing, copy) = (ClearOrder::Merged, CopyOrder::Extents);
+            let rules = ClearRules { order: order_of_clearing, preemption, copy, arm64_bulk };
+            let plan = rules.plan(Arch::Arm64, PageSize::K4, Order::new(order), 255);
+            assert_eq!(plan, rules.copy_plan(Arch::Arm64, PageSize::K4, Order::new(order), 255));
+            let at_once = plan.units().map(|unit| plan.at_once(unit)).max();
+            (plan.nr_units(), at_once)
+        };
+        let (voluntary, full) = (Preemption::Voluntary, Preemption::Full);
+        assert_eq!(of(Arm64Bulk::None, voluntary, 9), (512, Some(1)));
+        assert_eq!(of(Arm64Bulk::None, full, 9), (3, Some(1)));
+        // 253 and 254 pages in units of 128, and the near ones.
+        assert_eq!(of(Arm64Bulk::Loop, voluntary, 9), (5, Some(128)));
+        assert_eq!(of(Arm64Bulk::Loop, full, 9), (3, Some(254)));
+        assert_eq!(of(Arm64Bulk::Mops, voluntary, 9), (3, Some(254)));
+        assert_eq!(of(Arm64Bulk::Mops, voluntary, 18), (34, Some(8192)));
+        // x86-64 has its own.
+        let rules = ClearRules { order: ClearOrder::Merged, ..ClearRules::stock() };
+        let with = |arm64_bulk| {
+            let rules = ClearRules { arm64_bulk, ..rules };
+            rules.plan(Arch::X86_64, PageSize::K4, Order::new(9), 255)
+        };
+        assert_eq!(with(Arm64Bulk::None), with(Arm64Bulk::Loop));
     }
 }

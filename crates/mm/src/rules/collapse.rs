@@ -22,6 +22,10 @@ pub struct CollapseRules {
     pub read_only: ReadOnlyRange,
     /// What khugepaged does at a clean lazy-free folio.
     pub lazyfree: Lazyfree,
+    /// Which area decides whether `MADV_HUGEPAGE` puts a process into khugepaged's list.
+    pub advised: AdvisedArea,
+    /// What a block costs khugepaged of the pages that it may scan.
+    pub scan_cost: ScanCost,
     /// What `MADV_COLLAPSE` does with a dirty range of a file.
     pub dirty: DirtyRange,
     /// Whether khugepaged writes back a file that is open for writing.
@@ -104,6 +108,27 @@ pub enum Lazyfree {
     Collapsed,
     /// \[7.2\] left alone.
     Refused,
+}
+
+/// D.2.9: the area that `MADV_HUGEPAGE` looks at before a process enters khugepaged's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdvisedArea {
+    /// The whole area before it is cut to the advised part, and what the part is merged into.
+    Whole,
+    /// \[7.2\] what it has become, if the advice changed anything.
+    Changed,
+}
+
+/// H.6.5: pages that a block counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScanCost {
+    /// All of its pages.
+    Block,
+    /// \[7.2\] the entries that were examined; 1 where there is no table, or the page cache has the
+    /// large folio.
+    Examined,
 }
 
 /// H.5.1: dirty or under writeback, for `MADV_COLLAPSE`.
@@ -189,6 +214,8 @@ impl CollapseRules {
             sizes: CollapseSizes::PmdOnly,
             read_only: ReadOnlyRange::Collapsed,
             lazyfree: Lazyfree::Collapsed,
+            advised: AdvisedArea::Whole,
+            scan_cost: ScanCost::Block,
             dirty: DirtyRange::Fails,
             flush: DirtyFlush::Always,
             private_data: PrivateData::Invalid,

@@ -31,6 +31,8 @@ impl<R: Ram> Memory<R> {
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
         let spot = self.core.folios.lru().spot(id);
+        // What an entry knew goes to the folio, and from there to every part.
+        self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
         let parts = parts_of(&whole, &self.core.shape(to), &sites);
         let drops_zeroes =
@@ -58,6 +60,7 @@ impl<R: Ram> Memory<R> {
     fn take_whole(&mut self, id: FolioId) -> Folio {
         let mut whole = self.core.folios.remove(id);
         self.core.deferred.remove(&mut whole);
+        self.core.count_split(&whole);
         let size = self.core.counters.size_mut(whole.order);
         size.nr_anon -= 1;
         size.nr_anon_partially_mapped -= u64::from(whole.is_partially_mapped);
@@ -72,6 +75,7 @@ impl<R: Ram> Memory<R> {
         folio.is_lazyfree = whole.is_lazyfree;
         folio.mapcount = part.mapcount;
         folio.refs = folio.maps();
+        self.core.count_part(&folio);
         let id = self.core.folios.insert(folio);
         self.core.counters.size_mut(to).nr_anon += 1;
         id

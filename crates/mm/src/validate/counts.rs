@@ -1,15 +1,15 @@
-//! The counts of folios against what the page tables hold: I11 .. I13.
+//! The counts of folios against what the page tables hold: I11 .. I13, I17.
 
 use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::core::mapped::owner_id;
 use crate::counters::NR_ORDERS;
+use crate::counters::mapped::MappedCounters;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rmap::mapcount::MapcountRule;
 use crate::units::{MmId, Order, Pfn};
 
 /// Entries of one folio.
@@ -81,7 +81,7 @@ impl<R: Ram> Memory<R> {
         agree("PMD entries", folio.pmd_maps(), nr_pmds)?;
         let shape = self.core.shape(folio.order);
         folio.mapcount.validate(&shape).map_err(|broken| Violation::Mapcount(id, broken))?;
-        let has_page_maps = shape.rules.counts != MapcountRule::NoPageMapcount;
+        let has_page_maps = shape.has_page_counts();
         for (page, pfn) in (0..).zip((folio.pfn.0..folio.end_pfn().0).map(Pfn)) {
             let nr_maps = found.nr_ptes_of(id, pfn) + nr_pmds;
             if has_page_maps {
@@ -120,6 +120,21 @@ impl<R: Ram> Memory<R> {
             return claim("it is called exclusive and two processes map it");
         }
         Ok(())
+    }
+
+    /// Mapped pages of the machine are those of the page tables (I17).
+    pub(super) fn check_mapped(&self, entries: &EntriesFound) -> Result<(), Violation> {
+        let mut found = MappedCounters::default();
+        for (&id, of) in &entries.folios {
+            let folio = self.core.folios.get(id);
+            let has_page_maps = self.core.shape(folio.order).has_page_counts();
+            let is_whole = of.nr_pmds > 0 || !(has_page_maps || of.ptes.is_empty());
+            let nr_mapped = if is_whole { folio.nr_pages() } else { of.ptes.len() as u64 };
+            let nr_by_pmd = if of.nr_pmds > 0 { folio.nr_pages() } else { 0 };
+            found.add_pages(folio.mapped_kind(), nr_mapped, nr_by_pmd);
+        }
+        let counted = self.core.counters.mapped;
+        if counted == found { Ok(()) } else { Err(Violation::I17 { counted, found }) }
     }
 
     /// Queue and counters of sizes are those of the folios (I13).

@@ -15,7 +15,7 @@ struct Page {
 
 fn page_of(vma: &Vma, vpn: Vpn) -> Page {
     let file = match vma.backing {
-        Backing::Anon => None,
+        Backing::Anon | Backing::Hugetlb(_) => None,
         Backing::File { open, .. } => Some((open, vma.index_of(vpn))),
     };
     let Vma { prot, sharing, advice, .. } = *vma;

@@ -35,7 +35,7 @@ fn merged(preemption: Preemption) -> ClearRules {
 
 #[test]
 fn a_fault_clears_the_extents_of_d_4_3_the_near_one_last() {
-    for preemption in [Preemption::Cooperative, Preemption::Preemptible] {
+    for preemption in [Preemption::Voluntary, Preemption::Lazy] {
         for (page, expected) in [
             (0, vec![(3, 511), (0, 2)]),
             (1, vec![(4, 511), (0, 3)]),
@@ -52,7 +52,7 @@ fn a_fault_clears_the_extents_of_d_4_3_the_near_one_last() {
                 (of.nr_folios, of.nr_units, of.nr_bytes),
                 (1, expected.len() as u64, 2 << 20)
             );
-            let is_cooperative = preemption == Preemption::Cooperative;
+            let is_cooperative = preemption == Preemption::Voluntary;
             assert_eq!(of.nr_points, if is_cooperative { of.nr_units } else { 0 });
             assert_eq!(of.last.unwrap().0, Pfn(world.pfn(mm, page).0 - page));
         }
@@ -61,7 +61,7 @@ fn a_fault_clears_the_extents_of_d_4_3_the_near_one_last() {
 
 #[test]
 fn a_folio_below_the_pmd_size_is_cleared_around_the_page_within_it() {
-    let mut world = dirty_world(sizes(&[64]), merged(Preemption::Preemptible));
+    let mut world = dirty_world(sizes(&[64]), merged(Preemption::Lazy));
     let mm = world.mm;
     assert_eq!(world.write(mm, 5 * 16 + 7).order.get(), 4);
     assert_eq!(extents(&world), [(10, 15), (0, 4), (5, 9)]); // D.4.3, N = 16, n = 7
@@ -108,7 +108,7 @@ fn every_byte_of_a_fault_is_zero_but_those_stored_under_every_rule() {
 
 #[test]
 fn the_huge_zero_folio_is_for_nobodys_page_and_has_no_plan() {
-    let mut world = dirty_world(thp(), merged(Preemption::Preemptible));
+    let mut world = dirty_world(thp(), merged(Preemption::Lazy));
     let mm = world.mm;
     world.read(mm, 255);
     let counted = world.memory.core().ram.counted;
@@ -144,7 +144,7 @@ fn a_huge_page_is_copied_as_a_naive_loop_would_in_either_direction() {
 
 #[test]
 fn arm64_clears_page_by_page_unless_it_may_be_preempted() {
-    for (preemption, nr_units) in [(Preemption::Cooperative, 512), (Preemption::Preemptible, 3)] {
+    for (preemption, nr_units) in [(Preemption::Voluntary, 512), (Preemption::Lazy, 3)] {
         let mut world = World::on(thp(), Arch::Arm64, 64 << 20).mapped(512);
         world.memory.change_rules(|rules| rules.clear = merged(preemption));
         let mm = world.mm;

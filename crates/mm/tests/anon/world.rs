@@ -35,7 +35,7 @@ pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
 pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     let orders =
         [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
-    let models = [Preemption::Cooperative, Preemption::Preemptible];
+    let models = [Preemption::Voluntary, Preemption::Lazy];
     let with = |order, preemption| ClearRules { order, preemption, ..ClearRules::stock() };
     orders.into_iter().flat_map(move |order| models.map(|preemption| with(order, preemption)))
 }

@@ -3,7 +3,7 @@
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::rules::anon::Enabled;
-use largefolio_mm::rules::collapse::ShmemEnabled;
+use largefolio_mm::rules::collapse::{AdvisedArea, ShmemEnabled};
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
@@ -144,7 +144,7 @@ fn shared_memory_has_a_policy_of_its_own() {
     ];
     for (shmem, is_advised, expected) in cases {
         let mut world = World::new(old_rules());
-        let file = world.memory.add_file((N + 100) * PAGE, "tmpfs");
+        let file = world.memory.add_memory_file((N + 100) * PAGE);
         let open = world.memory.open(file);
         let map = Map::file(open, 0, 2 * N * PAGE, Prot::READ).at(Vaddr(BASE));
         world.tune(|rules| rules.collapse.shmem = shmem);
@@ -159,4 +159,46 @@ fn shared_memory_has_a_policy_of_its_own() {
         let is_huge = [0, N].map(|index| find(index).is_some_and(|entry| entry.order.get() == 9));
         assert_eq!(is_huge, expected, "{shmem:?}, advised: {is_advised}");
     }
+}
+
+#[test]
+fn a_mounted_tmpfs_does_not_follow_shmem_enabled_h_6_5() {
+    let mut world = World::new(old_rules());
+    let file = world.memory.add_tmpfs_file(N * PAGE);
+    let open = world.memory.open(file);
+    world.tune(|rules| rules.collapse.shmem = ShmemEnabled::Always);
+    let map = Map::file(open, 0, N * PAGE, Prot::READ).at(Vaddr(BASE));
+    world.memory.mmap(world.mm, map).unwrap();
+    world.read([0]);
+    world.memory.run_khugepaged(0);
+    assert!(world.memory.folios(file).all(|folio| folio.order.get() == 0));
+}
+
+#[test]
+fn advice_for_a_page_looks_at_the_whole_area_d_2_9() {
+    for (advised, expected) in [(AdvisedArea::Whole, true), (AdvisedArea::Changed, false)] {
+        let mut world = World::with_ram(old_rules(), 8 << 20).mapped(2 * N);
+        world.write([0]);
+        world.tune(|rules| {
+            rules.anon.thp = Enabled::Madvise;
+            rules.collapse.advised = advised;
+        });
+        world.advise(Madvice::Hugepage, 3, 1);
+        assert_eq!(world.memory.space(world.mm).is_scanned, expected, "{advised:?}");
+    }
+}
+
+#[test]
+fn pages_that_look_unused_are_left_alone_until_one_is_used_h_6_1() {
+    let mut world = World::with_ram(old_rules(), 8 << 20).mapped(N);
+    world.write(0..N);
+    world.tune(|rules| rules.anon.thp = Enabled::Madvise);
+    world.advise(Madvice::Hugepage, 0, N);
+    world.memory.clear_refs(world.mm);
+    world.memory.run_khugepaged(0);
+    let refused = world.memory.counters().collapse.refused;
+    assert_eq!(refused[CollapseRefusal::LackReferencedPage as usize], 1);
+    world.read([7]);
+    world.memory.run_khugepaged(20_000 * MS);
+    assert!(world.is_huge(0));
 }

@@ -14,12 +14,16 @@ pub(super) fn names(rows: &[Outcome]) -> Vec<String> {
     let differs =
         |get: &dyn Fn(&Outcome) -> u64| rows.iter().any(|row| Some(get(row)) != first.map(get));
     let has_pages = differs(&|row| row.page_bytes);
+    let has_links = rows.iter().any(|row| Some(&row.linked) != first.map(|row| &row.linked));
     let has_memory = differs(&|row| row.memory_bytes);
     let has_seed = differs(&|row| row.seed);
     let name = |row: &Outcome| {
         let mut name = format!("{} on {}", row.kernel, row.machine);
         if has_pages {
             name = format!("{name}, {} pages", size(row.page_bytes));
+        }
+        if has_links {
+            name = format!("{name}, linked for {}", row.linked.join(", "));
         }
         if has_memory {
             name = format!("{name}, {}", figures::bytes(row.memory_bytes));

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_sim::replay::{Annotation, Budget, RequestError};
+use largefolio_sim::replay::{Annotation, Budget, Linked, RequestError};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{Reader, TraceError, digest};
@@ -60,6 +60,8 @@ pub(super) struct Plan {
     memory_bytes: Vec<u64>,
     /// Seeds that make a difference, each once.
     seeds: Vec<u64>,
+    /// Ways to link, each once.
+    linked: Vec<Vec<String>>,
 }
 
 /// What can be said before any trace is examined.
@@ -85,8 +87,9 @@ impl Plan {
             budget: first.budget,
             memory_bytes: request.cells.memory(),
             seeds: request.cells.seeds(),
+            linked: request.cells.ways_to_link().iter().map(|way| texts(way)).collect(),
         };
-        check_annotations(request)?;
+        check_names(request)?;
         let mut seen = BTreeSet::new();
         for path in &request.traces {
             plan.add_trace(path, &mut seen);
@@ -116,12 +119,15 @@ impl Plan {
         self.broken.push(Failure { trace, nr_cells, error, cells });
     }
 
-    /// Memory sizes x seeds.
+    /// Ways to link x memory sizes x seeds.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
-        for &memory_bytes in &self.memory_bytes {
-            let of_seed = |&seed| Setting { memory_bytes, seed, ..self.first.clone() };
-            settings.extend(self.seeds.iter().map(of_seed));
+        for linked in &self.linked {
+            let of_link = Setting { linked: linked.clone(), ..self.first.clone() };
+            for &memory_bytes in &self.memory_bytes {
+                let of_seed = |&seed| Setting { memory_bytes, seed, ..of_link.clone() };
+                settings.extend(self.seeds.iter().map(of_seed));
+            }
         }
         settings
     }
@@ -250,21 +256,27 @@ fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
     Ok(Text { stamp: named.stamp(), named: Arc::new(named) })
 }
 
-/// An annotation of a file that no program maps would silently do nothing. A trace that cannot be
-/// read is told elsewhere.
-fn check_annotations(request: &Request) -> Result<(), SweepError> {
-    let annotations = &request.cells.annotations;
-    if annotations.is_empty() {
+/// A name that no trace has would silently do nothing. A trace that cannot be read is told
+/// elsewhere.
+fn check_names(request: &Request) -> Result<(), SweepError> {
+    let Request { cells, traces, .. } = request;
+    if cells.annotations.is_empty() && cells.linked.is_empty() {
         return Ok(());
     }
-    let metas: Vec<_> = request
-        .traces
-        .iter()
-        .filter_map(|path| Some(Reader::open(path).ok()?.meta().clone()))
-        .collect();
+    let metas: Vec<_> =
+        traces.iter().filter_map(|path| Some(Reader::open(path).ok()?.meta().clone())).collect();
+    if metas.is_empty() {
+        return Ok(());
+    }
     let fits = |annotation: &&Annotation| {
         metas.iter().flat_map(|meta| &meta.files).any(|file| annotation.fits(&file.path))
     };
-    let idle = annotations.iter().find(|annotation| !metas.is_empty() && !fits(annotation));
-    idle.map_or(Ok(()), |idle| Err(SweepError::IdleAnnotation(idle.to_string())))
+    if let Some(idle) = cells.annotations.iter().find(|annotation| !fits(annotation)) {
+        return Err(SweepError::IdleAnnotation(idle.to_string()));
+    }
+    Ok(cells.check_linked(&metas.iter().collect::<Vec<_>>())?)
+}
+
+fn texts(way: &[Linked]) -> Vec<String> {
+    way.iter().map(ToString::to_string).collect()
 }

@@ -178,6 +178,8 @@ fn settings(setting: &Setting) -> Settings {
         memory_bytes: setting.memory_bytes,
         swap_bytes: setting.swap_bytes,
         unusable_permille: setting.unusable_permille,
+        unusable_bytes: setting.unusable_bytes,
+        aged_rounds: setting.aged_rounds,
         filesystem: setting.filesystem.clone(),
         annotations: setting.annotations.clone(),
         reference_ns: setting.reference_ns,

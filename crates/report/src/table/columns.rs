@@ -85,10 +85,14 @@ macro_rules! cause {
 const CENSUS: Sizes = Sizes { key: "folio_bytes", counts: &["aligned_bytes", "unaligned_bytes"] };
 const CACHED: Sizes = Sizes { key: "folio_bytes", counts: &["bytes"] };
 const CLEARED: Sizes = Sizes { key: "unit_bytes", counts: &["bytes"] };
+const STRETCHES: Sizes = Sizes { key: "unit_bytes", counts: &["stretches", "max_bytes"] };
 const ANON: Sizes = Sizes {
     key: "folio_bytes",
     counts: &["anon_fault_alloc", "anon_fault_fallback", "split", "split_failed", "split_deferred"],
 };
+const ASKED: Sizes =
+    Sizes { key: "folio_bytes", counts: &["file_asked", "file_got", "anon_asked", "anon_got"] };
+const UNUSABLE: Sizes = Sizes { key: "folio_bytes", counts: &["permille"] };
 const REASONS: Names = Names { key: "reason" };
 const NAMES: Names = Names { key: "name" };
 
@@ -127,14 +131,17 @@ fn identity() -> [Column; 13] {
     ]
 }
 
-fn settings() -> [Column; 4] {
+fn settings() -> [Column; 7] {
     [
         Column::new(
             "unusable_permille",
             Values::Count(|row| row.settings.unusable_permille.into()),
         ),
+        Column::new("unusable_bytes", Values::Count(|row| row.settings.unusable_bytes)),
+        Column::new("aged_rounds", Values::Count(|row| row.settings.aged_rounds)),
         Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
         Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
+        Column::new("linked", Values::Words(|row| row.outcome.linked.clone())),
         Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
     ]
 }
@@ -145,6 +152,18 @@ fn folios() -> Vec<Column> {
     columns.extend(census!(data));
     columns.extend(census!(shmem));
     columns.extend(census!(anon));
+    columns.extend(counts!("statistics_machine_", o => o.statistics.machine;
+        anon_pages_bytes, mapped_bytes, anon_huge_pages_bytes, shmem_pmd_mapped_bytes,
+        file_pmd_mapped_bytes));
+    columns.extend(counts!("statistics_machine_exact_", o => o.statistics.machine_exact;
+        anon_pages_bytes, mapped_bytes, anon_huge_pages_bytes, shmem_pmd_mapped_bytes,
+        file_pmd_mapped_bytes));
+    columns.extend(counts!("statistics_total_", o => o.statistics.total;
+        rss_bytes, pss_bytes, pss_anon_bytes, pss_file_bytes, pss_shmem_bytes, uss_bytes,
+        shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes));
+    columns.extend(counts!("statistics_total_exact_", o => o.statistics.total_exact;
+        rss_bytes, pss_bytes, pss_anon_bytes, pss_file_bytes, pss_shmem_bytes, uss_bytes,
+        shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes));
     columns.push(Column::new(
         "cached_bytes",
         Values::Sizes(&CACHED, |row| {
@@ -181,6 +200,14 @@ fn translation() -> Vec<Column> {
 fn refusals() -> Vec<Column> {
     let mut columns = vec![
         Column::new("anon_sizes", Values::Sizes(&ANON, |row| anon_sizes(row.outcome))),
+        Column::new("asked", Values::Sizes(&ASKED, |row| asked(row.outcome))),
+        Column::new(
+            "unusable_at_start",
+            Values::Sizes(&UNUSABLE, |row| {
+                let sizes = row.outcome.unusable_at_start.iter();
+                sizes.map(|(&size, &permille)| (size, vec![permille])).collect()
+            }),
+        ),
         Column::new("pmd_refused", Values::Names(&REASONS, |row| &row.outcome.pmd_refused)),
     ];
     columns.extend(counts!("writers_", o => o.writers;
@@ -208,6 +235,13 @@ fn work() -> Vec<Column> {
             row.outcome.cleared_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
         }),
     ));
+    columns.push(Column::new(
+        "copied_bytes",
+        Values::Sizes(&CLEARED, |row| {
+            row.outcome.copied_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
+        }),
+    ));
+    columns.extend(latency());
     columns.extend(counts!("waits_", o => o.waits;
         sync_requests, sync_bytes, async_requests, async_bytes));
     columns.extend([
@@ -216,6 +250,28 @@ fn work() -> Vec<Column> {
         Column::new("waits_late_ns", Values::Known(|row| row.outcome.waits.late_ns)),
     ]);
     columns
+}
+
+fn latency() -> [Column; 8] {
+    [
+        Column::new("latency_preemption", Values::Text(|row| row.outcome.latency.preemption)),
+        Column::new("latency_stretches", Values::Count(|row| row.outcome.latency.stretches)),
+        Column::new("latency_max_bytes", Values::Count(|row| row.outcome.latency.max_bytes)),
+        Column::new("latency_p99_bytes", Values::Count(|row| row.outcome.latency.p99_bytes)),
+        Column::new("latency_max_ns", Values::Known(|row| row.outcome.latency.max_ns)),
+        Column::new("latency_p99_ns", Values::Known(|row| row.outcome.latency.p99_ns)),
+        Column::new(
+            "latency_sizes",
+            Values::Sizes(&STRETCHES, |row| {
+                let sizes = row.outcome.latency.sizes.iter();
+                sizes.map(|(&size, of)| (size, vec![of.stretches, of.max_bytes])).collect()
+            }),
+        ),
+        Column::new(
+            "latency_not_known",
+            Values::Words(|row| row.outcome.latency.not_known.iter().cloned().collect()),
+        ),
+    ]
 }
 
 fn estimate() -> [Column; 13] {
@@ -254,6 +310,13 @@ fn anon_sizes(outcome: &Outcome) -> Vec<(u64, Vec<u64>)> {
             row.split_deferred,
         ];
         (size, counts)
+    });
+    rows.collect()
+}
+
+fn asked(outcome: &Outcome) -> Vec<(u64, Vec<u64>)> {
+    let rows = outcome.asked.iter().map(|(&size, row)| {
+        (size, vec![row.file_asked, row.file_got, row.anon_asked, row.anon_got])
     });
     rows.collect()
 }

@@ -145,6 +145,9 @@ fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
         lines.push(if lines.is_empty() { part.to_owned() } else { format!("+{part}") });
     }
     lines.push(format!("{}, {} pages", row.machine, size(row.page_bytes)));
+    if rows.iter().any(|other| other.linked != row.linked) {
+        lines.push(format!("linked for {}", row.linked.join(", ")));
+    }
     if rows.iter().any(|other| other.memory_bytes != row.memory_bytes) {
         lines.push(format!("{} memory", figures::bytes(row.memory_bytes)));
     }

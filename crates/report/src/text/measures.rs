@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::AnonSize;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
+use largefolio_sim::replay::statistics::Statistics;
 
 use super::section::{Line, Section};
 use crate::figures::{self, size};
@@ -21,6 +23,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         anon_sizes(rows),
         faults(rows),
         reads(rows),
+        asked(rows),
         tlb(rows),
         refusals(rows),
         writers(rows),
@@ -28,6 +31,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         pressure(rows),
         zeroed(rows),
         cached(rows),
+        statistics(rows),
     ]
 }
 
@@ -44,6 +48,24 @@ pub(super) fn time(rows: &[Outcome]) -> Section {
         lines.push(line(label, &|row| row.estimate.causes.get(&cause)?.ns));
     }
     Section::new("Estimated time", lines)
+}
+
+/// How long others wait while memory is cleared and copied; what the columns have in common is which
+/// preemption models they are of.
+pub(super) fn latency(rows: &[Outcome]) -> Section {
+    let time = |label: &str, get: fn(&Outcome) -> Option<u64>| {
+        Line::times(label, rows.iter().map(get).collect())
+    };
+    Section::new(
+        "Until a reschedule point",
+        vec![
+            time("longest", |row| row.latency.max_ns),
+            time("99 of 100 up to", |row| row.latency.p99_ns),
+            Line::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
+            Line::counts("99 of 100 up to, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
+            Line::counts("how many", each(rows, |row| row.latency.stretches)),
+        ],
+    )
 }
 
 fn each(rows: &[Outcome], get: impl Fn(&Outcome) -> u64) -> Vec<u64> {
@@ -124,6 +146,24 @@ fn reads(rows: &[Outcome]) -> Section {
     )
 }
 
+/// Folios of files that memory had of those that were asked for; nothing where it had all.
+fn asked(rows: &[Outcome]) -> Section {
+    let is_short = |asked: &Asked| asked.file_got < asked.file_asked;
+    let sizes = rows.iter().flat_map(|row| row.asked.iter()).filter(|(_, asked)| is_short(asked));
+    let sizes: BTreeSet<u64> = sizes.map(|(&bytes, _)| bytes).collect();
+    let lines = sizes.into_iter().flat_map(|bytes| {
+        let of = |get: fn(&Asked) -> u64| each(rows, |row| row.asked.get(&bytes).map_or(0, get));
+        let asked = of(|asked| asked.file_asked);
+        let label = size_column(bytes);
+        [
+            Line::counts(format!("{label} asked for"), asked.clone()),
+            Line::counts(format!("{label} free"), of(|asked| asked.file_got))
+                .with_shares_of(&asked),
+        ]
+    });
+    Section::new("Folios of files that were free", lines.collect())
+}
+
 fn tlb(rows: &[Outcome]) -> Section {
     let references = each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
     let line = |label: &str, get: fn(&Outcome) -> u64| {
@@ -162,6 +202,39 @@ fn anon_sizes(rows: &[Outcome]) -> Section {
     Section::new("Anonymous folios", lines.collect())
 }
 
+/// What `meminfo` and `smaps` say, where processes share memory or the kernel is not exact, and how
+/// far it is off.
+fn statistics(rows: &[Outcome]) -> Section {
+    let says = |row: &Outcome| row.statistics.processes.len() > 1 || row.statistics.is_inexact();
+    if !rows.iter().any(says) {
+        return Section::new("Statistics", Vec::new());
+    }
+    let line = |label: &str, get: &dyn Fn(&Statistics) -> u64| {
+        Line::bytes(label, each(rows, |row| get(&row.statistics)))
+    };
+    let lines = vec![
+        line("AnonPages", &|it| it.machine.anon_pages_bytes),
+        line("  too much", &|it| {
+            it.machine.anon_pages_bytes.saturating_sub(it.machine_exact.anon_pages_bytes)
+        }),
+        line("Mapped", &|it| it.machine.mapped_bytes),
+        line("  too much", &|it| {
+            it.machine.mapped_bytes.saturating_sub(it.machine_exact.mapped_bytes)
+        }),
+        line("AnonHugePages", &|it| it.machine.anon_huge_pages_bytes),
+        line("ShmemPmdMapped", &|it| it.machine.shmem_pmd_mapped_bytes),
+        line("FilePmdMapped", &|it| it.machine.file_pmd_mapped_bytes),
+        line("Rss", &|it| it.total.rss_bytes),
+        line("Pss", &|it| it.total.pss_bytes),
+        line("  too much", &|it| it.total.pss_bytes.saturating_sub(it.total_exact.pss_bytes)),
+        line("  too little", &|it| it.total_exact.pss_bytes.saturating_sub(it.total.pss_bytes)),
+        line("USS", &|it| it.total.uss_bytes),
+        line("  too much", &|it| it.total.uss_bytes.saturating_sub(it.total_exact.uss_bytes)),
+        line("  too little", &|it| it.total_exact.uss_bytes.saturating_sub(it.total.uss_bytes)),
+    ];
+    Section::new("Statistics", lines)
+}
+
 fn refusals(rows: &[Outcome]) -> Section {
     let reasons: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.pmd_refused.keys().copied()).collect();
@@ -194,7 +267,10 @@ fn collapses(rows: &[Outcome]) -> Section {
     });
     let collapsed = [
         Line::counts("by advice", each(rows, |row| row.collapse.collapsed)),
-        Line::counts("by khugepaged", each(rows, |row| row.collapse.pages_collapsed)),
+        Line::counts(
+            "pages_collapsed of khugepaged",
+            each(rows, |row| row.collapse.pages_collapsed),
+        ),
     ];
     Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }

@@ -59,10 +59,23 @@ fn setting(report: &PredictResult) -> String {
     }
     if settings.unusable_permille > 0 {
         let (whole, tenth) = (settings.unusable_permille / 10, settings.unusable_permille % 10);
-        text = format!("{text}, {whole}.{tenth}% of it too fragmented for PMD folios");
+        let size = match settings.unusable_bytes {
+            0 => "PMD".to_owned(),
+            bytes => figures::size(bytes),
+        };
+        text = format!("{text}, {whole}.{tenth}% of it too fragmented for {size} folios");
+    }
+    if settings.aged_rounds > 0 {
+        text = format!("{text}, worn down by {} rounds of ageing", settings.aged_rounds);
     }
     if let Some(filesystem) = &settings.filesystem {
         text = format!("{text}, all files on {filesystem}");
+    }
+    let linked = report.rows.first().map(|row| &row.linked);
+    if let Some(linked) = linked.filter(|linked| !linked.is_empty())
+        && report.rows.iter().all(|row| row.linked == *linked)
+    {
+        text = format!("{text}, linked for {}", linked.join(", "));
     }
     if !settings.annotations.is_empty() {
         text = format!("{text}, annotated {}", settings.annotations.join(" "));
@@ -90,7 +103,9 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
         );
     }
     notes.extend(replaced(&report.rows));
+    notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
+    notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
     notes
@@ -159,6 +174,39 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
             machines.join(", ")
         )
     })
+}
+
+/// What is modelled where segments are laid out as if they were linked for other pages.
+fn linked(rows: &[Outcome]) -> Option<String> {
+    rows.iter().any(|row| !row.linked.is_empty()).then(|| {
+        "linked: the segments of programs and libraries were laid out again as -z max-page-size \
+         does, from their recorded mappings. A trace does not hold ELF headers: parts of pages, \
+         the alignment that a file asked for and what nothing maps are not known."
+            .to_owned()
+    })
+}
+
+/// What became of mappings with `MAP_HUGETLB`.
+fn huge_pages(row: &Outcome) -> Option<String> {
+    let huge = row.hugetlb?;
+    let kinds = [
+        (huge.allocated, "taken from the pool"),
+        (huge.copied, "copied by stores"),
+        (huge.taken, "taken from children"),
+        (huge.sigbus, "touches without a page (SIGBUS)"),
+        (huge.maps_refused, "mappings larger than the pool, replayed as ordinary memory"),
+        (
+            huge.maps_without_pool,
+            "mappings without a pool, replayed as ordinary memory (--hugetlb-pages gives one)",
+        ),
+    ];
+    let told: Vec<String> = kinds
+        .iter()
+        .filter(|(nr, _)| *nr > 0)
+        .map(|(nr, what)| format!("{} {what}", figures::count(*nr)))
+        .collect();
+    (!told.is_empty())
+        .then(|| format!("{} on {}: huge pages: {}.", row.kernel, row.machine, told.join(", ")))
 }
 
 fn strays(row: &Outcome, nr_references: u64) -> Option<String> {

@@ -1,15 +1,17 @@
 //! Every form of one result made by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, TraceInfo};
-use largefolio_sim::cost::{Estimate, Events, ReadEvents, Walks};
+use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
+use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::{Counters, SideCounters};
 
 const K: u64 = 1 << 10;
@@ -33,6 +35,9 @@ fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
     SideCounters { references, l1_misses, l2_misses, permission_misses: 0 }
 }
 
+/// Four folios of files were asked for, three were free.
+const ASKED: Asked = Asked { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
+
 fn before() -> Outcome {
     Outcome {
         kernel: "6.12".to_owned(),
@@ -42,6 +47,8 @@ fn before() -> Outcome {
         cache: "cold".to_owned(),
         memory_bytes: 16 << 30,
         swap_bytes: 0,
+        linked: Vec::new(),
+        statistics: Statistics::default(),
         folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),
             data: census(&[(4, 600, 0)], [0, 0, 0]),
@@ -71,6 +78,10 @@ fn before() -> Outcome {
             walk_refs_pte: 19_662,
         },
         anon_sizes: BTreeMap::new(),
+        asked: BTreeMap::from([(64 * K, ASKED)]),
+        asked_tenths: BTreeMap::from([(10, BTreeMap::from([(64 * K, ASKED)]))]),
+        aged: BTreeMap::new(),
+        unusable_at_start: BTreeMap::from([(64 * K, 310)]),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
         writers: Writers::default(),
         collapse: Collapses::default(),
@@ -80,11 +91,30 @@ fn before() -> Outcome {
         entries: Entries { set_by_faults: 5_100, ptes_cleared: 5_090, ..Entries::default() },
         mapcounts: Mapcounts { pages: 10_190, folios: 17, owner_words: 23 },
         cleared_bytes: BTreeMap::from([(4 * K, 1_384 * 4 * K)]),
+        copied_bytes: BTreeMap::from([(4 * K, 369 * 4 * K)]),
+        latency: latency(),
         waits: ReadEvents { sync_requests: 131, late_waits: Some(9), ..ReadEvents::default() },
         estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
+        hugetlb: None,
         is_replaced: false,
         detail: None,
+    }
+}
+
+/// Stretches of a page, and one of a folio whose rate is not known.
+fn latency() -> Latency {
+    let page = SizeLatency { stretches: 1_752, max_bytes: 4 * K };
+    let folio = SizeLatency { stretches: 1, max_bytes: 2048 * K };
+    Latency {
+        preemption: "lazy",
+        stretches: 1_753,
+        max_bytes: 2048 * K,
+        p99_bytes: 4 * K,
+        max_ns: None,
+        p99_ns: None,
+        sizes: BTreeMap::from([(4 * K, page), (2048 * K, folio)]),
+        not_known: BTreeSet::from(["costs.clear of 2M".to_owned()]),
     }
 }
 
@@ -167,6 +197,8 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 125,
+        unusable_bytes: 0,
+        aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
         reference_ns: 5,

@@ -25,6 +25,8 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         unusable_permille: 0,
+        unusable_bytes: 0,
+        aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
         reference_ns: 0,

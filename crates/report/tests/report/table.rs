@@ -12,7 +12,7 @@ use bytes::Bytes;
 use largefolio_report::{Exporter, Parquet, PredictResult, Settings, TraceInfo, parquet, table};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CellSpec, Outcome, replay};
+use largefolio_sim::replay::{CellSpec, Fragmented, Outcome, replay};
 use largefolio_trace::generate::{Workload, ZipfMix};
 use serde_json::{Map, Value, json};
 
@@ -25,9 +25,12 @@ const KEYED: &[(&str, &str)] = &[
     ("cached_bytes", "folio_bytes"),
     ("anon_sizes", "folio_bytes"),
     ("cleared_bytes", "unit_bytes"),
+    ("copied_bytes", "unit_bytes"),
+    ("latency_sizes", "unit_bytes"),
     ("pmd_refused", "reason"),
     ("collapse_refused", "reason"),
     ("pressure", "name"),
+    ("asked", "folio_bytes"),
 ];
 
 /// Columns that no JSON of a row has.
@@ -39,8 +42,11 @@ const OF_THE_RESULT: &[&str] = &[
     "tool_version",
     "results_version",
     "unusable_permille",
+    "unusable_bytes",
+    "aged_rounds",
     "filesystem",
     "annotations",
+    "linked",
     "reference_ns",
 ];
 
@@ -53,6 +59,8 @@ fn settings() -> Settings {
         memory_bytes,
         swap_bytes,
         unusable_permille,
+        unusable_bytes: 64 << 10,
+        aged_rounds: 2,
         filesystem,
         annotations,
         reference_ns,
@@ -70,7 +78,9 @@ fn rich() -> PredictResult {
         seed: u64::MAX,
         ram_bytes: mib << 20,
         swap_bytes: 1 << 30,
-        unusable_permille: 300,
+        fragmentation: Fragmented { bytes: 128 << 10, permille: 300 },
+        aged_rounds: 2,
+        linked: vec!["2M".parse().unwrap()],
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs = [
@@ -127,6 +137,13 @@ fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
 fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     let keyed = KEYED.iter().find(|(known, _)| *known == name);
     match (value, keyed) {
+        // Over time: the JSON alone has it.
+        _ if matches!(name, "asked_tenths" | "aged" | "statistics_processes") => {}
+        (Value::Object(sizes), _) if name == "unusable_at_start" => {
+            let size = |name: &String| name.parse::<u64>().unwrap();
+            let entry = |(name, permille): (&String, &Value)| json!({ "folio_bytes": size(name), "permille": permille });
+            found.insert(name.to_owned(), sizes.iter().map(entry).collect());
+        }
         (Value::Object(entries), Some((_, key))) => {
             found.insert(name.to_owned(), entries.iter().map(|entry| item(key, entry)).collect());
         }
@@ -196,7 +213,9 @@ fn every_number_of_a_row_is_that_of_the_json() {
     for (outcome, row) in report.rows.iter().zip(&rows) {
         assert_same(outcome, row);
     }
-    for (name, _) in KEYED.iter().filter(|(name, _)| *name != "folios_shmem_by_size") {
+    // No program here shares memory or copies a page.
+    let absent = ["folios_shmem_by_size", "copied_bytes"];
+    for (name, _) in KEYED.iter().filter(|(name, _)| !absent.contains(name)) {
         let is_filled = |row: &BTreeMap<_, _>| row[*name] != json!([]);
         assert!(rows.iter().any(is_filled), "the replays have no {name}: the test is too weak");
     }
@@ -215,7 +234,8 @@ fn a_row_says_which_cell_it_is() {
         "results_version": largefolio_sim::replay::RESULTS_VERSION, "kernel": "7.2+anon-64K=always+thp=always",
         "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
         "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
-        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "reference_ns": 5,
+        "unusable_bytes": 65536, "aged_rounds": 2,
+        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "linked": ["2M"], "reference_ns": 5,
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&row[name], value, "{name}");

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use largefolio_linux::bench::anon::{FolioSize, Operation};
+use largefolio_linux::bench::fault::Gigantic;
 use largefolio_linux::measure::{Series, cpu_time, interleave};
 use largefolio_mm::ram::Bytes;
-use largefolio_sim::bench::AnonBench;
+use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES, fault_gigantic};
 use largefolio_sim::kernel::Kernel;
 
 use crate::Error;
@@ -32,8 +33,15 @@ pub struct AnonWork {
 #[derive(Default)]
 pub struct Spare(RefCell<Option<Bytes>>);
 
+/// Faults of 1 GiB on this kernel.
+#[must_use]
+pub fn on_gigantic_host(pages: &Gigantic) -> Timed<'_> {
+    Box::new(move || Ok(pages.fault()?))
+}
+
 /// One round on this kernel.
-pub(crate) fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
+#[must_use]
+pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     let len = usize::try_from(work.region_bytes).unwrap_or(usize::MAX);
     match work.operation {
         Some(operation) => Box::new(move || Ok(host.time(operation, len)?)),
@@ -56,7 +64,7 @@ pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare)
 /// What this kernel refuses, or the model has no memory for.
 pub fn beside_the_model(
     work: AnonWork,
-    host: Option<&FolioSize>,
+    host: Option<Timed<'_>>,
     kernels: &[Kernel],
     spare: &Spare,
     nr_rounds: usize,
@@ -65,7 +73,7 @@ pub fn beside_the_model(
     let mut subjects: Vec<Timed<'_>> = Vec::new();
     if let Some(host) = host {
         names.push("this kernel".to_owned());
-        subjects.push(on_host(host, work));
+        subjects.push(host);
     }
     for kernel in kernels {
         names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
@@ -106,6 +114,9 @@ fn once(kernel: &Kernel, operation: Operation, work: AnonWork) -> Result<Duratio
 
 fn faults(kernel: &Kernel, work: AnonWork, Spare(spare): &Spare) -> Result<Duration, Error> {
     let AnonWork { folio_bytes, region_bytes, .. } = work;
+    if folio_bytes == GIGANTIC_BYTES {
+        return Ok(gigantic_faults(kernel, region_bytes, spare));
+    }
     let memory = spare.borrow_mut().take();
     let memory = memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, region_bytes));
     let mut bench = AnonBench::with_bytes(kernel, folio_bytes, region_bytes, memory)?;
@@ -114,4 +125,16 @@ fn faults(kernel: &Kernel, work: AnonWork, Spare(spare): &Spare) -> Result<Durat
     let taken = cpu_time().saturating_sub(start);
     *spare.borrow_mut() = Some(bench.into_bytes());
     Ok(taken)
+}
+
+fn gigantic_faults(kernel: &Kernel, region_bytes: u64, spare: &RefCell<Option<Bytes>>) -> Duration {
+    let nr_pages = region_bytes.div_ceil(GIGANTIC_BYTES);
+    let memory = spare.borrow_mut().take();
+    let mut memory =
+        memory.unwrap_or_else(|| AnonBench::bytes(kernel.rules.page, nr_pages * GIGANTIC_BYTES));
+    let start = cpu_time();
+    fault_gigantic(kernel, nr_pages, &mut memory);
+    let taken = cpu_time().saturating_sub(start);
+    *spare.borrow_mut() = Some(memory);
+    taken
 }

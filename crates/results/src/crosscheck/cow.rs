@@ -50,6 +50,8 @@ pub struct CowResult {
     nr_steps: usize,
     /// Pages compared over all steps.
     nr_pages: u64,
+    /// Areas of which `smaps` was compared, over all steps.
+    nr_areas: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
@@ -65,13 +67,15 @@ pub(super) struct Disturbed {
     nr_not_judged: usize,
 }
 
-/// Neighbouring programs that want the same sizes, [`GROUP`] at most.
+/// Neighbouring programs that want the same sizes and the same pool of huge pages, [`GROUP`] at most.
 pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
-    programs.chunk_by(|a, b| a.sizes_kib == b.sizes_kib).flat_map(|same| same.chunks(GROUP))
+    let are_alike =
+        |a: &ProcessProgram, b: &ProcessProgram| a.sizes_kib == b.sizes_kib && a.huge == b.huge;
+    programs.chunk_by(are_alike).flat_map(|same| same.chunks(GROUP))
 }
 
-/// Runs the programs of a text with these folio sizes (KiB) enabled.
-pub type Record<'a> = &'a dyn Fn(&str, &[u64]) -> Result<CowRun, CrosscheckError>;
+/// Runs the programs of a text as the first of them wants: folio sizes, pool of huge pages.
+pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
 /// Programs against the kernel.
 pub struct CowCheck<'a> {
@@ -143,8 +147,8 @@ impl<'a> CowCheck<'a> {
 
     fn once(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<Ran, Error> {
         let text: String = programs.iter().map(ProcessProgram::to_string).collect();
-        let sizes = programs.first().map_or(&[][..], |program| &program.sizes_kib);
-        let CowRun { text, changes } = (self.record)(&text, sizes)?;
+        let Some(first) = programs.first() else { return Ok(Ran::default()) };
+        let CowRun { text, changes } = (self.record)(&text, first)?;
         let recording = Recording::<Programs>::parse("live", &text)?;
         let verdicts = recording.check(self.kernel.as_ref())?;
         if let Some(verdict) = verdicts.first() {
@@ -176,6 +180,7 @@ impl CowResult {
     fn take(&mut self, verdict: ProgramRow, earlier: Option<ProgramRow>) {
         self.nr_steps += verdict.nr_steps;
         self.nr_pages += verdict.nr_pages;
+        self.nr_areas += verdict.nr_areas;
         self.nr_new_frames += verdict.nr_new_frames;
         match earlier {
             _ if !verdict.is_equal() => self.different.push(verdict),
@@ -237,8 +242,12 @@ fn text(report: &CowResult) -> String {
     let mut lines = vec![
         format!("kernel {}, rules {}", report.kernel, report.rules),
         format!(
-            "{} programs, {} steps, {} mapped pages compared, {} new frames",
-            report.nr_programs, report.nr_steps, report.nr_pages, report.nr_new_frames
+            "{} programs, {} steps, {} mapped pages and smaps of {} areas compared, {} new frames",
+            report.nr_programs,
+            report.nr_steps,
+            report.nr_pages,
+            report.nr_areas,
+            report.nr_new_frames
         ),
     ];
     for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {

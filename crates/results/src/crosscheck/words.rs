@@ -38,7 +38,12 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Frame => "new frames",
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
+        Aspect::Scan => "blocks khugepaged looked at",
         Aspect::Sharing => "shared pages",
+        Aspect::Mapcount => "map counts",
+        Aspect::Pool => "numbers of the pool",
+        Aspect::Smaps => "smaps",
+        Aspect::Machine => "mapped pages of the machine",
         Aspect::Invariant => "invariants",
     }
 }

@@ -156,7 +156,8 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
             return Err(Error::asked("clearing can only be compared with clearing"));
         }
     };
-    Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes: REGION_BYTES })
+    let region_bytes = REGION_BYTES.max(bench.size);
+    Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes })
 }
 
 /// The rules of a side in the model.

@@ -56,7 +56,11 @@ impl Mark {
 }
 
 /// Bytes that were moved since `base` by the bytes of the unit, a power of two, they were moved in.
-fn by_unit(now: &[u64; NR_UNITS], base: &[u64; NR_UNITS], page_bytes: u64) -> BTreeMap<u64, u64> {
+pub(crate) fn by_unit(
+    now: &[u64; NR_UNITS],
+    base: &[u64; NR_UNITS],
+    page_bytes: u64,
+) -> BTreeMap<u64, u64> {
     let units = (0_u32..).zip(now.iter().zip(base));
     let bytes = units.map(|(log2, (now, base))| (page_bytes << log2, (now - base) * page_bytes));
     bytes.filter(|(_, bytes)| *bytes > 0).collect()

@@ -204,21 +204,16 @@ impl<'a> Sum<'a> {
         rates: &[UnitRate],
         bytes: &BTreeMap<u64, u64>,
     ) {
-        let largest = rates.last().map_or(0, |rate| rate.size.0);
         // By the size of the rate, or by that of the unit if there is none.
-        let mut by_size: BTreeMap<(u64, Option<usize>), u64> = BTreeMap::new();
+        let mut by_size: BTreeMap<(u64, bool), u64> = BTreeMap::new();
         for (&unit, &bytes) in bytes {
-            let rate = rates.iter().rposition(|rate| rate.size.0 <= unit);
-            let rate = rate.filter(|_| unit <= largest);
-            let size = rate.map_or(unit, |nr| rates[nr].size.0);
-            *by_size.entry((size, rate)).or_default() += bytes;
+            let rate = rate_of(rates, unit);
+            let size = rate.map_or(unit, |rate| rate.size.0);
+            *by_size.entry((size, rate.is_some())).or_default() += bytes;
         }
-        for ((size, rate), bytes) in by_size {
-            let name = match rates {
-                [] => name.to_owned(),
-                _ => format!("{name} of {}", String::from(UnitBytes(size))),
-            };
-            let cost = rate.map(|nr| quantity(&rates[nr]));
+        for ((size, is_known), bytes) in by_size {
+            let name = unit_name(name, rates, size);
+            let cost = rate_of(rates, size).filter(|_| is_known).map(quantity);
             self.single(cause, &name, cost.as_ref(), nr(bytes, "bytes"));
         }
     }
@@ -270,7 +265,22 @@ fn time_of(terms: Vec<Term>) -> CauseTime {
     CauseTime { ns, difference_ns: None, terms }
 }
 
-fn full_name(name: &str) -> String {
+/// The rate of the largest size not above the unit; none outside the sizes that have one.
+pub(super) fn rate_of(rates: &[UnitRate], unit_bytes: u64) -> Option<&UnitRate> {
+    let largest = rates.last()?.size.0;
+    let rate = rates.iter().rfind(|rate| rate.size.0 <= unit_bytes);
+    rate.filter(|_| unit_bytes <= largest)
+}
+
+/// Name of the rate for units of `size_bytes`, or of all where the machine file has none.
+pub(super) fn unit_name(name: &str, rates: &[UnitRate], size_bytes: u64) -> String {
+    match rates {
+        [] => name.to_owned(),
+        _ => format!("{name} of {}", String::from(UnitBytes(size_bytes))),
+    }
+}
+
+pub(super) fn full_name(name: &str) -> String {
     format!("costs.{name}")
 }
 
@@ -280,7 +290,7 @@ fn constant(cost: &Quantity) -> Constant {
 }
 
 /// A rate as a cost of one byte.
-fn quantity(rate: &UnitRate) -> Quantity {
+pub(super) fn quantity(rate: &UnitRate) -> Quantity {
     Quantity {
         value: rate.gb_per_s,
         unit: crate::machine::Unit::GbPerS,

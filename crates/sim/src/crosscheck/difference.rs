@@ -61,8 +61,18 @@ pub enum Aspect {
     Content,
     /// Processes: how much of the program's own file is cached.
     Cached,
+    /// Processes: how often a page is mapped (`kpagecount`).
+    Mapcount,
+    /// Processes: what `smaps` and `numa_maps` say of an area, in kB.
+    Smaps,
+    /// Processes: mapped pages of the machine (`meminfo`) since the program began, in kB.
+    Machine,
+    /// Processes: the blocks that khugepaged looked at, in order, and what came of each.
+    Scan,
     /// Processes: which pages are one page.
     Sharing,
+    /// Processes: free, promised and surplus pages of the pool of huge pages.
+    Pool,
     /// Processes: the model broke its own invariants.
     Invariant,
 }

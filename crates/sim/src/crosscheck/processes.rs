@@ -6,7 +6,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! Programs are about fork and copy-on-write, or about `MADV_COLLAPSE`. Runs nothing on a kernel.
+//! Programs are about fork and copy-on-write, about `MADV_COLLAPSE`, about khugepaged, or about
+//! hugetlb. Runs nothing on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -15,14 +16,18 @@
 
 mod compare;
 mod generate;
+mod huge;
+mod khugepaged;
 mod parse;
 mod program;
 mod replay;
 mod row;
 mod run;
+mod statistics;
 mod world;
 
 pub use generate::{ProgramOptions, Topic, generate};
+pub use huge::HugePages;
 pub use program::ProcessProgram;
 pub use row::ProgramRow;
 pub use run::{ProgramRun, Programs};

@@ -79,6 +79,14 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             return Err(format!("fault.{name}: expected a power of two of bytes"));
         }
     }
+    for (name, bytes) in [
+        ("exec_min_bytes", rules.order.exec_min_bytes),
+        ("mmap_state_bytes", rules.order.mmap_state_bytes),
+    ] {
+        if bytes != 0 && !bytes.is_power_of_two() {
+            return Err(format!("order.{name} = {bytes}: expected 0 or a power of two"));
+        }
+    }
     for kib in rules.anon.size_kib.keys() {
         let bytes =
             parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);

@@ -110,13 +110,16 @@ mod tests {
     #[test]
     fn preemption_is_that_of_the_packages() {
         for (place, package, rules) in packages() {
-            let has = |options: &[&str]| options.iter().any(|option| package.has(option));
-            let cooperative = has(&["PREEMPT_NONE", "PREEMPT_VOLUNTARY"]);
-            let preemptible = has(&["PREEMPT", "PREEMPT_LAZY", "PREEMPT_RT"]);
-            assert_ne!(cooperative, preemptible, "{place}");
-            let expected =
-                if preemptible { Preemption::Preemptible } else { Preemption::Cooperative };
-            assert_eq!(rules.clear.preemption, expected, "{place}");
+            let models = [
+                ("PREEMPT_NONE", Preemption::None),
+                ("PREEMPT_VOLUNTARY", Preemption::Voluntary),
+                ("PREEMPT", Preemption::Full),
+                ("PREEMPT_LAZY", Preemption::Lazy),
+            ];
+            let built: Vec<_> =
+                models.into_iter().filter(|(option, _)| package.has(option)).collect();
+            assert_eq!(built.len(), 1, "{place}: {built:?}");
+            assert_eq!(rules.clear.preemption, built[0].1, "{place}");
             // From 7.0 on these architectures cannot be built without preemption at all.
             let can_be_off = rules.clear.order == ClearOrder::Converging;
             for option in ["PREEMPT_NONE", "PREEMPT_VOLUNTARY"] {

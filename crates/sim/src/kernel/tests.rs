@@ -1,6 +1,6 @@
 use super::*;
 use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
-use largefolio_mm::rules::clear::{ClearOrder, ClearRules, CopyOrder, Preemption};
+use largefolio_mm::rules::clear::{Arm64Bulk, ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::{Arch, Exec, Ramp};
 use largefolio_mm::units::{Order, PageSize};
@@ -93,7 +93,7 @@ fn folios_are_zeroed_in_extents_from_7_0_and_by_edit() {
         ("merged", merged),
         ("one-pass", ClearOrder::OnePass),
     ] {
-        let preemption = Preemption::Preemptible;
+        let preemption = Preemption::Lazy;
         let edited = clear(&format!("6.18+clear={value}+preemption=on"));
         assert_eq!(edited, ClearRules { order, preemption, ..ClearRules::stock() });
     }
@@ -102,13 +102,23 @@ fn folios_are_zeroed_in_extents_from_7_0_and_by_edit() {
     // A file that changes one value of the table keeps the other.
     let preemption =
         ["6.1", "6.12", "6.16", "6.18", "7.0", "7.3"].map(|name| clear(name).preemption);
-    let (cooperative, preemptible) = (Preemption::Cooperative, Preemption::Preemptible);
-    let expected = [cooperative, cooperative, preemptible, preemptible, preemptible, preemptible];
+    let (voluntary, lazy) = (Preemption::Voluntary, Preemption::Lazy);
+    let expected = [voluntary, voluntary, lazy, lazy, lazy, lazy];
     assert_eq!(preemption, expected);
-    assert_eq!(clear("7.0+preemption=off").preemption, cooperative);
+    for (value, expected) in [
+        ("none", Preemption::None),
+        ("voluntary", voluntary),
+        ("off", voluntary),
+        ("full", Preemption::Full),
+        ("lazy", lazy),
+        ("on", lazy),
+    ] {
+        assert_eq!(clear(&format!("7.0+preemption={value}")).preemption, expected);
+    }
+    assert_eq!(clear("7.0+arm64-bulk=mops").arm64_bulk, Arm64Bulk::Mops);
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert!(message("6.18+clear=zigzag").contains("converging, posted, merged or one-pass"));
-    assert!(message("6.18+preemption=full").contains("on or off"));
+    assert!(message("6.18+preemption=rt").contains("none, voluntary, full or lazy"));
 }
 
 #[test]
@@ -131,7 +141,7 @@ fn mistakes_name_the_cause_and_the_remedy() {
     assert_eq!(
         message("6.18+exec-blok=64K"),
         "there is no rule 'exec-blok' in '+exec-blok=64K'; did you mean exec-block or exec-window \
-         or exec-miss?"
+         or exec-min?"
     );
     assert_eq!(
         message("6.18+exec-block=65K"),

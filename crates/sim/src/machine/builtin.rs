@@ -11,12 +11,13 @@ pub(super) static MACHINES: DataFiles = DataFiles {
 };
 
 /// Name and text of every built-in machine, by name.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("altra", include_str!("../../machines/altra.toml")),
     ("ampereone", include_str!("../../machines/ampereone.toml")),
     ("cascadelake", include_str!("../../machines/cascadelake.toml")),
     ("grace-4k", include_str!("../../machines/grace-4k.toml")),
     ("grace-64k", include_str!("../../machines/grace-64k.toml")),
+    ("grace-hpa", include_str!("../../machines/grace-hpa.toml")),
     ("icelake", include_str!("../../machines/icelake.toml")),
     ("milan", include_str!("../../machines/milan.toml")),
     ("phone", include_str!("../../machines/phone.toml")),

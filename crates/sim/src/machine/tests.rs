@@ -57,6 +57,8 @@ fn every_built_in_machine_loads_and_builds_at_every_page_size() {
             assert_eq!(tlb.coalescing().has_contpte, machine.arch == Arch::Arm64);
             let is_zen = matches!(name, "milan" | "zen4");
             assert_eq!(tlb.coalescing().aggregation == Aggregation::Zen, is_zen, "{name}");
+            let is_hpa = name == "grace-hpa";
+            assert_eq!(tlb.coalescing().aggregation == Aggregation::Hpa, is_hpa, "{name}");
         }
     }
     assert!(names().is_sorted());
@@ -113,13 +115,16 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
         format!("there is no machine '{name}' (name a file by its path, *.toml); {hint}")
     };
     assert_eq!(unknown("alta"), message("alta", "did you mean altra?"));
-    assert_eq!(unknown("Grace"), message("Grace", "did you mean grace-4k or grace-64k?"));
+    assert_eq!(
+        unknown("Grace"),
+        message("Grace", "did you mean grace-4k or grace-64k or grace-hpa?")
+    );
     assert_eq!(
         unknown("zz"),
         message(
             "zz",
-            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, icelake, milan, phone, \
-              phone-little, xeon-4210r, zen4"
+            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, grace-hpa, icelake, milan, \
+             phone, phone-little, xeon-4210r, zen4"
         )
     );
     assert_eq!(

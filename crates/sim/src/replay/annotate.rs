@@ -1,15 +1,19 @@
 //! Annotations: folio sizes that a loader would ask for when it maps certain files.
 //!
 //! `libLLVM*=2M`: every mapping of a file whose name fits the pattern prefers folios of 2 MiB
-//! (docs/behaviour K.1.4). A pattern with a `/` is matched with the whole path, one without it with
-//! the last part; `*` stands for any characters, `?` for one.
+//! (docs/behaviour K.1.4; `pattern`).
 //!
-//! Owns the text form and the pattern. Does not own what a preferred size does
+//! `cc1=collapse:64K`: the loader collapses every executable mapping of such a file to folios of
+//! 64 KiB as it maps it: all of it is faulted in first, then copied
+//! ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
+//!
+//! Owns the text form. Does not own what a preferred size does
 //! ([`largefolio_mm::memory::Memory::prefer_folios`]).
 
 use std::fmt;
 use std::str::FromStr;
 
+use super::pattern::Pattern;
 use crate::kernel::{Kernel, KernelError};
 use crate::size::parse_bytes;
 use largefolio_mm::rules::sizes::{SizeControl, size_name};
@@ -19,16 +23,33 @@ use largefolio_mm::units::PageSize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
     /// Which files.
-    pattern: String,
+    pattern: Pattern,
     /// Size of the folios.
     bytes: u64,
+    /// When it asks for them.
+    wish: Wish,
 }
+
+/// When a loader asks for folios of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Before the file is read: faults read such folios.
+    Prefer,
+    /// Once it is mapped: what is read by then is collapsed.
+    Collapse,
+}
+
+/// What stands before the size of a [`Wish::Collapse`].
+const COLLAPSE: &str = "collapse:";
 
 /// Why an annotation is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// Not `PATTERN=SIZE`.
-    #[error("'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K'")]
+    #[error(
+        "'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K' or \
+         'libc.so*=collapse:64K'"
+    )]
     Form(String),
     /// Not a size of a folio.
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K")]
@@ -41,18 +62,21 @@ impl FromStr for Annotation {
     fn from_str(text: &str) -> Result<Self, AnnotationError> {
         let form = || AnnotationError::Form(text.to_owned());
         let (pattern, size) = text.rsplit_once('=').ok_or_else(form)?;
-        if pattern.is_empty() {
-            return Err(form());
-        }
+        let pattern = Pattern::new(pattern).ok_or_else(form)?;
+        let (wish, size) = match size.strip_prefix(COLLAPSE) {
+            Some(size) => (Wish::Collapse, size),
+            None => (Wish::Prefer, size),
+        };
         let bytes = parse_bytes(size).filter(|bytes| bytes.is_power_of_two());
         let bytes = bytes.ok_or_else(|| AnnotationError::Size(size.to_owned()))?;
-        Ok(Self { pattern: pattern.to_owned(), bytes })
+        Ok(Self { pattern, bytes, wish })
     }
 }
 
 impl fmt::Display for Annotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.pattern, size_name(self.bytes))
+        let collapse = if self.wish == Wish::Collapse { COLLAPSE } else { "" };
+        write!(f, "{}={collapse}{}", self.pattern, size_name(self.bytes))
     }
 }
 
@@ -61,6 +85,11 @@ impl Annotation {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// When they are asked for.
+    pub(super) const fn wish(&self) -> Wish {
+        self.wish
     }
 
     /// Whether the file at `path` is meant.
@@ -74,9 +103,7 @@ impl Annotation {
     /// ```
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        let subject = if self.pattern.contains('/') { path } else { name };
-        fits(self.pattern.as_bytes(), subject.as_bytes())
+        self.pattern.fits(path)
     }
 
     /// Whether `kernel` has such folios with base pages of `page`.
@@ -95,28 +122,6 @@ impl Annotation {
     }
 }
 
-/// Greedy matching with one point of return: the last `*`. Its cost is bounded by the product of
-/// the lengths.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == name[n] => (p, n) = (p + 1, n + 1),
-            _ => {
-                let Some((at, from)) = star else { return false };
-                star = Some((at, from + 1));
-                (p, n) = (at + 1, from + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +136,10 @@ mod tests {
         assert!(!fits("/lib/*=64K", "/usr/lib/a"));
         assert!(fits("*a*b*=64K", "xxaxxbxx") && !fits("*a*b*=64K", "xxbxxaxx"));
         assert!(fits("a=b=64K", "a=b"));
+        assert!(fits("a=b=collapse:64K", "a=b"));
+        let annotation: Annotation = "cc1=collapse:64K".parse().unwrap();
+        assert_eq!((annotation.wish(), annotation.bytes()), (Wish::Collapse, 64 << 10));
+        assert_eq!(annotation.to_string(), "cc1=collapse:64K");
     }
 
     #[test]

@@ -8,19 +8,22 @@
 //!   is flushed before the next lookup.
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
-use largefolio_mm::buddy::Fragmentation;
+use std::collections::BTreeMap;
+
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::units::PageSize;
 use largefolio_trace::Meta;
 
-use super::annotate::Annotation;
+use super::annotate::{Annotation, Wish};
+use super::asked::Tenths;
 use super::budget::Meter;
 use super::clock::Clock;
 use super::error::CellError;
 use super::files::TraceFile;
 use super::hardware::Hardware;
+use super::images::Images;
 use super::keeper::Keeper;
 use super::outcome::Strays;
 use super::places::Places;
@@ -28,11 +31,9 @@ use super::program::Program;
 use super::reads::Reads;
 use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
+use super::statistics::Largest;
 use super::touched::Touched;
 use crate::cost::{Mark, Timing};
-
-/// Pages pinned before the start where memory is to be fragmented, in thousandths.
-const USED_PERMILLE: u32 = 100;
 
 /// One cell in the middle of a replay.
 pub struct Cell {
@@ -49,6 +50,8 @@ pub struct Cell {
     /// What pictures need, where they were asked for.
     pub(super) pictures: Option<Box<Keeper>>,
     pub(super) meter: Meter,
+    /// Thousandths of the free memory in blocks smaller than each folio size, at the start.
+    pub(super) unusable: BTreeMap<u64, u64>,
 }
 
 /// Which run of the program it is.
@@ -66,10 +69,15 @@ pub(super) struct Counted {
     pub(super) nr_rows: u64,
     pub(super) touched: Touched,
     pub(super) sizes: FolioSizes,
+    pub(super) largest: Largest,
     pub(super) strays: Strays,
+    /// Mappings of huge pages for which the kernel has no pool.
+    pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
     /// Counters of the memory manager when the pass began.
     pub(super) base: Mark,
+    /// Its counters as the trace went on.
+    pub(super) tenths: Tenths,
 }
 
 impl Counted {
@@ -79,26 +87,33 @@ impl Counted {
             nr_rows: 0,
             touched: Touched::default(),
             sizes: FolioSizes::default(),
+            largest: Largest::default(),
             strays: Strays::default(),
+            nr_maps_without_pool: 0,
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             base: Mark::default(),
+            tenths: Tenths::default(),
         }
     }
 }
 
 impl Cell {
-    /// A machine with the recorded program loaded.
+    /// A machine with the recorded program loaded; `images` are those of the trace where the cell
+    /// has some linked for other pages.
     ///
     /// # Errors
     /// When kernel and machine do not fit together or the layout cannot be placed.
-    pub fn new(spec: &CellSpec, meta: &Meta) -> Result<Self, CellError> {
+    pub fn new(spec: &CellSpec, meta: &Meta, images: &Images) -> Result<Self, CellError> {
         let mut spec = spec.clone();
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
         let mut cell = Self::empty(spec)?;
         let runs_max = cell.spec.detail_runs_max;
+        cell.counted.tenths = Tenths::of(meta.nr_rows);
+        cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
+        cell.link(meta, images);
         cell.add_files(meta);
         cell.allow(0);
         cell.load(meta)?;
@@ -111,12 +126,8 @@ impl Cell {
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
         config.swap_bytes = spec.swap_bytes;
-        config.fragmentation = (spec.unusable_permille > 0).then_some(Fragmentation {
-            seed: spec.seed,
-            used_permille: USED_PERMILLE,
-            order: rules.page.pmd_order().min(Order::new(9)),
-            unusable_permille: spec.unusable_permille,
-        });
+        config.fragmentation = spec.fragmentation.state(rules.page, spec.seed);
+        config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
         let mut memory = Memory::new(rules.clone(), &config)?;
         memory.watch();
         let is_warm = spec.cache == CacheState::Warm;
@@ -131,6 +142,7 @@ impl Cell {
             counted: Counted::new(&spec),
             pictures: None,
             meter: Meter::default(),
+            unusable: BTreeMap::new(),
             spec,
         })
     }
@@ -148,16 +160,21 @@ impl Cell {
     }
 
     fn add_files(&mut self, meta: &Meta) {
-        for file in &meta.files {
+        for (nr, file) in (0..).zip(&meta.files) {
+            let linked = self.program.linked.get(&nr);
+            let size_bytes = linked.map_or(file.size_bytes, |image| image.size_bytes);
             let filesystem = self.spec.filesystem.as_deref().unwrap_or(&file.filesystem);
-            let mut annotations = self.spec.annotations.iter().rev();
-            let preferred = annotations.find(|known| known.fits(&file.path));
+            let fits = |known: &&Annotation| known.fits(&file.path);
+            let annotation = self.spec.annotations.iter().rev().find(fits);
+            let bytes_of =
+                |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
             self.program.files.push(TraceFile {
-                mapping: self.memory.add_file(file.size_bytes, filesystem),
-                size_bytes: file.size_bytes,
+                mapping: self.memory.add_file(size_bytes, filesystem),
+                size_bytes,
                 is_device: file.path.starts_with("/dev/") && file.size_bytes == 0,
                 is_elf: !file.build_id.is_empty(),
-                preferred_bytes: preferred.map(Annotation::bytes),
+                preferred_bytes: bytes_of(Wish::Prefer),
+                collapse_bytes: bytes_of(Wish::Collapse),
             });
         }
     }

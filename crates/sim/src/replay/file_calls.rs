@@ -86,11 +86,12 @@ impl Cell {
         };
         match event.op {
             Op::Pread => {
-                self.memory.pread(open, event.pos, event.len)?;
+                let pos = self.linked_pos(file, event.pos);
+                self.memory.pread(open, pos, event.len)?;
                 let nr_words = self.counted.touched.nr_words();
                 self.counted.touched.mark(
                     file,
-                    event.pos,
+                    pos,
                     event.len,
                     self.program.files[file].size_bytes,
                 );

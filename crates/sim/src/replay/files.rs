@@ -16,8 +16,10 @@ pub(super) struct TraceFile {
     pub(super) is_device: bool,
     /// An image with a build id, whose segments a linker laid out.
     pub(super) is_elf: bool,
-    /// Folio size that the loader asks for.
+    /// Folio size that the loader asks for before the file is read.
     pub(super) preferred_bytes: Option<u64>,
+    /// Folio size that it collapses executable mappings to.
+    pub(super) collapse_bytes: Option<u64>,
 }
 
 /// The files by their number in the trace, which the reader of the trace has checked.

@@ -8,7 +8,7 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
-use crate::cost::{Estimate, Events, Mark};
+use crate::cost::{Estimate, Events, Latency, Mark};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -18,6 +18,7 @@ impl Cell {
         let detail = self.take_detail();
         let events = self.events();
         let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
+        let latency = self.latency();
         let counters = self.memory.counters();
         let base = &self.counted.base;
         let ram = &self.memory.core().ram;
@@ -33,11 +34,16 @@ impl Cell {
             cache: self.spec.cache.name().to_owned(),
             memory_bytes: self.spec.ram_bytes,
             swap_bytes: self.spec.swap_bytes,
+            linked: self.spec.linked.iter().map(ToString::to_string).collect(),
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
             tlb: *self.hardware.ended(),
             anon_sizes: self.anon_sizes(),
+            asked: self.asked(),
+            asked_tenths: self.asked_tenths(),
+            aged: self.aged(),
+            unusable_at_start: self.unusable.clone(),
             pmd_refused: refused.collect(),
             writers: self.writers(),
             collapse: self.collapses(),
@@ -47,11 +53,15 @@ impl Cell {
             entries: self.entries(),
             mapcounts: self.mapcounts(),
             cleared_bytes: events.cleared,
+            copied_bytes: events.copied,
+            latency,
             waits: events.read,
             estimate,
             strays: self.counted.strays,
+            hugetlb: self.hugetlb(),
             is_replaced: self.program.is_replaced,
             folios: self.counted.sizes,
+            statistics: self.counted.largest.statistics,
             detail,
         }
     }
@@ -106,6 +116,13 @@ impl Cell {
             (page.bytes() << order, size)
         });
         sizes.filter(|(_, size)| *size != AnonSize::default()).collect()
+    }
+
+    fn latency(&mut self) -> Latency {
+        let stretches = self.memory.take_stretches();
+        let rules = self.memory.rules();
+        let (preemption, page_bytes) = (rules.clear.preemption, rules.page.bytes());
+        Latency::new(&stretches, preemption, page_bytes, &self.spec.machine.costs)
     }
 
     /// What costs time, for the estimate.

@@ -1,8 +1,8 @@
 //! Mapping placed segments: the initial layout of a program, and single mappings.
 
-use largefolio_mm::map::{Map, MapError};
+use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
-use largefolio_mm::units::{PageSize, Vaddr};
+use largefolio_mm::units::{AddrRange, MmId, PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta, ThreadId};
@@ -13,9 +13,9 @@ use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
 use super::program::{Heap, NO_DESCRIPTOR, Process, ProcessNr};
 
 /// Where the kernel loads a position-independent program, minus the random part.
-const PIE_BASE: u64 = 0x5555_5555_0000;
+pub(super) const PIE_BASE: u64 = 0x5555_5555_0000;
 /// An emulator loads position-independent programs above this recorded address, fixed ones below.
-const FIXED_BELOW: u64 = 1 << 32;
+pub(super) const FIXED_BELOW: u64 = 1 << 32;
 /// The thread that begins: no fork announces it.
 const FIRST_THREAD: ThreadId = 0;
 /// Address after the stack, minus the random part.
@@ -33,29 +33,16 @@ impl Cell {
         }
         let mut images: [Option<Segment>; 2] = [None, None];
         for entry in &meta.layout {
-            let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
-            let file = entry.file.map(|file| (file, entry.pos));
             let image = match entry.kind {
                 LayoutKind::Program => Some(0),
                 LayoutKind::Interpreter => Some(1),
                 LayoutKind::Stack | LayoutKind::Heap | LayoutKind::Other => None,
             };
             let before = image.and_then(|image| images[image]);
-            let wanted = match (before, entry.kind) {
-                (Some(before), _) => {
-                    place::after(&before, start, file.map(|(_, pos)| pos), self.program.link)
-                }
-                (None, LayoutKind::Program) if start >= FIXED_BELOW => {
-                    PIE_BASE + (entry.pos & (self.program.link.bytes() - 1))
-                }
-                (None, LayoutKind::Program) => start,
-                (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
-                (None, LayoutKind::Interpreter) => {
-                    self.free_image(0, entry.file, entry.pos, image_len(meta, entry))?
-                }
-                (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
+            let segment = match self.linked_entry(entry) {
+                Some(segment) => segment,
+                None => self.place_entry(meta, entry, before)?,
             };
-            let segment = Segment { start, end: start.saturating_add(len), placed: wanted, file };
             self.map_segment(0, segment, entry.prot, Sharing::Private)?;
             if let Some(image) = image {
                 images[image] = Some(segment);
@@ -66,6 +53,32 @@ impl Cell {
         }
         self.places.clear();
         Ok(())
+    }
+
+    /// The place of a part of the initial layout; `before` is the one below it in the same image.
+    fn place_entry(
+        &mut self,
+        meta: &Meta,
+        entry: &LayoutEntry,
+        before: Option<Segment>,
+    ) -> Result<Segment, CellError> {
+        let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
+        let file = entry.file.map(|file| (file, entry.pos));
+        let placed = match (before, entry.kind) {
+            (Some(before), _) => {
+                place::after(&before, start, file.map(|(_, pos)| pos), self.program.link)
+            }
+            (None, LayoutKind::Program) if start >= FIXED_BELOW => {
+                PIE_BASE + (entry.pos & (self.program.link.bytes() - 1))
+            }
+            (None, LayoutKind::Program) => start,
+            (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
+            (None, LayoutKind::Interpreter) => {
+                self.free_image(0, entry.file, entry.pos, image_len(meta, entry))?
+            }
+            (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
+        };
+        Ok(Segment { start, end: start.saturating_add(len), placed, file })
     }
 
     /// The heap starts behind the program, where brk was recorded or else at the first brk event.
@@ -113,8 +126,33 @@ impl Cell {
                 Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
+            if let Some(bytes) = segment
+                .file
+                .filter(|_| prot.can_exec)
+                .and_then(|(file, _)| self.program.files[file].collapse_bytes)
+            {
+                self.collapse_mapped(mm, AddrRange { addr: Vaddr(first), len_bytes }, bytes)?;
+            }
         }
         self.program.processes[process].segments.insert(segment);
+        Ok(())
+    }
+
+    /// The loader faults a new mapping in and collapses it to folios of `bytes`; it goes on whether
+    /// that worked or not, and the refusals are counted.
+    fn collapse_mapped(
+        &mut self,
+        mm: MmId,
+        AddrRange { addr, len_bytes }: AddrRange,
+        bytes: u64,
+    ) -> Result<(), CellError> {
+        match self.memory.madvise(mm, addr, len_bytes, Madvice::PopulateRead) {
+            // A segment may reach past the end of its file.
+            Ok(()) | Err(MapError::NotMapped(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let order = self.page().order_of_bytes(bytes);
+        let _ = self.memory.madvise_collapse_to(mm, addr, len_bytes, order);
         Ok(())
     }
 
@@ -170,6 +208,18 @@ impl Cell {
     ) -> Result<u64, CellError> {
         let mask = self.program.link.bytes() - 1;
         let span = place::reserve(len, self.program.link);
+        let free = self.free_room(process, file, Room { pos, len, span })?;
+        Ok(((free + mask) & !mask) + (pos & mask))
+    }
+
+    /// A free range for an image.
+    pub(super) fn free_room(
+        &mut self,
+        process: ProcessNr,
+        file: Option<FileId>,
+        room: Room,
+    ) -> Result<u64, CellError> {
+        let Room { pos, len, span } = room;
         // Room for segments to move apart must not make a smaller image look like one that holds
         // a whole PMD range.
         let page = self.page();
@@ -177,9 +227,19 @@ impl Cell {
         let spans = spans_pmd(pos >> page.shift(), page.pages_in(len), pmd);
         let is_pmd_long = pmd.is_aligned(page.pages_in(span));
         let span = if !spans && is_pmd_long { span + page.bytes() } else { span };
-        let free = self.free_place(process, file.filter(|_| spans), pos, span)?;
-        Ok(((free + mask) & !mask) + (pos & mask))
+        self.free_place(process, file.filter(|_| spans), pos, span)
     }
+}
+
+/// What an image needs to lie in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Position in the file of its first segment.
+    pub(super) pos: u64,
+    /// Bytes of the image.
+    pub(super) len: u64,
+    /// Bytes to keep for it.
+    pub(super) span: u64,
 }
 
 /// Recorded bytes from the first segment of `entry`'s image to the end of the last.

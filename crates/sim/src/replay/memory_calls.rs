@@ -53,6 +53,9 @@ impl Cell {
     }
 
     fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        if self.mmap_huge(process, event)? {
+            return Ok(());
+        }
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         let len = event.len.min(LEN_MAX);
         let file = event.file.filter(|&f| !self.program.files[f].is_device).map(|f| (f, event.pos));
@@ -63,6 +66,12 @@ impl Cell {
         if is_fixed {
             self.clear_beyond(process, event.addr..end)?;
         }
+        if let Some(segment) = self.linked_mapping(process, event)? {
+            self.map_segment(process, segment, prot, sharing)?;
+            self.places.clear();
+            return Ok(());
+        }
+        let file = file.map(|(file, pos)| (file, self.linked_pos(file, pos)));
         let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
         let placed = match (fixed, file) {
             (Some(placed), _) => placed,
@@ -157,7 +166,12 @@ impl Cell {
         parts
     }
 
-    fn munmap(&mut self, process: ProcessNr, addr: u64, len: u64) -> Result<(), CellError> {
+    pub(super) fn munmap(
+        &mut self,
+        process: ProcessNr,
+        addr: u64,
+        len: u64,
+    ) -> Result<(), CellError> {
         let end = addr.saturating_add(len);
         for part in self.parts(process, addr, end) {
             let mm = self.program.processes[process].mm;
@@ -279,13 +293,20 @@ impl Cell {
         Ok(())
     }
 
-    /// `MADV_COLLAPSE`: a program goes on whether it worked or not; the refusals are counted.
+    /// `MADV_COLLAPSE`, to folios of as many bytes as the event's position says (0: the PMD size): a
+    /// program goes on whether it worked or not; the refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
         let mm = self.program.processes[process].mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
-                let _ = self.memory.madvise_collapse(mm, start, len_bytes);
+                let _ = match event.pos {
+                    0 => self.memory.madvise_collapse(mm, start, len_bytes),
+                    bytes => {
+                        let order = self.page().order_of_bytes(bytes.min(LEN_MAX));
+                        self.memory.madvise_collapse_to(mm, start, len_bytes, order)
+                    }
+                };
             }
         }
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::asked::AskedSizes;
 use super::detail::Detail;
 use super::sizes::FolioSizes;
-use crate::cost::{Estimate, ReadEvents};
+use super::statistics::Statistics;
+use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::tlb;
 
 /// Faults by kind; all are counts.
@@ -90,7 +92,8 @@ pub struct Collapses {
     pub thp_collapse_alloc_failed: u64,
     /// Ranges that became one folio by advice.
     pub collapsed: u64,
-    /// Ranges that khugepaged made one folio of.
+    /// What khugepaged counts so: ranges that it made one folio of, and those of files that were one
+    /// already each time it passes them (H.6.5 c).
     pub pages_collapsed: u64,
     /// Ranges that did not, by the reasons that occurred.
     pub refused: BTreeMap<&'static str, u64>,
@@ -133,6 +136,29 @@ pub struct Strays {
     pub beyond_file: u64,
 }
 
+/// Huge pages of pools (docs/behaviour O). All are counts of huge pages or of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hugetlb {
+    /// Faults that mapped a page where none was.
+    pub faults: u64,
+    /// Pages taken from a pool.
+    pub allocated: u64,
+    /// Entries that fork copied.
+    pub forked: u64,
+    /// Stores that copied a page.
+    pub copied: u64,
+    /// Stores that kept a page that was mapped read-only.
+    pub reused: u64,
+    /// Pages taken from children for their owner.
+    pub taken: u64,
+    /// Touches that ended in SIGBUS because no page was left.
+    pub sigbus: u64,
+    /// Mappings that the pool was too small for; replayed as ordinary memory.
+    pub maps_refused: u64,
+    /// Mappings of a size without a pool; replayed as ordinary memory.
+    pub maps_without_pool: u64,
+}
+
 /// One row of a result: a trace under one kernel on one machine with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -150,8 +176,13 @@ pub struct Outcome {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
+    /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as
+    /// recorded.
+    pub linked: Vec<String>,
     /// Mapped memory by kind and folio size.
     pub folios: FolioSizes,
+    /// What `meminfo` and `smaps` say where most is mapped.
+    pub statistics: Statistics,
     /// Bytes in the page cache at the end by folio size, mapped or not.
     pub cached_bytes: BTreeMap<u64, u64>,
     /// Faults by what ended them.
@@ -162,6 +193,14 @@ pub struct Outcome {
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,
+    /// Folios asked for and had, by size in bytes.
+    pub asked: AskedSizes,
+    /// The same in tenths of the trace, by the percentage at which each ends.
+    pub asked_tenths: BTreeMap<u64, AskedSizes>,
+    /// What ageing asked for before the program started, by round.
+    pub aged: BTreeMap<u64, AskedSizes>,
+    /// Thousandths of the free memory that lay in blocks smaller than a folio size at the start.
+    pub unusable_at_start: BTreeMap<u64, u64>,
     /// PMD mappings refused, by reason.
     pub pmd_refused: BTreeMap<&'static str, u64>,
     /// Opens for writing, and what they dropped.
@@ -180,12 +219,19 @@ pub struct Outcome {
     pub mapcounts: Mapcounts,
     /// Bytes zeroed by the bytes, to the nearest power of two, that were zeroed in one go.
     pub cleared_bytes: BTreeMap<u64, u64>,
+    /// Bytes copied, the same way.
+    pub copied_bytes: BTreeMap<u64, u64>,
+    /// How long others wait while memory is cleared and copied.
+    pub latency: Latency,
     /// Who waited for which reads.
     pub waits: ReadEvents,
     /// Estimated time by cause.
     pub estimate: Estimate,
     /// What could not be followed.
     pub strays: Strays,
+    /// Huge pages of pools; `None` where there is no pool and the trace has no such mapping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hugetlb: Option<Hugetlb>,
     /// Whether segments stand where a program linked for larger pages than the recorded one has
     /// them: for the machine's base page, or for 64 KiB on arm64.
     pub is_replaced: bool,

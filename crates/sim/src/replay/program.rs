@@ -10,6 +10,7 @@ use largefolio_mm::vma::OpenId;
 use largefolio_trace::{FileId, ThreadId};
 
 use super::files::TraceFiles;
+use super::images::LinkedImage;
 use super::place::Segments;
 
 /// Process of the replay.
@@ -23,6 +24,8 @@ pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) files: TraceFiles,
+    /// Images that are linked for other pages than the recorded ones.
+    pub(super) linked: BTreeMap<FileId, LinkedImage>,
     pub(super) processes: Vec<Process>,
     pub(super) threads: Threads,
     /// Pages that the modelled programs are linked for.
@@ -35,7 +38,8 @@ impl Program {
     /// One without files that has not started.
     pub(super) fn new(link: PageSize) -> Self {
         let (files, processes) = (TraceFiles::default(), Vec::new());
-        Self { files, processes, threads: Threads::default(), link, is_replaced: false }
+        let (linked, threads) = (BTreeMap::new(), Threads::default());
+        Self { files, linked, processes, threads, link, is_replaced: false }
     }
 
     /// Forgets all but the files: the program starts again.
@@ -51,6 +55,8 @@ pub(super) struct Process {
     pub(super) mm: MmId,
     /// Recorded ranges and their places.
     pub(super) segments: Segments,
+    /// Images that are linked for other pages, by their recorded start.
+    images: BTreeMap<u64, PlacedImage>,
     /// Open files by descriptor.
     by_descriptor: BTreeMap<u64, (FileId, OpenId)>,
     /// The last open of a file, by any descriptor.
@@ -59,6 +65,17 @@ pub(super) struct Process {
     pub(super) heap: Heap,
     /// Bytes of it when it was last measured ([`super::budget`]).
     pub(super) measured_bytes: u64,
+}
+
+/// An image that is linked for other pages than the recorded ones, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlacedImage {
+    /// Its file.
+    pub(super) file: FileId,
+    /// Recorded address after it.
+    pub(super) end: u64,
+    /// Address of its base here.
+    pub(super) base: u64,
 }
 
 /// The heap of a process.
@@ -75,6 +92,7 @@ impl Process {
         Self {
             mm,
             segments: Segments::default(),
+            images: BTreeMap::new(),
             by_descriptor: BTreeMap::new(),
             by_file: BTreeMap::new(),
             heap: Heap::default(),
@@ -89,7 +107,21 @@ impl Process {
 
     /// Entries of its maps.
     pub(super) fn nr_entries(&self) -> usize {
-        self.segments.len() + self.by_descriptor.len() + self.by_file.len()
+        self.segments.len() + self.images.len() + self.by_descriptor.len() + self.by_file.len()
+    }
+
+    /// Notes where an image begins, and forgets the one that was recorded there before.
+    pub(super) fn placed(&mut self, start: u64, image: PlacedImage) {
+        if let Some((before, _)) = self.image_at(start) {
+            self.images.remove(&before);
+        }
+        self.images.insert(start, image);
+    }
+
+    /// The image whose recorded range holds `addr`, with its recorded start.
+    pub(super) fn image_at(&self, addr: u64) -> Option<(u64, PlacedImage)> {
+        let (&start, &image) = self.images.range(..=addr).next_back()?;
+        (addr < image.end).then_some((start, image))
     }
 
     /// Notes an open; what the descriptor was before, which it is no more.

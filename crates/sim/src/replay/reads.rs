@@ -175,7 +175,8 @@ pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Ve
             | Observed::InFlight { .. }
             | Observed::Waited { .. }
             | Observed::Window { .. }
-            | Observed::Base { .. } => continue,
+            | Observed::Base { .. }
+            | Observed::Scanned { .. } => continue,
         }
         requests.extend(open.take());
     }

@@ -1,16 +1,21 @@
-//! A user's request: kernels x machines x memory sizes x seeds under common settings.
+//! A user's request: kernels x machines x ways to link x memory sizes x seeds under common settings.
 //!
 //! Owns the checks that apply to every caller (the command line, Python) and the order of the
 //! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
 
 use std::collections::{BTreeSet, HashSet};
 
+use largefolio_mm::rules::sizes::size_name;
 use largefolio_trace::Meta;
 use largefolio_trace::shown;
 
 use super::annotate::Annotation;
 use super::budget::{Budget, FACTOR_MAX};
 use super::clock::NS_PER_REFERENCE;
+use super::fragmented::Fragmented;
+use super::images::candidates;
+use super::linked::{Linked, LinkedChoices, LinkedError};
+use super::pattern::name_of;
 use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
@@ -28,6 +33,8 @@ pub const NO_LARGE_FOLIOS: &str = "none";
 pub const MEMORY_BYTES: u64 = 16 << 30;
 /// The whole, in thousandths.
 pub const PERMILLE_MAX: u32 = 1000;
+/// Rounds of ageing: each may take as many steps as memory has pages.
+pub const AGED_ROUNDS_MAX: u32 = 100;
 
 /// What to replay a trace under.
 ///
@@ -47,18 +54,22 @@ pub struct Request {
     pub kernels: Vec<Kernel>,
     /// Machines, each at its own base page unless a kernel says one.
     pub machines: Vec<Machine>,
-    /// Seeds of the fragmentation.
+    /// Seeds of the fragmentation and of ageing.
     pub seeds: Vec<u64>,
     /// Sizes of physical memory in bytes.
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
-    /// Thousandths of the free memory that have no room for a PMD folio at the start.
-    pub unusable_permille: u32,
+    /// How fragmented memory is at the start.
+    pub fragmentation: Fragmented,
+    /// Rounds in which other programs wore memory down before; 0 = none.
+    pub aged_rounds: u32,
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for.
     pub annotations: Vec<Annotation>,
+    /// Pages that programs and libraries are linked for: a cell for each combination.
+    pub linked: Vec<LinkedChoices>,
     /// Page cache at the start.
     pub cache: CacheState,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
@@ -86,11 +97,12 @@ pub enum Detail {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
     #[error(
-        "{} kernels x {} machines x {} memory sizes x {} seeds are {nr_cells} cells; one result \
+        "{} kernels x {} machines x {} memory sizes x {} seeds{} are {nr_cells} cells; one result \
          has at most {limit}; use fewer",
-        nrs[0], nrs[1], nrs[2], nrs[3]
+        nrs[0], nrs[1], nrs[2], nrs[3],
+        if nrs[4] > 1 { format!(" x {} ways to link", nrs[4]) } else { String::new() }
     )]
-    TooManyCells { nrs: [usize; 4], nr_cells: usize, limit: usize },
+    TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
@@ -102,6 +114,13 @@ pub enum RequestError {
     MaxWork(u64),
     #[error("a fragmentation of {0} thousandths is not possible; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
+    #[error(
+        "{size}:.. is no fragmentation of {machine} with {page_bytes} byte pages; name a size \
+         above the base page and at most the largest block of free memory"
+    )]
+    FragmentedSize { size: String, machine: String, page_bytes: u64 },
+    #[error("{0} rounds of ageing are not possible; expected 0 to {AGED_ROUNDS_MAX}")]
+    Aged(u32),
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(
@@ -113,6 +132,14 @@ pub enum RequestError {
     #[error("--annotate {}: no file in the trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
+    #[error(
+        "--linked {}: this trace maps no program or library of that name; {}",
+        shown(linked),
+        shown(hint)
+    )]
+    IdleLinked { linked: String, hint: String },
+    #[error(transparent)]
+    Linked(#[from] LinkedError),
 }
 
 impl Request {
@@ -125,9 +152,11 @@ impl Request {
             seeds: Vec::new(),
             memory_bytes: Vec::new(),
             swap_bytes: 0,
-            unusable_permille: 0,
+            fragmentation: Fragmented { bytes: 0, permille: 0 },
+            aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
+            linked: Vec::new(),
             cache: CacheState::Cold,
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
@@ -144,8 +173,13 @@ impl Request {
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
-        let nrs =
-            [self.kernels().len(), self.machines().len(), self.memory().len(), self.seeds().len()];
+        let nrs = [
+            self.kernels().len(),
+            self.machines().len(),
+            self.memory().len(),
+            self.seeds().len(),
+            LinkedChoices::nr_combined(&self.linked),
+        ];
         let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
         if nr_cells > limit {
             return Err(RequestError::TooManyCells { nrs, nr_cells, limit });
@@ -154,40 +188,73 @@ impl Request {
             for machine in self.machines() {
                 let spec = self.spec(kernel, machine, nr_cells);
                 kernel.check_page(spec.page_size())?;
+                self.check_fragmentation(&spec)?;
                 for annotation in &spec.annotations {
                     annotation.check(kernel, spec.page_size())?;
+                }
+                for linked in self.linked.iter().flat_map(LinkedChoices::each) {
+                    linked.check(&machine.name, spec.page_size())?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Kernels x machines x memory sizes x seeds, each once, at most [`NR_CELLS_MAX`].
+    /// Kernels x machines x ways to link x memory sizes x seeds, each once, at most
+    /// [`NR_CELLS_MAX`].
     ///
     /// # Errors
     /// As [`Request::check`].
     pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
         self.check(NR_CELLS_MAX)?;
         let (machines, memory, seeds) = (self.machines(), self.memory(), self.seeds());
-        let nr_cells = self.kernels().len() * machines.len() * memory.len() * seeds.len();
+        let ways = self.ways_to_link();
+        let nr_cells =
+            self.kernels().len() * machines.len() * ways.len() * memory.len() * seeds.len();
         let mut specs = Vec::new();
         for kernel in self.kernels() {
             for machine in &machines {
-                let of_both = self.spec(kernel, machine, nr_cells);
-                for &ram_bytes in &memory {
-                    let with_seed = |&seed| CellSpec { seed, ram_bytes, ..of_both.clone() };
-                    specs.extend(seeds.iter().map(with_seed));
+                for linked in &ways {
+                    let of_all = self.spec(kernel, machine, nr_cells);
+                    let of_all = CellSpec { linked: linked.clone(), ..of_all };
+                    for &ram_bytes in &memory {
+                        let with_seed = |&seed| CellSpec { seed, ram_bytes, ..of_all.clone() };
+                        specs.extend(seeds.iter().map(with_seed));
+                    }
                 }
             }
         }
         Ok(specs)
     }
 
-    /// Whether the annotations fit the trace whose footer is `meta`.
+    /// How programs and libraries are linked, each way once; the first is that of the reference.
+    #[must_use]
+    pub fn ways_to_link(&self) -> Vec<Vec<Linked>> {
+        LinkedChoices::combined(&self.linked)
+    }
+
+    /// Whether some trace has an image of each name.
     ///
     /// # Errors
-    /// [`RequestError::IdleAnnotation`].
+    /// [`RequestError::IdleLinked`].
+    pub fn check_linked(&self, metas: &[&Meta]) -> Result<(), RequestError> {
+        let images: BTreeSet<&str> = metas.iter().flat_map(|meta| candidates(meta)).collect();
+        for choices in &self.linked {
+            let Some(named) = choices.named() else { continue };
+            if !images.iter().any(|path| choices.fits(path)) {
+                let hint = nearest(&named, images.iter().map(|path| name_of(path)));
+                return Err(RequestError::IdleLinked { linked: choices.to_string(), hint });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the annotations and the images to link fit the trace whose footer is `meta`.
+    ///
+    /// # Errors
+    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
+        self.check_linked(&[meta])?;
         let is_idle =
             |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
         match self.annotations.iter().find(is_idle) {
@@ -229,7 +296,8 @@ impl Request {
         let (kernel, machine) = (self.kernels.first()?, self.machines.first()?);
         let spec = self.spec(kernel, machine, 1);
         let (seed, ram_bytes) = (*self.seeds().first()?, *self.memory().first()?);
-        Some(CellSpec { seed, ram_bytes, ..spec })
+        let linked = self.ways_to_link().into_iter().next().unwrap_or_default();
+        Some(CellSpec { seed, ram_bytes, linked, ..spec })
     }
 
     /// Sizes of physical memory, each once; the first is that of the reference.
@@ -248,7 +316,7 @@ impl Request {
         if seeds.is_empty() {
             seeds.push(1);
         }
-        if self.unusable_permille == 0 {
+        if self.fragmentation.permille == 0 && self.aged_rounds == 0 {
             seeds.truncate(1);
         }
         seeds
@@ -262,7 +330,8 @@ impl Request {
         CellSpec {
             cache: self.cache,
             swap_bytes: self.swap_bytes,
-            unusable_permille: self.unusable_permille,
+            fragmentation: self.fragmentation,
+            aged_rounds: self.aged_rounds,
             filesystem: self.filesystem.clone(),
             annotations: self.annotations.clone(),
             ns_per_reference: self.ns_per_reference,
@@ -289,10 +358,22 @@ impl Request {
         if !(1..=FACTOR_MAX).contains(&self.max_work) {
             return Err(RequestError::MaxWork(self.max_work));
         }
-        if self.unusable_permille > PERMILLE_MAX {
-            return Err(RequestError::Fragmentation(self.unusable_permille));
+        if self.fragmentation.permille > PERMILLE_MAX {
+            return Err(RequestError::Fragmentation(self.fragmentation.permille));
+        }
+        if self.aged_rounds > AGED_ROUNDS_MAX {
+            return Err(RequestError::Aged(self.aged_rounds));
         }
         Ok(())
+    }
+
+    fn check_fragmentation(&self, spec: &CellSpec) -> Result<(), RequestError> {
+        if self.fragmentation.fits(spec.page_size()) {
+            return Ok(());
+        }
+        let size = size_name(self.fragmentation.bytes);
+        let (machine, page_bytes) = (spec.machine.name.clone(), spec.page_size().bytes());
+        Err(RequestError::FragmentedSize { size, machine, page_bytes })
     }
 
     /// A name no kernel knows would silently have no large folios.

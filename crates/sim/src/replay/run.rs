@@ -6,6 +6,8 @@
 //!
 //! Owns the order of what a row does, and when threads, processes and runs begin and end.
 
+use std::ops::Range;
+
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::pgtable::Leaf;
 use largefolio_mm::units::{Vaddr, Vpn};
@@ -32,10 +34,28 @@ impl Cell {
     /// # Errors
     /// When memory is exhausted or a recorded call cannot be followed at all.
     pub fn replay(&mut self, batch: &Batch) -> Result<(), CellError> {
+        self.allow(batch.len());
+        let (first, nr_rows) = (self.counted.nr_rows, batch.len());
+        let mut row = 0;
+        loop {
+            // Counters are noted where a tenth of the trace ends, between two rows.
+            let left = self.counted.tenths.next_end().saturating_sub(first);
+            let end = usize::try_from(left).unwrap_or(usize::MAX);
+            self.replay_rows(batch, row..end.min(nr_rows))?;
+            if end > nr_rows {
+                break;
+            }
+            self.counted.tenths.end(self.memory.counters());
+            row = end;
+        }
+        self.counted.nr_rows += nr_rows as u64;
+        Ok(())
+    }
+
+    fn replay_rows(&mut self, batch: &Batch, rows: Range<usize>) -> Result<(), CellError> {
         let (threads, ops) = (batch.threads(), batch.ops());
         let (addrs, lens) = (batch.addrs(), batch.lens());
-        self.allow(batch.len());
-        for row in 0..batch.len() {
+        for row in rows {
             let replayed = match ops[row] {
                 EXEC => self.reference(threads[row], Reference::EXEC, addrs[row], lens[row]),
                 READ => self.reference(threads[row], Reference::READ, addrs[row], lens[row]),
@@ -46,7 +66,6 @@ impl Cell {
                 return Err(error.at(self.counted.nr_rows + row as u64, Op::from_number(ops[row])));
             }
         }
-        self.counted.nr_rows += batch.len() as u64;
         Ok(())
     }
 
@@ -145,6 +164,8 @@ impl Cell {
             FaultError::NotMapped(_) => strays.unmapped += count,
             FaultError::Protected(_) => strays.protected += count,
             FaultError::BeyondFile(_) => strays.beyond_file += count,
+            // Counted by the memory manager (`nr_sigbus`).
+            FaultError::NoHugePage(_) => {}
             FaultError::OutOfMemory(_) => return Err(error.into()),
         }
         Ok(())
@@ -210,6 +231,7 @@ impl Cell {
         if self.memory.space(mm).is_dead {
             return;
         }
+        self.observe_statistics();
         self.counted.sizes.add_process(&self.memory, mm);
         if let Some(keeper) = &mut self.pictures {
             keeper.add_process(&self.memory, &self.program.processes[process], process);
@@ -236,8 +258,10 @@ impl Cell {
         self.end_processes();
         self.pass = Pass::Reported;
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
-        self.counted = Counted { base, ..Counted::new(&self.spec) };
+        let tenths = self.counted.tenths.again();
+        self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
         self.memory.take_observed();
+        self.memory.take_stretches();
         self.restart_pictures();
         self.hardware = Hardware::default();
         self.program.restart();

@@ -1,11 +1,14 @@
 //! What to replay a trace under: kernel, machine, state of memory, and how much it may take.
 
+use largefolio_mm::buddy::Ageing;
 use largefolio_mm::units::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::annotate::Annotation;
 use super::budget::Budget;
 use super::clock::NS_PER_REFERENCE;
+use super::fragmented::Fragmented;
+use super::linked::Linked;
 use crate::cost::Walks;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
@@ -47,12 +50,16 @@ pub struct CellSpec {
     pub ram_bytes: u64,
     /// Swap space in bytes; 0: anonymous memory is not reclaimed.
     pub swap_bytes: u64,
-    /// How much of free memory is unusable for PMD-order folios at the start, in thousandths.
-    pub unusable_permille: u32,
+    /// How fragmented memory is at the start.
+    pub fragmentation: Fragmented,
+    /// Rounds in which other programs wore memory down before; 0 = none.
+    pub aged_rounds: u32,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, the last that fits a file first.
     pub annotations: Vec<Annotation>,
+    /// Pages that images are linked for, the last that fits an image first.
+    pub linked: Vec<Linked>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
     /// Which walks the time estimate assumes.
@@ -62,6 +69,9 @@ pub struct CellSpec {
     /// How much the replay may do and hold.
     pub budget: Budget,
 }
+
+/// Filesystem whose folio sizes ageing uses where every file keeps its own.
+const AGED_FILESYSTEM: &str = "xfs";
 
 impl CellSpec {
     /// A cold cell with 16 GiB of unfragmented memory.
@@ -75,14 +85,28 @@ impl CellSpec {
             seed,
             ram_bytes,
             swap_bytes: 0,
-            unusable_permille: 0,
+            fragmentation: Fragmented::default(),
+            aged_rounds: 0,
             filesystem: None,
             annotations: Vec::new(),
+            linked: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
             walks: Walks::Native,
             detail_runs_max: 0,
             budget: Budget::default(),
         }
+    }
+
+    /// Ageing with the folio sizes that the kernel gives to the files of the cell; those of XFS
+    /// where each file has its own filesystem.
+    pub(super) fn ageing(&self) -> Ageing {
+        let rules = &self.kernel.rules;
+        let filesystem = self.filesystem.as_deref().unwrap_or(AGED_FILESYSTEM);
+        let max = rules.order_range(filesystem).max;
+        let sizes = rules.sizes.orders(filesystem, rules.page, max);
+        let orders = sizes.exec.map_or(sizes.always, |exec| sizes.always.with(exec));
+        let orders = orders.below(max.raised(1));
+        Ageing { seed: self.seed, rounds: self.aged_rounds, orders }
     }
 
     /// The base page: the kernel's where it was asked for, else the machine's.

@@ -7,10 +7,12 @@ pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
 /// Name and text of every built-in study, in the order they are shown.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
+    ("fragmentation", include_str!("../../studies/fragmentation.toml")),
     ("clear", include_str!("../../studies/clear.toml")),
     ("exec-readahead", include_str!("../../studies/exec-readahead.toml")),
+    ("exec-headline", include_str!("../../studies/exec-headline.toml")),
     ("file-thp", include_str!("../../studies/file-thp.toml")),
     ("owners", include_str!("../../studies/owners.toml")),
     ("sizes", include_str!("../../studies/sizes.toml")),

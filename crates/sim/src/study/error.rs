@@ -8,7 +8,7 @@ use largefolio_trace::shown;
 use crate::datafile::DataFileError;
 use crate::kernel::KernelError;
 use crate::machine::MachineError;
-use crate::replay::ReplayError;
+use crate::replay::{LinkedError, ReplayError};
 
 /// Why a study could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,8 @@ pub enum Mistake {
     #[error("{place}: {error}")]
     Machine { place: String, error: MachineError },
     #[error("{place}: {error}")]
+    Linked { place: String, error: LinkedError },
+    #[error("{place}: {error}")]
     Workload { place: String, error: GenerateError },
     #[error("{place}: give exactly one of trace, workload and model, not {has}")]
     CellKind { place: String, has: usize },
@@ -60,6 +62,7 @@ impl Mistake {
         match self {
             Self::Kernel { place, .. }
             | Self::Machine { place, .. }
+            | Self::Linked { place, .. }
             | Self::Workload { place, .. }
             | Self::CellKind { place, .. }
             | Self::Missing { place, .. }

@@ -326,7 +326,23 @@ fn described(study: &Study, before: Option<&str>, after: &str) -> String {
         _ => kernel,
     };
     let machine = machine.map(|machine| format!(", {machine}")).unwrap_or_default();
-    format!("{input}, {kernels}{machine}")
+    let links = match (before.and_then(|name| links(study, name)), links(study, after)) {
+        (Some(before), Some(after)) if before != after => {
+            format!(", linked for {before} -> {after}")
+        }
+        (_, Some(after)) => format!(", linked for {after}"),
+        (_, None) => String::new(),
+    };
+    format!("{input}, {kernels}{machine}{links}")
+}
+
+/// Pages that the images of a cell are linked for, where they are laid out again.
+fn links(study: &Study, name: &str) -> Option<String> {
+    let (Source::Trace(_, spec) | Source::Generated(_, spec)) = study.cells.get(name)? else {
+        return None;
+    };
+    let each: Vec<String> = spec.linked.iter().map(ToString::to_string).collect();
+    (!each.is_empty()).then(|| each.join(" "))
 }
 
 /// Input, kernel and machine of a cell.

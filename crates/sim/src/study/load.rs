@@ -18,7 +18,9 @@ use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::names::nearest;
-use crate::replay::{CacheState, Cell, CellSpec};
+use crate::replay::request::AGED_ROUNDS_MAX;
+use crate::replay::{CacheState, Cell, CellSpec, Fragmented, Images, Linked};
+use crate::size;
 
 /// The file as written.
 #[derive(Deserialize)]
@@ -55,9 +57,14 @@ struct CellFile {
     kernel: Option<String>,
     machine: Option<String>,
     filesystem: Option<String>,
+    #[serde(default)]
+    linked: Vec<String>,
     cache: Option<String>,
     seed: Option<u64>,
     reference_ns: Option<u64>,
+    memory: Option<String>,
+    fragmentation: Option<String>,
+    aged: Option<u32>,
 }
 
 /// A table; what it says of `unit` and the like holds for rows that do not.
@@ -189,6 +196,7 @@ impl CellFile {
                 ("kernel", self.kernel.is_some()),
                 ("machine", self.machine.is_some()),
                 ("filesystem", self.filesystem.is_some()),
+                ("linked", !self.linked.is_empty()),
             ];
             if let Some((key, _)) = superfluous.into_iter().find(|(_, is_given)| *is_given) {
                 return Err(Mistake::Superfluous { place: format!("{place}.{key}"), key });
@@ -231,6 +239,14 @@ impl CellFile {
         let told = |error| Mistake::Machine { place: format!("{place}.kernel"), error };
         spec.machine.clone().with_page_size(spec.page_size()).map_err(told)?;
         spec.filesystem.clone_from(&self.filesystem);
+        for text in &self.linked {
+            let linked = text.parse::<Linked>().and_then(|linked| {
+                linked.check(&spec.machine.name, spec.page_size())?;
+                Ok(linked)
+            });
+            let told = |error| Mistake::Linked { place: format!("{place}.linked"), error };
+            spec.linked.push(linked.map_err(told)?);
+        }
         spec.cache = match self.cache.as_deref() {
             None | Some("cold") => CacheState::Cold,
             Some("warm") => CacheState::Warm,
@@ -239,9 +255,36 @@ impl CellFile {
                 return Err(Mistake::Value { place: format!("{place}.cache"), value, expected });
             }
         };
+        self.set_memory(&mut spec, place)?;
         spec.seed = self.seed.unwrap_or(spec.seed);
         spec.ns_per_reference = self.reference_ns.unwrap_or(spec.ns_per_reference);
         Ok(spec)
+    }
+}
+
+impl CellFile {
+    /// Size and state of memory.
+    fn set_memory(&self, spec: &mut CellSpec, place: &str) -> Result<(), Mistake> {
+        let wrong = |key: &str, value: &str, expected| {
+            let (place, value) = (format!("{place}.{key}"), value.to_owned());
+            Mistake::Value { place, value, expected }
+        };
+        if let Some(text) = &self.memory {
+            let expected = "bytes, such as \"512M\"";
+            spec.ram_bytes = size::memory(text).map_err(|_| wrong("memory", text, expected))?;
+        }
+        if let Some(text) = &self.fragmentation {
+            let expected = "SIZE:SHARE, such as \"64K:80%\"";
+            let parsed = text.parse::<Fragmented>().ok();
+            let parsed = parsed.filter(|fragmented| fragmented.fits(spec.page_size()));
+            spec.fragmentation = parsed.ok_or_else(|| wrong("fragmentation", text, expected))?;
+        }
+        spec.aged_rounds = self.aged.unwrap_or_default();
+        if spec.aged_rounds > AGED_ROUNDS_MAX {
+            let expected = "at most 100 rounds";
+            return Err(wrong("aged", &spec.aged_rounds.to_string(), expected));
+        }
+        Ok(())
     }
 }
 
@@ -358,7 +401,7 @@ fn sample_outcome() -> Value {
     let named = || -> Option<Value> {
         let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
         spec.ram_bytes = 64 << 20;
-        Some(shown(&Cell::new(&spec, &Meta::default()).ok()?.finish()))
+        Some(shown(&Cell::new(&spec, &Meta::default(), &Images::default()).ok()?.finish()))
     };
     named().unwrap_or_default()
 }

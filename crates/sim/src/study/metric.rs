@@ -18,16 +18,26 @@ use crate::size::parse_bytes;
 /// Names in a metric at most: more are a mistake.
 const NR_NAMES_MAX: usize = 16;
 
+/// What stands under a folio size that was asked for.
+const ASKED: [&str; 4] = ["file_asked", "file_got", "anon_asked", "anon_got"];
+
 /// Maps of a result, whose keys are data, with what stands under a key.
-const MAPS: [(&str, &[&str]); 7] = [
+const MAPS: [(&str, &[&str]); 11] = [
     ("by_size", &["aligned_bytes", "unaligned_bytes"]),
     ("cached_bytes", &[]),
     ("cleared_bytes", &[]),
+    ("copied_bytes", &[]),
+    ("sizes", &["stretches", "max_bytes"]),
     ("pmd_refused", &[]),
     ("refused", &[]),
     ("pressure", &[]),
     ("causes", &["ns"]),
+    ("asked", &ASKED),
+    ("unusable_at_start", &[]),
 ];
+
+/// Maps of such maps: by part of a trace, by round.
+const MAPS_OF_ASKED: [&str; 2] = ["asked_tenths", "aged"];
 
 /// A number of a cell, or a share of two.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +97,10 @@ impl Metric {
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let names = self.sum.iter().chain(self.of.iter().flatten());
-        names.into_iter().any(|name| name[0] == "estimate")
+        names.into_iter().any(|name| {
+            let is_time = name.last().is_some_and(|last| last.ends_with("_ns"));
+            name[0] == "estimate" || name[0] == "latency" && is_time
+        })
     }
 
     /// Assumed constants that the number rests on in a cell, by their name in the machine file: all
@@ -184,6 +197,10 @@ fn map_named(name: &str) -> Option<&'static [&'static str]> {
 
 fn unknown(sample: &Value, name: &[String]) -> Option<String> {
     let mut at = sample;
+    if name.first().is_some_and(|first| MAPS_OF_ASKED.contains(&first.as_str())) {
+        let is_known = matches!(name, [_, _, _, last] if ASKED.contains(&last.as_str()));
+        return (!is_known).then(|| told(name, ASKED.into_iter()));
+    }
     for (nr, step) in name.iter().enumerate() {
         if let Some(members) = nr.checked_sub(1).and_then(|before| map_named(&name[before])) {
             let rest: Vec<&str> = name[nr + 1..].iter().map(String::as_str).collect();

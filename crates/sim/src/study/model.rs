@@ -8,31 +8,39 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::ram::{Counted, NR_UNITS, Ram as _, Stretches, Work};
 use largefolio_mm::rules::Arch;
-use largefolio_mm::rules::clear::Preemption;
+use largefolio_mm::rules::clear::Plan;
 use largefolio_mm::units::ByteRange;
-use largefolio_mm::units::{Order, PageSize, Vaddr};
+use largefolio_mm::units::{Order, PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts;
 use crate::bench::{AnonBench, AnonOperation};
-use crate::cost::{Estimate, Walks};
+use crate::cost::{Estimate, Events, Latency, Walks, by_unit};
 use crate::kernel::Kernel;
-use crate::machine::Machine;
+use crate::machine::{Costs, Machine};
 
 /// A question to the memory manager.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Model {
-    /// How a folio is zeroed whose middle page was touched.
+    /// How a folio is zeroed that was touched.
     Clear {
         /// Kernel whose rules are followed, with its edits.
         kernel: String,
         /// The folio, or a gigantic page.
         #[serde(with = "parts::bytes")]
         size: u64,
+        /// Machine whose rates make the estimate, and whose CPU decides which lines are cached.
+        machine: Option<String>,
+        /// How many folios are zeroed.
+        #[serde(default = "one")]
+        times: u64,
+        /// Page of the folio that was touched; its middle where none is given.
+        touched: Option<u64>,
     },
     /// An operation on a region of anonymous memory.
     Anon {
@@ -64,6 +72,10 @@ pub enum Model {
         #[serde(default = "whole_file", with = "parts::bytes")]
         call: u64,
     },
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// More than any file: one call.
@@ -100,7 +112,17 @@ struct Cleared {
     reschedule_points: u64,
     /// Bytes of the largest piece.
     largest_unit_bytes: u64,
+    /// Lines of 64 bytes, of all folios, that come into the cache: none of a piece that is long
+    /// enough for the CPU to leave them out.
+    cache_lines: u64,
+    /// What is zeroed between two reschedule points.
+    latency: Latency,
+    /// Estimated time of all folios by cause, in nanoseconds.
+    estimate: Estimate,
 }
+
+/// Bytes of a cache line of every x86-64 CPU.
+const LINE_BYTES: u64 = 64;
 
 /// What an operation on anonymous memory counts.
 #[derive(Debug, Default, Serialize)]
@@ -145,7 +167,8 @@ impl Model {
     /// Kernel and machine by name.
     pub(super) fn names(&self) -> (&str, Option<&str>) {
         match self {
-            Self::Clear { kernel, .. } | Self::History { kernel, .. } => (kernel, None),
+            Self::Clear { kernel, machine, .. } => (kernel, machine.as_deref()),
+            Self::History { kernel, .. } => (kernel, None),
             Self::Anon { kernel, machine, .. } => (kernel, Some(machine)),
         }
     }
@@ -163,7 +186,13 @@ impl Model {
     /// The counts, or what went wrong.
     pub(super) fn run(&self) -> Result<Value, String> {
         let value = match self {
-            Self::Clear { kernel, size } => serde_json::to_value(clear(&parse(kernel)?, *size)?),
+            Self::Clear { kernel, size, machine, times, touched } => {
+                let name = machine.as_deref();
+                let machine = name.map(Machine::load).transpose().map_err(|e| e.to_string())?;
+                let costs = machine.map(|machine| machine.costs).unwrap_or_default();
+                let plan = clear_plan(&parse(kernel)?, *size, *touched)?;
+                serde_json::to_value(clear(&parse(kernel)?, &plan, &costs, *times))
+            }
             Self::Anon { kernel, machine, operation, size, region } => {
                 let machine = Machine::load(machine).map_err(|error| error.to_string())?;
                 let counted = anon(&parse(kernel)?, &machine, *operation, *size, *region)?;
@@ -188,23 +217,42 @@ fn parse(kernel: &str) -> Result<Kernel, String> {
 }
 
 /// Series 001 is about x86-64.
-fn clear(kernel: &Kernel, size: u64) -> Result<Cleared, String> {
+fn clear_plan(kernel: &Kernel, size: u64, touched: Option<u64>) -> Result<Plan, String> {
     let page = kernel.rules.page;
     let nr_pages = size / page.bytes();
     if !size.is_power_of_two() || !(2..=1 << 18).contains(&nr_pages) {
         return Err(format!("no folio has {size} bytes; expected a power of two up to 1G"));
     }
-    let order = page.order_of_bytes(size);
-    let plan = kernel.rules.clear.plan(Arch::X86_64, page, order, nr_pages / 2);
+    let touched = touched.unwrap_or(nr_pages / 2);
+    if touched >= nr_pages {
+        return Err(format!("a folio of {nr_pages} pages has no page {touched}"));
+    }
+    Ok(kernel.rules.clear.plan(Arch::X86_64, page, page.order_of_bytes(size), touched))
+}
+
+fn clear(kernel: &Kernel, plan: &Plan, costs: &Costs, times: u64) -> Cleared {
+    let page = kernel.rules.page;
     let largest = plan.units().map(|unit| unit.nr).max().unwrap_or(0);
-    Ok(Cleared {
+    let mut ram = Counted::default();
+    ram.clear_folio(Pfn(0), plan);
+    let mut stretches = Stretches::default();
+    stretches.plan(Work::Clear, plan);
+    let mut cleared = by_unit(&ram.zeroed_by_unit, &[0; NR_UNITS], page.bytes());
+    for bytes in cleared.values_mut() {
+        *bytes = bytes.saturating_mul(times);
+    }
+    let elided = costs.elision.as_ref().map_or(u64::MAX, |elision| elision.from.0);
+    let cached = cleared.iter().filter(|&(&unit, _)| unit < elided);
+    let cached_bytes = cached.map(|(_, bytes)| bytes).sum::<u64>();
+    let events = Events { cleared, ..Events::default() };
+    Cleared {
         units: plan.nr_units(),
-        reschedule_points: match kernel.rules.clear.preemption {
-            Preemption::Cooperative => plan.nr_points(),
-            Preemption::Preemptible => 0,
-        },
+        reschedule_points: plan.nr_points(),
         largest_unit_bytes: largest * page.bytes(),
-    })
+        cache_lines: cached_bytes / LINE_BYTES,
+        latency: Latency::new(&stretches, kernel.rules.clear.preemption, page.bytes(), costs),
+        estimate: Estimate::new(&events, costs, Walks::Native),
+    }
 }
 
 fn anon(

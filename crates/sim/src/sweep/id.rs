@@ -102,7 +102,7 @@ mod tests {
     use crate::cost::Walks;
     use crate::kernel::Kernel;
     use crate::machine::Machine;
-    use crate::replay::{Budget, CacheState, CellSpec};
+    use crate::replay::{Budget, CacheState, CellSpec, Fragmented};
 
     const DIGEST: &str = "00";
 
@@ -118,6 +118,7 @@ mod tests {
     fn an_identity_survives_being_written_down() {
         let mut cell = cell();
         cell.annotations = vec!["libc*=64K".parse().unwrap()];
+        cell.linked = vec!["2M".parse().unwrap(), "libc*=64K".parse().unwrap()];
         cell.filesystem = Some("xfs".to_owned());
         let recipe = Recipe::of(&cell).unwrap();
         let text = serde_json::to_string(&recipe).unwrap();
@@ -125,6 +126,7 @@ mod tests {
         let again = read.cell().unwrap();
         assert_eq!(again.kernel, cell.kernel);
         assert_eq!(again.machine, cell.machine);
+        assert_eq!(again.linked, cell.linked);
         assert_eq!(id(&again), id(&cell));
         assert_eq!(CellId::try_from(id(&cell).to_string()), Ok(id(&cell)));
         assert!(CellId::try_from("../../etc/passwd".to_owned()).is_err());
@@ -147,9 +149,13 @@ mod tests {
             CellSpec { seed: 2, ..cell() },
             CellSpec { ram_bytes: 1 << 30, ..cell() },
             CellSpec { swap_bytes: 1 << 30, ..cell() },
-            CellSpec { unusable_permille: 1, ..cell() },
+            CellSpec { fragmentation: Fragmented { bytes: 0, permille: 1 }, ..cell() },
+            CellSpec { fragmentation: Fragmented { bytes: 1 << 16, permille: 1 }, ..cell() },
+            CellSpec { aged_rounds: 1, ..cell() },
             CellSpec { filesystem: Some("xfs".to_owned()), ..cell() },
             CellSpec { annotations: vec!["a=64K".parse().unwrap()], ..cell() },
+            CellSpec { linked: vec!["2M".parse().unwrap()], ..cell() },
+            CellSpec { linked: vec!["a=2M".parse().unwrap()], ..cell() },
             CellSpec { ns_per_reference: 2, ..cell() },
             CellSpec { walks: Walks::Nested, ..cell() },
         ];

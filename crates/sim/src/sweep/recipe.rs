@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::{Machine, MachineError};
-use crate::replay::{AnnotationError, Budget, CacheState, CellSpec};
+use crate::replay::request::AGED_ROUNDS_MAX;
+use crate::replay::{AnnotationError, Budget, CacheState, CellSpec, Fragmented, LinkedError};
 
 /// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,8 @@ pub enum RecipeError {
     Machine(#[from] MachineError),
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
+    #[error(transparent)]
+    Linked(#[from] LinkedError),
 }
 
 /// A kernel or a machine as a text.
@@ -44,16 +47,31 @@ pub struct Setting {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
-    /// Free memory unusable for PMD-order folios at the start, in thousandths.
+    /// Free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
+    /// Bytes of the folios that this holds for; 0 = a PMD folio.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unusable_bytes: u64,
+    /// Rounds in which other programs wore memory down before.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub aged_rounds: u64,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader asks for, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+    /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock.
     pub reference_ns: u64,
     /// Which walks the time estimate assumes.
     pub walks: Walks,
+}
+
+/// What is not asked for is not written: identities of cells without it stay as they are.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A cell without its trace.
@@ -114,9 +132,12 @@ impl Setting {
             seed: cell.seed,
             memory_bytes: cell.ram_bytes,
             swap_bytes: cell.swap_bytes,
-            unusable_permille: cell.unusable_permille,
+            unusable_permille: cell.fragmentation.permille,
+            unusable_bytes: cell.fragmentation.bytes,
+            aged_rounds: cell.aged_rounds.into(),
             filesystem: cell.filesystem.clone(),
             annotations: cell.annotations.iter().map(ToString::to_string).collect(),
+            linked: cell.linked.iter().map(ToString::to_string).collect(),
             reference_ns: cell.ns_per_reference,
             walks: cell.walks,
         }
@@ -142,17 +163,21 @@ impl Recipe {
         let kernel = Kernel::from_toml(&self.kernel.name, &self.kernel.toml)?;
         let mut machine = Machine::from_toml(&self.machine.toml, &self.machine.name)?;
         machine.name.clone_from(&self.machine.name);
-        let Setting { cache, seed, swap_bytes, unusable_permille, walks, .. } = self.setting;
+        let Setting { cache, seed, swap_bytes, walks, .. } = self.setting;
+        let (bytes, permille) = (self.setting.unusable_bytes, self.setting.unusable_permille);
         let annotations = self.setting.annotations.iter().map(|text| text.parse());
+        let linked = self.setting.linked.iter().map(|text| text.parse());
         Ok(CellSpec {
             cache,
             seed,
             swap_bytes,
-            unusable_permille,
+            fragmentation: Fragmented { bytes, permille },
+            aged_rounds: u32::try_from(self.setting.aged_rounds).unwrap_or(AGED_ROUNDS_MAX),
             walks,
             ram_bytes: self.setting.memory_bytes,
             filesystem: self.setting.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
+            linked: linked.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
             budget: self.budget,
             ..CellSpec::new(kernel, machine)

@@ -5,6 +5,7 @@
 
 mod areas;
 mod around;
+mod clearing;
 mod contpte;
 mod exec;
 mod fallback;
@@ -15,6 +16,7 @@ mod live_host;
 mod mapcounts;
 mod mapped_start;
 mod misses;
+mod proposed;
 mod random;
 mod reads;
 mod ret_stubs;
@@ -22,3 +24,4 @@ mod sizes;
 mod small_world;
 mod windows;
 mod world;
+mod worn;

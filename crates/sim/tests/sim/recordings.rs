@@ -6,6 +6,8 @@ mod collapse;
 mod cow;
 mod damaged;
 mod files;
+mod hugetlb;
+mod khugepaged;
 
 use std::path::Path;
 

@@ -7,6 +7,8 @@ mod budget;
 mod cells;
 mod detail;
 mod hostile;
+mod linked;
+mod statistics;
 mod waits;
 mod writers;
 

@@ -4,7 +4,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
 use largefolio_results::Form;
-use largefolio_results::bench::{AnonWork, BenchRow, Scale, Spare, beside_the_model, rows, short};
+use largefolio_results::bench::{
+    AnonWork, BenchRow, Scale, Spare, beside_the_model, on_host, rows, short,
+};
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
@@ -119,7 +121,13 @@ impl AnonPlan {
         let work = AnonWork { operation, folio_bytes: bytes, region_bytes: region };
         let rounds = usize::try_from(self.args.rounds).unwrap_or(usize::MAX);
         let (host, spare) = (host.as_ref(), Spare::default());
-        let pairs = beside_the_model(work, host, &self.kernels, &spare, rounds)?;
+        let pairs = beside_the_model(
+            work,
+            host.map(|host| on_host(host, work)),
+            &self.kernels,
+            &spare,
+            rounds,
+        )?;
         #[expect(clippy::cast_precision_loss, reason = "at most 2^24 pages")]
         let nr_pages = (region / BASE_BYTES) as f64;
         let scale = Scale::NsEach(nr_pages, "ns per 4 KiB");

@@ -3,15 +3,12 @@
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::FolioSize;
-use largefolio_linux::bench::fault::{
-    GIGANTIC_BYTES, enabled_sizes, fault_gigantic, nr_free_gigantic,
-};
-use largefolio_linux::measure::interleave;
+use largefolio_linux::bench::fault::{Gigantic, enabled_sizes};
 use largefolio_results::Form;
 use largefolio_results::bench::{
-    AnonWork, BenchRow, Scale, Spare, Timed, beside_the_model, rows, short,
+    AnonWork, BenchRow, Scale, Spare, beside_the_model, on_gigantic_host, on_host, rows, short,
 };
-use largefolio_sim::bench::AnonBench;
+use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES};
 use largefolio_sim::kernel::Kernel;
 
 use super::{Found, Measure, PUBLISHED_CLEARING};
@@ -29,21 +26,22 @@ const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 /// What series 001 measures. The model's memory has real bytes, which it clears by the kernel's
 /// rule; that memory is on base pages of this machine unless huge pages are enabled everywhere.
 /// Times are CPU time of the thread. Sizes above the base page need root: folio changes the
-/// per-size settings of transparent huge pages while it runs and puts them back however it ends.
+/// per-size settings of transparent huge pages, or for 1G the pool of hugetlb, while it runs and puts
+/// them back however it ends.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio bench fault
   folio bench fault --size 4K,64K,2M --region 1G --kernel 6.18,7.0
-  folio bench fault --model-only --kernel 6.18+clear=posted+preemption=off,6.18+clear=posted
+  folio bench fault --size 2M,1G --model-only --kernel 6.19,6.19+clear=posted
 
 How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
 the model under the rules of a kernel.")]
 pub(crate) struct FaultArgs {
-    /// Folio sizes [default: 4K, the sizes that are enabled, 2M]
+    /// Folio sizes up to 2M, or 1G [default: 4K, the sizes that are enabled, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Bytes of the region
+    /// Bytes of the region; 1G at least for pages of 1G
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
@@ -70,6 +68,8 @@ pub(super) struct FaultPlan {
     kernels: Vec<Kernel>,
     /// One memory for every rule.
     spare: Spare,
+    /// The same for pages of 1 GiB.
+    gigantic: Spare,
 }
 
 impl FaultArgs {
@@ -91,18 +91,17 @@ impl FaultArgs {
             sizes.sort_unstable();
             sizes.dedup();
         }
-        if let Some(bad) = sizes.iter().find(|&&bytes| bytes > 2 << 20) {
-            bail!(
-                "--size {}: expected sizes up to 2M; 1G is measured if such pages are reserved",
-                short(*bad)
-            );
+        let is_anon = |bytes: u64| bytes <= 2 << 20;
+        if let Some(bad) = sizes.iter().find(|&&bytes| !is_anon(bytes) && bytes != GIGANTIC_BYTES) {
+            bail!("--size {}: expected sizes up to 2M, or 1G", short(*bad));
         }
         for kernel in &kernels {
-            for &bytes in &sizes {
+            for &bytes in sizes.iter().filter(|&&bytes| is_anon(bytes)) {
                 AnonBench::new(kernel, bytes, 4 << 20)?;
             }
         }
-        Ok(FaultPlan { args: self, sizes, kernels, spare: Spare::default() })
+        let (spare, gigantic) = (Spare::default(), Spare::default());
+        Ok(FaultPlan { args: self, sizes, kernels, spare, gigantic })
     }
 }
 
@@ -113,19 +112,13 @@ impl Measure for FaultPlan {
 
     fn measured(&self) -> Result<Found> {
         let line = console::status();
-        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for &bytes in &self.sizes {
             line.set_message(format!("faults of {}", short(bytes)));
             rows.extend(self.measure(bytes)?);
         }
-        if !self.args.model_only {
-            match nr_free_gigantic() {
-                0 => notes.push("1G: no page of this size is reserved (nr_hugepages)".to_owned()),
-                nr => rows.extend(self.gigantic(nr)?),
-            }
-        }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes })
+        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes: Vec::new() })
     }
 }
 
@@ -135,6 +128,9 @@ impl FaultPlan {
     }
 
     fn measure(&self, bytes: u64) -> Result<Vec<BenchRow>> {
+        if bytes == GIGANTIC_BYTES {
+            return self.gigantic();
+        }
         let region = self.args.region;
         // Held over all rounds: changing settings is not part of the benchmark.
         let host = if self.args.model_only {
@@ -143,22 +139,24 @@ impl FaultPlan {
             Some(FolioSize::enable(usize::try_from(bytes).context("--size")?)?)
         };
         let work = AnonWork { operation: None, folio_bytes: bytes, region_bytes: region };
-        let host = host.as_ref();
+        let host = host.as_ref().map(|host| on_host(host, work));
         let pairs = beside_the_model(work, host, &self.kernels, &self.spare, self.rounds())?;
-        #[expect(clippy::cast_precision_loss, reason = "at most 2^34 bytes")]
-        let scale = Scale::GbPerS(region as f64);
-        Ok(rows(OPERATION, &short(bytes), scale, &pairs))
+        Ok(rows(OPERATION, &short(bytes), scale(region), &pairs))
     }
 
-    /// This kernel alone: the model has no hugetlb.
-    fn gigantic(&self, nr_free: usize) -> Result<Vec<BenchRow>> {
-        let region = usize::try_from(self.args.region).context("--region")?;
-        let nr = region.div_ceil(GIGANTIC_BYTES).min(nr_free);
-        let mut subjects: [Timed<'_>; 1] = [Box::new(|| Ok(fault_gigantic(nr)?))];
-        let series = interleave(self.rounds(), &mut subjects, &mut |_| {})?;
-        let pairs: Vec<_> = ["this kernel".to_owned()].into_iter().zip(series).collect();
-        #[expect(clippy::cast_precision_loss, reason = "at most 16 GiB")]
-        let scale = Scale::GbPerS((nr * GIGANTIC_BYTES) as f64);
-        Ok(rows(OPERATION, "1G", scale, &pairs))
+    /// Pages of hugetlb on this kernel; in the model, how its rules zero them.
+    fn gigantic(&self) -> Result<Vec<BenchRow>> {
+        let region = self.args.region.next_multiple_of(GIGANTIC_BYTES);
+        let nr = usize::try_from(region / GIGANTIC_BYTES).context("--region")?;
+        let host = if self.args.model_only { None } else { Some(Gigantic::reserve(nr)?) };
+        let work = AnonWork { operation: None, folio_bytes: GIGANTIC_BYTES, region_bytes: region };
+        let host = host.as_ref().map(on_gigantic_host);
+        let pairs = beside_the_model(work, host, &self.kernels, &self.gigantic, self.rounds())?;
+        Ok(rows(OPERATION, "1G", scale(region), &pairs))
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most 16 GiB")]
+const fn scale(region_bytes: u64) -> Scale {
+    Scale::GbPerS(region_bytes as f64)
 }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::crosscheck::Facts;
-use largefolio_linux::crosscheck::cow::CowRecorder;
+use largefolio_linux::crosscheck::cow::{CowRecorder, Khugepaged};
+use largefolio_linux::crosscheck::pool::PoolNeed;
+use largefolio_mm::hugetlb;
+use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_results::crosscheck::{CowCheck, CowResult, GROUP, groups};
 use largefolio_sim::crosscheck::processes::{ProcessProgram, ProgramOptions, Topic, generate};
@@ -28,19 +31,25 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
 /// mremap, exit) run in lock step on the kernel and in the model. After each step every page is
 /// compared: present, same or new frame, order of its folio, exclusive, shared with whom,
-/// PMD-mapped. Needs root. It sets per-size THP controls for each group of programs and keeps
-/// khugepaged asleep; both are put back.
+/// PMD-mapped, how often it is mapped; and of each area what smaps says; with `--hugetlb` instead
+/// the free, promised and surplus pages of the pool. Needs root. It sets per-size THP controls and
+/// the pool of huge pages for each group of programs and keeps khugepaged asleep; all of them are
+/// put back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   sudo folio crosscheck cow                            400 programs with eight sets of sizes
   sudo folio crosscheck cow --programs 10000 --seed 7
   sudo folio crosscheck cow --sizes 64K,2M --json
+  sudo folio crosscheck cow --hugetlb                  huge pages of a pool
   sudo folio crosscheck cow --from mine.txt            your own programs
   folio crosscheck cow --programs 10 --sizes 64K --print > mine.txt
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CowArgs {
+    /// Programs about huge pages of a pool instead (hugetlb), of 2M or another size of this machine
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
+    hugetlb: Option<u64>,
     #[command(flatten)]
     programs: ProgramsArgs,
 }
@@ -54,11 +63,16 @@ pub(super) struct CowArgs {
 /// After each step the error number, every page (as in `crosscheck cow`) and its content must be
 /// equal. Needs root. It sets per-size THP controls for each group of programs and keeps khugepaged
 /// asleep; both are put back.
+///
+/// With `--khugepaged` the programs do not ask for a collapse: they advise areas, set khugepaged's
+/// limits and wake it. Also compared then: the blocks that it looks at, in order over all processes,
+/// what comes of each, and its counters.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   sudo folio crosscheck collapse                       400 programs with four sets of sizes
   sudo folio crosscheck collapse --programs 5000 --seed 7
+  sudo folio crosscheck collapse --khugepaged          400 programs that khugepaged works for
   sudo folio crosscheck collapse --from mine.txt       your own programs
   folio crosscheck collapse --programs 10 --print > mine.txt
 
@@ -66,6 +80,10 @@ Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CollapseArgs {
     #[command(flatten)]
     programs: ProgramsArgs,
+    /// Check khugepaged instead: it is woken by steps of the programs, and what it looks at is
+    /// compared
+    #[arg(long, conflicts_with = "from")]
+    khugepaged: bool,
 }
 
 /// Which programs, and under which rules.
@@ -119,14 +137,18 @@ pub(crate) struct CowPlan {
 impl CowArgs {
     /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        self.programs.plan(Topic::Cow, command_line)
+        let topic = if self.hugetlb.is_some() { Topic::Hugetlb } else { Topic::Cow };
+        let mut programs = self.programs;
+        programs.sizes.extend(self.hugetlb);
+        programs.plan(topic, command_line)
     }
 }
 
 impl CollapseArgs {
     /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        self.programs.plan(Topic::Collapse, command_line)
+        let topic = if self.khugepaged { Topic::Khugepaged } else { Topic::Collapse };
+        self.programs.plan(topic, command_line)
     }
 }
 
@@ -139,10 +161,15 @@ impl CowPlan {
             return Ok(Exit::Done);
         }
         make(self.keep.as_deref())?;
-        let recorder = CowRecorder::new(&self.facts, &as_root(&self.command_line))?;
+        let is_woken = self.programs.iter().any(ProcessProgram::wakes_khugepaged);
+        let khugepaged = if is_woken { Khugepaged::Woken } else { Khugepaged::Asleep };
+        let recorder = CowRecorder::new(&self.facts, khugepaged, &as_root(&self.command_line))?;
         let nr_programs = self.programs.len();
         let mut result = CowResult::new(self.facts.release, nr_programs, self.command_line);
-        let record = |text: &str, sizes: &[u64]| recorder.record(text, sizes);
+        let record = |text: &str, program: &ProcessProgram| {
+            let pool = program.huge.map(|huge| PoolNeed { kib: huge.kib, nr_pages: huge.nr_pool });
+            recorder.record(text, &program.sizes_kib, pool)
+        };
         let check = CowCheck::new(&record, self.kernel, self.keep);
         let bar = console::counter(nr_programs as u64, "checking");
         for group in groups(&self.programs) {
@@ -195,13 +222,32 @@ impl ProgramsArgs {
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
 
+    /// The one size of huge pages.
+    fn huge_set(&self, page: PageSize) -> Result<Vec<Vec<Order>>> {
+        let arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };
+        let orders = hugetlb::orders(arch, page);
+        let is_wanted = |order: &&Order| self.sizes.contains(&(page.bytes() << order.get()));
+        let Some(order) = orders.iter().find(is_wanted) else {
+            let kib = |order: &Order| format!("{}K", page.bytes() << order.get() >> 10);
+            let known: Vec<String> = orders.iter().map(kib).collect();
+            bail!("--hugetlb: this machine has huge pages of {}", known.join(", "))
+        };
+        Ok(vec![vec![*order]])
+    }
+
     /// Sets of orders to enable.
     fn sets(&self, topic: Topic, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let pmd = page.pmd_order();
+        if topic == Topic::Hugetlb {
+            return self.huge_set(page);
+        }
         if self.sizes.is_empty() {
             let below = |first: u8| (first..pmd.get()).map(Order::new).collect::<Vec<_>>();
             let all = below(2).into_iter().chain([pmd]).collect();
             let order = Order::new;
+            if topic == Topic::Khugepaged {
+                return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
+            }
             if topic == Topic::Collapse {
                 return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);
             }

@@ -167,6 +167,11 @@ impl<L: Layout> Large<L> {
         Ok(mapped + self.remove_pmd(of, mm))
     }
 
+    /// Pages that something maps, where pages are counted.
+    pub(super) fn nr_mapped(&self, of: &Shape) -> u32 {
+        if self.nr_pages_mapped < ENTIRELY_MAPPED { self.nr_pages_mapped } else { of.nr_pages() }
+    }
+
     /// I1 .. I4 of [`super::Mapcount`].
     pub(super) fn validate(&self, of: &Shape) -> Result<(), Violation> {
         self.owners.validate().map_err(Violation::I1)?;

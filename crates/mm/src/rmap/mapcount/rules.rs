@@ -29,10 +29,11 @@ pub enum PmdCount {
 }
 
 /// Whether hugetlb folios have owners (E.3.8, K.5.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugetlbOwners {
     /// No: shared means mapped more than once.
+    #[default]
     Untracked,
     /// Yes. Differs: in no kernel, because a shared page table may map through one mm and unmap
     /// through another. A caller that shares page tables must not use it.
@@ -129,7 +130,7 @@ impl Shape {
     }
 
     /// Whether a count per page and `nr_pages_mapped` are kept.
-    pub(super) const fn has_page_counts(&self) -> bool {
+    pub(crate) const fn has_page_counts(&self) -> bool {
         let by_rule = !matches!(self.rules.counts, MapcountRule::NoPageMapcount);
         by_rule && matches!(self.kind, MapcountKind::Normal)
     }

@@ -26,7 +26,7 @@ fn disturbed(answer: &str) -> CowRun {
 /// The report on runs that went one after the other as given.
 fn checked(runs: &[CowRun]) -> CowResult {
     let left = RefCell::new(runs.iter());
-    let record = |_: &str, _: &[u64]| Ok(left.borrow_mut().next().unwrap().clone());
+    let record = |_: &str, _: &ProcessProgram| Ok(left.borrow_mut().next().unwrap().clone());
     let (kernel, patience) = (None, Duration::ZERO);
     let check = CowCheck { record: &record, kernel, keep: None, patience };
     let programs = ProcessProgram::all_of("test", PROGRAM).unwrap();

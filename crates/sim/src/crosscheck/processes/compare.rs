@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
-use super::world::{MappedPage, PageState, World};
+use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};
+use super::world::{MappedPage, PageState, PoolState, World};
 use crate::crosscheck::difference::{Aspect, Location};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
@@ -42,6 +43,9 @@ struct ProgramComparison<'a> {
     /// Pages of the program's own file that the kernel has cached.
     nr_cached: u64,
     hides_pmds: bool,
+    recorded: Recorded,
+    /// What the kernel says of the areas of each process.
+    areas: AllAreas,
 }
 
 impl<'a> ProgramComparison<'a> {
@@ -51,7 +55,12 @@ impl<'a> ProgramComparison<'a> {
         run: &'a ProgramRun,
     ) -> Result<Self, CheckError> {
         let program = &run.program;
-        let world = World::new(program.nr_pages);
+        let mut world = World::new(program.nr_pages);
+        world.pool = program.huge.map(|huge| PoolState {
+            nr_free: huge.nr_pages(),
+            nr_reserved: huge.nr_lost,
+            nr_surplus: 0,
+        });
         let name = format!("{} program {}", recording.name, program.seed);
         Ok(Self {
             run,
@@ -60,12 +69,17 @@ impl<'a> ProgramComparison<'a> {
             pair: Worlds { kernel: world.clone(), model: world },
             nr_cached: 0,
             hides_pmds: recording.body.hides_pmds,
+            recorded: recording.body.recorded,
+            areas: AllAreas::default(),
         })
     }
 
     fn run(mut self) -> Verdict {
         let steps = &self.run.program.steps;
         for (step, answer) in steps.iter().zip(&self.run.answers) {
+            if self.is_spent_on_others(answer) {
+                break;
+            }
             let before = self.folios_before(answer);
             self.step(step, answer);
             self.verdict.nr_steps += 1;
@@ -89,8 +103,59 @@ impl<'a> ProgramComparison<'a> {
         let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
         self.answers(step, answer, answered);
         self.cached(step, answer);
+        self.pool(step);
+        self.scanned(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
         self.pair.compare_frames(&before, &mut self.verdict);
+        if self.recorded.has_processes {
+            self.pair.compare_mapcounts(&mut self.verdict);
+            answer.apply_areas(&mut self.areas);
+            self.areas();
+        }
+        if self.recorded.has_machine {
+            self.machine(answer);
+        }
+    }
+
+    /// What `smaps` and `numa_maps` say of each area that the kernel has.
+    fn areas(&mut self) {
+        let program = &self.run.program;
+        let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
+        let spreads = has(|op| matches!(op, ProcessOp::Free(_)))
+            && has(|op| matches!(op, ProcessOp::Protect(..)));
+        let tells_dirty = program.own_file.is_none() && !spreads;
+        for (slot, areas) in self.areas.iter().enumerate() {
+            for area in areas {
+                let Some(model) = self.replay.smaps(slot, area.pages) else { break };
+                let model = AreaNumbers::of_model(&model, &area.numbers);
+                let pair = [area.numbers, model];
+                let [kernel, model] =
+                    if tells_dirty { pair } else { pair.map(AreaNumbers::without_dirty) };
+                self.verdict.count(Aspect::Smaps, 1);
+                if model != kernel {
+                    let at = Location::page(slot, area.pages.first);
+                    let (kernel, model) = (kernel.to_string(), model.to_string());
+                    self.verdict.differ(Aspect::Smaps, at, kernel, model);
+                }
+            }
+        }
+    }
+
+    /// Mapped pages of the machine since the program began.
+    fn machine(&mut self, answer: &Answer) {
+        let (Some(before), Some(after)) = (self.run.machine_before, answer.machine) else {
+            return;
+        };
+        // A step that frees lazily has the probe collapse a block of its own.
+        if self.run.program.steps.iter().any(|step| matches!(step.op, ProcessOp::Free(_))) {
+            return;
+        }
+        let (kernel, model): (MachineKib, _) = (after.since(before), self.replay.machine());
+        self.verdict.count(Aspect::Machine, 1);
+        if kernel != model {
+            let (at, kernel, model) = (Location::page(0, 0), kernel.to_string(), model.to_string());
+            self.verdict.differ(Aspect::Machine, at, kernel, model);
+        }
     }
 
     /// Whether the step was allowed; of a collapse also the error number, which says why not.
@@ -117,6 +182,45 @@ impl<'a> ProgramComparison<'a> {
             let text = |nr: u64| format!("{nr} pages");
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Cached, at, text(self.nr_cached), text(model));
+        }
+    }
+
+    fn pool(&mut self, step: &ProcessStep) {
+        let (Some(kernel), Some(model)) = (self.pair.kernel.pool, self.pair.model.pool) else {
+            return;
+        };
+        self.verdict.count(Aspect::Pool, 1);
+        if kernel != model {
+            let text = |pool: PoolState| {
+                let PoolState { nr_free, nr_reserved, nr_surplus } = pool;
+                let reserved = nr_reserved.cast_signed();
+                format!("{nr_free} free, {reserved} reserved, {nr_surplus} surplus")
+            };
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Pool, at, text(kernel), text(model));
+        }
+    }
+
+    /// Whether other processes of the machine had a part in what khugepaged may scan in this step:
+    /// nothing from here on is compared.
+    fn is_spent_on_others(&self, answer: &Answer) -> bool {
+        let is_limited = self.run.program.khugepaged.is_some_and(|limits| limits.pages > 0);
+        is_limited && answer.scan.is_of_others
+    }
+
+    /// What khugepaged looked at in this step, and what came of it.
+    fn scanned(&mut self, step: &ProcessStep, answer: &Answer) {
+        let Some(model) = self.replay.take_scan() else { return };
+        let (at, kernel) = (Location::page(step.slot, 0), &answer.scan);
+        self.verdict.compare(Aspect::Scan, &at, &kernel.looks, &model.looks);
+        let told = (kernel.nr_passes, kernel.nr_collapsed);
+        let expected = (model.nr_passes, model.nr_collapsed.filter(|_| told.1.is_some()));
+        if told != expected {
+            let text = |(passes, made): (u64, Option<u64>)| {
+                let made = made.map_or_else(String::new, |nr| format!(", {nr} blocks collapsed"));
+                format!("{passes} passes{made}")
+            };
+            self.verdict.differ(Aspect::Scan, at, text(told), text(expected));
         }
     }
 
@@ -196,11 +300,32 @@ impl Worlds {
             {
                 differ(Aspect::Content, kernel.to_string(), model.to_string());
             }
+            let mappings = (self.kernel.counts.get(&theirs), self.model.counts.get(&ours));
+            if let (Some(kernel), Some(model)) = mappings
+                && kernel != model
+            {
+                differ(Aspect::Mapcount, kernel.to_string(), model.to_string());
+            }
             let known = *to_model.entry(theirs).or_insert(ours);
             let back = *to_kernel.entry(ours).or_insert(theirs);
             if (known, back) != (ours, theirs) {
                 let text = |label: u64, known| format!("folio {label} (known as {known})");
                 differ(Aspect::Sharing, text(theirs, back), text(ours, known));
+            }
+        }
+    }
+
+    /// Compares how often each page is mapped.
+    fn compare_mapcounts(&self, verdict: &mut Verdict) {
+        for ((slot, page), kernel, model) in self.pages() {
+            if label(kernel.page).is_none() || label(model.page).is_none() {
+                continue;
+            }
+            verdict.count(Aspect::Mapcount, 1);
+            if kernel.mapcount != model.mapcount {
+                let text = |nr: u32| format!("mapped {nr} times");
+                let at = Location::page(slot, page);
+                verdict.differ(Aspect::Mapcount, at, text(kernel.mapcount), text(model.mapcount));
             }
         }
     }

@@ -5,6 +5,8 @@
 
 mod areas;
 mod collapse;
+mod hugetlb;
+mod khugepaged;
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
@@ -21,6 +23,17 @@ pub enum Topic {
     Cow,
     /// `MADV_COLLAPSE` of anonymous memory and of a file in memory.
     Collapse,
+    /// khugepaged, for the same kinds of memory.
+    Khugepaged,
+    /// Huge pages of a pool: the one order that is given.
+    Hugetlb,
+}
+
+impl Topic {
+    /// Whether blocks of the PMD size are collapsed.
+    const fn is_collapse(self) -> bool {
+        matches!(self, Self::Collapse | Self::Khugepaged)
+    }
 }
 
 /// What programs to make.
@@ -39,6 +52,9 @@ pub struct ProgramOptions {
 /// Pages of a window without PMD-sized folios.
 const SMALL_WINDOW_PAGES: u64 = 128;
 
+/// Programs with neighbouring seeds that get the same pool of huge pages.
+const NR_ALIKE: u64 = 25;
+
 /// Makes the program of `seed`.
 ///
 /// ```
@@ -54,11 +70,16 @@ const SMALL_WINDOW_PAGES: u64 = 128;
 #[must_use]
 pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
-    generator.map_first_areas();
+    match options.topic {
+        Topic::Khugepaged => generator.map_first_blocks(),
+        Topic::Cow | Topic::Collapse | Topic::Hugetlb => generator.map_first_areas(),
+    }
     while generator.program.steps.len() < options.nr_steps {
         match options.topic {
             Topic::Cow => generator.step(),
             Topic::Collapse => generator.collapse_step(),
+            Topic::Hugetlb => generator.huge_step(),
+            Topic::Khugepaged => generator.khugepaged_step(),
         }
     }
     generator.program
@@ -79,22 +100,33 @@ impl Generator {
         let ProgramOptions { topic, page, orders, .. } = options;
         let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
         let pmd = page.pmd_order();
-        let nr_pages = if highest == pmd || *topic == Topic::Collapse {
-            pmd.nr_pages() * 5 / 2
+        let nr_pages = if *topic == Topic::Hugetlb {
+            hugetlb::WINDOW_PAGES
+        } else if highest == pmd || topic.is_collapse() {
+            let halves = if *topic == Topic::Khugepaged { 7 } else { 5 };
+            pmd.nr_pages() * halves / 2
         } else {
             (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
         };
-        let sizes_kib = orders.iter().map(|order| (page.bytes() << order.get()) >> 10).collect();
+        let kib = |order: Order| (page.bytes() << order.get()) >> 10;
+        let huge = (*topic == Topic::Hugetlb).then(|| hugetlb::pool_of(seed, kib(highest)));
+        // Pages of such programs are huge ones: what lies between orders 0 and 2 is of interest.
+        let orders = if huge.is_some() { Vec::new() } else { orders.clone() };
+        let sizes_kib = orders.iter().copied().map(kib).collect();
         let mut rng = Rng::new(seed);
-        let own_file = (*topic == Topic::Collapse).then(|| collapse::own_file(&mut rng, pmd));
-        let program = ProcessProgram { seed, nr_pages, sizes_kib, own_file, steps: Vec::new() };
+        let own_file = topic.is_collapse().then(|| collapse::own_file(&mut rng, pmd));
+        let is_scanned = *topic == Topic::Khugepaged;
+        let khugepaged = is_scanned.then(|| khugepaged::limits(&mut rng, pmd));
+        let steps = Vec::new();
+        let program =
+            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
         // Blocks that no size is enabled for: neighbours of two and four pages.
-        let mut orders = orders.clone();
+        let mut orders = orders;
         orders.extend([Order::new(1), Order::new(2)]);
-        if *topic == Topic::Collapse {
+        if topic.is_collapse() {
             orders.extend([pmd; 3]);
         }
         Self { rng, pmd, orders, nr_processes, living, program }
@@ -112,9 +144,10 @@ impl Generator {
     /// One to three areas of the first process.
     fn map_first_areas(&mut self) {
         for _ in 0..=self.rng.below(3) {
-            match self.program.own_file {
-                None => self.map(0),
-                Some(_) => self.map_or_share(0),
+            match (self.program.own_file, self.program.huge) {
+                (_, Some(_)) => self.map_huge(0),
+                (None, None) => self.map(0),
+                (Some(_), None) => self.map_or_share(0),
             }
         }
         if self.program.steps.is_empty() {

@@ -1,15 +1,16 @@
 //! Reader of the recordings of processes (`recordings/README.md`).
 
 use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
-use super::run::{Answer, PageChange, ProgramRun, Programs};
-use super::world::{MappedPage, PageState};
+use super::run::{Answer, MapcountChange, PageChange, ProgramRun, Programs};
+use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
+use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
 
 /// Labels of one program are small; this bounds what a text can make us hold.
 const NR_LABELS_MAX: u64 = 1 << 16;
-/// Largest order of a folio: a PMD entry with 64K pages.
-const ORDER_MAX: u64 = 13;
+/// Largest order of a folio: a gigantic page of x86-64.
+const ORDER_MAX: u64 = 18;
 
 impl RecordingBody for Programs {
     /// Orders of the folios of a program by label: each is written once.
@@ -17,6 +18,7 @@ impl RecordingBody for Programs {
 
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
+        self.recorded = Recorded::of(pairs.get("statistics"))?;
         Ok(())
     }
 
@@ -35,6 +37,9 @@ impl RecordingBody for Programs {
             }
             ["~", ref event @ ..] => run.disturbances.push(reason(event)?),
             ["end"] => run.is_complete = true,
+            ["M", ref counts @ ..] if run.answers.is_empty() => {
+                run.machine_before = Some(MachineKib::of(counts)?);
+            }
             _ => {
                 let answer = run.answers.last_mut().ok_or("an answer before any step")?;
                 answer.line(orders, run.program.nr_pages, words)?;
@@ -49,22 +54,55 @@ impl Answer {
     fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
         match *words {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
+            ["k", ref look @ ..] => self.scan.line(look)?,
+            ["K", passes, collapsed] => self.scan.end(passes, collapsed)?,
             ["c", nr] => self.nr_cached = Some(number_to(u64::MAX, nr)?),
+            ["g", free, reserved, surplus] => {
+                let number = |word| number_to(u64::MAX, word);
+                self.pool = Some(PoolState {
+                    nr_free: number(free)?,
+                    nr_reserved: number(reserved)?,
+                    nr_surplus: number(surplus)?,
+                });
+            }
+            ["m", label, nr] => {
+                let label = number_to(NR_LABELS_MAX - 1, label)?;
+                self.counts.push((label, number_to(u32::MAX.into(), nr)? as u32));
+            }
+            ["M", ref counts @ ..] => self.machine = Some(MachineKib::of(counts)?),
+            ["s", slot] => {
+                self.areas.push(SlotAreas { slot: slot_of(slot)?, areas: Vec::new() });
+            }
+            ["a", first, nr, ref numbers @ ..] => {
+                let process = self.areas.last_mut().ok_or("an area of no process")?;
+                process.areas.push(Area::of(first, nr, numbers)?);
+            }
+            ["n", slot, pages, mapcount] => {
+                let (slot, pages) = (slot_of(slot)?, run_of(pages)?);
+                let mapcount = number_to(u32::MAX.into(), mapcount)? as u32;
+                inside(pages, nr_pages)?;
+                self.mapcounts.push(MapcountChange { slot, pages, mapcount });
+            }
             [slot, pages, state, ref how @ ..] => {
                 let change = PageChange {
                     slot: slot_of(slot)?,
                     pages: run_of(pages)?,
                     state: state_of(state, how, orders)?,
                 };
-                if change.pages.end() > nr_pages {
-                    return Err(format!("the window ends at page {nr_pages}"));
-                }
+                inside(change.pages, nr_pages)?;
                 self.changes.push(change);
             }
             _ => return unknown(words),
         }
         Ok(())
     }
+}
+
+fn inside(pages: PageRange, nr_pages: u64) -> Parsed<()> {
+    if pages.end() > nr_pages {
+        return Err(format!("the window ends at page {nr_pages}"));
+    }
+    Ok(())
 }
 
 /// `FIRST[+NR]`.

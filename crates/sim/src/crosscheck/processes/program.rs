@@ -9,6 +9,8 @@
 //!   program 18 pages=1280 sizes=- memfd=1536      the processes share a file of 1536 empty pages
 //!   0 share 0 512 512 s                           mapped from its page 512 on
 //!   0 collapse 0 512
+//!   program 19 pages=1280 sizes=2048 khugepaged=511,256,0     khugepaged's limits (`khugepaged`)
+//!   0 scan                                                    it wakes once
 //! ```
 //!
 //! Owns the operations and their text. The same text runs on a kernel (`probe/cow.c`) and in the
@@ -19,6 +21,8 @@ use std::fmt;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
 
+use super::huge::{HugeMapping, HugePages, Trim};
+use super::khugepaged::ScanLimits;
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
@@ -26,8 +30,8 @@ pub(super) const NR_SLOTS: usize = 4;
 /// Pages a program's window can have.
 pub(super) const NR_PAGES_MAX: u64 = 8192;
 
-/// Largest folio size: a PMD entry with 64K pages.
-const SIZE_KIB_MAX: u64 = 512 << 10;
+/// Largest size: a gigantic page of x86-64.
+pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
 
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +44,10 @@ pub struct ProcessProgram {
     pub sizes_kib: Vec<u64>,
     /// The file its processes share.
     pub(super) own_file: Option<OwnFile>,
+    /// Its pages are huge pages of a pool.
+    pub huge: Option<HugePages>,
+    /// What khugepaged may do, if it is woken at all.
+    pub(super) khugepaged: Option<ScanLimits>,
     /// The steps, in order.
     pub(super) steps: Vec<ProcessStep>,
 }
@@ -98,6 +106,10 @@ pub(super) enum ProcessOp {
     Map(PageRange, AreaSource, Option<Madvice>),
     /// Maps the program's own file from a page of it, where nothing is mapped.
     Share(PageRange, u64, OwnMapping),
+    /// Maps huge pages that may be stored to.
+    MapHuge(PageRange, HugeMapping),
+    /// A call whose range lacks a base page of these huge pages.
+    Trim(PageRange, Trim),
     /// Loads from each page, in ascending order, until one fails.
     Read(PageRange),
     /// Stores to each page, in ascending order, until one fails.
@@ -136,6 +148,11 @@ pub(super) enum ProcessOp {
     Fork(usize),
     /// The process ends.
     Exit,
+    /// khugepaged wakes once.
+    Scan,
+    /// All pages of the process look unused (`clear_refs`), and nothing of them is read until the next
+    /// scan.
+    Idle,
 }
 
 /// How the program's own file is mapped.
@@ -246,6 +263,8 @@ impl fmt::Display for ProcessOp {
                 };
                 write!(f, "map {first} {nr} {flags}{}", letter(advice))
             }
+            Self::MapHuge(PageRange { first, nr }, how) => write!(f, "map {first} {nr} {how}"),
+            Self::Trim(PageRange { first, nr }, trim) => write!(f, "trim {first} {nr} {trim}"),
             Self::Share(PageRange { first, nr }, from, how) => {
                 write!(f, "share {first} {nr} {from} {how}")
             }
@@ -277,6 +296,8 @@ impl fmt::Display for ProcessOp {
             Self::Remap(PageRange { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
             Self::Fork(child) => write!(f, "fork {child}"),
             Self::Exit => write!(f, "exit"),
+            Self::Scan => write!(f, "scan"),
+            Self::Idle => write!(f, "idle"),
         }
     }
 }
@@ -288,6 +309,12 @@ impl fmt::Display for ProcessProgram {
         write!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
         if let Some(OwnFile { kind, nr_pages }) = self.own_file {
             write!(f, " {}={nr_pages}", kind.name())?;
+        }
+        if let Some(limits) = self.khugepaged {
+            write!(f, " khugepaged={limits}")?;
+        }
+        if let Some(huge) = self.huge {
+            write!(f, " {huge}")?;
         }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
@@ -306,6 +333,8 @@ impl ProcessStep {
         let op = match (*name, rest) {
             ("fork", [child, ..]) => ProcessOp::Fork(slot_of(child)?),
             ("exit", _) => ProcessOp::Exit,
+            ("scan", _) => ProcessOp::Scan,
+            ("idle", _) => ProcessOp::Idle,
             ("unpin", _) => ProcessOp::Unpin,
             ("open", _) => ProcessOp::Open,
             ("close", _) => ProcessOp::Close,
@@ -331,6 +360,8 @@ impl ProcessOp {
             number_to(NR_PAGES_MAX - pages.nr, word)
         };
         Ok(match name {
+            "map" if how.contains('g') => Self::MapHuge(pages, HugeMapping::of(how)),
+            "trim" => Self::Trim(pages, Trim::of(how)?),
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
             "share" => Self::Share(pages, page()?, OwnMapping::of(how)),
@@ -356,18 +387,31 @@ impl ProcessOp {
 impl ProcessProgram {
     /// Reads a `program` line: a program without steps.
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
-        let ["program", seed, pages, sizes, own @ ..] = words else { return unknown(words) };
+        let ["program", seed, pages, sizes, rest @ ..] = words else { return unknown(words) };
+        let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
+        let khugepaged = rest.iter().find_map(limits).transpose()?;
+        let own: Vec<&str> = rest.iter().copied().filter(|word| limits(word).is_none()).collect();
         let pairs = Pairs::of(&[*pages, *sizes]);
         let nr_pages = window_of(pairs.get("pages").ok_or("a program needs pages=")?)?;
         let sizes = pairs.get("sizes").ok_or("a program needs sizes=")?;
         let sizes = sizes.split(',').filter(|word| *word != "-");
         let sizes_kib = sizes.map(|kib| number_to(SIZE_KIB_MAX, kib)).collect::<Parsed<_>>()?;
-        let own_file = match own {
-            [] => None,
-            [own] => Some(OwnFile::of(own)?),
+        let (own_file, huge) = match own[..] {
+            [] => (None, None),
+            [own] => match own.strip_prefix("huge=") {
+                Some(huge) => (None, Some(HugePages::of(huge)?)),
+                None => (Some(OwnFile::of(own)?), None),
+            },
             _ => return unknown(words),
         };
-        Ok(Self { seed: number(seed)?, nr_pages, sizes_kib, own_file, steps: Vec::new() })
+        let (seed, steps) = (number(seed)?, Vec::new());
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps })
+    }
+
+    /// Whether khugepaged is woken by steps of it.
+    #[must_use]
+    pub const fn wakes_khugepaged(&self) -> bool {
+        self.khugepaged.is_some()
     }
 
     /// The programs of a text that is called `name`; lines that begin with `#` are passed over.

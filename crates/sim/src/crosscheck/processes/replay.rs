@@ -1,24 +1,32 @@
 //! A program running in the memory manager.
 
+mod huge;
+
 use std::collections::VecDeque;
 
 use largefolio_mm::collapse::Errno;
+use largefolio_mm::core::observed::Observed;
 use largefolio_mm::fault;
+use largefolio_mm::hugetlb::HugePool;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
-use largefolio_mm::rules::anon::SizeMode;
-use largefolio_mm::units::AddrRange;
-use largefolio_mm::units::{MappingId, MmId, Pfn, Vaddr, Vpn};
+use largefolio_mm::rules::anon::{Mapcount, SizeMode};
+use largefolio_mm::rules::collapse::ShmemEnabled;
+use largefolio_mm::units::{AddrRange, MappingId, MmId, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::validate::Violation;
+use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
+use super::huge::HugePages;
+use super::khugepaged::{Scan, add_keeper};
 use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
 };
+use super::statistics::MachineKib;
 use super::world::{MappedPage, PageState, World};
 use crate::crosscheck::recording::RecordingHeader;
 use crate::kernel::Kernel;
@@ -53,6 +61,14 @@ pub(super) struct ProgramReplay {
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
+    /// Nobody reads pages after a step until the next scan.
+    is_idle: bool,
+    /// What khugepaged did in this step.
+    scan: Option<Scan>,
+    /// Its pages are huge pages.
+    huge: Option<HugePages>,
+    /// Bytes of a page of the program.
+    unit_bytes: u64,
 }
 
 /// The program's own file.
@@ -73,6 +89,8 @@ impl Own {
             let file = memory.add_file(bytes, &header.filesystem);
             memory.zero_storage(file);
             file
+        } else if own.kind == FileKind::Tmpfs {
+            memory.add_tmpfs_file(bytes)
         } else {
             memory.add_memory_file(bytes)
         };
@@ -96,9 +114,21 @@ impl ProgramReplay {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
         rules.io_bytes = DISK_IO_BYTES;
+        if let Some(limits) = program.khugepaged {
+            limits.apply(&mut rules);
+        }
         let file_bytes = FILE_PAGES * rules.page.bytes();
-        let ram = Bytes::new(rules.page, RAM_BYTES);
-        let config = Config { ram_bytes: RAM_BYTES, ..Config::new(header.arch) };
+        let huge = program.huge;
+        let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
+        let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
+        let ram = Bytes::new(rules.page, ram_bytes);
+        let pool = |huge: HugePages| HugePool {
+            order: rules.page.order_of_bytes(unit_bytes),
+            nr_pages: huge.nr_pages(),
+            nr_lost: huge.nr_lost,
+        };
+        let huge_pools = huge.map(pool).into_iter().collect();
+        let config = Config { ram_bytes, huge_pools, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -109,27 +139,48 @@ impl ProgramReplay {
             debug_assert!(written.is_ok(), "the file is small");
         }
         let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
+        if program.khugepaged.is_some() {
+            add_keeper(&mut memory);
+        }
         let first = memory.new_space();
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
-        Ok(Self { memory, file, own, slots, pins, nr_pages, nr_steps: 0 })
+        let (nr_steps, is_idle, scan) = (0, false, None);
+        Ok(Self {
+            memory,
+            file,
+            own,
+            slots,
+            pins,
+            nr_pages,
+            nr_steps,
+            is_idle,
+            scan,
+            huge,
+            unit_bytes,
+        })
     }
 
     /// The address of a page.
     fn addr(&self, page: u64) -> Vaddr {
-        Vaddr(BASE + page * self.memory.rules().page.bytes())
+        Vaddr(BASE + page * self.unit_bytes)
     }
 
     /// The address of a range, and its length in bytes.
     fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
-        (self.addr(range.first), range.nr * self.memory.rules().page.bytes())
+        (self.addr(range.first), range.nr * self.unit_bytes)
     }
 
     /// Does a step; an error as the kernel's error number.
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        if let Some(done) = self.huge_step(mm, step.op) {
+            return done;
+        }
         match step.op {
+            // Only programs about hugetlb have a pool.
+            ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
@@ -142,12 +193,7 @@ impl ProgramReplay {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
-            ProcessOp::Punch(range) => {
-                let own = self.own.ok_or(EINVAL)?;
-                let page = self.memory.rules().page.bytes();
-                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
-                Ok(())
-            }
+            ProcessOp::Punch(range) => self.punch(range),
             ProcessOp::Pin(page) => {
                 let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
                 self.pins.push_back(pin);
@@ -160,6 +206,16 @@ impl ProgramReplay {
             }
             ProcessOp::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                Ok(())
+            }
+            ProcessOp::Scan => {
+                self.scan();
+                Ok(())
+            }
+            ProcessOp::Idle => {
+                self.read_mapped();
+                self.memory.clear_refs(mm);
+                self.is_idle = true;
                 Ok(())
             }
             ProcessOp::Exit => {
@@ -187,6 +243,13 @@ impl ProgramReplay {
         }
     }
 
+    fn punch(&mut self, range: PageRange) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules().page.bytes();
+        self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+        Ok(())
+    }
+
     fn map(
         &mut self,
         mm: MmId,
@@ -206,7 +269,23 @@ impl ProgramReplay {
 
     fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
         let (at, len) = self.bytes(range);
-        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)
+        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)?;
+        // Given to what is mapped all the same.
+        if self.is_mapped(mm, range) { Ok(()) } else { Err(ENOMEM) }
+    }
+
+    /// Whether areas cover a range without a gap.
+    fn is_mapped(&self, mm: MmId, range: PageRange) -> bool {
+        let first = Vaddr(BASE).vpn(self.memory.rules().page);
+        let end = first.plus(range.end());
+        let mut at = first.plus(range.first);
+        while let Some(vma) = self.memory.space(mm).vmas.find(at) {
+            if vma.end >= end {
+                return true;
+            }
+            at = vma.end;
+        }
+        false
     }
 
     fn read(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
@@ -267,6 +346,57 @@ impl ProgramReplay {
         Ok(())
     }
 
+    /// khugepaged wakes once. Shared memory has base pages at every other time, and may be collapsed
+    /// now (`probe/khugepaged.h`).
+    fn scan(&mut self) {
+        self.read_mapped();
+        let counted = |memory: &Memory<Bytes>| memory.counters().collapse;
+        let before = counted(&self.memory);
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Advise);
+        self.memory.watch();
+        self.memory.run_khugepaged(self.memory.khugepaged_wakes_ns());
+        let observed = self.memory.take_observed();
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Never);
+        let mut scan = Scan::default();
+        for event in observed {
+            let Observed::Scanned { mm, is_anon, outcome, .. } = event else { continue };
+            if let Some(slot) = self.slots.iter().position(|slot| *slot == Some(mm)) {
+                scan.look(slot, is_anon, outcome);
+            }
+        }
+        let after = counted(&self.memory);
+        scan.nr_passes = after.full_scans - before.full_scans;
+        scan.nr_collapsed = Some(after.pages_collapsed - before.pages_collapsed);
+        self.scan = Some(scan);
+        self.is_idle = false;
+    }
+
+    /// What khugepaged did in the last step.
+    pub(super) fn take_scan(&mut self) -> Option<Scan> {
+        self.scan.take()
+    }
+
+    /// The probe reads every page that it may after each step, unless pages are to look unused: only
+    /// what a processor notes of it matters, and that only to khugepaged.
+    fn read_mapped(&mut self) {
+        if self.is_idle {
+            return;
+        }
+        let page = self.memory.rules().page;
+        let first = Vaddr(BASE).vpn(page);
+        for mm in self.slots.iter().flatten() {
+            let leaves = self.memory.space(*mm).table.leaves(first, self.nr_pages);
+            let is_unread = |leaf: &Leaf| {
+                !leaf.flags.contains(PteFlags::YOUNG) && !leaf.flags.contains(PteFlags::NO_ACCESS)
+            };
+            let unread: Vec<Vpn> =
+                leaves.filter(is_unread).map(|leaf| leaf.first_vpn.max(first)).collect();
+            for vpn in unread {
+                let _ = self.memory.touch(*mm, vpn.vaddr(page), fault::Access::Read);
+            }
+        }
+    }
+
     /// What the stores of this step leave, page by page.
     fn values(&self) -> impl Iterator<Item = u32> + use<> {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
@@ -280,6 +410,9 @@ impl ProgramReplay {
 
     /// What every process has mapped.
     pub(super) fn world(&self) -> World {
+        if let Some(huge) = self.huge {
+            return self.huge_world(huge);
+        }
         let mut world = World::new(self.nr_pages);
         for (slot, mm) in self.slots.iter().enumerate() {
             let Some(mm) = *mm else { continue };
@@ -305,7 +438,9 @@ impl ProgramReplay {
         let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
-            return PageState { page, is_pmd, ..PageState::default() };
+            // F.5.10: no owner is known of the huge zero folio, so nobody shares it.
+            let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
+            return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
         let page = MappedPage::Folio {
@@ -316,8 +451,22 @@ impl ProgramReplay {
         let addr = Vaddr(vpn.0 << self.memory.rules().page.shift());
         let view = self.memory.page_at(mm, addr);
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
+        let mapcount = view.map_or(0, |view| view.mapcount);
         let sum = Some(self.sum_of(pfn));
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum }
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
+    }
+
+    /// What `smaps` says of pages of a process; nothing of one that has ended.
+    pub(super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
+        let first = Vaddr(BASE).vpn(self.memory.rules().page).plus(pages.first);
+        let pages = VpnRange { start: first, end: first.plus(pages.nr) };
+        Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
+    }
+
+    /// Mapped pages of the machine.
+    pub(super) fn machine(&self) -> MachineKib {
+        let counters = self.memory.core().counters.mapped;
+        MachineKib::of_model(&counters, self.memory.rules().page.bytes())
     }
 
     /// The sum of the 32-bit words of a frame.
@@ -329,7 +478,12 @@ impl ProgramReplay {
     /// The counters of the folio behind a page, for a report of what differs.
     pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
-        let addr = Vaddr(BASE + (page << self.memory.rules().page.shift()));
+        let addr = self.addr(page);
+        if self.huge.is_some() {
+            let vpn = addr.vpn(self.memory.rules().page);
+            let (_, entry) = self.memory.huge_entry_at(mm, vpn)?;
+            return Some(format!("{entry:?}, {:?}", self.memory.huge_page(&entry)));
+        }
         let view = self.memory.page_at(mm, addr)?;
         let folios = &self.memory.core().folios;
         let folio = folios.get(folios.of_pfn(view.pfn)?);

@@ -22,6 +22,8 @@ pub struct ProgramRow {
     pub nr_steps: usize,
     /// Pages compared over all steps.
     pub nr_pages: u64,
+    /// Areas of which `smaps` was compared, over all steps.
+    pub nr_areas: u64,
     /// Pages that got a new frame.
     pub nr_new_frames: u64,
     /// Events of the machine that disturbed the program.
@@ -42,6 +44,7 @@ impl ProgramRow {
             sizes_kib: run.program.sizes_kib.clone(),
             nr_steps: verdict.nr_steps,
             nr_pages: verdict.nr_compared(Aspect::Presence),
+            nr_areas: verdict.nr_compared(Aspect::Smaps),
             nr_new_frames: verdict.nr_compared(Aspect::Frame),
             disturbances: run.disturbances.clone(),
             step: last.filter(|_| !verdict.is_equal()).map(ToString::to_string),

@@ -10,7 +10,7 @@ const OTHERS: [&str; 8] = [
     "anon-64K=always+anon-2M=madvise+thp=always+shrink-underused=off+truncate-split=uniform",
     "max-ptes-none=0+max-ptes-swap=3+max-ptes-shared=4+khugepaged-scan-sleep=1ms",
     "file-collapse=deny-write+shmem-collapse=within-size+collapse-sizes=pmd+readahead=0+io=1M",
-    "fault.exec=none+min-folio=16K+page=16K+clear=posted",
+    "fault.exec=none+min-folio=16K+page=16K+clear=posted+copy=extents+arm64-bulk=mops",
 ];
 
 /// Every kernel, and the newest with each of [`OTHERS`].
@@ -110,7 +110,7 @@ fn a_wrong_name_is_answered_with_those_of_its_table() {
     let kernel = Kernel::parse("7.3").unwrap();
     let said = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
     let clear = "there is no rule 'clear.ordre' in '+clear.ordre=merged'; did you mean order? \
-                 clear has copy, order, preemption";
+                 clear has arm64_bulk, copy, order, preemption";
     assert_eq!(said("clear.ordre=merged"), clear);
     assert!(said("fault.xyzzy=1").contains("known: around_credit, around_span, around_window"));
     assert!(said("falt.exec=none").contains("did you mean fault"));

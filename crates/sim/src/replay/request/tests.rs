@@ -5,6 +5,10 @@ fn request(kernels: &[&str], machines: &[&str]) -> Request {
     Request::new(kernels, machines.iter().map(|name| Machine::named(name).unwrap()).collect())
 }
 
+fn permille(permille: u32) -> Fragmented {
+    Fragmented { bytes: 0, permille }
+}
+
 fn said(request: &Request) -> String {
     request.specs().unwrap_err().to_string()
 }
@@ -14,7 +18,7 @@ fn cells_come_kernels_outermost_and_each_once() {
     let mut asked = request(&["6.12", "7.2", "6.12"], &["altra", "altra"]);
     asked.memory_bytes = vec![1 << 30, 2 << 30, 1 << 30];
     asked.seeds = vec![3, 4, 3];
-    asked.unusable_permille = 1;
+    asked.fragmentation.permille = 1;
     let specs = asked.specs().unwrap();
     let told = |spec: &CellSpec| (spec.kernel.name.clone(), spec.ram_bytes >> 30, spec.seed);
     let cells: Vec<_> = specs.iter().map(told).collect();
@@ -41,9 +45,11 @@ fn what_no_model_has_is_refused() {
     assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4096G"));
     let swap_bytes = u64::MAX;
     assert!(said(&Request { swap_bytes, ..plain.clone() }).contains("at most 4096G"));
-    assert!(said(&Request { unusable_permille: 1001, ..plain.clone() }).contains("0 to 1000"));
+    assert!(
+        said(&Request { fragmentation: permille(1001), ..plain.clone() }).contains("0 to 1000")
+    );
     let seeds = (0..300).collect();
-    let asked = Request { seeds, unusable_permille: 1, ..plain.clone() };
+    let asked = Request { seeds, fragmentation: permille(1), ..plain.clone() };
     assert!(said(&asked).contains("300 seeds are 300 cells"));
     let filesystem = Some("ntfs".to_owned());
     assert!(said(&Request { filesystem, ..plain.clone() }).contains("use `--fs none`"));

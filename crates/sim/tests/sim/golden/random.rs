@@ -16,7 +16,7 @@ use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;
 
 /// Kernels that between them have every variant of every rule.
-const KERNELS: [&str; 20] = [
+const KERNELS: [&str; 23] = [
     "6.1",
     "6.1+page=16K",
     "6.12",
@@ -36,6 +36,9 @@ const KERNELS: [&str; 20] = [
     "6.12+sizes=64K:exec/16K:always+start-order=64K",
     "6.16+sizes=64K:always+min-folio=16K",
     "7.2+sizes=2M:exec/others:always+sizes.ext4=32K:always+exec",
+    "7.2+min-folio=16K+min-order=soft",
+    "6.12+exec-min=64K+mmap-state=64K",
+    "6.18+pressure-order=on+exec-min=32K",
     "7.2+page=64K+sizes=2M:always+exec+fault-around=contpte+around-credit=page",
 ];
 
@@ -299,7 +302,9 @@ fn config() -> impl Strategy<Value = Config> {
             arch,
             ram_bytes,
             fragmentation,
+            ageing: None,
             swap_bytes,
+            huge_pools: Vec::new(),
         },
     )
 }

@@ -49,7 +49,7 @@ fn the_same_trace_and_rules_give_the_same_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let (path, _) = zipf(dir.path());
     let mut fragmented = spec("6.18", "altra");
-    fragmented.unusable_permille = 900;
+    fragmented.fragmentation.permille = 900;
     let specs = [fragmented, spec("7.2", "grace-64k")];
     assert_eq!(run(&path, &specs), run(&path, &specs));
 }

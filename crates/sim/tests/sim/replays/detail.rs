@@ -196,7 +196,7 @@ fn khugepaged_is_told_from_faults() {
 #[test]
 fn where_no_huge_page_is_free_the_cause_says_so() {
     let mut short = spec("6.18+thp=always", "altra", 1 << 20);
-    (short.ram_bytes, short.unusable_permille) = (256 << 20, 1000);
+    (short.ram_bytes, short.fragmentation.permille) = (256 << 20, 1000);
     let fallen_back = private(short, &[]);
     let nr = |of: Origin| -> u64 {
         fallen_back[&0].iter().filter(|(_, origin)| *origin == of).map(|(nr, _)| nr).sum()

@@ -58,8 +58,8 @@ fn j4_libraries_become_huge_with_the_series_and_itlb_misses_fall() {
     // The published change is -73%, with libraries of which a part was huge.
     assert!(itlb_misses(&after) * 100 < itlb_misses(&before) * 27);
     assert!(itlb_misses(&before) <= itlb_misses(&absent));
-    assert_eq!(after.collapse.pages_collapsed, (PROGRAM + LIBRARY) >> 21);
-    assert_eq!(before.collapse.pages_collapsed, PROGRAM >> 21);
+    assert_eq!(after.collapse.thp_collapse_alloc, (PROGRAM + LIBRARY) >> 21);
+    assert_eq!(before.collapse.thp_collapse_alloc, PROGRAM >> 21);
     let writers = after.writers;
     assert_eq!((writers.opens, writers.drops), (0, 0));
 }
@@ -103,7 +103,7 @@ fn h3_collapse_goes_on_when_the_writer_has_closed() {
     let [_, _, after] = run(&closed, &specs()).try_into().unwrap();
     assert_eq!(file_pmd_mapped(&after), PROGRAM + LIBRARY);
     assert_eq!(after.writers.drops, 1);
-    assert_eq!(after.collapse.pages_collapsed, (PROGRAM + 2 * LIBRARY) >> 21);
+    assert_eq!(after.collapse.thp_collapse_alloc, (PROGRAM + 2 * LIBRARY) >> 21);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn khugepaged_does_nothing_when_references_take_no_time() {
         spec.ns_per_reference = 0;
     }
     for outcome in run(&library(), &specs) {
-        assert_eq!((file_pmd_mapped(&outcome), outcome.collapse.pages_collapsed), (0, 0));
+        assert_eq!((file_pmd_mapped(&outcome), outcome.collapse.thp_collapse_alloc), (0, 0));
     }
 }
 

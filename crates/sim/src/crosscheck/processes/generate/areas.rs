@@ -64,6 +64,9 @@ impl Areas {
             ProcessOp::Map(range, source, advice) => {
                 self.map(range, PageBacking::Source(source), advice);
             }
+            ProcessOp::MapHuge(range, how) => {
+                self.map(range, PageBacking::Own(how.sharing), None);
+            }
             ProcessOp::Share(range, _, how) => {
                 self.map(range, PageBacking::Own(how.sharing), None);
             }

@@ -50,7 +50,7 @@ impl Generator {
         }
     }
 
-    fn touch_run(&mut self, slot: usize) {
+    pub(super) fn touch_run(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let first = self.page_of(area);
         let longest = (area.end() - first).min(if self.chance(10) { 300 } else { 16 });
@@ -80,13 +80,13 @@ impl Generator {
         self.emit(slot, ProcessOp::Collapse(PageRange { first, nr: end - first }));
     }
 
-    fn punch(&mut self, slot: usize) {
+    pub(super) fn punch(&mut self, slot: usize) {
         let Some(file) = self.program.own_file else { return };
         let range = self.part_of(PageRange { first: 0, nr: file.nr_pages });
         self.emit(slot, ProcessOp::Punch(range));
     }
 
-    fn pin(&mut self, slot: usize) {
+    pub(super) fn pin(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let page = self.page_of(area);
         self.emit(slot, ProcessOp::Pin(page));

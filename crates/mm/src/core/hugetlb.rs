@@ -1,0 +1,384 @@
+//! Pools of huge pages, and the files behind hugetlb mappings (docs/behaviour O.1, O.2).
+//!
+//! Answers to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
+//!
+//! Owns which huge pages exist, which are free and which are promised, and how often each is mapped.
+//! The frames of a pool are taken when the machine is made; the buddy allocator never has them.
+//! Does not own the entries that map huge pages ([`crate::core::space`]) nor areas ([`crate::vma`]).
+//!
+//! Invariants (`Memory::validate`, I18):
+//! - I1: a huge page is free, mapped or in a file.
+//! - I2: the mapcount of a huge page is the number of entries that map it.
+//! - I3: promised pages = what owners have not used + what shared files have not filled - used pages
+//!   whose promise comes back once they are freed + what was lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::rmap::mapcount::{MapcountRules, Shape};
+use crate::rmap::{Mapcount, MmOwnerId};
+use crate::rules::{Arch, Rules};
+use crate::units::{Order, PageSize, Pfn};
+use crate::vma::{HugeFileId, Sharing};
+
+/// Huge pages that are set aside when the machine is made (`hugepages=` of the command line).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePool {
+    /// Size of its pages.
+    pub order: Order,
+    /// `nr_hugepages`.
+    pub nr_pages: u64,
+    /// Promises that nobody can take back any more (O.5.3), from before.
+    pub nr_lost: u64,
+}
+
+/// The numbers of a pool, named as in `/sys/kernel/mm/hugepages/hugepages-<kB>kB`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HugeCounts {
+    /// Pages of the pool.
+    pub nr_hugepages: u64,
+    /// Pages that nobody has.
+    pub free_hugepages: u64,
+    /// Of them, pages that are promised to mappings. Wraps below 0, as the kernel's does (O.2.6).
+    pub resv_hugepages: u64,
+    /// Pages beyond `nr_hugepages`: there are none without `nr_overcommit_hugepages`.
+    pub surplus_hugepages: u64,
+}
+
+/// What a taken page is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// A promise that was made before.
+    Reservation,
+    /// Nothing: a page must be free that is promised to nobody.
+    Available,
+}
+
+/// What a huge page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugeOwner {
+    /// Private memory of processes.
+    Anon,
+    /// Page of a shared file.
+    File(HugeFileId),
+}
+
+/// A huge page that somebody has.
+#[derive(Clone, Debug)]
+pub struct HugeFolio {
+    /// What it holds.
+    pub owner: HugeOwner,
+    /// How often it is mapped: by entries that map all of it (F.1.4).
+    pub mapcount: Mapcount,
+    /// No other process sees it (L.8).
+    pub is_exclusive: bool,
+    /// Its promise comes back when it is freed (O.2.5).
+    pub restores_reserve: bool,
+}
+
+/// The huge pages of one size.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    order: Order,
+    first: Pfn,
+    /// By place in the pool; `None` = free.
+    folios: Vec<Option<HugeFolio>>,
+    /// Places of free pages, the one freed last at the end: it is taken first.
+    free: Vec<u32>,
+    nr_reserved: u64,
+    /// Of them, those that nobody can take back any more (O.5.3).
+    nr_lost: u64,
+}
+
+/// The file behind one `mmap` with `MAP_HUGETLB`: no other mapping but its copies has it.
+#[derive(Clone, Debug)]
+pub(crate) struct HugeFile {
+    pub(crate) order: Order,
+    pub(crate) sharing: Sharing,
+    /// Of a shared file the huge pages that are promised or there; of a private one those whose
+    /// promise its owner has used.
+    pub(crate) regions: BTreeSet<u64>,
+    /// Pages of a shared file.
+    pub(crate) pages: BTreeMap<u64, Pfn>,
+}
+
+/// All pools and files.
+#[derive(Clone, Debug)]
+pub(crate) struct Hugetlb {
+    pools: Vec<Pool>,
+    files: Vec<HugeFile>,
+    rules: MapcountRules,
+}
+
+/// Pools that a machine cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// More memory than there is.
+    #[error(
+        "{nr_pages} huge pages of {kib}K do not fit {ram_mib} MiB of memory: ask for fewer, \
+             or give the model more memory"
+    )]
+    TooLarge {
+        /// Huge pages of the pool.
+        nr_pages: u64,
+        /// Size of each in KiB.
+        kib: u64,
+        /// Memory of the machine in MiB.
+        ram_mib: u64,
+    },
+    /// A size that the architecture does not have with these base pages.
+    #[error("{size:?} KiB is no size of huge pages of this machine: it has {known} KiB")]
+    NoSuchSize {
+        /// Size asked for.
+        size: String,
+        /// Sizes that there are.
+        known: String,
+    },
+}
+
+/// Sizes of huge pages that an architecture has, ascending: blocks of a level, and of neighbours
+/// that share a TLB entry (docs/behaviour O.1.1).
+#[must_use]
+pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
+    let orders: &[u8] = match (arch, page) {
+        (Arch::X86_64, _) => &[9, 18],
+        (Arch::Arm64, PageSize::K4) => &[4, 9, 13, 18],
+        (Arch::Arm64, PageSize::K16) => &[7, 11, 16],
+        (Arch::Arm64, PageSize::K64) => &[5, 13, 18],
+    };
+    orders.iter().copied().map(Order::new).collect()
+}
+
+impl HugePool {
+    /// The pools of a machine, and those that its kernel sets aside at boot.
+    pub(crate) fn all(wanted: &[Self], arch: Arch, rules: &Rules) -> Result<Vec<Self>, PoolError> {
+        let page = rules.page;
+        let known = orders(arch, page);
+        let kib = |order: &Order| (page.bytes() << order.get()) >> 10;
+        let mut pools = wanted.to_vec();
+        for (size, &nr_pages) in &rules.hugepages {
+            let asked = size.parse::<u64>().ok();
+            let Some(&order) = known.iter().find(|order| asked == Some(kib(order))) else {
+                let known: Vec<String> = known.iter().map(|order| kib(order).to_string()).collect();
+                return Err(PoolError::NoSuchSize { size: size.clone(), known: known.join(", ") });
+            };
+            pools.push(Self { order, nr_pages, nr_lost: 0 });
+        }
+        Ok(pools)
+    }
+}
+
+impl Hugetlb {
+    /// Pools at the end of `nr_pages` base pages, and how many pages are left below them.
+    pub(crate) fn new(
+        wanted: &[HugePool],
+        page: PageSize,
+        nr_pages: u64,
+        rules: MapcountRules,
+    ) -> Result<(Self, u64), PoolError> {
+        let mut wanted = wanted.to_vec();
+        wanted.sort_by_key(|pool| std::cmp::Reverse(pool.order));
+        let mut end = nr_pages;
+        let mut pools = Vec::new();
+        for HugePool { order, nr_pages: nr, nr_lost } in wanted {
+            let first = nr
+                .checked_mul(order.nr_pages())
+                .and_then(|pages| order.round_down(end).checked_sub(pages))
+                .filter(|&first| first > 0);
+            let Some(first) = first else {
+                let kib = (page.bytes() << order.get()) >> 10;
+                let ram_mib = nr_pages << page.shift() >> 20;
+                return Err(PoolError::TooLarge { nr_pages: nr, kib, ram_mib });
+            };
+            end = first;
+            pools.push(Pool::new(order, Pfn(first), nr).losing(nr_lost));
+        }
+        Ok((Self { pools, files: Vec::new(), rules }, end))
+    }
+
+    /// Whether there is no pool: nothing can be mapped then.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    pub(crate) fn pool(&self, order: Order) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.order == order)
+    }
+
+    /// The pool of an area's pages.
+    pub(crate) fn pool_mut(&mut self, order: Order) -> &mut Pool {
+        let Some(pool) = self.pools.iter_mut().find(|pool| pool.order == order) else {
+            unreachable!("an area has pages of a pool")
+        };
+        pool
+    }
+
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter()
+    }
+
+    pub(crate) fn add_file(&mut self, file: HugeFile) -> HugeFileId {
+        let id = self.files.len() as u32;
+        self.files.push(file);
+        HugeFileId(id)
+    }
+
+    pub(crate) fn file(&self, id: HugeFileId) -> &HugeFile {
+        &self.files[id.0 as usize]
+    }
+
+    pub(crate) fn file_mut(&mut self, id: HugeFileId) -> &mut HugeFile {
+        &mut self.files[id.0 as usize]
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = (HugeFileId, &HugeFile)> {
+        (0..).map(HugeFileId).zip(&self.files)
+    }
+
+    /// What the mapping counts of a huge page are.
+    pub(crate) const fn shape(&self, order: Order) -> Shape {
+        Shape::hugetlb(order, self.rules)
+    }
+
+    /// The huge page of `order` at `pfn`.
+    pub(crate) fn folio(&self, order: Order, pfn: Pfn) -> &HugeFolio {
+        let found = self.pool(order).and_then(|pool| pool.folios.get(pool.place(pfn))?.as_ref());
+        let Some(folio) = found else { unreachable!("I1: an entry maps a page that is not free") };
+        folio
+    }
+
+    pub(crate) fn folio_mut(&mut self, order: Order, pfn: Pfn) -> &mut HugeFolio {
+        let pool = self.pool_mut(order);
+        let place = pool.place(pfn);
+        let Some(Some(folio)) = pool.folios.get_mut(place) else {
+            unreachable!("I1: an entry maps a page that is not free")
+        };
+        folio
+    }
+
+    /// An entry of `mm` maps the huge page.
+    pub(crate) fn add_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
+        let shape = self.shape(order);
+        let Ok(_) = self.folio_mut(order, pfn).mapcount.add_pmd(&shape, mm) else {
+            unreachable!("fewer than 2^31 mappings")
+        };
+    }
+
+    /// An entry of `mm` that mapped it is gone: a page that nobody has is freed.
+    pub(crate) fn remove_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
+        let shape = self.shape(order);
+        let folio = self.folio_mut(order, pfn);
+        let _ = folio.mapcount.remove_pmd(&shape, mm);
+        if !folio.mapcount.is_mapped() && folio.owner == HugeOwner::Anon {
+            self.pool_mut(order).free(pfn);
+        }
+    }
+
+    /// A shared file has no mapping any more: its pages are free, its promises are taken back
+    /// (O.2.3).
+    pub(crate) fn release_file(&mut self, id: HugeFileId) {
+        let file = self.file_mut(id);
+        let order = file.order;
+        let (regions, pages) = (std::mem::take(&mut file.regions), std::mem::take(&mut file.pages));
+        let pool = self.pool_mut(order);
+        for pfn in pages.values() {
+            pool.free(*pfn);
+        }
+        pool.unreserve((regions.len() - pages.len()) as u64);
+    }
+}
+
+impl Pool {
+    fn new(order: Order, first: Pfn, nr: u64) -> Self {
+        let folios = (0..nr).map(|_| None).collect();
+        // The first page is taken first.
+        let free = (0..nr as u32).rev().collect();
+        Self { order, first, folios, free, nr_reserved: 0, nr_lost: 0 }
+    }
+
+    fn losing(self, nr_lost: u64) -> Self {
+        Self { nr_reserved: nr_lost, nr_lost, ..self }
+    }
+
+    /// Promises whose owner is gone stay promised (O.5.3).
+    pub(crate) const fn lose(&mut self, nr: u64) {
+        self.nr_lost += nr;
+    }
+
+    pub(crate) const fn nr_lost(&self) -> u64 {
+        self.nr_lost
+    }
+
+    pub(crate) const fn order(&self) -> Order {
+        self.order
+    }
+
+    fn place(&self, pfn: Pfn) -> usize {
+        ((pfn.0 - self.first.0) >> self.order.get()) as usize
+    }
+
+    pub(crate) fn counts(&self) -> HugeCounts {
+        HugeCounts {
+            nr_hugepages: self.folios.len() as u64,
+            free_hugepages: self.free.len() as u64,
+            resv_hugepages: self.nr_reserved,
+            surplus_hugepages: 0,
+        }
+    }
+
+    /// Pages that somebody has.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (Pfn, &HugeFolio)> {
+        let places = self.folios.iter().enumerate();
+        places.filter_map(|(place, folio)| {
+            let pfn = self.first.plus((place as u64) << self.order.get());
+            Some((pfn, folio.as_ref()?))
+        })
+    }
+
+    /// Free pages that are promised to nobody.
+    pub(crate) fn nr_available(&self) -> u64 {
+        (self.free.len() as u64).wrapping_sub(self.nr_reserved)
+    }
+
+    /// Promises `nr` pages, or none (O.2.1).
+    pub(crate) fn try_reserve(&mut self, nr: u64) -> bool {
+        let missing = self.nr_reserved.wrapping_add(nr).wrapping_sub(self.free.len() as u64);
+        let fits = missing.cast_signed() <= 0 && nr <= self.free.len() as u64;
+        if fits {
+            self.nr_reserved = self.nr_reserved.wrapping_add(nr);
+        }
+        fits
+    }
+
+    pub(crate) const fn unreserve(&mut self, nr: u64) {
+        self.nr_reserved = self.nr_reserved.wrapping_sub(nr);
+    }
+
+    /// A page that nobody maps yet; `None` when none is left for this charge (O.3.2).
+    pub(crate) fn take(&mut self, charge: Charge, owner: HugeOwner) -> Option<Pfn> {
+        if charge == Charge::Available && self.nr_available() == 0 {
+            return None;
+        }
+        let place = self.free.pop()?;
+        if charge == Charge::Reservation {
+            self.unreserve(1);
+        }
+        self.folios[place as usize] = Some(HugeFolio {
+            owner,
+            mapcount: Mapcount::default(),
+            is_exclusive: owner == HugeOwner::Anon,
+            restores_reserve: false,
+        });
+        Some(self.first.plus(u64::from(place) << self.order.get()))
+    }
+
+    fn free(&mut self, pfn: Pfn) {
+        let place = self.place(pfn);
+        let Some(folio) = self.folios[place].take() else {
+            unreachable!("I1: a page is freed once")
+        };
+        if folio.restores_reserve {
+            self.nr_reserved = self.nr_reserved.wrapping_add(1);
+        }
+        self.free.push(place as u32);
+    }
+}

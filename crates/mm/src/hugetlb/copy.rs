@@ -1,0 +1,135 @@
+//! fork of huge pages, and stores to what it shared (docs/behaviour O.4).
+//!
+//! Answers to: `copy_hugetlb_page_range`, `hugetlb_wp`, `unmap_ref_private`.
+//!
+//! ```text
+//!   store to a read-only entry: mapped once -------------------> kept
+//!                               a page is available -----------> copied
+//!                               none, owner of the promises ---> taken from the others, kept
+//!                               none, child -------------------> SIGBUS
+//! ```
+
+use super::fault::HugeFault;
+use crate::core::hugetlb::{Charge, HugeOwner};
+use crate::core::mapped::owner_id;
+use crate::core::space::HugeEntry;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::units::{MmId, Pfn, Vpn};
+use crate::vma::{Backing, HugeArea, Sharing, Vma};
+
+impl<R: Ram> Memory<R> {
+    /// fork: the child maps the private pages of its parent, both read-only; of shared areas it
+    /// faults its own entries in. It owns no promise (O.4.1).
+    pub(crate) fn fork_huge(&mut self, parent: MmId, child: MmId) {
+        if self.core.hugetlb.is_empty() {
+            return;
+        }
+        let areas: Vec<Vma> =
+            self.space(parent).vmas.iter().filter(|vma| vma.huge().is_some()).copied().collect();
+        for vma in areas {
+            self.space_mut(child).vmas.change(vma.start, vma.end, |vma| {
+                if let Backing::Hugetlb(area) = &mut vma.backing {
+                    (area.is_owner, area.has_lost) = (false, false);
+                }
+            });
+            if vma.sharing == Sharing::Private {
+                self.fork_huge_area(parent, child, &vma);
+            }
+        }
+    }
+
+    fn fork_huge_area(&mut self, parent: MmId, child: MmId, vma: &Vma) {
+        let (of_parent, of_child, core) = self.two_spaces(parent, child);
+        for (vpn, entry) in of_parent.huge.range_mut(vma.start..vma.end) {
+            entry.is_writable = false;
+            core.hugetlb.add_map(entry.order, entry.pfn, owner_id(child));
+            core.hugetlb.folio_mut(entry.order, entry.pfn).is_exclusive = false;
+            of_child.huge.insert(*vpn, *entry);
+            core.counters.hugetlb.nr_forked += 1;
+            core.work.add(1);
+        }
+        self.flush(parent, vma.start, vma.nr_pages());
+    }
+
+    /// A store to a page that is mapped read-only; `None` is SIGBUS.
+    pub(super) fn huge_write_fault(&mut self, fault: &HugeFault, entry: HugeEntry) -> Option<()> {
+        let HugeArea { order, .. } = fault.area;
+        self.flush(fault.mm, fault.first(), order.nr_pages());
+        if self.may_keep_huge(fault, entry) {
+            self.keep_huge(fault, entry);
+            return Some(());
+        }
+        let pool = self.core.hugetlb.pool_mut(order);
+        if let Some(new) = pool.take(Charge::Available, HugeOwner::Anon) {
+            self.copy_huge(fault, entry.pfn, new);
+            return Some(());
+        }
+        // Nothing is left for a child; whoever owns the promises must not fail (O.4.4).
+        if !fault.area.is_owner {
+            return None;
+        }
+        self.take_from_others(fault, entry.pfn);
+        self.keep_huge(fault, entry);
+        Some(())
+    }
+
+    /// Whether nobody else maps the page (O.4.2): shared pages are stored to as they are.
+    fn may_keep_huge(&self, fault: &HugeFault, entry: HugeEntry) -> bool {
+        let folio = self.core.hugetlb.folio(fault.area.order, entry.pfn);
+        fault.vma.sharing == Sharing::Shared || folio.mapcount.mapcount() == 1
+    }
+
+    fn keep_huge(&mut self, fault: &HugeFault, entry: HugeEntry) {
+        let folio = self.core.hugetlb.folio_mut(fault.area.order, entry.pfn);
+        folio.is_exclusive = folio.owner == HugeOwner::Anon;
+        self.set_huge(fault, HugeEntry { is_writable: true, ..entry });
+        self.core.counters.hugetlb.nr_reused += 1;
+    }
+
+    fn set_huge(&mut self, fault: &HugeFault, entry: HugeEntry) {
+        self.space_mut(fault.mm).huge.insert(fault.first(), entry);
+    }
+
+    /// O.4.3: the whole huge page is copied, page by page or in extents (D.4.5).
+    fn copy_huge(&mut self, fault: &HugeFault, from: Pfn, to: Pfn) {
+        let HugeArea { order, .. } = fault.area;
+        let fault_page = fault.vpn.0 - fault.first().0;
+        let plan = self.rules.clear.copy_plan(self.arch, self.rules.page, order, fault_page);
+        self.core.ram.copy_folio(from, to, &plan);
+        self.core.work.add_cheap(order.nr_pages() / 64);
+        self.core.counters.hugetlb.nr_cow += 1;
+        self.core.hugetlb.add_map(order, to, owner_id(fault.mm));
+        self.set_huge(fault, HugeEntry { pfn: to, order, is_writable: true });
+        self.core.hugetlb.remove_map(order, from, owner_id(fault.mm));
+    }
+
+    /// Unmaps the page wherever it came by fork; those areas get no more pages (O.4.4).
+    fn take_from_others(&mut self, fault: &HugeFault, pfn: Pfn) {
+        let HugeArea { file, order, .. } = fault.area;
+        let index = fault.index() << order.get();
+        let sites: Vec<(MmId, Vma, Vpn)> = self
+            .spaces()
+            .filter(|(mm, _)| *mm != fault.mm)
+            .flat_map(|(mm, space)| space.vmas.iter().map(move |vma| (mm, *vma)))
+            .filter_map(|(mm, vma)| {
+                let area = vma.huge().filter(|area| area.file == file)?;
+                let by = index.checked_sub(area.pgoff).filter(|by| *by < vma.nr_pages())?;
+                Some((mm, vma, vma.start.plus(by)))
+            })
+            .collect();
+        for (mm, vma, vpn) in sites {
+            let is_here = self.space(mm).huge.get(&vpn).is_some_and(|entry| entry.pfn == pfn);
+            if !is_here {
+                continue;
+            }
+            self.zap_huge(mm, &vma, vpn, vpn.plus(order.nr_pages()));
+            self.space_mut(mm).vmas.change(vma.start, vma.end, |vma| {
+                if let Backing::Hugetlb(area) = &mut vma.backing {
+                    area.has_lost = true;
+                }
+            });
+            self.core.counters.hugetlb.nr_taken += 1;
+        }
+    }
+}

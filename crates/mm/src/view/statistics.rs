@@ -1,0 +1,252 @@
+//! What `smaps`, `numa_maps` and `meminfo` say of mapped memory (docs/behaviour F.5.4 .. F.5.9).
+//!
+//! Answers to: `smaps_account`, `gather_stats`.
+//!
+//! Owns the sums over page tables. The kernel asks its map counts whether a page is shared and how
+//! often it is mapped; with `NO_PAGE_MAPCOUNT` it has none for single pages and asks the folio
+//! ([`CountedBy::Kernel`]). What a kernel with a count for each page would say is found by walking
+//! all page tables ([`CountedBy::Tables`]): the difference is the error of the folio's answer.
+//!
+//! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
+
+use crate::counters::mapped::MappedCounters;
+use crate::folio::{Folio, FolioId};
+use crate::memory::Memory;
+use crate::pgtable::{Leaf, LeafKind, PteFlags};
+use crate::ram::Ram;
+use crate::units::{MmId, Pfn, Vpn, VpnRange};
+
+/// Bits behind the point of PSS (`PSS_SHIFT`).
+const PSS_SHIFT: u32 = 12;
+
+/// Whose counts of mappings decide.
+#[derive(Clone, Copy, Debug)]
+pub enum CountedBy<'a> {
+    /// Those that the kernel keeps.
+    Kernel,
+    /// The entries of all page tables.
+    Tables(&'a PageMaps),
+}
+
+/// Mappings of each page in the page tables of all processes.
+#[derive(Clone, Debug)]
+pub struct PageMaps {
+    by_pfn: Vec<u32>,
+    mapped: MappedCounters,
+}
+
+impl PageMaps {
+    fn of(&self, pfn: Pfn) -> u32 {
+        self.by_pfn.get(pfn.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Mapped pages of the machine, each counted once.
+    #[must_use]
+    pub const fn mapped(&self) -> &MappedCounters {
+        &self.mapped
+    }
+}
+
+/// PSS: bytes with [`PSS_SHIFT`] bits behind the point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pss(u64);
+
+impl Pss {
+    /// Whole bytes; `smaps` prints them in whole kB.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0 >> PSS_SHIFT
+    }
+}
+
+impl std::ops::AddAssign for Pss {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+/// What `smaps` says of some pages of a process, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Smaps {
+    /// Present pages.
+    pub rss_bytes: u64,
+    /// Each page divided by its mappings.
+    pub pss: Pss,
+    /// Of it, private memory.
+    pub pss_anon: Pss,
+    /// Of it, pages of files on a disk.
+    pub pss_file: Pss,
+    /// Of it, pages of files in memory.
+    pub pss_shmem: Pss,
+    /// Of it, dirty pages.
+    pub pss_dirty: Pss,
+    /// Clean pages that count as mapped by others too.
+    pub shared_clean_bytes: u64,
+    /// Dirty ones.
+    pub shared_dirty_bytes: u64,
+    /// Clean pages that count as the process's own.
+    pub private_clean_bytes: u64,
+    /// Dirty ones.
+    pub private_dirty_bytes: u64,
+    /// Private memory.
+    pub anonymous_bytes: u64,
+    /// `AnonHugePages`: private memory under PMD entries.
+    pub anon_by_pmd_bytes: u64,
+    /// `ShmemPmdMapped`.
+    pub shmem_by_pmd_bytes: u64,
+    /// `FilePmdMapped`.
+    pub file_by_pmd_bytes: u64,
+    /// Largest map count of a page (`mapmax` of `numa_maps`); 0 where nothing is mapped.
+    pub mapmax: u32,
+}
+
+/// How a page is mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    mapcount: u32,
+    /// By the process alone.
+    is_private: bool,
+}
+
+/// Pages of one leaf that have the same counts.
+struct Same {
+    nr: u64,
+    counts: Counts,
+    is_dirty: bool,
+}
+
+impl Smaps {
+    /// USS: what would be free if the process ended.
+    #[must_use]
+    pub const fn uss_bytes(&self) -> u64 {
+        self.private_clean_bytes + self.private_dirty_bytes
+    }
+
+    fn add(&mut self, folio: &Folio, same: &Same, page_bytes: u64) {
+        let bytes = same.nr * page_bytes;
+        let share = (page_bytes << PSS_SHIFT) / u64::from(same.counts.mapcount.max(1));
+        let pss = Pss(same.nr * share);
+        self.rss_bytes += bytes;
+        self.pss += pss;
+        *self.pss_of(folio) += pss;
+        if same.is_dirty {
+            self.pss_dirty += pss;
+        }
+        let total = match (same.counts.is_private, same.is_dirty) {
+            (false, false) => &mut self.shared_clean_bytes,
+            (false, true) => &mut self.shared_dirty_bytes,
+            (true, false) => &mut self.private_clean_bytes,
+            (true, true) => &mut self.private_dirty_bytes,
+        };
+        *total += bytes;
+    }
+
+    const fn pss_of(&mut self, folio: &Folio) -> &mut Pss {
+        match (folio.is_anon(), folio.is_swapbacked) {
+            (true, _) => &mut self.pss_anon,
+            (false, true) => &mut self.pss_shmem,
+            (false, false) => &mut self.pss_file,
+        }
+    }
+
+    const fn by_pmd_of(&mut self, folio: &Folio) -> &mut u64 {
+        match (folio.is_anon(), folio.is_swapbacked) {
+            (true, _) => &mut self.anon_by_pmd_bytes,
+            (false, true) => &mut self.shmem_by_pmd_bytes,
+            (false, false) => &mut self.file_by_pmd_bytes,
+        }
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// Mappings of each page, from the page tables; costs time for each entry there is.
+    #[must_use]
+    pub fn page_maps(&self) -> PageMaps {
+        let nr_pages = self.core.buddy.nr_pages() as usize;
+        let mut maps = PageMaps { by_pfn: vec![0; nr_pages], mapped: MappedCounters::default() };
+        let mut by_pmd = vec![false; self.core.folios.nr_places()];
+        for (mm, _) in self.spaces() {
+            for (leaf, id) in self.folio_leaves(mm, ALL) {
+                let folio = self.core.folios.get(id);
+                let first = leaf.pfn.0 as usize;
+                let pages = &mut maps.by_pfn[first..first + leaf.order.nr_pages() as usize];
+                let nr_new = pages.iter().filter(|&&nr| nr == 0).count();
+                for nr in pages {
+                    *nr += 1;
+                }
+                let is_pmd = leaf.kind == LeafKind::Pmd;
+                let is_first_pmd = is_pmd && !std::mem::replace(&mut by_pmd[id.nr()], is_pmd);
+                let nr_by_pmd = if is_first_pmd { folio.nr_pages() } else { 0 };
+                maps.mapped.add_pages(folio.mapped_kind(), nr_new as u64, nr_by_pmd);
+            }
+        }
+        maps
+    }
+
+    /// What `smaps` says of `pages` of a process.
+    #[must_use]
+    pub fn smaps(&self, mm: MmId, pages: VpnRange, by: CountedBy<'_>) -> Smaps {
+        let mut smaps = Smaps::default();
+        let page_bytes = self.rules.page.bytes();
+        for (leaf, id) in self.folio_leaves(mm, pages) {
+            let folio = self.core.folios.get(id);
+            let is_dirty = leaf.flags.contains(PteFlags::DIRTY) || folio.is_dirty;
+            let from = leaf.first_vpn.max(pages.start);
+            let end = leaf.end_vpn().min(pages.end);
+            let nr = end.0 - from.0;
+            let mut at = 0;
+            while at < nr {
+                let counts_at = |at| self.counts_of(folio, leaf.pfn_of(from.plus(at)), by);
+                let counts = counts_at(at);
+                let end = (at + 1..nr).find(|&next| counts_at(next) != counts).unwrap_or(nr);
+                smaps.add(folio, &Same { nr: end - at, counts, is_dirty }, page_bytes);
+                // Of a PMD entry `numa_maps` asks the first page alone.
+                if at == 0 || leaf.kind != LeafKind::Pmd {
+                    smaps.mapmax = smaps.mapmax.max(counts.mapcount);
+                }
+                at = end;
+            }
+            if folio.is_anon() {
+                smaps.anonymous_bytes += nr * page_bytes;
+            }
+            if leaf.kind == LeafKind::Pmd {
+                *smaps.by_pmd_of(folio) += nr * page_bytes;
+            }
+        }
+        smaps
+    }
+
+    /// What `smaps_rollup` says of a process.
+    #[must_use]
+    pub fn smaps_rollup(&self, mm: MmId, by: CountedBy<'_>) -> Smaps {
+        self.smaps(mm, ALL, by)
+    }
+
+    /// Leaves that map a folio: neither the zero page nor the huge zero folio.
+    fn folio_leaves(&self, mm: MmId, pages: VpnRange) -> impl Iterator<Item = (Leaf, FolioId)> {
+        let leaves = self.space(mm).table.leaves(pages.start, pages.end.0 - pages.start.0);
+        let mapped = leaves.filter(|leaf| !leaf.flags.contains(PteFlags::SPECIAL));
+        mapped.filter_map(|leaf| Some((leaf, self.core.folios.of_pfn(leaf.pfn)?)))
+    }
+
+    /// How often a page is mapped, as far as `by` knows.
+    fn counts_of(&self, folio: &Folio, pfn: Pfn, by: CountedBy<'_>) -> Counts {
+        match by {
+            CountedBy::Kernel => {
+                let shape = self.core.shape(folio.order);
+                let page = (pfn.0 - folio.pfn.0) as u32;
+                Counts {
+                    mapcount: folio.mapcount.page_mapcount(&shape, page),
+                    is_private: folio.mapcount.is_page_exclusive(&shape, page),
+                }
+            }
+            CountedBy::Tables(maps) => {
+                let mapcount = maps.of(pfn);
+                Counts { mapcount, is_private: mapcount == 1 }
+            }
+        }
+    }
+}
+
+/// Every page of an address space.
+const ALL: VpnRange = VpnRange { start: Vpn(0), end: crate::pgtable::PageTable::VPN_END };

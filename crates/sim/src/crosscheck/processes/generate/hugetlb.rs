@@ -1,0 +1,107 @@
+//! Programs about hugetlb: a pool that is often too small for what its processes ask for.
+//!
+//! Mappings that move do so before the first fork: a kernel that takes a page from a child looks for
+//! it at the owner's address. They are private, all their pages are there, and the pool is large
+//! enough for every one of them: a kernel loses what is promised for the rest of an area of which a
+//! part moves, for good (docs/behaviour O.5.3).
+
+use largefolio_mm::vma::{Prot, Sharing};
+
+use super::super::huge::{Edge, HugeMapping, HugePages, Trim, TrimCall};
+use super::super::program::{NR_SLOTS, PageRange, ProcessOp};
+use super::Generator;
+
+/// Huge pages of a window.
+pub(super) const WINDOW_PAGES: u64 = 8;
+/// Pages of the largest pool.
+const POOL_MAX: u64 = 14;
+/// Pages of the smallest.
+const POOL_MIN: u64 = 2;
+
+/// The huge pages of the program with this seed.
+pub(super) fn pool_of(seed: u64, kib: u64) -> HugePages {
+    // Neighbours have the same pool, so that they run together.
+    let nr = POOL_MIN + (seed / super::NR_ALIKE).wrapping_mul(5) % (POOL_MAX - POOL_MIN + 1);
+    let nr_pool = if moves(seed) { nr.max(WINDOW_PAGES) } else { nr };
+    HugePages { kib, nr_pool, nr_lost: 0 }
+}
+
+/// Whether areas of the program with this seed move.
+const fn moves(seed: u64) -> bool {
+    (seed / super::NR_ALIKE).is_multiple_of(3)
+}
+
+impl Generator {
+    pub(super) fn huge_step(&mut self) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        match self.rng.below(100) {
+            0..46 => self.touch_huge(slot),
+            46..57 => self.fork(slot, alive.len()),
+            57..64 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            64..71 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
+            71..79 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
+            79..84 => self.on_range(slot, |rng, range| {
+                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
+                ProcessOp::Protect(range, prots[rng.below(4) as usize])
+            }),
+            84..87 => self.trim(slot),
+            _ if self.is_moving() && self.chance(40) => self.move_huge(slot),
+            _ => self.map_huge(slot),
+        }
+    }
+
+    /// Whether areas can still move.
+    fn is_moving(&self) -> bool {
+        let steps = &self.program.steps;
+        moves(self.program.seed) && !steps.iter().any(|step| matches!(step.op, ProcessOp::Fork(_)))
+    }
+
+    /// Fills an area, and moves it or a part of it.
+    fn move_huge(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        self.emit(slot, ProcessOp::Protect(area, Prot::READ_WRITE));
+        self.emit(slot, ProcessOp::Write(area));
+        let range = self.part_of(area);
+        let to = self.rng.below(self.program.nr_pages - range.nr + 1);
+        if to >= range.end() || range.first >= to + range.nr {
+            self.emit(slot, ProcessOp::Remap(range, to));
+        }
+    }
+
+    pub(super) fn map_huge(&mut self, slot: usize) {
+        let Some(areas) = &self.living[slot] else { return };
+        let free = areas.free_runs();
+        if free.is_empty() {
+            return;
+        }
+        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let range = if self.chance(30) { hole } else { self.part_of(hole) };
+        let is_moving = self.is_moving();
+        let sharing =
+            if !is_moving && self.chance(25) { Sharing::Shared } else { Sharing::Private };
+        let is_reserved = is_moving || !self.chance(20);
+        self.emit(slot, ProcessOp::MapHuge(range, HugeMapping { sharing, is_reserved }));
+    }
+
+    fn touch_huge(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let first = area.first + self.rng.below(area.nr);
+        let nr = if self.chance(30) { 1 + self.rng.below(area.end() - first) } else { 1 };
+        let range = PageRange { first, nr };
+        let op = if self.chance(25) { ProcessOp::Read(range) } else { ProcessOp::Write(range) };
+        self.emit(slot, op);
+    }
+
+    fn trim(&mut self, slot: usize) {
+        let calls = [TrimCall::Unmap, TrimCall::Drop, TrimCall::Protect, TrimCall::Free];
+        self.on_range(slot, |rng, range| {
+            let call = calls[rng.below(4) as usize];
+            let edge = match call {
+                TrimCall::Free => Edge::None,
+                _ => [Edge::First, Edge::Last][rng.below(2) as usize],
+            };
+            ProcessOp::Trim(range, Trim { call, edge })
+        });
+    }
+}

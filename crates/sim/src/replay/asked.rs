@@ -1,0 +1,120 @@
+//! Folios that were asked for, and those of them that memory had: by size, over time.
+//!
+//! Owns the counts of a cell and of the ageing before it. Does not own what is counted
+//! ([`largefolio_mm::counters`]).
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::counters::{Counters, NR_ORDERS};
+use largefolio_mm::units::Order;
+use serde::Serialize;
+
+use super::cell::Cell;
+
+/// Parts of equal rows into which a trace is cut.
+const NR_PARTS: u64 = 10;
+
+/// Folios of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// Folios that page caches asked for, base pages included.
+    pub file_asked: u64,
+    /// Those of them that were free.
+    pub file_got: u64,
+    /// Folios that faults on private memory asked for; base pages are not counted.
+    pub anon_asked: u64,
+    /// Those of them that were free.
+    pub anon_got: u64,
+}
+
+/// Folios by size in bytes; sizes that nobody asked for are left out.
+pub type AskedSizes = BTreeMap<u64, Asked>;
+
+/// What was asked for from one state of the counters to another.
+fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
+    let of = |order: usize| {
+        let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
+        let file_asked = now.nr_file_asked[order] - base.nr_file_asked[order];
+        let (now, base) = (&now.sizes[order], &base.sizes[order]);
+        let anon_got = now.anon_fault_alloc - base.anon_fault_alloc;
+        let fallback = now.anon_fault_fallback - base.anon_fault_fallback;
+        let anon_asked = anon_got + fallback;
+        Asked { file_asked, file_got: file_asked - denied, anon_asked, anon_got }
+    };
+    let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
+    sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+}
+
+/// Where the counters stood at the ends of the parts of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Tenths {
+    /// Rows of the whole trace.
+    nr_rows: u64,
+    /// Counters at the end of each part that is over.
+    ends: Vec<Counters>,
+}
+
+impl Tenths {
+    /// None of a trace of `nr_rows` is over.
+    pub(super) fn of(nr_rows: u64) -> Self {
+        Self { nr_rows, ends: Vec::new() }
+    }
+
+    /// The same trace from its first row.
+    pub(super) fn again(&self) -> Self {
+        Self::of(self.nr_rows)
+    }
+
+    /// First row behind the present part.
+    pub(super) fn next_end(&self) -> u64 {
+        let nr = self.ends.len() as u64 + 1;
+        if nr > NR_PARTS { u64::MAX } else { (self.nr_rows * nr).div_ceil(NR_PARTS) }
+    }
+
+    /// The present part is over.
+    pub(super) fn end(&mut self, counters: &Counters) {
+        self.ends.push(*counters);
+    }
+}
+
+impl Cell {
+    /// Everything that was asked for.
+    pub(super) fn asked(&self) -> AskedSizes {
+        between(&self.counted.base.counters, self.memory.counters(), self.page().bytes())
+    }
+
+    /// The same in tenths of the trace, by the percentage at which each ends.
+    pub(super) fn asked_tenths(&self) -> BTreeMap<u64, AskedSizes> {
+        let (mut base, page_bytes) = (&self.counted.base.counters, self.page().bytes());
+        let mut parts = BTreeMap::new();
+        for (nr, end) in (1..).zip(&self.counted.tenths.ends) {
+            parts.insert(100 / NR_PARTS * nr, between(base, end, page_bytes));
+            base = end;
+        }
+        parts
+    }
+
+    /// What ageing asked for, by round.
+    pub(super) fn aged(&self) -> BTreeMap<u64, AskedSizes> {
+        let page_bytes = self.page().bytes();
+        let sizes = |round: &largefolio_mm::buddy::RoundOfAgeing| {
+            let of = |order: usize| Asked {
+                file_asked: round.nr_asked[order],
+                file_got: round.nr_got[order],
+                ..Asked::default()
+            };
+            let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
+            sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+        };
+        (1..).zip(self.memory.aged()).map(|(nr, round)| (nr, sizes(round))).collect()
+    }
+
+    /// Thousandths of the free memory that lie in blocks smaller than each folio size.
+    pub(super) fn unusable_sizes(&self) -> BTreeMap<u64, u64> {
+        let buddy = &self.memory.core().buddy;
+        let max = self.page().pmd_order().min(buddy.max_order());
+        let orders = (1..=max.get()).map(Order::new);
+        let unusable = |of: Order| u64::from(buddy.unusable_index(of));
+        orders.map(|of| (self.page().bytes() << of.get(), unusable(of))).collect()
+    }
+}

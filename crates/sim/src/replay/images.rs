@@ -1,0 +1,308 @@
+//! The programs and libraries of a trace, and where a linker would have put their segments.
+//!
+//! A trace holds mappings, not ELF headers: which pages of which file lie where, with which
+//! protection. That is enough to lay the segments out again as `-z max-page-size=SIZE` does, to the
+//! page:
+//!
+//! ```text
+//!   recorded, linked for 4K          laid out again for 2M
+//!   file   | hdr | text | ro |data   | hdr |....| text     |....| ro |data
+//!   memory | hdr | text | ro |data   | hdr |....| text     |....| ro |....|data
+//!                                    0          2M              4M        6M + data's offset
+//! ```
+//!
+//! Text that has its pages of the file to itself was linked with `-z separate-code`: it begins at a
+//! multiple of SIZE in the file too, and so does what follows it. Where pages of the file are
+//! shared, the file stays as it is and addresses alone move apart, congruent to it. Written data
+//! follows in the file without a gap in either case.
+//!
+//! Not in a trace, so not followed: what of its first and last page a segment uses; which alignment
+//! the file asked for; parts of the file that nothing maps, which stay behind the last segment.
+//!
+//! Owns images as they were recorded and as they are laid out. Does not own where the kernel puts
+//! them (`layout`).
+//!
+//! Invariants:
+//! - M1: the segments of an image ascend in addresses, and do not descend in file positions.
+//! - M2: laid out, each begins at an address congruent to its file position mod SIZE, and on a page
+//!   of SIZE bytes of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use largefolio_trace::event::abi::{
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_WRITE,
+};
+use largefolio_trace::event::{map_of, prot_of};
+use largefolio_trace::{
+    Batch, Event, FileId, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Reader, TraceError,
+};
+
+use super::place::{LEN_MAX, RECORDED_MASK};
+
+/// Segments of an image: linkers make four or five.
+const NR_SEGMENTS_MAX: usize = 64;
+
+/// A segment as it was recorded, in whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Recorded {
+    addr: u64,
+    len: u64,
+    pos: u64,
+    prot: u32,
+}
+
+impl Recorded {
+    fn pos_end(self) -> u64 {
+        self.pos + self.len
+    }
+}
+
+/// A program or library as it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    segments: Vec<Recorded>,
+    /// Recorded bytes from the first segment to the end of what the loader asked for.
+    span: u64,
+    /// Length of the mapping that it began with.
+    first_len: u64,
+}
+
+/// Every image of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Images {
+    by_file: BTreeMap<FileId, Image>,
+    /// The file that was mapped last.
+    last: Option<FileId>,
+}
+
+/// An image laid out again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkedImage {
+    /// Pages it is linked for.
+    pub(super) link_bytes: u64,
+    /// Segments in ascending order.
+    segments: Vec<Laid>,
+    /// Bytes of memory from its base to its end.
+    pub(super) span: u64,
+    /// Length of the file.
+    pub(super) size_bytes: u64,
+    /// Recorded length of the mapping that it begins with.
+    pub(super) first_len: u64,
+    /// Recorded bytes of the whole image.
+    pub(super) recorded_span: u64,
+}
+
+/// A segment of an image laid out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Laid {
+    /// Recorded distance from the first segment.
+    at: u64,
+    /// Recorded position in the file.
+    pub(super) recorded: u64,
+    /// Bytes.
+    pub(super) len: u64,
+    /// Position in the file.
+    pub(super) pos: u64,
+    /// Address, from the image's base, which is a multiple of the pages it is linked for.
+    pub(super) addr: u64,
+}
+
+impl Image {
+    /// An image whose first mapping `event` makes.
+    fn begun(event: &Event) -> Self {
+        let len = page_end(event.len.min(LEN_MAX));
+        let prot = prot_of(event.flags);
+        let first = Recorded { addr: event.addr, len, pos: event.pos, prot };
+        Self { segments: vec![first], span: len, first_len: event.len }
+    }
+
+    /// Adds a segment above the others; whether it is one of this image.
+    fn grow(&mut self, segment: Recorded) -> bool {
+        let (base, nr_segments) = (self.segments[0].addr, self.segments.len());
+        let Some(last) = self.segments.last_mut() else { return false };
+        let distance = segment.addr.saturating_sub(last.addr);
+        if segment.addr <= last.addr
+            || segment.pos < last.pos
+            || segment.addr - base > LEN_MAX
+            || nr_segments == NR_SEGMENTS_MAX
+        {
+            return false;
+        }
+        last.len = last.len.min(distance);
+        self.span = self.span.max(segment.addr + segment.len - base);
+        self.segments.push(segment);
+        true
+    }
+
+    /// Takes pages from `addr` on out of the first segment: the gap that a loader leaves.
+    fn cut(&mut self, addr: u64) {
+        if let [first] = self.segments.as_mut_slice()
+            && addr > first.addr
+            && addr < first.addr + first.len
+        {
+            first.len = addr - first.addr;
+        }
+    }
+
+    fn has_code(&self) -> bool {
+        self.segments.iter().any(|segment| segment.prot & PROT_EXEC != 0)
+    }
+
+    /// Whether text has its pages of the file to itself.
+    fn is_separate(&self) -> bool {
+        self.segments.windows(2).all(|pair| {
+            let is_code = (pair[0].prot | pair[1].prot) & PROT_EXEC != 0;
+            !is_code || pair[1].pos >= pair[0].pos_end()
+        })
+    }
+
+    /// The image in a file of `size_bytes`, linked for pages of `link` bytes (M2).
+    pub(super) fn linked(&self, link: u64, size_bytes: u64) -> LinkedImage {
+        let is_separate = self.is_separate();
+        let mut laid: Vec<Laid> = Vec::new();
+        for (nr, segment) in self.segments.iter().enumerate() {
+            let Recorded { len, pos: recorded, prot, .. } = *segment;
+            let at = segment.addr - self.segments[0].addr;
+            let (pos, addr) = match (laid.last(), nr.checked_sub(1).map(|nr| self.segments[nr])) {
+                (Some(below), Some(before)) => {
+                    let pos = if !is_separate {
+                        recorded
+                    } else if prot & PROT_WRITE != 0 {
+                        // A page that both have stays with both.
+                        below.pos + below.len - before.pos_end().saturating_sub(recorded)
+                    } else {
+                        (below.pos + below.len).next_multiple_of(link)
+                    };
+                    // A page that the linker left unused stays so.
+                    let gap = segment.addr - (before.addr + before.len);
+                    let gap = if gap <= link { gap } else { 0 };
+                    (pos, (below.addr + below.len + gap).next_multiple_of(link) + pos % link)
+                }
+                _ => (recorded, recorded % link),
+            };
+            laid.push(Laid { at, recorded, len, pos, addr });
+        }
+        let (last, ends) = (laid[laid.len() - 1], self.segments[self.segments.len() - 1]);
+        let recorded_end = ends.addr + ends.len - self.segments[0].addr;
+        let behind = self.span.saturating_sub(recorded_end);
+        LinkedImage {
+            link_bytes: link,
+            span: last.addr + last.len + behind,
+            size_bytes: last.pos.saturating_add(size_bytes).saturating_sub(last.recorded),
+            first_len: self.first_len,
+            recorded_span: self.span,
+            segments: laid,
+        }
+    }
+}
+
+impl LinkedImage {
+    /// The first segment.
+    pub(super) fn first(&self) -> Laid {
+        self.segments[0]
+    }
+
+    /// The segment that was recorded `at` bytes from the first one.
+    pub(super) fn segment_at(&self, at: u64) -> Option<Laid> {
+        self.segments.iter().find(|segment| segment.at == at).copied()
+    }
+
+    /// Where a recorded position of the file is now: with the segment that it lies in or behind.
+    pub(super) fn moved(&self, pos: u64) -> u64 {
+        let segment = self.segments.iter().rev().find(|segment| segment.recorded <= pos);
+        segment.map_or(pos, |segment| segment.pos + (pos - segment.recorded))
+    }
+}
+
+impl Images {
+    /// Those of the trace at `path`: the program, and each file that a loader mapped to run it. Not
+    /// the loader itself, which a kernel puts on any page, whatever it is linked for.
+    ///
+    /// # Errors
+    /// A trace that cannot be read.
+    pub fn of(path: &Path) -> Result<Self, TraceError> {
+        let mut reader = Reader::open(path)?;
+        let mut images = Self::of_layout(reader.meta());
+        let mut batch = Batch::default();
+        while reader.next_batch(&mut batch)? {
+            let calls = [Op::Mmap as u8, Op::Munmap as u8, Op::Mprotect as u8];
+            let rows = batch.ops().iter().enumerate().filter(|(_, op)| calls.contains(op));
+            rows.for_each(|(row, _)| images.follow(&batch.event(row)));
+        }
+        images.by_file.retain(|_, image| image.has_code());
+        Ok(images)
+    }
+
+    fn of_layout(meta: &Meta) -> Self {
+        let mut images = Self::default();
+        for entry in meta.layout.iter().filter(|entry| entry.kind == LayoutKind::Program) {
+            let Some(file) = entry.file.filter(|_| entry.pos <= LEN_MAX) else { continue };
+            let len = page_end(entry.len.min(LEN_MAX));
+            let segment = Recorded { addr: entry.addr, len, pos: entry.pos, prot: entry.prot };
+            if let Some(image) = images.by_file.get_mut(&file) {
+                _ = image.grow(segment);
+            } else {
+                let (segments, first_len) = (vec![segment], entry.len);
+                images.by_file.insert(file, Image { segments, span: len, first_len });
+            }
+        }
+        images
+    }
+
+    /// Follows a call of a loader.
+    fn follow(&mut self, event: &Event) {
+        if event.op != Op::Mmap {
+            let takes_away = event.op == Op::Munmap || event.flags == 0;
+            let last = self.last.and_then(|file| self.by_file.get_mut(&file));
+            if let Some(image) = last.filter(|_| takes_away && event.addr & RECORDED_MASK == 0) {
+                image.cut(event.addr);
+            }
+            return;
+        }
+        let (Some(file), flags) = (event.file, map_of(event.flags)) else { return };
+        let is_aligned = (event.addr | event.pos) & RECORDED_MASK == 0;
+        if flags & MAP_SHARED != 0 || !is_aligned || event.pos > LEN_MAX {
+            return;
+        }
+        self.last = Some(file);
+        let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        match self.by_file.get_mut(&file) {
+            Some(image) => {
+                let begun = Image::begun(event);
+                let is_grown = is_fixed && image.grow(begun.segments[0]);
+                if !is_grown && !image.has_code() {
+                    *image = begun;
+                }
+            }
+            None => drop(self.by_file.insert(file, Image::begun(event))),
+        }
+    }
+
+    /// The image of a file.
+    pub(super) fn get(&self, file: FileId) -> Option<&Image> {
+        self.by_file.get(&file)
+    }
+}
+
+/// Paths of the files that may be images: by their build id, as the program, or generated. Not the
+/// loader.
+pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
+    let kind_of = |file: usize| {
+        let is_it = |entry: &&LayoutEntry| entry.file.is_some_and(|known| known as usize == file);
+        meta.layout.iter().find(is_it).map(|entry| entry.kind)
+    };
+    let is_image = move |(nr, file): &(usize, &FileInfo)| match kind_of(*nr) {
+        Some(LayoutKind::Interpreter) => false,
+        Some(LayoutKind::Program) => true,
+        _ => !file.build_id.is_empty() || file.path.starts_with('['),
+    };
+    meta.files.iter().enumerate().filter(is_image).map(|(_, file)| file.path.as_str())
+}
+
+fn page_end(end: u64) -> u64 {
+    end.saturating_add(RECORDED_MASK) & !RECORDED_MASK
+}
+
+#[cfg(test)]
+mod tests;

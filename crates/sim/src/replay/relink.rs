@@ -1,0 +1,126 @@
+//! Mapping images that are linked for other pages than the recorded ones.
+//!
+//! A loader asks for the whole image at once, at a multiple of the pages it is linked for (glibc
+//! 2.35), then maps each segment at its place in it. The kernel loads the program itself so. Calls
+//! on recorded addresses find the segments where they are now.
+//!
+//! Owns where images and their segments go. Does not own how an image is laid out (`images`).
+
+use largefolio_mm::map::Map;
+use largefolio_mm::units::Vaddr;
+use largefolio_mm::vma::Prot;
+use largefolio_trace::event::abi::{MAP_FIXED, MAP_FIXED_NOREPLACE};
+use largefolio_trace::event::map_of;
+use largefolio_trace::{Event, FileId, LayoutEntry, LayoutKind, Meta};
+
+use super::cell::Cell;
+use super::error::CellError;
+use super::images::Images;
+use super::layout::{FIXED_BELOW, PIE_BASE, Room};
+use super::place::{self, LEN_MAX, Segment};
+use super::program::{PlacedImage, ProcessNr};
+
+impl Cell {
+    /// Lays images out again that are to be linked for other pages.
+    pub(super) fn link(&mut self, meta: &Meta, images: &Images) {
+        for (file, info) in (0..).zip(&meta.files) {
+            let Some(image) = images.get(file) else { continue };
+            if let Some(linked) = self.spec.linked.iter().rfind(|known| known.fits(&info.path)) {
+                let laid = image.linked(linked.bytes(), info.size_bytes);
+                self.program.linked.insert(file, laid);
+            }
+        }
+    }
+
+    /// Where a recorded position of a file is now.
+    pub(super) fn linked_pos(&self, file: FileId, pos: u64) -> u64 {
+        self.program.linked.get(&file).map_or(pos, |image| image.moved(pos))
+    }
+
+    /// The place of a segment of the program, if that is linked for other pages.
+    pub(super) fn linked_entry(&mut self, entry: &LayoutEntry) -> Option<Segment> {
+        let file = entry.file.filter(|_| entry.kind == LayoutKind::Program)?;
+        let image = self.program.linked.get(&file)?;
+        let process = &mut self.program.processes[0];
+        let (start, end) = (entry.addr, entry.addr.saturating_add(entry.len.min(LEN_MAX)));
+        let (first, base) = match process.image_at(start) {
+            Some((first, placed)) if placed.file == file => (first, placed.base),
+            _ => {
+                // A program at random addresses goes to a multiple of its largest alignment.
+                let lowest = if start >= FIXED_BELOW { PIE_BASE } else { start };
+                let link = image.link_bytes;
+                (start, (lowest & !(link - 1)).max(link))
+            }
+        };
+        let end_of_image = first.saturating_add(image.recorded_span);
+        let laid = image.segment_at(start - first)?;
+        process.placed(first, PlacedImage { file, end: end_of_image, base });
+        Some(Segment { start, end, placed: base + laid.addr, file: Some((file, laid.pos)) })
+    }
+
+    /// The place of a mapping that begins an image linked for other pages, or is part of one.
+    pub(super) fn linked_mapping(
+        &mut self,
+        process: ProcessNr,
+        event: &Event,
+    ) -> Result<Option<Segment>, CellError> {
+        let (start, len) = (event.addr, event.len.min(LEN_MAX));
+        let is_fixed = map_of(event.flags) & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let known = self.program.processes[process].image_at(start).filter(|_| is_fixed);
+        let Some(file) = event.file else {
+            return Ok(known.and_then(|_| self.linked_bss(process, start, len)));
+        };
+        let Some(image) = self.program.linked.get(&file) else { return Ok(None) };
+        let of_image = known.filter(|(_, placed)| placed.file == file);
+        let part = of_image.and_then(|(first, placed)| {
+            let laid = image.segment_at(start - first)?;
+            (laid.recorded == event.pos).then_some((placed, laid))
+        });
+        if let Some((placed, laid)) = part {
+            let end = start.saturating_add(len);
+            let (placed, file) = (placed.base + laid.addr, Some((file, laid.pos)));
+            return Ok(Some(Segment { start, end, placed, file }));
+        }
+        let first = image.first();
+        if event.pos != first.recorded || event.len != image.first_len {
+            return Ok(None);
+        }
+        let (recorded_span, file_pos) = (image.recorded_span, Some((file, first.pos)));
+        let base = self.free_linked(process, file)?;
+        let placed = PlacedImage { file, end: start.saturating_add(recorded_span), base };
+        self.program.processes[process].placed(start, placed);
+        let (end, placed) = (start.saturating_add(first.len), base + first.addr);
+        Ok(Some(Segment { start, end, placed, file: file_pos }))
+    }
+
+    /// Memory without a file in an image: as far behind the segment below as it was recorded.
+    fn linked_bss(&self, process: ProcessNr, start: u64, len: u64) -> Option<Segment> {
+        let segments = &self.program.processes[process].segments;
+        let placed = if let Some(over) = segments.find(start) {
+            over.place(start)
+        } else {
+            place::after(segments.before(start)?, start, None, self.program.link)
+        };
+        Some(Segment { start, end: start.saturating_add(len), placed, file: None })
+    }
+
+    /// Keeps a free range for an image; its base.
+    fn free_linked(&mut self, process: ProcessNr, file: FileId) -> Result<u64, CellError> {
+        let image = &self.program.linked[&file];
+        let (link, span, first) = (image.link_bytes, image.span, image.first());
+        let base = if link <= self.page().bytes() {
+            self.free_room(process, Some(file), Room { pos: first.pos, len: span, span })?
+        } else {
+            // glibc asks for room to align in, and gives back what is left over.
+            let ask = if span >= link { span.saturating_add(link) } else { 2 * link };
+            self.free_place(process, None, 0, ask)?.next_multiple_of(link)
+        };
+        // What the first segment does not take is kept for the others.
+        let rest = (base + first.addr + first.len).next_multiple_of(self.page().bytes());
+        if rest < base + span {
+            let kept = Map::anon(base + span - rest, Prot::default()).at(Vaddr(rest));
+            self.memory.mmap(self.program.processes[process].mm, kept)?;
+        }
+        Ok(base)
+    }
+}

@@ -1,0 +1,177 @@
+//! What `meminfo` and `smaps` say of the replayed program at the moment when most was mapped
+//! (docs/behaviour F.5).
+//!
+//! The moment is one at which a process ends, the end of the trace included; of several that are
+//! equal, the first. Beside the numbers of the kernel stand the exact ones: a kernel with
+//! `NO_PAGE_MAPCOUNT` counts a folio whole that is mapped in part, and a page as shared because its
+//! folio is.
+
+use largefolio_mm::counters::mapped::MappedCounters;
+use largefolio_mm::memory::Memory;
+use largefolio_mm::view::statistics::{CountedBy, Smaps};
+use serde::Serialize;
+
+use super::cell::Cell;
+
+/// Statistics at one moment: as the kernel gives them, and exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Mapped pages of the machine, as the kernel counts them.
+    pub machine: MachineBytes,
+    /// The same, each mapped page counted once.
+    pub machine_exact: MachineBytes,
+    /// Sum over the processes.
+    pub total: ProcessBytes,
+    /// Exact.
+    pub total_exact: ProcessBytes,
+    /// Each process that lived, by its number in the order in which they began.
+    pub processes: Vec<ProcessStatistics>,
+}
+
+/// One process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessStatistics {
+    /// 0 is the first one.
+    pub process: usize,
+    /// As its kernel says.
+    pub kernel: ProcessBytes,
+    /// As page tables say.
+    pub exact: ProcessBytes,
+}
+
+/// `/proc/meminfo`, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MachineBytes {
+    /// `AnonPages`.
+    pub anon_pages_bytes: u64,
+    /// `Mapped`.
+    pub mapped_bytes: u64,
+    /// `AnonHugePages`.
+    pub anon_huge_pages_bytes: u64,
+    /// `ShmemPmdMapped`.
+    pub shmem_pmd_mapped_bytes: u64,
+    /// `FilePmdMapped`.
+    pub file_pmd_mapped_bytes: u64,
+}
+
+/// `smaps_rollup`, in bytes; PSS is rounded down for each process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessBytes {
+    /// `Rss`.
+    pub rss_bytes: u64,
+    /// `Pss`.
+    pub pss_bytes: u64,
+    /// `Pss_Anon`.
+    pub pss_anon_bytes: u64,
+    /// `Pss_File`.
+    pub pss_file_bytes: u64,
+    /// `Pss_Shmem`.
+    pub pss_shmem_bytes: u64,
+    /// `Private_Clean` and `Private_Dirty`: USS.
+    pub uss_bytes: u64,
+    /// `Shared_Clean`.
+    pub shared_clean_bytes: u64,
+    /// `Shared_Dirty`.
+    pub shared_dirty_bytes: u64,
+    /// `Private_Clean`.
+    pub private_clean_bytes: u64,
+    /// `Private_Dirty`.
+    pub private_dirty_bytes: u64,
+}
+
+impl MachineBytes {
+    fn new(counters: &MappedCounters, page_bytes: u64) -> Self {
+        Self {
+            anon_pages_bytes: counters.nr_anon * page_bytes,
+            mapped_bytes: counters.nr_file * page_bytes,
+            anon_huge_pages_bytes: counters.nr_anon_by_pmd * page_bytes,
+            shmem_pmd_mapped_bytes: counters.nr_shmem_by_pmd * page_bytes,
+            file_pmd_mapped_bytes: counters.nr_file_by_pmd * page_bytes,
+        }
+    }
+}
+
+impl From<Smaps> for ProcessBytes {
+    fn from(smaps: Smaps) -> Self {
+        Self {
+            rss_bytes: smaps.rss_bytes,
+            pss_bytes: smaps.pss.bytes(),
+            pss_anon_bytes: smaps.pss_anon.bytes(),
+            pss_file_bytes: smaps.pss_file.bytes(),
+            pss_shmem_bytes: smaps.pss_shmem.bytes(),
+            uss_bytes: smaps.uss_bytes(),
+            shared_clean_bytes: smaps.shared_clean_bytes,
+            shared_dirty_bytes: smaps.shared_dirty_bytes,
+            private_clean_bytes: smaps.private_clean_bytes,
+            private_dirty_bytes: smaps.private_dirty_bytes,
+        }
+    }
+}
+
+impl std::ops::AddAssign for ProcessBytes {
+    fn add_assign(&mut self, other: Self) {
+        self.rss_bytes += other.rss_bytes;
+        self.pss_bytes += other.pss_bytes;
+        self.pss_anon_bytes += other.pss_anon_bytes;
+        self.pss_file_bytes += other.pss_file_bytes;
+        self.pss_shmem_bytes += other.pss_shmem_bytes;
+        self.uss_bytes += other.uss_bytes;
+        self.shared_clean_bytes += other.shared_clean_bytes;
+        self.shared_dirty_bytes += other.shared_dirty_bytes;
+        self.private_clean_bytes += other.private_clean_bytes;
+        self.private_dirty_bytes += other.private_dirty_bytes;
+    }
+}
+
+impl Statistics {
+    /// Whether the kernel says something else than the page tables.
+    #[must_use]
+    pub fn is_inexact(&self) -> bool {
+        self.machine != self.machine_exact || self.total != self.total_exact
+    }
+}
+
+/// The largest moment so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Largest {
+    /// Mapped bytes of all processes.
+    nr_bytes: u64,
+    pub(super) statistics: Statistics,
+}
+
+impl Cell {
+    /// A process is about to end: keeps the statistics if more is mapped than at any end before.
+    pub(super) fn observe_statistics(&mut self) {
+        let nr_bytes = mapped_bytes(&self.memory);
+        if nr_bytes <= self.counted.largest.nr_bytes {
+            return;
+        }
+        self.count_steps(usize::try_from(nr_bytes >> self.page().shift()).unwrap_or(usize::MAX));
+        let page_bytes = self.page().bytes();
+        let maps = self.memory.page_maps();
+        let mut statistics = Statistics {
+            machine: MachineBytes::new(&self.memory.counters().mapped, page_bytes),
+            machine_exact: MachineBytes::new(maps.mapped(), page_bytes),
+            ..Statistics::default()
+        };
+        for (process, of) in self.program.processes.iter().enumerate() {
+            if self.memory.space(of.mm).is_dead {
+                continue;
+            }
+            let said = |by| ProcessBytes::from(self.memory.smaps_rollup(of.mm, by));
+            let (kernel, exact) = (said(CountedBy::Kernel), said(CountedBy::Tables(&maps)));
+            statistics.total += kernel;
+            statistics.total_exact += exact;
+            statistics.processes.push(ProcessStatistics { process, kernel, exact });
+        }
+        self.counted.largest = Largest { nr_bytes, statistics };
+    }
+}
+
+/// Bytes that page tables map, a page of two processes twice.
+fn mapped_bytes(memory: &Memory) -> u64 {
+    let (now, page) = (memory.counters(), memory.rules().page);
+    let nr_pmds = now.nr_pmds_set.saturating_sub(now.nr_pmds_cleared);
+    let nr_ptes = now.nr_ptes_set.saturating_sub(now.nr_ptes_cleared);
+    (nr_ptes + nr_pmds * page.pmd_order().nr_pages()) << page.shift()
+}

@@ -1,0 +1,68 @@
+//! Random programs about huge pages of a pool that a real kernel ran, replayed and compared after
+//! each step (`recordings/README.md`, "hugetlb").
+
+#![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
+
+use largefolio_sim::crosscheck::Recording;
+use largefolio_sim::crosscheck::processes::{ProgramRow, Programs, Topic};
+use largefolio_sim::kernel::Kernel;
+
+use super::{assert_equal, assert_read_back, recordings, rows};
+
+#[test]
+fn model_equals_the_recorded_kernel() {
+    let (nr_programs, nr_kernels) = assert_equal("hugetlb", &|_, _| false);
+    // Far fewer mean that archives were not found.
+    assert!(nr_programs >= 1_000 && nr_kernels == 1, "{nr_programs} of {nr_kernels} kernels");
+}
+
+/// Owners would say the same of every page: none is mapped twice by one process (O.4.5).
+#[test]
+fn owners_of_huge_pages_change_nothing_that_programs_see() {
+    let kernel = Kernel::parse("6.18+page=4K+hugetlb-owners=on").unwrap();
+    for recording in &recordings("hugetlb") {
+        let all_equal = rows(recording, Some(&kernel)).iter().all(ProgramRow::is_equal);
+        assert!(all_equal, "{}", recording.name);
+    }
+}
+
+#[test]
+fn programs_are_read_back_as_written() {
+    assert_read_back(Topic::Hugetlb, &[9]);
+}
+
+const HEADER: &str = "# cow page=4096 arch=x86-64 release=6.18.44\n";
+/// The owner of all promises stores to a page that its child has, too.
+const TAKEN: &str = "> 0 map 0 2 g\ng 2 2 0\n> 0 write 0 2\n0 0 1:9 xH =16386\n0 1 2:9 xH =16388\n\
+                     g 0 0 0\n> 0 fork 1\n0 0 1 H =16386\n0 1 2 H =16388\n1 0 1 H =16386\n\
+                     1 1 2 H =16388\n> 0 write 0\n0 0 1 xH =49154\n1 0 -\n> 1 read 0\n! 14\n";
+
+fn is_equal(pool: &str, lines: &str) -> bool {
+    let text = format!("{HEADER}program 1 pages=8 sizes=- huge=2048:{pool}\n{lines}end\n");
+    let recording = Recording::<Programs>::parse("here", &text).unwrap();
+    rows(&recording, None).iter().all(ProgramRow::is_equal)
+}
+
+/// The comparison can fail: by the size of the pool, its numbers, and mapcounts.
+#[test]
+fn another_answer_is_told_apart() {
+    assert!(is_equal("2", TAKEN));
+    assert!(!is_equal("3", TAKEN), "a child can copy from a larger pool");
+    assert!(!is_equal("2", &TAKEN.replace("g 0 0 0", "g 0 1 0")), "promises are compared");
+    assert!(is_equal("2", &format!("{TAKEN}m 2 2\n")));
+    assert!(!is_equal("2", &format!("{TAKEN}m 2 1\n")), "mapcounts are compared");
+    assert!(!is_equal("2", &TAKEN.replace("1 0 -", "1 0 1 H =16386")), "the page was taken");
+}
+
+#[test]
+fn a_wrong_pool_is_named() {
+    for (huge, what) in [
+        ("2048", "here:2: huge= needs KIB:NR;"),
+        ("2000:1", "here:2: 2000 KiB is no size of huge pages;"),
+        ("2048:9999", "here:2: 9999 is more than 1024;"),
+    ] {
+        let text = format!("{HEADER}program 1 pages=8 sizes=- huge={huge}\nend\n");
+        let error = Recording::<Programs>::parse("here", &text).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{error}");
+    }
+}
