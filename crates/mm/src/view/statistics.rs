@@ -47,7 +47,7 @@ impl PageMaps {
     }
 }
 
-/// PSS: bytes with [`PSS_SHIFT`] bits behind the point.
+/// PSS: bytes with 12 bits behind the point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pss(u64);
 
