@@ -41,7 +41,9 @@ impl PoolNeed {
             return Err(CrosscheckError::PoolInUse { kib });
         }
         // Promises that a kernel has lost stay until it is booted again (docs/behaviour O.5.3).
-        let nr_pages = nr_pages + self.number("resv_hugepages")?;
+        // More given back than promised shows as a number near 2^64: nothing is held then.
+        let nr_held = u64::try_from(self.number("resv_hugepages")?.cast_signed()).unwrap_or(0);
+        let nr_pages = nr_pages.saturating_add(nr_held);
         let none_beyond = Setting::change(&self.file("nr_overcommit_hugepages"), "0")?;
         let pages = Setting::change(&self.file("nr_hugepages"), &nr_pages.to_string())?;
         let set = PoolSet { _settings: [none_beyond, pages] };
