@@ -6,7 +6,7 @@
 //! know processes' areas, and decides neither what to read nor what to map or evict.
 //!
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
-//! that comes or goes changes in its folio, and nowhere else), [`space`] and [`open_file`] (one
+//! that comes or goes changes in its folio, and nowhere else), `owner_ids` (processes in owner words), [`space`] and [`open_file`] (one
 //! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
 //! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
 //! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
@@ -23,6 +23,7 @@ pub(crate) mod khugepaged;
 pub(crate) mod mapped;
 pub mod observed;
 pub mod open_file;
+mod owner_ids;
 pub(crate) mod pressure;
 mod soft;
 pub mod space;
@@ -37,6 +38,7 @@ use crate::buddy::{Buddy, MigrateType};
 use crate::core::hugetlb::Hugetlb;
 use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
+use crate::core::owner_ids::ProcessIds;
 use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 use crate::counters::Counters;
 use crate::folio::deferred::Deferred;
@@ -103,6 +105,8 @@ pub struct Core<R> {
     pub(crate) hugetlb: Hugetlb,
     /// How mappings are counted.
     mapcount: MapcountRules,
+    /// Ids of processes in owner words.
+    pub(crate) processes: ProcessIds,
     mappings: Vec<Mapping>,
     /// Nodes of the trees of all files.
     nr_nodes: usize,
@@ -128,6 +132,7 @@ impl<R: Ram> Core<R> {
             work: Work::default(),
             hugetlb,
             mapcount,
+            processes: ProcessIds::new(mapcount.layout),
             mappings: Vec::new(),
             nr_nodes: 0,
             watched: None,

@@ -16,6 +16,7 @@ use crate::folio::{FolioId, FolioTable};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
 use crate::ram::Ram;
+use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Batching;
 use crate::units::VpnRange;
 use crate::units::{MmId, Order, Pfn};
@@ -30,13 +31,16 @@ pub enum ForkError {
     /// A pinned page could not be copied.
     #[error("out of memory while fork copies a pinned page: give the model more memory")]
     OutOfMemory,
+    /// The child could not have an owner id.
+    #[error(transparent)]
+    OwnerIds(#[from] IdsExhausted),
 }
 
 impl<R: Ram> Memory<R> {
     /// Copies the address space of `parent`; both sides keep their anonymous pages read-only.
     ///
     /// # Errors
-    /// When a pinned page cannot be copied; there is no child then, and the parent's pages hold
+    /// When a pinned page cannot be copied, or no owner id is free; there is no child then, and the parent's pages hold
     /// what they held.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         self.keep_balance();
@@ -49,7 +53,7 @@ impl<R: Ram> Memory<R> {
     }
 
     fn try_fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
-        let child = self.new_space();
+        let child = self.try_new_space()?;
         let vmas = self.space(parent).vmas.forked();
         let areas: Vec<Vma> = vmas.iter().copied().collect();
         self.core.work.add(STEPS_OF_FORK + areas.len() as u64);

@@ -33,6 +33,7 @@ use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram, Stretches};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, ReadTarget};
+use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
 use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
@@ -255,10 +256,18 @@ impl<R: Ram> Memory<R> {
     /// A process with nothing mapped.
     ///
     /// # Panics
-    /// At the 2^32nd process.
+    /// When all owner ids belong to live processes: 2^31 of them, or 2^15 with
+    /// [`OwnerLayout::Bits32`](crate::rmap::owners::OwnerLayout).
     pub fn new_space(&mut self) -> MmId {
+        let Ok(mm) = self.try_new_space() else { panic!("owner ids exhausted") };
+        mm
+    }
+
+    /// A process with nothing mapped, if it can have an owner id (F.1.2).
+    pub(crate) fn try_new_space(&mut self) -> Result<MmId, IdsExhausted> {
+        self.core.processes.start()?;
         let table = self.new_table();
-        self.add_space(Space {
+        Ok(self.add_space(Space {
             vmas: VmaTree::new(),
             table,
             swapped: Swapped::default(),
@@ -269,7 +278,7 @@ impl<R: Ram> Memory<R> {
             exe: None,
             is_scanned: false,
             measured_bytes: 0,
-        })
+        }))
     }
 
     /// A page table of this architecture that maps nothing.
@@ -279,7 +288,7 @@ impl<R: Ram> Memory<R> {
         PageTable::new(self.rules.page, contpte)
     }
 
-    pub(crate) fn add_space(&mut self, space: Space) -> MmId {
+    fn add_space(&mut self, space: Space) -> MmId {
         let Ok(id) = u32::try_from(self.spaces.len()) else { panic!("mm ids exhausted") };
         self.spaces.push(space);
         MmId(id)

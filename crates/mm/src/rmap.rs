@@ -18,7 +18,7 @@
 //! let of = Shape::new(Order::new(4), MapcountRules::LINUX_6_18);
 //!
 //! // The first touch of 64 KiB of anonymous memory; the folio holds 16 references.
-//! let (mut folio, change) = Mapcount::<Wide>::new_anon(&of, parent, Level::Ptes);
+//! let (mut folio, change) = Mapcount::new_anon(&of, parent, Level::Ptes);
 //! assert_eq!((folio.mapcount(), change.mapped_pages), (16, 16));
 //!
 //! // fork: 16 references more, then the mappings of the child.

@@ -32,6 +32,7 @@ impl<R: Ram> Memory<R> {
         // Nothing is mapped: what the tables took is given back.
         space.table = table;
         self.khugepaged_exit(mm);
+        self.core.processes.end(mm);
     }
 
     /// Removes areas and pages of `[start, end)`.

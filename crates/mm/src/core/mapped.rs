@@ -18,20 +18,13 @@ use crate::core::Core;
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::ram::Ram;
+use crate::rmap::Mapcount;
 use crate::rmap::mapcount::Change;
 use crate::rmap::owners::MapcountOverflow;
-use crate::rmap::{Mapcount, MmOwnerId};
 use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::units::{MmId, Order, Pfn};
 
 pub(crate) use crate::rmap::mapcount::Level;
-
-/// Id of a process in owner words. Ids of processes are not used again, and there are fewer than
-/// 2^31 of them.
-pub(crate) fn owner_id(mm: MmId) -> MmOwnerId {
-    let Some(id) = MmOwnerId::new(mm.0 + 1) else { unreachable!("ids start at 1") };
-    id
-}
 
 /// Pages `[pfn, pfn + nr)` as pages of `folio`.
 fn pages_of(folio: &Folio, pfn: Pfn, nr: u64) -> Range<u32> {
@@ -49,6 +42,7 @@ impl<R: Ram> Core<R> {
     /// First mapping of a new anonymous folio, exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         let folio = self.folios.get_mut(id);
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let (refs, nr_exclusive) = match level {
@@ -63,7 +57,7 @@ impl<R: Ram> Core<R> {
             Level::Pmd => self.counters.nr_pmds_set += 1,
         }
         folio.refs += refs;
-        let (mapcount, change) = Mapcount::new_anon(&shape, owner_id(mm), level);
+        let (mapcount, change) = Mapcount::new_anon(&shape, owner, level);
         folio.mapcount = mapcount;
         self.counters.mapped.add(folio.mapped_kind(), change);
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
@@ -72,13 +66,14 @@ impl<R: Ram> Core<R> {
     /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         self.work.add_cheap(nr);
         self.counters.nr_ptes_set += nr;
         self.counters.nr_batches_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += nr;
         let pages = pages_of(folio, pfn, nr);
-        let change = counted(folio.mapcount.add_ptes(&shape, owner_id(mm), pages));
+        let change = counted(folio.mapcount.add_ptes(&shape, owner, pages));
         self.counters.mapcounts_set += change.updates;
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
@@ -86,11 +81,12 @@ impl<R: Ram> Core<R> {
     /// A PMD entry of `mm` maps a folio (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         self.work.add(1);
         self.counters.nr_pmds_set += 1;
         let folio = self.folios.get_mut(id);
         folio.refs += u64::from(shape.pmd_refs());
-        let change = counted(folio.mapcount.add_pmd(&shape, owner_id(mm)));
+        let change = counted(folio.mapcount.add_pmd(&shape, owner));
         self.counters.mapcounts_set += change.updates;
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
@@ -98,13 +94,14 @@ impl<R: Ram> Core<R> {
     /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         self.work.add_cheap(nr);
         self.counters.nr_ptes_cleared += nr;
         self.counters.nr_batches_cleared += 1;
         let folio = self.folios.get_mut(id);
         self.counters.nr_large_batches_cleared += u64::from(folio.order > Order::ZERO);
         let pages = pages_of(folio, pfn, nr);
-        let change = folio.mapcount.remove_ptes(&shape, owner_id(mm), pages);
+        let change = folio.mapcount.remove_ptes(&shape, owner, pages);
         self.after_removal(id, change);
         self.put(id, nr);
     }
@@ -112,9 +109,10 @@ impl<R: Ram> Core<R> {
     /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         self.work.add(1);
         self.counters.nr_pmds_cleared += 1;
-        let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner_id(mm));
+        let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner);
         self.after_removal(id, change);
         self.put(id, shape.pmd_refs().into());
     }
@@ -122,13 +120,14 @@ impl<R: Ram> Core<R> {
     /// The PMD entry of `mm` became a PTE for each page (F.3.6).
     pub(crate) fn pmd_to_ptes(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
+        let owner = self.processes.of(mm);
         let folio = self.folios.get_mut(id);
         let (pfn, nr, is_anon) = (folio.pfn, folio.nr_pages(), folio.is_anon());
         self.work.add_cheap(nr);
         self.counters.nr_pmds_cleared += 1;
         self.counters.nr_ptes_set += nr;
         folio.refs += nr - u64::from(shape.pmd_refs());
-        let change = counted(folio.mapcount.split_pmd(&shape, owner_id(mm)));
+        let change = counted(folio.mapcount.split_pmd(&shape, owner));
         if is_anon && self.folios.is_exclusive(pfn) {
             self.folios.frames_mut().set(Flag::Exclusive, pfn, nr);
         }

@@ -14,7 +14,7 @@
 
 use super::huge::HugeWrite;
 use super::{Fault, FaultError, Outcome};
-use crate::core::mapped::{Level, owner_id};
+use crate::core::mapped::Level;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
 use crate::mapping::tree::Entry;
@@ -123,7 +123,7 @@ impl<R: Ram> Memory<R> {
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
                     let shape = self.core.shape(folio.order);
-                    let owner = owner_id(fault.mm);
+                    let owner = self.core.processes.of(fault.mm);
                     folio.mapcount.try_exclusive(&shape, owner, folio.refs).is_ok()
                 }
             },

@@ -11,7 +11,6 @@
 
 use super::fault::HugeFault;
 use crate::core::hugetlb::{Charge, HugeOwner};
-use crate::core::mapped::owner_id;
 use crate::core::space::HugeEntry;
 use crate::memory::Memory;
 use crate::ram::Ram;
@@ -41,9 +40,10 @@ impl<R: Ram> Memory<R> {
 
     fn fork_huge_area(&mut self, parent: MmId, child: MmId, vma: &Vma) {
         let (of_parent, of_child, core) = self.two_spaces(parent, child);
+        let owner = core.processes.of(child);
         for (vpn, entry) in of_parent.huge.range_mut(vma.start..vma.end) {
             entry.is_writable = false;
-            core.hugetlb.add_map(entry.order, entry.pfn, owner_id(child));
+            core.hugetlb.add_map(entry.order, entry.pfn, owner);
             core.hugetlb.folio_mut(entry.order, entry.pfn).is_exclusive = false;
             of_child.huge.insert(*vpn, *entry);
             core.counters.hugetlb.nr_forked += 1;
@@ -99,9 +99,10 @@ impl<R: Ram> Memory<R> {
         self.core.ram.copy_folio(from, to, &plan);
         self.core.work.add_cheap(order.nr_pages() / 64);
         self.core.counters.hugetlb.nr_cow += 1;
-        self.core.hugetlb.add_map(order, to, owner_id(fault.mm));
+        let owner = self.core.processes.of(fault.mm);
+        self.core.hugetlb.add_map(order, to, owner);
         self.set_huge(fault, HugeEntry { pfn: to, order, is_writable: true });
-        self.core.hugetlb.remove_map(order, from, owner_id(fault.mm));
+        self.core.hugetlb.remove_map(order, from, owner);
     }
 
     /// Unmaps the page wherever it came by fork; those areas get no more pages (O.4.4).

@@ -6,7 +6,6 @@
 //! mapped read-only ([`super::copy`]).
 
 use crate::core::hugetlb::{Charge, HugeOwner};
-use crate::core::mapped::owner_id;
 use crate::core::space::HugeEntry;
 use crate::fault::{Access, FaultError, Outcome, Touched};
 use crate::memory::Memory;
@@ -107,7 +106,8 @@ impl<R: Ram> Memory<R> {
         // A shared page may be stored to at once; a private one after a store alone.
         let is_stored = is_shared || fault.access == Access::Write;
         let is_writable = is_stored && fault.vma.prot.can_write;
-        self.core.hugetlb.add_map(order, pfn, owner_id(fault.mm));
+        let owner = self.core.processes.of(fault.mm);
+        self.core.hugetlb.add_map(order, pfn, owner);
         let entry = HugeEntry { pfn, order, is_writable };
         self.space_mut(fault.mm).huge.insert(fault.first(), entry);
         self.core.counters.hugetlb.nr_faults += 1;

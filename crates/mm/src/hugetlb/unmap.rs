@@ -4,7 +4,6 @@
 //! `move_hugetlb_page_tables`.
 
 use crate::core::hugetlb::HugeOwner;
-use crate::core::mapped::owner_id;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::units::{MmId, Vpn, VpnRange};
@@ -28,7 +27,7 @@ impl<R: Ram> Memory<R> {
                 let index = vma.index_of(vpn) >> area.order.get();
                 core.hugetlb.file_mut(area.file).regions.remove(&index);
             }
-            core.hugetlb.remove_map(entry.order, entry.pfn, owner_id(mm));
+            core.hugetlb.remove_map(entry.order, entry.pfn, core.processes.of(mm));
         }
         if has_zapped {
             self.flush(mm, start, end.0 - start.0);

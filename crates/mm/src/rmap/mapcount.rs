@@ -40,7 +40,7 @@ use self::large::Large;
 pub use self::rules::{HugetlbOwners, MapcountKind, MapcountRule, MapcountRules, PmdCount, Shape};
 use crate::counters::mapcounts::MapcountUpdates;
 
-use super::owners::{self, Layout, MapcountOverflow, MmOwnerId, NotExclusive, State, Wide};
+use super::owners::{self, MapcountOverflow, MmOwnerId, NotExclusive, State};
 
 /// How a folio is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,23 +134,23 @@ pub enum Violation {
 /// unmapped folio equals `Mapcount::default()` in everything it answers, except that a folio whose
 /// owners are no longer tracked stays so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapcount<L: Layout = Wide>(Repr<L>);
+pub struct Mapcount(Repr);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Repr<L: Layout> {
+enum Repr {
     /// A small folio with its mappings, or a large one that was never mapped.
     Small(u32),
     /// A large folio.
-    Large(Box<Large<L>>),
+    Large(Box<Large>),
 }
 
-impl<L: Layout> Default for Mapcount<L> {
+impl Default for Mapcount {
     fn default() -> Self {
         Self(Repr::Small(0))
     }
 }
 
-impl<L: Layout> Mapcount<L> {
+impl Mapcount {
     /// A new anonymous folio, mapped entirely by `mm` (F.3.3).
     pub fn new_anon(of: &Shape, mm: MmOwnerId, level: Level) -> (Self, Change) {
         let mut new = Self::default();
@@ -337,7 +337,7 @@ impl<L: Layout> Mapcount<L> {
         references: u64,
     ) -> Result<(), NotExclusive> {
         match self.large() {
-            Some(large) if of.is_tracked() => large.owners.try_exclusive(mm, || references),
+            Some(large) if of.is_tracked() => large.owners.try_exclusive(mm, references),
             _ => Err(NotExclusive::Untracked),
         }
     }
@@ -361,7 +361,7 @@ impl<L: Layout> Mapcount<L> {
     }
 
     /// The counters, on the heap when the folio is large.
-    fn made(&mut self, of: &Shape) -> &mut Repr<L> {
+    fn made(&mut self, of: &Shape) -> &mut Repr {
         if let Repr::Small(0) = self.0
             && is_large(of)
         {
@@ -370,14 +370,14 @@ impl<L: Layout> Mapcount<L> {
         &mut self.0
     }
 
-    fn large(&self) -> Option<&Large<L>> {
+    fn large(&self) -> Option<&Large> {
         match &self.0 {
             Repr::Small(_) => None,
             Repr::Large(large) => Some(large),
         }
     }
 
-    fn large_mut(&mut self) -> &mut Large<L> {
+    fn large_mut(&mut self) -> &mut Large {
         let Repr::Large(large) = &mut self.0 else { panic!("the folio has no PMD mapping") };
         large
     }

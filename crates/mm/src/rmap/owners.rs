@@ -89,6 +89,7 @@
 //! ```
 
 pub mod atomics;
+mod by_layout;
 mod ids;
 mod layout;
 mod state;
@@ -101,6 +102,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 pub use self::atomics::{Atomics, Native};
 use self::atomics::{CountCell, WordCell};
+pub(crate) use self::by_layout::LayoutOwners;
+pub use self::by_layout::OwnerLayout;
 pub use self::ids::{IdsExhausted, OwnerIds};
 pub use self::layout::{Layout, Narrow, Wide};
 pub use self::state::{MmOwnerId, Slot, State, Violation};

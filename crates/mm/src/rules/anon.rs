@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::rmap::mapcount::{HugetlbOwners, MapcountRules, PmdCount};
+use crate::rmap::owners::OwnerLayout;
 use crate::units::{Order, PageSize};
 use crate::vma::HugeAdvice;
 
@@ -56,6 +57,8 @@ pub struct AnonRules {
     pub owners_max: u32,
     /// What a PMD entry counts (K.5.2).
     pub pmd_counts: PmdCount,
+    /// How owners are laid out: by a kernel of 64 or of 32 bits (F.1.1).
+    pub owner_layout: OwnerLayout,
     /// Whether huge pages of pools have owners (K.5.2).
     #[serde(default)]
     pub hugetlb_owners: HugetlbOwners,
@@ -343,6 +346,7 @@ impl AnonRules {
             batching: Batching::Folio,
             mapcount: Mapcount::PerPage,
             owners_max: 0,
+            owner_layout: OwnerLayout::Bits64,
             hugetlb_owners: HugetlbOwners::Untracked,
             pmd_counts: PmdCount::One,
             drop_tables: DropTables::FreedOnX86,
@@ -436,8 +440,9 @@ impl AnonRules {
             0 => None,
             nr => Some(nr),
         };
-        let (pmd_counts, hugetlb) = (self.pmd_counts, self.hugetlb_owners);
-        MapcountRules { stop_above, pmd_counts, hugetlb, ..linux }
+        let (pmd_counts, hugetlb, layout) =
+            (self.pmd_counts, self.hugetlb_owners, self.owner_layout);
+        MapcountRules { stop_above, pmd_counts, hugetlb, layout, ..linux }
     }
 
     /// Zero-filled pages above which a folio of `order` is under-used (G.2.4).

@@ -7,7 +7,7 @@
 //!
 //! Differs: what counts as zero-filled, see `shrink`.
 
-use crate::core::mapped::owner_id;
+use crate::core::Core;
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::memory::Memory;
@@ -15,7 +15,6 @@ use crate::memory::rmap_walk::Site;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
 use crate::ram::Ram;
 use crate::rmap::Mapcount;
-use crate::rmap::mapcount::Shape;
 use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
@@ -34,7 +33,7 @@ impl<R: Ram> Memory<R> {
         // What an entry knew goes to the folio, and from there to every part.
         self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
-        let parts = parts_of(&whole, &self.core.shape(to), &sites);
+        let parts = parts_of(&self.core, &whole, to, &sites);
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
         for part in parts {
@@ -115,18 +114,19 @@ struct SplitPart {
 }
 
 /// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
-fn parts_of(whole: &Folio, shape: &Shape, sites: &[Site]) -> Vec<SplitPart> {
-    let to = shape.order;
+fn parts_of<R: Ram>(core: &Core<R>, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
+    let shape = core.shape(to);
     let nr_parts = whole.nr_pages() >> to.get();
     let part =
         |by: u64| SplitPart { pfn: whole.pfn.plus(by << to.get()), mapcount: Mapcount::default() };
     let mut parts: Vec<SplitPart> = (0..nr_parts).map(part).collect();
     for site in sites {
+        let owner = core.processes.of(site.mm);
         let first = site.pfn.0 - whole.pfn.0;
         for by in first..first + site.nr {
             let page = (by & (to.nr_pages() - 1)) as u32;
             let mapcount = &mut parts[(by >> to.get()) as usize].mapcount;
-            let change = mapcount.add_ptes(shape, owner_id(site.mm), page..page + 1);
+            let change = mapcount.add_ptes(&shape, owner, page..page + 1);
             assert!(change.is_ok(), "the parts have no more mappings than the whole");
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::core::mapped::owner_id;
 use crate::counters::NR_ORDERS;
 use crate::counters::mapped::MappedCounters;
 use crate::folio::FolioId;
@@ -108,7 +107,7 @@ impl<R: Ram> Memory<R> {
         let Some(owners) = folio.mapcount.owners(&self.core.shape(folio.order)) else {
             return Ok(());
         };
-        let ids: Vec<_> = by_mm.keys().map(|&mm| (owner_id(mm), mm)).collect();
+        let ids: Vec<_> = by_mm.keys().map(|&mm| (self.core.processes.of(mm), mm)).collect();
         for slot in owners.slots {
             let Some(owner) = slot.owner else { continue };
             let mm = ids.iter().find(|(id, _)| *id == owner).map(|&(_, mm)| mm);

@@ -2,6 +2,7 @@
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::pgtable::LeafKind;
+use largefolio_mm::rmap::owners::OwnerLayout;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{AnonRules, Batching, Reuse};
 use largefolio_mm::vma::Prot;
@@ -249,4 +250,23 @@ fn shared_anonymous_memory_is_shared_over_fork() {
     assert_eq!(world.byte(child, 1), 0x81);
     world.exit(child);
     assert_eq!(world.memory.core().folios.iter().count(), 0, "gone with its last mapping");
+}
+
+#[test]
+fn a_32_bit_kernel_has_owner_ids_for_32767_processes_at_a_time() {
+    let rules = AnonRules { owner_layout: OwnerLayout::Bits32, ..sizes(&[64]) };
+    let mut world = World::new(rules).mapped(16);
+    let mm = world.mm;
+    world.write(mm, 3);
+    let mut children: Vec<_> = (2..1 << 15).map(|_| world.memory.fork(mm).unwrap()).collect();
+    let refused = world.memory.fork(mm).unwrap_err();
+    assert!(refused.to_string().starts_with("all 32767 owner ids belong to live processes"));
+    // An id that was given back serves another process, which finds no trace of the one before.
+    world.exit(children.swap_remove(7));
+    children.push(world.memory.fork(mm).unwrap());
+    for child in children {
+        world.exit(child);
+    }
+    let before = world.pfn(mm, 3);
+    assert_eq!(world.write(mm, 3).pfn, before, "alone again: reused in place");
 }

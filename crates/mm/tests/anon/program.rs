@@ -4,6 +4,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::memory::Config;
 use largefolio_mm::rmap::mapcount::PmdCount;
+use largefolio_mm::rmap::owners::OwnerLayout;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::Writers;
 use largefolio_mm::rules::anon::{
@@ -218,6 +219,7 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon.batching = numbers.pick(&[Batching::Folio, Batching::Folio, Batching::PageByPage]);
     anon.mapcount = numbers.pick(&[Mapcount::PerPage, Mapcount::PerFolio]);
     anon.owners_max = numbers.pick(&[0, 0, 3, 40]);
+    anon.owner_layout = numbers.pick(&[OwnerLayout::Bits64, OwnerLayout::Bits32]);
     anon.pmd_counts = numbers.pick(&[PmdCount::One, PmdCount::One, PmdCount::AllPages]);
     anon.truncate_split = numbers.pick(&[TruncateSplit::Uniform, TruncateSplit::NonUniform]);
     anon.unsplittable = numbers.pick(&[Unsplittable::Kept, Unsplittable::KeptUnmapped]);

@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use super::page_counts::PageCounts;
-use super::rules::{MapcountKind, Shape};
+use super::rules::{MapcountKind, MapcountRules, Shape};
 use super::{Change, Violation};
 use crate::counters::mapcounts::MapcountUpdates;
-use crate::rmap::owners::{Layout, MapcountOverflow, MmOwnerId, Owners};
+use crate::rmap::owners::{LayoutOwners, MapcountOverflow, MmOwnerId};
 
 /// Added to `nr_pages_mapped` while a PMD entry maps the folio (docs/behaviour 0.4).
 pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
 
 /// Counters of a large folio that is or was mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Large<L: Layout> {
+pub(super) struct Large {
     /// All mappings, and whose they are.
-    pub(super) owners: Owners<L>,
+    pub(super) owners: LayoutOwners,
     /// PMD entries that map the folio.
     pub(super) entire_mapcount: u32,
     /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 when not kept.
@@ -24,10 +24,14 @@ pub(super) struct Large<L: Layout> {
     pub(super) pages: PageCounts,
 }
 
-impl<L: Layout> Large<L> {
+impl Large {
     pub(super) fn new(of: &Shape) -> Self {
-        let owners =
-            if of.is_tracked() { Owners::new(of.rules.stop_above) } else { Owners::untracked() };
+        let MapcountRules { layout, stop_above, .. } = of.rules;
+        let owners = if of.is_tracked() {
+            LayoutOwners::new(layout, stop_above)
+        } else {
+            LayoutOwners::untracked()
+        };
         Self { owners, entire_mapcount: 0, nr_pages_mapped: 0, pages: PageCounts::ZERO }
     }
 
@@ -40,7 +44,7 @@ impl<L: Layout> Large<L> {
     ) -> Result<Change, MapcountOverflow> {
         let nr = pages.end - pages.start;
         let total = self.update_of_total();
-        let is_first = self.owners.add_mut(mm, nr)? == nr;
+        let is_first = self.owners.add(mm, nr)? == nr;
         let change = self.count_ptes(of, pages, is_first);
         Ok(change.with(change.updates + total))
     }
@@ -69,7 +73,7 @@ impl<L: Layout> Large<L> {
     /// PTEs of `mm` went (F.3.4, F.5.3).
     pub(super) fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
         let total = self.update_of_total();
-        let left = self.owners.remove_mut(mm, pages.end - pages.start);
+        let left = self.owners.remove(mm, pages.end - pages.start);
         if !of.has_page_counts() {
             let is_part = (1..of.nr_pages()).contains(&left) && self.entire_mapcount == 0;
             let nr_last = if left == 0 { of.nr_pages() } else { 0 };
@@ -95,7 +99,7 @@ impl<L: Layout> Large<L> {
         mm: MmOwnerId,
     ) -> Result<Change, MapcountOverflow> {
         let total = self.update_of_total();
-        let is_first = self.owners.add_mut(mm, of.pmd_refs())? == of.pmd_refs();
+        let is_first = self.owners.add(mm, of.pmd_refs())? == of.pmd_refs();
         let change = self.count_pmd(of, is_first);
         let entire = pmd_updates(of, self.entire_mapcount == 1);
         Ok(change.with(total + entire))
@@ -124,7 +128,7 @@ impl<L: Layout> Large<L> {
     /// A PMD entry of `mm` went (F.3.5, F.5.3).
     pub(super) fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
         let total = self.update_of_total();
-        let left = self.owners.remove_mut(mm, of.pmd_refs());
+        let left = self.owners.remove(mm, of.pmd_refs());
         let change = self.uncount_pmd(of, left);
         change.with(change.updates + total)
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rmap::owners::OwnerLayout;
 use crate::units::Order;
 
 /// The three ways in which kernels count the mappings of a large folio (F.1, F.2, F.5).
@@ -54,6 +55,9 @@ pub struct MapcountRules {
     pub pmd_counts: PmdCount,
     /// Whether hugetlb folios have owners.
     pub hugetlb: HugetlbOwners,
+    /// How ids and counts of owners are laid out.
+    #[serde(default)]
+    pub layout: OwnerLayout,
 }
 
 impl MapcountRules {
@@ -70,6 +74,7 @@ impl MapcountRules {
             stop_above: None,
             pmd_counts: PmdCount::One,
             hugetlb: HugetlbOwners::Untracked,
+            layout: OwnerLayout::Bits64,
         }
     }
 }

@@ -4,7 +4,7 @@
 use largefolio_testkit::rmap::NaiveRmap;
 
 use super::super::{Change, HugetlbOwners, Mapcount, MapcountRule, MapcountRules, PmdCount, Shape};
-use crate::rmap::owners::{Layout, MmOwnerId, Narrow, Wide};
+use crate::rmap::owners::{MmOwnerId, OwnerLayout};
 use crate::units::Order;
 
 /// Steps of one run; with 160 runs more than a million.
@@ -25,16 +25,16 @@ impl Random {
 }
 
 /// A folio, its twin, and what both were told.
-struct Pair<L: Layout> {
+struct Pair {
     of: Shape,
-    folio: Mapcount<L>,
+    folio: Mapcount,
     naive: NaiveRmap,
     /// Three mms at a time since the folio was last unmapped: "shared" may be false.
     is_crowded: bool,
     is_stopped: bool,
 }
 
-impl<L: Layout> Pair<L> {
+impl Pair {
     fn new(of: Shape, nr_mms: usize) -> Self {
         let naive = NaiveRmap::new(of.nr_pages() as usize, nr_mms);
         Self { of, folio: Mapcount::default(), naive, is_crowded: false, is_stopped: false }
@@ -174,10 +174,10 @@ fn check_change(of: &Shape, before: &NaiveRmap, after: &NaiveRmap, change: Chang
     assert_eq!(change.is_partially_mapped, expected);
 }
 
-fn run<L: Layout>(seed: u64, of: Shape, nr_mms: usize) {
+fn run(seed: u64, of: Shape, nr_mms: usize) {
     println!("SEED={seed} {of:?} mms={nr_mms}");
     let mut random = Random(seed);
-    let mut pair = Pair::<L>::new(of, nr_mms);
+    let mut pair = Pair::new(of, nr_mms);
     for nr in 1..=NR_STEPS {
         while !pair.step(&mut random) {}
         if nr % NR_STEPS_OF_A_LIFE == 0 {
@@ -186,7 +186,7 @@ fn run<L: Layout>(seed: u64, of: Shape, nr_mms: usize) {
     }
 }
 
-fn every_rule<L: Layout>(counts: MapcountRule) {
+fn every_rule(counts: MapcountRule, layout: OwnerLayout) {
     let mut seed = 0x9e37_79b9_7f4a_7c15;
     for order in [0, 1, 2, 4] {
         for (stop_above, pmd_counts) in [
@@ -196,10 +196,10 @@ fn every_rule<L: Layout>(counts: MapcountRule) {
             (Some(40), PmdCount::AllPages),
         ] {
             let hugetlb = HugetlbOwners::Untracked;
-            let rules = MapcountRules { counts, stop_above, pmd_counts, hugetlb };
+            let rules = MapcountRules { counts, stop_above, pmd_counts, hugetlb, layout };
             for nr_mms in [2, 4] {
                 seed += 1;
-                run::<L>(seed, Shape::new(Order::new(order), rules), nr_mms);
+                run(seed, Shape::new(Order::new(order), rules), nr_mms);
             }
         }
     }
@@ -207,17 +207,17 @@ fn every_rule<L: Layout>(counts: MapcountRule) {
 
 #[test]
 fn page_counts_and_the_guess_equal_the_naive_twin() {
-    every_rule::<Wide>(MapcountRule::PerPageLikely);
+    every_rule(MapcountRule::PerPageLikely, OwnerLayout::Bits64);
 }
 
 #[test]
 fn page_counts_and_owners_equal_the_naive_twin() {
-    every_rule::<Wide>(MapcountRule::PerPageTracked);
-    every_rule::<Narrow>(MapcountRule::PerPageTracked);
+    every_rule(MapcountRule::PerPageTracked, OwnerLayout::Bits64);
+    every_rule(MapcountRule::PerPageTracked, OwnerLayout::Bits32);
 }
 
 #[test]
 fn counts_without_pages_equal_the_naive_twin() {
-    every_rule::<Wide>(MapcountRule::NoPageMapcount);
-    every_rule::<Narrow>(MapcountRule::NoPageMapcount);
+    every_rule(MapcountRule::NoPageMapcount, OwnerLayout::Bits64);
+    every_rule(MapcountRule::NoPageMapcount, OwnerLayout::Bits32);
 }

@@ -1,0 +1,43 @@
+//! Which id a process has in owner words (docs/behaviour F.1.2).
+//!
+//! Answers to: `mm_alloc_id`, `mm_free_id`.
+//!
+//! Invariant I1: processes that live at the same time have different ids.
+
+use crate::rmap::owners::{IdsExhausted, MmOwnerId, Narrow, OwnerIds, OwnerLayout, Wide};
+use crate::units::MmId;
+
+/// Ids of all processes that there are or were.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessIds {
+    ids: OwnerIds,
+    by_mm: Vec<MmOwnerId>,
+}
+
+impl ProcessIds {
+    pub(crate) fn new(layout: OwnerLayout) -> Self {
+        let ids = match layout {
+            OwnerLayout::Bits64 => OwnerIds::new::<Wide>(),
+            OwnerLayout::Bits32 => OwnerIds::new::<Narrow>(),
+        };
+        Self { ids, by_mm: Vec::new() }
+    }
+
+    /// The next process gets an id.
+    ///
+    /// # Errors
+    /// When all belong to live processes.
+    pub(crate) fn start(&mut self) -> Result<(), IdsExhausted> {
+        self.by_mm.push(self.ids.alloc()?);
+        Ok(())
+    }
+
+    /// `mm` maps nothing any more: another process may get its id.
+    pub(crate) fn end(&mut self, mm: MmId) {
+        self.ids.free(self.of(mm));
+    }
+
+    pub(crate) fn of(&self, mm: MmId) -> MmOwnerId {
+        self.by_mm[mm.0 as usize]
+    }
+}
