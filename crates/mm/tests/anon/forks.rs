@@ -262,10 +262,10 @@ fn a_32_bit_kernel_has_owner_ids_for_32767_processes_at_a_time() {
     let refused = world.memory.fork(mm).unwrap_err();
     assert!(refused.to_string().starts_with("all 32767 owner ids belong to live processes"));
     // An id that was given back serves another process, which finds no trace of the one before.
-    world.exit(children.swap_remove(7));
+    world.memory.exit(children.swap_remove(7));
     children.push(world.memory.fork(mm).unwrap());
     for child in children {
-        world.exit(child);
+        world.memory.exit(child);
     }
     let before = world.pfn(mm, 3);
     assert_eq!(world.write(mm, 3).pfn, before, "alone again: reused in place");
