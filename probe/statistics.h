@@ -8,6 +8,7 @@
 #define SAID_ROOM (64UL << 10)
 #define NR_ENTRIES 4096UL
 #define UNKNOWN (~0UL)
+#define TRIES_MAX 100
 
 static const char *const SMAPS_KEYS[] = {
     "Rss:", "Pss:", "Pss_Dirty:", "Shared_Clean:", "Shared_Dirty:", "Private_Clean:",
@@ -246,12 +247,8 @@ static void count_all_outside(const int *pids)
     }
 }
 
-/* `m ANON FILE ANON_PMD SHMEM_PMD FILE_PMD`: kB that meminfo counts, less what the processes map
- * outside their windows. */
-static void print_machine(const int *pids)
+static void read_meminfo(u64 *values)
 {
-    u64 values[NR_MEMINFO_KEYS] = { 0 };
-    count_all_outside(pids);
     /* Each processor keeps changes to itself until it is told to hand them in. */
     write_file("/proc/sys/vm/stat_refresh", "1");
     read_file("/proc/meminfo", smaps_text, SMAPS_ROOM);
@@ -263,6 +260,22 @@ static void print_machine(const int *pids)
             values[i] = as_number(value);
         }
     }
+}
+
+/* `M ANON FILE ANON_PMD SHMEM_PMD FILE_PMD`: kB that meminfo counts, less what the processes map
+ * outside their windows. A process that has just begun may map its stack and text between the two
+ * looks, because the second sleeps: both are taken again until nothing changed meanwhile. */
+static void print_machine(const int *pids)
+{
+    u64 values[NR_MEMINFO_KEYS] = { 0 }, was[2], tries = 0;
+    count_all_outside(pids);
+    do {
+        if (tries++ == TRIES_MAX) { fatal("no two looks agree on", "what is mapped", 0); }
+        was[0] = nr_outside[0];
+        was[1] = nr_outside[1];
+        read_meminfo(values);
+        count_all_outside(pids);
+    } while (was[0] != nr_outside[0] || was[1] != nr_outside[1]);
     put("M");
     for (u64 i = 0; i < NR_MEMINFO_KEYS; i++) {
         put(" ");

@@ -6,9 +6,9 @@
 
 A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
 recording of a real kernel about files, `hugetlb` those about huge pages, `golden` the worked
-examples of docs/behaviour, `statistics` what smaps and meminfo say. All are run, so that the report
-says who noticed. Exit status 1 when a
-mutant survives all.
+examples of docs/behaviour, `statistics` what smaps and meminfo say, `processes` the recordings about
+copy-on-write. All are run, so that the report says who noticed. Exit status 1 when a mutant survives
+all.
 """
 
 import argparse
@@ -24,7 +24,7 @@ MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
 JUDGES = {"recordings": "recordings::files", "golden": "golden::",
           "hugetlb": "recordings::hugetlb", "statistics": "statistics",
-          "khugepaged": "recordings::khugepaged"}
+          "khugepaged": "recordings::khugepaged", "processes": "recordings::cow"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [

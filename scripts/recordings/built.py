@@ -66,14 +66,16 @@ def make(tree, out, arch, *words):
 
 
 def build(work, name, variant):
-    """Builds one kernel if it is not there; the folder with its image below `boot`."""
+    """Builds one kernel if it is not there with these options; the folder with its image below
+    `boot`."""
     tree = work / "kernels" / f"{name}_{variant}"
-    if (tree / "complete").exists():
+    wanted = fragment(name, variant)
+    complete = tree / "complete"
+    if complete.exists() and complete.read_text() == wanted:
         return tree
     arch = "amd64" if variant == "amd64" else "arm64"
     out = work / "build" / f"{name}_{variant}"
     out.mkdir(parents=True, exist_ok=True)
-    wanted = fragment(name, variant)
     asked = out / "asked.config"
     asked.write_text(wanted)
     sources = source(work, KERNELS[name]["source"])
@@ -85,7 +87,7 @@ def build(work, name, variant):
     make(sources, out, arch, f"-j{os.cpu_count()}", pathlib.PurePath(image).name)
     (tree / "boot").mkdir(parents=True, exist_ok=True)
     (tree / "boot" / "vmlinuz").write_bytes((out / image).read_bytes())
-    (tree / "complete").touch()
+    complete.write_text(wanted)
     return tree
 
 

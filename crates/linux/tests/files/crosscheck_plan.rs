@@ -39,7 +39,10 @@ fn every_recording_of_a_packaged_kernel_is_in_the_set() {
     let mut nr_archives = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let page = if path.to_string_lossy().contains("16k") { 16384 } else { 4096 };
+        let name = path.to_string_lossy();
+        let of_page = [("_16k.", 16384), ("_64k.", 65536)];
+        let known = of_page.iter().find(|(part, _)| name.contains(part));
+        let page = known.map_or(4096, |(_, page)| *page);
         let set: BTreeSet<String> = Filesystem::ALL
             .into_iter()
             .flat_map(|one| packaged(one, page))

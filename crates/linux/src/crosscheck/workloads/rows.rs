@@ -107,7 +107,12 @@ pub(super) fn mapped(window_kb: u64) -> Vec<Row> {
 
 /// Pages inside and at the edge of what eight writes of 1 MiB have cached.
 fn written(page: u64) -> String {
-    format!("s0.0+1048576x8,t300,p,t301,t{},p", if page == 4096 { 900 } else { 500 })
+    let [inner, edge] = match page {
+        4096 => [300, 900],
+        16384 => [300, 500],
+        _ => [75, 125],
+    };
+    format!("s0.0+1048576x8,t{inner},p,t{},t{edge},p", inner + 1)
 }
 
 /// Written, not dropped: inner folios of large order, no markers.

@@ -1,8 +1,11 @@
 //! How often map counts change, and who is seen to share (docs/behaviour F.3, F.4, F.5.1).
 
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
+use largefolio_mm::vma::Prot;
 use largefolio_sim::bench::{AnonBench, AnonOperation, Counted};
 use largefolio_sim::kernel::Kernel;
+
+use super::world::World;
 
 /// 4 MiB in 64 folios of 64K.
 fn counted(kernel: &str, operation: AnonOperation) -> Counted {
@@ -43,4 +46,21 @@ fn a_first_touch_stores_its_counts_plainly_f_3_3() {
 fn a_child_in_the_second_slot_is_seen_f_4() {
     let alive = counted("6.18", AnonOperation::StoreChildAlive);
     assert_eq!((alive.copied_pages, alive.reused_pages), (1024, 0));
+}
+
+/// An area of four pages of a cached folio of sixteen: the first mapping counts the whole folio, and
+/// nothing after it counts.
+#[test]
+fn without_page_map_counts_the_first_mapping_counts_the_folio_f_5_2() {
+    for (kernel, counts) in [("7.2+page=4K", [4, 8]), ("7.2+page=4K+mapcount=folio", [16, 16])] {
+        let mut world = World::x86(kernel, "xfs", 64);
+        world.cache(0, 4);
+        let nr_mapped = [(4, 8), (10, 14)].map(|part| {
+            world.map_part(Prot::READ, part);
+            world.touch(part.0);
+            world.memory.core().counters.mapped.nr_file
+        });
+        assert_eq!(nr_mapped, counts, "{kernel}");
+        assert_eq!(world.present(), [(4, 7), (10, 13)]);
+    }
 }

@@ -15,7 +15,28 @@ use super::{assert_equal, assert_read_back, assert_told_apart, recordings, rows}
 fn model_equals_the_recorded_kernels() {
     let (nr_programs, nr_kernels) = assert_equal("cow", &|_, _| false);
     // Far fewer mean that archives were not found.
-    assert!(nr_programs >= 2_140 && nr_kernels >= 10, "{nr_programs} of {nr_kernels} kernels");
+    assert!(nr_programs >= 3_220 && nr_kernels >= 11, "{nr_programs} of {nr_kernels} kernels");
+}
+
+/// In a guest the counts of the machine are those of the programs. Without map counts of pages they
+/// are others than with them (docs/behaviour F.5.2, F.5.7).
+#[test]
+fn counts_of_the_machine_are_judged() {
+    let all = recordings("cow");
+    for (name, with_mapcounts) in
+        [("amd64/s64.", "7.2+page=4K"), ("arm64_64k/s256", "7.2+page=64K")]
+    {
+        let name = format!("built_7.2-no-page-mapcount_{name}");
+        let one = all.iter().find(|one| one.name.contains(&name)).unwrap();
+        let own = one.check(None).unwrap();
+        let nr_compared: u64 = own.iter().map(|each| each.nr_compared(Aspect::Machine)).sum();
+        assert!(nr_compared > 4_000, "{name}: {nr_compared} counts");
+        let kernel = Kernel::parse(with_mapcounts).unwrap();
+        let differ =
+            |row: &&ProgramRow| row.differences.iter().any(|d| d.aspect == Aspect::Machine);
+        let nr_different = rows(one, Some(&kernel)).iter().filter(differ).count();
+        assert!(nr_different > 20, "{name}: {nr_different} programs are told apart");
+    }
 }
 
 /// A kernel without owner tracking does not pass for one with it.
