@@ -72,7 +72,7 @@ pub use error::CellError;
 pub use fragmented::{Fragmented, FragmentedError};
 pub use images::Images;
 pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
-pub use outcome::Outcome;
+pub use outcome::{Hugetlb, Outcome};
 pub use request::{Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 

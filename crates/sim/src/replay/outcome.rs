@@ -141,7 +141,7 @@ pub struct Strays {
 pub struct Hugetlb {
     /// Faults that mapped a page where none was.
     pub faults: u64,
-    /// Pages taken from a pool.
+    /// Pages taken from a pool and zeroed.
     pub allocated: u64,
     /// Entries that fork copied.
     pub forked: u64,

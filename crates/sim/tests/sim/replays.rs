@@ -7,6 +7,7 @@ mod budget;
 mod cells;
 mod detail;
 mod hostile;
+mod hugetlb;
 mod linked;
 mod statistics;
 mod waits;
