@@ -13,6 +13,7 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
+use crate::rules::collapse::PmdTable;
 use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
@@ -54,6 +55,16 @@ impl<R: Ram> Memory<R> {
         self.zap(target.mm, target.first, target.first.plus(target.nr_pages()));
         self.drop_table(target.mm, target.first);
         Ok(Done::Collapsed)
+    }
+
+    /// Whether the process lacks a table that it needs to get the entry (C.6.3).
+    pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
+        let table = &self.space(target.mm).table;
+        match self.rules.collapse.pmd_table {
+            PmdTable::Block => table.pmd(target.first) == PmdState::Empty,
+            PmdTable::Needed => !table.has_pmd_table(target.first),
+            PmdTable::Made => false,
+        }
     }
 
     /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
