@@ -57,14 +57,16 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the process lacks a table that it needs to get the entry (C.6.3).
+    /// Whether the process lacks the table that the entry stands in (C.6.3).
     pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
-        let table = &self.space(target.mm).table;
-        match self.rules.collapse.pmd_table {
-            PmdTable::Block => table.pmd(target.first) == PmdState::Empty,
-            PmdTable::Needed => !table.has_pmd_table(target.first),
-            PmdTable::Made => false,
-        }
+        let has_one = self.space(target.mm).table.has_pmd_table(target.first);
+        self.rules.collapse.pmd_table != PmdTable::Made && !has_one
+    }
+
+    /// Whether it lacks one for the pages of a block that is to be collapsed for it (C.6.3).
+    pub(super) fn lacks_ptes(&self, target: &CollapseTarget) -> bool {
+        let pmd = self.space(target.mm).table.pmd(target.first);
+        self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
     /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
