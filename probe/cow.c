@@ -16,9 +16,7 @@
 static char *text;
 static int pids[NR_SLOTS];
 static const char *tmpfs, *disk, *variant;
-/* The program's own file, when it is on a disk. */
-static int own_on_disk;
-static u64 own_bytes, nr_cached;
+static u64 own_bytes, nr_cached, nr_huge, huge_before;
 #define POSIX_FADV_DONTNEED 4
 static u64 nr_steps;
 /* A store of a step leaves a value of its own in each page. */
@@ -189,7 +187,19 @@ static u64 parse(const char *line, struct command *c)
     return slot;
 }
 
-/* `c NR`: pages of the program's file that are cached, where the step changed their number. */
+/* Pages of PMD-sized folios in the caches of all files on disks. */
+static u64 file_huge_pages(void)
+{
+    static char meminfo[1 << 13];
+    read_file("/proc/meminfo", meminfo, sizeof meminfo);
+    const char *value = meminfo;
+    while (*value && !begins(value, "FileHugePages:", &value)) { value = next_line(value); }
+    while (*value == ' ') { value++; }
+    return *value ? as_number(value) / (page >> 10) : 0;
+}
+
+/* `c NR HUGE`: pages of the program's file that are cached, and those of them in PMD-sized folios,
+ * where the step changed one of the numbers. */
 static void count_cached(void)
 {
     static u8 vector[8192];
@@ -201,10 +211,14 @@ static void count_cached(void)
     must(sys3(SYS_mincore, at, (s64)own_bytes, (s64)vector), "mincore on", own_path);
     sys2(SYS_munmap, at, (s64)own_bytes);
     for (u64 i = 0; i < own_bytes / page; i++) { nr += vector[i] & 1; }
-    if (nr == nr_cached) { return; }
+    u64 huge = file_huge_pages() - huge_before;
+    if (nr == nr_cached && huge == nr_huge) { return; }
     nr_cached = nr;
+    nr_huge = huge;
     put("c ");
     put_number(nr, 10);
+    put(" ");
+    put_number(huge, 10);
     put("\n");
 }
 
@@ -264,14 +278,16 @@ static void make_own_file(const char *line)
     if (!at_disk) { return; }
     static u8 zeroes[1 << 16];
     for (u64 done = 0; done < bytes; done += sizeof zeroes) {
-        must(sys4(SYS_pwrite, own_fd, (s64)zeroes, sizeof zeroes, (s64)done), "cannot fill", own_path);
+        u64 len = bytes - done < sizeof zeroes ? bytes - done : sizeof zeroes;
+        must(sys4(SYS_pwrite, own_fd, (s64)zeroes, (s64)len, (s64)done), "cannot fill", own_path);
     }
     sys1(SYS_fsync, own_fd);
     sys4(SYS_fadvise, own_fd, 0, 0, POSIX_FADV_DONTNEED);
     sys1(SYS_close, own_fd);
     own_fd = (int)must(open_file(own_path, O_RDONLY), "cannot open", own_path);
     own_bytes = bytes;
-    nr_cached = 0;
+    nr_cached = nr_huge = 0;
+    huge_before = file_huge_pages();
 }
 
 static void start_program(const char *line)

@@ -15,6 +15,8 @@
 #define ASLEEP_MS "4000000"
 /* Fifty microseconds each: a pass on a busy machine takes some ms. */
 #define NR_POLLS 1200000
+/* A file of a few MiB is on its disk by then. */
+#define FLUSH_US 30000
 
 #if defined(__x86_64__)
 enum { SYS_getdents64 = 217 };
@@ -247,6 +249,8 @@ static void scan(const int *pids)
     write_file(THP "/shmem_enabled", "advise");
     u64 passes = khugepaged_number("full_scans"), made = khugepaged_number("pages_collapsed");
     wake_khugepaged();
+    /* What it began to write back is on its way. */
+    if (own_on_disk) { sleep_us(FLUSH_US); }
     passes = khugepaged_number("full_scans") - passes;
     made = khugepaged_number("pages_collapsed") - made;
     write_file(THP "/shmem_enabled", found_shmem);

@@ -25,6 +25,8 @@
 #define MREMAP_MAYMOVE 1
 #define MREMAP_FIXED 2
 #define EFAULT 14
+/* What a touch reads of a file has been read by then. */
+#define SETTLE_US 1500
 #define EIO 5
 #define ENOTTY 25
 
@@ -73,6 +75,8 @@ static int file_fd = -1;
 static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
 static int own_fd = -1;
+/* It is on a disk. */
+static int own_on_disk;
 static const char *own_path;
 /* The own file, open for write. */
 static int writer_fd = -1;
@@ -173,14 +177,28 @@ static s64 do_open(void)
     return 0;
 }
 
+/* Faults of this process so far. */
+static u64 nr_faults(void)
+{
+    static u64 rusage[18];
+    sys2(SYS_getrusage, 0, (s64)rusage);
+    return rusage[8] + rusage[9];
+}
+
 static s64 touch(const struct command *c)
 {
+    u64 faults = nr_faults();
     for (u64 i = 0; i < c->nr; i++) {
         u64 at = BASE + (c->first + i) * page;
         unsigned value = (unsigned)(c->to + i);
         int done = c->op == OP_READ ? try_load(at)
             : huge_bytes ? store_huge(at, value) : try_store(at, value);
         if (!done) { return -EFAULT; }
+        /* No read is in flight at the next fault. */
+        if (own_on_disk && nr_faults() != faults) {
+            sleep_us(SETTLE_US);
+            faults = nr_faults();
+        }
     }
     return 0;
 }

@@ -24,7 +24,8 @@ MM = "crates/mm/src/"
 # Which tests of crates/sim judge.
 JUDGES = {"recordings": "recordings::files", "golden": "golden::",
           "hugetlb": "recordings::hugetlb", "statistics": "statistics",
-          "khugepaged": "recordings::khugepaged", "processes": "recordings::cow"}
+          "khugepaged": "recordings::khugepaged", "processes": "recordings::cow",
+          "collapse": "recordings::collapse"}
 
 # Name, file, what stands there, what the mutant puts instead.
 MUTANTS = [
@@ -148,6 +149,24 @@ MUTANTS = [
     ("khugepaged-cost", "collapse/khugepaged.rs",
      "ScanCost::Block => pmd.nr_pages(),",
      "ScanCost::Block => khugepaged.nr_examined,"),
+    ("file-thp-exec", "collapse/eligible.rs",
+     "FileCollapse::Exec => vma.prot.can_exec && !mapping.gate.is_open_for_write(),",
+     "FileCollapse::Exec => !mapping.gate.is_open_for_write(),"),
+    ("file-thp-writers", "collapse/eligible.rs",
+     "FileCollapse::Readers => !mapping.gate.is_open_for_write(),",
+     "FileCollapse::Readers => true,"),
+    ("file-thp-drop", "writers.rs",
+     "(Ok(MustDrop::Yes), Writers::DropCache) => self.drop_everything(file),",
+     "(Ok(MustDrop::Yes), Writers::DropCache) => {}"),
+    ("file-thp-table", "collapse/retract.rs",
+     "self.rules.collapse.pmd_table != PmdTable::Made && !has_one",
+     "self.rules.collapse.pmd_table != PmdTable::Made && has_one && false"),
+    ("file-thp-flush", "collapse/file.rs",
+     "Who::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),",
+     "Who::Advice => {}"),
+    ("file-thp-large", "collapse/file.rs",
+     "is_refused && entry.order > Order::ZERO",
+     "is_refused && entry.order > self.rules.page.pmd_order()"),
 ]
 
 

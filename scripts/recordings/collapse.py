@@ -4,8 +4,8 @@
     scripts/recordings/collapse.py --programs DIR 6.1 7.1 7.2
 
 DIR holds files `NAME.txt` made by `folio crosscheck collapse --programs N --seed S --sizes .. --print`
-for 4K pages; the programs about files on a disk are those of collapse_files.py, on ext4 and on XFS.
-Needs what record.py needs.
+for 4K pages. Those called `disk*.txt` (made with `--disk`) run on ext4 and on XFS, like the programs
+of collapse_files.py. Needs what record.py needs.
 """
 
 import subprocess
@@ -17,6 +17,7 @@ import cow
 
 PAGE = 4096
 DISK_BYTES = 320 << 20
+DISKS = ("ext4", "xfs")
 
 
 class CollapseGuest(cow.CowGuest):
@@ -36,14 +37,26 @@ class CollapseGuest(cow.CowGuest):
         return made
 
 
-def commands(files, name):
-    """The init's list: the random programs with a tmpfs, those about files once a filesystem."""
-    lines = cow.commands(files, PAGE, name)
-    lines = [f"{line} dir=/own" if line.startswith("run ") else line for line in lines]
+def commands(files, name, words=""):
+    """The init's list: the programs with a tmpfs, those about files once a filesystem."""
+    on_disk = [path for path in files if path.stem.startswith("disk")]
+    lines = cow.commands([path for path in files if path not in on_disk], PAGE, name)
+    lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own", "mount /dev/@2 ext4 /ext4", "mount /dev/@3 xfs /xfs"]
+    if on_disk:
+        # A dirty page stays dirty until the program writes it back.
+        lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
+        lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
     own = f" variant={name}" if name.startswith("built_") else ""
-    runs = [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in ("ext4", "xfs")]
+    runs = [f"run {path.stem}_{disk} /programs/{path.name} disk=/{disk} statistics{own}{words}"
+            for path in on_disk for disk in DISKS]
     return mounts + lines + runs
+
+
+def file_commands(name):
+    """The programs of collapse_files.py."""
+    own = f" variant={name} statistics" if name.startswith("built_") else ""
+    return [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in DISKS]
 
 
 def record(work, version, variant, programs, out):
@@ -55,7 +68,8 @@ def record(work, version, variant, programs, out):
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"
-    results = machine.run(work / "probe" / variant, commands(files, name), 1500)
+    listed = commands(files, name) + file_commands(name)
+    results = machine.run(work / "probe" / variant, listed, 1500)
     cow.save(work, name, results, out)
 
 

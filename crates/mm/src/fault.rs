@@ -213,7 +213,13 @@ impl<R: Ram> Memory<R> {
             match touched {
                 Err(FaultError::OutOfMemory(_))
                     if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // The tables down to the entry were made before anybody looked at the file.
+                    if let FaultError::BeyondFile(_) = error {
+                        self.space_mut(mm).table.add_pmd_table(vpn);
+                    }
+                    return Err(error);
+                }
                 Ok(touched) => break touched,
             }
         };

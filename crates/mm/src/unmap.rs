@@ -77,9 +77,11 @@ impl<R: Ram> Memory<R> {
         let floor = space.vmas.last_before(start).map_or(Vpn(0), |vma| vma.end);
         let ceiling = space.vmas.first_from(end).map_or(PageTable::VPN_END, |vma| vma.start);
         let pmd = space.table.pmd_order();
+        let (lowest, highest) = (Vpn(pmd.round_up(floor.0)), Vpn(pmd.round_down(ceiling.0)));
         let floor = floor.max(Vpn(pmd.round_down(start.0)));
         let ceiling = ceiling.min(Vpn(pmd.round_up(end.0)));
         space.table.free_empty_tables(floor, ceiling.0 - floor.0);
+        space.table.free_pmd_tables(lowest, highest);
     }
 
     /// Removes the pages of `[start, end)`, the areas stay.

@@ -116,8 +116,10 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, outcome);
             if let Err(refusal) = outcome {
                 refused = Err(refusal);
-                // The next block would fail alike.
-                if !self.goes_on_after(refusal) {
+                let is_file = vma.backing != Backing::Anon;
+                let is_unmapped = is_file && refusal == CollapseRefusal::NoPteTable;
+                // The next block would fail alike; one that has no place in a table does not end it.
+                if !self.goes_on_after(refusal) && !is_unmapped {
                     break;
                 }
             }
@@ -145,11 +147,17 @@ impl<R: Ram> Memory<R> {
         self.step(CollapseRefusal::AnyProcess)?;
         self.step(CollapseRefusal::VmaCheck)?;
         let Some(range) = self.file_range(target) else { return self.collapse_anon(target) };
+        let (lacks_table, lacks_ptes) = (self.lacks_table(target), self.lacks_ptes(target));
         let collapsed = match self.collapse_file(&range) {
             Err(CollapseRefusal::PageDirtyOrWriteback) => self.collapse_dirty(&range),
             collapsed => collapsed,
         };
         match collapsed {
+            // The block is collapsed, but not mapped (C.6.3).
+            Ok(Done::Collapsed) if lacks_ptes => Err(CollapseRefusal::NoPteTable),
+            Ok(_) | Err(CollapseRefusal::PteMappedHugepage) if lacks_table => {
+                Err(CollapseRefusal::NoPteTable)
+            }
             Ok(Done::Collapsed) => self.install_pmd(target).map(|_| Done::Collapsed),
             Ok(Done::Already) | Err(CollapseRefusal::PteMappedHugepage) => self.install_pmd(target),
             Err(refusal) => Err(refusal),
@@ -177,6 +185,7 @@ impl<R: Ram> Memory<R> {
             | CollapseRefusal::LackReferencedPage
             | CollapseRefusal::PageCount
             | CollapseRefusal::PageLock
+            | CollapseRefusal::PageCompound
             | CollapseRefusal::PageLru
             | CollapseRefusal::DelPageLru => true,
             _ => false,

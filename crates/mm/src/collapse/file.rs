@@ -20,7 +20,7 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::{Ram, Stretch, Work};
 use crate::readahead::issue::Run;
-use crate::rules::collapse::{DirtyFlush, DirtyRange};
+use crate::rules::collapse::{DirtyFlush, DirtyRange, LargeFolios, Retract};
 use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
@@ -79,6 +79,7 @@ impl<R: Ram> Memory<R> {
             if entry.order >= range.order {
                 return Err(CollapseRefusal::PteMappedHugepage);
             }
+            self.check_large(entry)?;
             let folio = self.core.folios.get(entry.folio);
             // Somebody else has isolated it and may be moving it.
             if !self.core.folios.lru().is_on_lru(entry.folio) {
@@ -100,6 +101,15 @@ impl<R: Ram> Memory<R> {
         // Memory would be filled with what nobody has read (H.4.2).
         if range.who == Who::Khugepaged && nr_none > limit {
             return Err(CollapseRefusal::ExceedNonePte);
+        }
+        Ok(())
+    }
+
+    /// Large folios of a file could not be taken apart into the new one at first (H.4.1).
+    fn check_large(&self, entry: Entry) -> Result<(), CollapseRefusal> {
+        let is_refused = self.rules.collapse.large == LargeFolios::Refused;
+        if is_refused && entry.order > Order::ZERO {
+            return Err(CollapseRefusal::PageCompound);
         }
         Ok(())
     }
@@ -225,7 +235,7 @@ impl<R: Ram> Memory<R> {
         Ok(entry)
     }
 
-    /// Asks for dirty pages to be written back, so that a later pass can collapse them.
+    /// Asks for dirty pages to be written back, so that a later pass or request can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
             DirtyFlush::Always => true,
@@ -233,8 +243,13 @@ impl<R: Ram> Memory<R> {
                 !self.core.mapping(range.file).gate.is_open_for_write()
             }
         };
-        if range.who == Who::Khugepaged && may_flush {
-            self.write_back(range.file, PageRange { first: 0, end: u64::MAX });
+        if !may_flush {
+            return;
+        }
+        match range.who {
+            // Under way while it looks at other blocks of the file.
+            Who::Khugepaged => self.khugepaged.flushed.push(range.file),
+            Who::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),
         }
     }
 
@@ -257,6 +272,7 @@ impl<R: Ram> Memory<R> {
         if entry.order >= range.order {
             return Err(CollapseRefusal::PteMappedHugepage);
         }
+        self.check_large(entry)?;
         self.step(CollapseRefusal::Truncated)?;
         self.step(CollapseRefusal::DelPageLru)?;
         if !self.core.folios.lru_mut().isolate(entry.folio) {
@@ -342,7 +358,8 @@ impl<R: Ram> Memory<R> {
             unreachable!("the range was just emptied")
         };
         // So that the next fault can map the block by one entry (H.5 step 6).
-        if range.order == self.rules.page.pmd_order() {
+        let is_own = range.who == Who::Advice && self.rules.collapse.retract == Retract::Own;
+        if range.order == self.rules.page.pmd_order() && !is_own {
             self.retract_tables(range);
         }
     }

@@ -18,8 +18,8 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
 use crate::rules::collapse::{ScanCost, ShmemEnabled};
-use crate::units::VpnRange;
 use crate::units::{MmId, Order, Vpn};
+use crate::units::{PageRange, VpnRange};
 use crate::vma::{Backing, Vma};
 
 /// Nanoseconds of a millisecond.
@@ -39,6 +39,9 @@ impl<R: Ram> Memory<R> {
         while self.khugepaged.wake_ns <= until_ns {
             self.khugepaged.now_ns = self.khugepaged.wake_ns;
             self.wake();
+            for file in std::mem::take(&mut self.khugepaged.flushed) {
+                self.write_back(file, PageRange { first: 0, end: u64::MAX });
+            }
         }
         let now = &mut self.khugepaged.now_ns;
         *now = until_ns.max(*now);
@@ -224,6 +227,9 @@ impl<R: Ram> Memory<R> {
             Err(CollapseRefusal::PteMappedHugepage) => {
                 // The page cache says so, without a scan (H.4.3).
                 self.khugepaged.nr_examined = 1;
+                if self.lacks_table(target) {
+                    return Err(CollapseRefusal::NoPteTable);
+                }
                 self.retract_one(target).map(|_| Done::Collapsed)
             }
             collapsed => collapsed,

@@ -13,6 +13,7 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::Ram;
+use crate::rules::collapse::PmdTable;
 use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
@@ -54,6 +55,18 @@ impl<R: Ram> Memory<R> {
         self.zap(target.mm, target.first, target.first.plus(target.nr_pages()));
         self.drop_table(target.mm, target.first);
         Ok(Done::Collapsed)
+    }
+
+    /// Whether the process lacks the table that the entry stands in (C.6.3).
+    pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
+        let has_one = self.space(target.mm).table.has_pmd_table(target.first);
+        self.rules.collapse.pmd_table != PmdTable::Made && !has_one
+    }
+
+    /// Whether it lacks one for the pages of a block that is to be collapsed for it (C.6.3).
+    pub(super) fn lacks_ptes(&self, target: &CollapseTarget) -> bool {
+        let pmd = self.space(target.mm).table.pmd(target.first);
+        self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
     /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.

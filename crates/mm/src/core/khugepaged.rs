@@ -2,7 +2,7 @@
 //!
 //! Owns nothing that a scan decides ([`crate::collapse`]).
 
-use crate::units::{MmId, Vpn};
+use crate::units::{MappingId, MmId, Vpn};
 
 /// Where the scan stands.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Khugepaged {
     pub(crate) next: Vpn,
     /// Pages examined since it woke.
     pub(crate) nr_scanned: u64,
+    /// Files that it began to write back in this waking.
+    pub(crate) flushed: Vec<MappingId>,
     /// Entries of the last block that were examined, or what it counts for instead.
     pub(crate) nr_examined: u64,
     /// Passes begun since it woke.

@@ -55,6 +55,9 @@ pub enum CollapseRefusal {
     /// A page is locked.
     #[error("a page of the range is locked")]
     PageLock,
+    /// A large folio is in the range.
+    #[error("a folio of the range is large already")]
+    PageCompound,
     /// A page may be thrown away.
     #[error("a page of the range is lazy-free")]
     PageLazyfree,
@@ -104,7 +107,7 @@ pub enum CollapseRefusal {
 
 impl CollapseRefusal {
     /// Every refusal, in the order of [`CollapseCounters::refused`].
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Fail,
         Self::NoPteTable,
         Self::ExceedNonePte,
@@ -116,6 +119,7 @@ impl CollapseRefusal {
         Self::PageCount,
         Self::PageLru,
         Self::PageLock,
+        Self::PageCompound,
         Self::PageLazyfree,
         Self::AnyProcess,
         Self::VmaNull,
@@ -148,6 +152,7 @@ impl CollapseRefusal {
             Self::PageCount => "page_count",
             Self::PageLru => "page_lru",
             Self::PageLock => "page_lock",
+            Self::PageCompound => "page_compound",
             Self::PageLazyfree => "page_lazyfree",
             Self::AnyProcess => "any_process",
             Self::VmaNull => "vma_null",

@@ -47,5 +47,7 @@ impl<R: Ram> Memory<R> {
             space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));
         }
         self.core.store(entry.folio, FilePages { file, index: entry.index });
+        // One flag is both: the end of writing takes the marker with it (A.4.6).
+        self.core.folios.get_mut(entry.folio).is_marked = false;
     }
 }

@@ -71,6 +71,7 @@ impl PageTable {
     ) -> Result<(), C::Error> {
         let end = end_of(vpn, nr);
         let mut at = vpn;
+        self.directory.copy_tables(&mut child.directory, self.slot_nr(vpn), self.slot_nr(end));
         while let Some(part) = self.next_part(at, end) {
             at = part.end;
             match part.slot {

@@ -5,8 +5,9 @@
 //!
 //! Invariants:
 //! - D1: a region exists iff at least one of its slots is used; `nr_used` counts them.
+//! - D2: a region that exists has its table; the table stays until no area is left around it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::pte::Pte;
 
@@ -56,6 +57,8 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory {
     regions: BTreeMap<u64, Box<Region>>,
+    /// Regions that have a table of slots, used or not (D2).
+    tables: BTreeSet<u64>,
 }
 
 /// Position of a slot inside its region.
@@ -76,10 +79,11 @@ impl Directory {
         if slot == PmdSlot::Empty && !self.regions.contains_key(&number) {
             return;
         }
-        let region = self
-            .regions
-            .entry(number)
-            .or_insert_with(|| Box::new(Region { slots: [Pte::NONE; REGION_SLOTS], nr_used: 0 }));
+        let tables = &mut self.tables;
+        let region = self.regions.entry(number).or_insert_with(|| {
+            tables.insert(number);
+            Box::new(Region { slots: [Pte::NONE; REGION_SLOTS], nr_used: 0 })
+        });
         let place = &mut region.slots[position(slot_nr)];
         region.nr_used -= u32::from(!place.is_none());
         *place = slot.word();
@@ -87,6 +91,28 @@ impl Directory {
         if region.nr_used == 0 {
             self.regions.remove(&number);
         }
+    }
+
+    /// Whether the slot has a place: a table of its region.
+    pub(super) fn has_table(&self, slot_nr: u64) -> bool {
+        self.tables.contains(&(slot_nr >> REGION_SHIFT))
+    }
+
+    /// Makes that place.
+    pub(super) fn add_table(&mut self, slot_nr: u64) {
+        self.tables.insert(slot_nr >> REGION_SHIFT);
+    }
+
+    /// Gives a child the tables that it needs for the slots `from..=end`.
+    pub(super) fn copy_tables(&self, child: &mut Self, from: u64, end: u64) {
+        child.tables.extend(self.tables.range(from >> REGION_SHIFT..=end >> REGION_SHIFT));
+    }
+
+    /// Frees the tables without a used slot whose whole region lies in the slots `from..end`.
+    pub(super) fn free_tables(&mut self, from: u64, end: u64) {
+        let (first, last) = (from.div_ceil(REGION_SLOTS as u64), end >> REGION_SHIFT);
+        let Self { regions, tables } = self;
+        tables.retain(|number| !(first..last).contains(number) || regions.contains_key(number));
     }
 
     /// Regions that exist.

@@ -112,6 +112,23 @@ impl PageTable {
         Some(self.tables.ptes(id))
     }
 
+    /// Whether a PMD entry of `vpn` has a place: some page around it, in a region of 512 entries, was
+    /// faulted since an area was mapped there (C.6.3).
+    #[must_use]
+    pub fn has_pmd_table(&self, vpn: Vpn) -> bool {
+        self.directory.has_table(self.slot_nr(vpn))
+    }
+
+    /// Makes that place, as a fault does before anything else.
+    pub fn add_pmd_table(&mut self, vpn: Vpn) {
+        self.directory.add_table(self.slot_nr(vpn));
+    }
+
+    /// Frees such places if no area is left around them: none is in `floor..ceiling`.
+    pub fn free_pmd_tables(&mut self, floor: Vpn, ceiling: Vpn) {
+        self.directory.free_tables(self.slot_nr(floor), self.slot_nr(ceiling));
+    }
+
     /// Frees the PTE tables without a present PTE whose whole span lies in the `nr` pages from
     /// `vpn`, and returns how many.
     ///

@@ -34,6 +34,12 @@ pub struct CollapseRules {
     pub private_data: PrivateData,
     /// What `MADV_COLLAPSE` does after a block of anonymous memory in which nothing is mapped.
     pub empty_block: EmptyBlock,
+    /// What a process gets of a collapsed block of a file if it has no table for a PMD entry.
+    pub pmd_table: PmdTable,
+    /// What becomes of a file's range with large folios.
+    pub large: LargeFolios,
+    /// Whose tables go when a block of a file is collapsed on request.
+    pub retract: Retract,
     /// What `MADV_COLLAPSE` answers to a request that holds no whole block.
     pub short_request: ShortRequest,
     /// `khugepaged/max_ptes_swap`.
@@ -174,6 +180,39 @@ pub enum EmptyBlock {
     SteppedOver,
 }
 
+/// C.6.3: what a process has of the tables of a block of a file, or the block is collapsed and
+/// refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PmdTable {
+    /// \[6.1\] a table of PTEs for the block, or a PMD entry.
+    Block,
+    /// \[6.12 .. 6.17\] the table that a PMD entry stands in, one for 512 of them.
+    Needed,
+    /// \[6.18+\] it is made.
+    Made,
+}
+
+/// H.5 step 6: which areas of a block lose their tables when `MADV_COLLAPSE` collapses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Retract {
+    /// \[6.1\] the one that was asked for.
+    Own,
+    /// \[6.12+\] all.
+    All,
+}
+
+/// H.4.1: folios of a file that are large and smaller than a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LargeFolios {
+    /// \[6.1\] refused.
+    Refused,
+    /// \[6.12+\] collapsed like base pages.
+    Collapsed,
+}
+
 /// H.5.1: a request without a whole aligned block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -220,6 +259,9 @@ impl CollapseRules {
             flush: DirtyFlush::Always,
             private_data: PrivateData::Invalid,
             empty_block: EmptyBlock::EndsWalk,
+            pmd_table: PmdTable::Block,
+            large: LargeFolios::Refused,
+            retract: Retract::Own,
             short_request: ShortRequest::Refused,
             max_ptes_swap: SwapPtes::Eighth,
             max_ptes_shared: SharedPtes::Half,

@@ -38,6 +38,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     kernel!("recorded/g_72_64k_stock"),
     kernel!("recorded/h_72_64k_pre002"),
     kernel!("recorded/i_72_64k_s002v5"),
+    kernel!("recorded/built_6.1-read-only-thp_amd64"),
+    kernel!("recorded/built_6.12-read-only-thp_amd64"),
     kernel!("recorded/built_7.2-no-page-mapcount_amd64"),
     kernel!("recorded/built_7.2-no-page-mapcount_arm64_64k"),
 ];

@@ -84,6 +84,9 @@ pub(super) struct CollapseArgs {
     /// compared
     #[arg(long, conflicts_with = "from")]
     khugepaged: bool,
+    /// Programs about a file on a disk and its writers, for a recording machine
+    #[arg(long, requires = "print", conflicts_with = "from")]
+    disk: bool,
 }
 
 /// Which programs, and under which rules.
@@ -147,7 +150,12 @@ impl CowArgs {
 impl CollapseArgs {
     /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        let topic = if self.khugepaged { Topic::Khugepaged } else { Topic::Collapse };
+        let topic = match (self.disk, self.khugepaged) {
+            (false, false) => Topic::Collapse,
+            (false, true) => Topic::Khugepaged,
+            (true, false) => Topic::Disk,
+            (true, true) => Topic::DiskKhugepaged,
+        };
         self.programs.plan(topic, command_line)
     }
 }
@@ -247,6 +255,10 @@ impl ProgramsArgs {
             let order = Order::new;
             if topic == Topic::Khugepaged {
                 return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
+            }
+            // What is enabled for anonymous memory says nothing of files.
+            if matches!(topic, Topic::Disk | Topic::DiskKhugepaged) {
+                return Ok(vec![vec![pmd]]);
             }
             if topic == Topic::Collapse {
                 return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);

@@ -5,6 +5,7 @@
 
 mod areas;
 mod collapse;
+mod disk;
 mod hugetlb;
 mod khugepaged;
 
@@ -25,6 +26,10 @@ pub enum Topic {
     Collapse,
     /// khugepaged, for the same kinds of memory.
     Khugepaged,
+    /// `MADV_COLLAPSE` of a file on a disk, and its writers.
+    Disk,
+    /// khugepaged, for such a file.
+    DiskKhugepaged,
     /// Huge pages of a pool: the one order that is given.
     Hugetlb,
 }
@@ -32,7 +37,16 @@ pub enum Topic {
 impl Topic {
     /// Whether blocks of the PMD size are collapsed.
     const fn is_collapse(self) -> bool {
-        matches!(self, Self::Collapse | Self::Khugepaged)
+        matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
+    }
+
+    /// Whether khugepaged is woken.
+    const fn is_scanned(self) -> bool {
+        matches!(self, Self::Khugepaged | Self::DiskKhugepaged)
+    }
+
+    const fn is_on_disk(self) -> bool {
+        matches!(self, Self::Disk | Self::DiskKhugepaged)
     }
 }
 
@@ -72,6 +86,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
     match options.topic {
         Topic::Khugepaged => generator.map_first_blocks(),
+        topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
         Topic::Cow | Topic::Collapse | Topic::Hugetlb => generator.map_first_areas(),
     }
     while generator.program.steps.len() < options.nr_steps {
@@ -80,6 +95,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
+            topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.disk_step(topic),
         }
     }
     generator.program
@@ -92,6 +108,8 @@ struct Generator {
     nr_processes: usize,
     /// Areas of each living process.
     living: [Option<Areas>; NR_SLOTS],
+    /// Which of them have the program's file open for write.
+    is_writer: [bool; NR_SLOTS],
     program: ProcessProgram,
 }
 
@@ -114,9 +132,14 @@ impl Generator {
         let orders = if huge.is_some() { Vec::new() } else { orders.clone() };
         let sizes_kib = orders.iter().copied().map(kib).collect();
         let mut rng = Rng::new(seed);
-        let own_file = topic.is_collapse().then(|| collapse::own_file(&mut rng, pmd));
-        let is_scanned = *topic == Topic::Khugepaged;
-        let khugepaged = is_scanned.then(|| khugepaged::limits(&mut rng, pmd));
+        let own_file = topic.is_collapse().then(|| {
+            if topic.is_on_disk() {
+                disk::own_file(&mut rng, pmd)
+            } else {
+                collapse::own_file(&mut rng, pmd)
+            }
+        });
+        let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
         let steps = Vec::new();
         let program =
             ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps };
@@ -129,7 +152,8 @@ impl Generator {
         if topic.is_collapse() {
             orders.extend([pmd; 3]);
         }
-        Self { rng, pmd, orders, nr_processes, living, program }
+        let is_writer = [false; NR_SLOTS];
+        Self { rng, pmd, orders, nr_processes, living, is_writer, program }
     }
 
     fn chance(&mut self, per_cent: u64) -> bool {
@@ -215,6 +239,7 @@ impl Generator {
         let free = self.living.iter().position(Option::is_none);
         if let Some(child) = free.filter(|_| nr_alive < self.nr_processes) {
             self.emit(slot, ProcessOp::Fork(child));
+            self.is_writer[child] = self.is_writer[slot];
         }
     }
 

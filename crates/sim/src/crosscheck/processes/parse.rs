@@ -56,7 +56,13 @@ impl Answer {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
             ["k", ref look @ ..] => self.scan.line(look)?,
             ["K", passes, collapsed] => self.scan.end(passes, collapsed)?,
-            ["c", nr] => self.nr_cached = Some(number_to(u64::MAX, nr)?),
+            ["c", nr, ref huge @ ..] => {
+                self.nr_cached = Some(number_to(u64::MAX, nr)?);
+                self.nr_huge = match *huge {
+                    [huge] => Some(number_to(u64::MAX, huge)?),
+                    _ => None,
+                };
+            }
             ["g", free, reserved, surplus] => {
                 let number = |word| number_to(u64::MAX, word);
                 self.pool = Some(PoolState {

@@ -15,7 +15,7 @@ use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::{Mapcount, SizeMode};
 use largefolio_mm::rules::collapse::ShmemEnabled;
-use largefolio_mm::units::{AddrRange, MappingId, MmId, Pfn, Vaddr, Vpn, VpnRange};
+use largefolio_mm::units::{AddrRange, MappingId, MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
@@ -76,8 +76,8 @@ pub(super) struct ProgramReplay {
 struct Own {
     file: MappingId,
     open: OpenId,
-    /// Opened for writing.
-    writer: Option<OpenId>,
+    /// Opened for writing, by process.
+    writers: [Option<OpenId>; NR_SLOTS],
     is_on_disk: bool,
 }
 
@@ -94,7 +94,7 @@ impl Own {
         } else {
             memory.add_memory_file(bytes)
         };
-        Self { file, open: memory.open(file), writer: None, is_on_disk }
+        Self { file, open: memory.open(file), writers: [None; NR_SLOTS], is_on_disk }
     }
 }
 
@@ -188,7 +188,7 @@ impl ProgramReplay {
             | ProcessOp::Open
             | ProcessOp::Close
             | ProcessOp::Put(_)
-            | ProcessOp::Sync => self.call(step.op),
+            | ProcessOp::Sync => self.call(step),
             ProcessOp::Collapse(range) => {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
@@ -206,6 +206,7 @@ impl ProgramReplay {
             }
             ProcessOp::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                self.inherit_writer(step.slot, child);
                 Ok(())
             }
             ProcessOp::Scan => {
@@ -221,6 +222,7 @@ impl ProgramReplay {
             ProcessOp::Exit => {
                 self.memory.exit(mm);
                 self.slots[step.slot] = None;
+                self.close_writer(step.slot);
                 Ok(())
             }
             ProcessOp::Remap(range, to) => {
@@ -314,8 +316,25 @@ impl ProgramReplay {
         Ok(())
     }
 
+    /// A child has the descriptors of its parent.
+    fn inherit_writer(&mut self, parent: usize, child: usize) {
+        let Some(own) = &mut self.own else { return };
+        own.writers[child] = own.writers[parent];
+        if let Some(writer) = own.writers[child] {
+            self.memory.share_open(writer);
+        }
+    }
+
+    /// A process that ends closes what it has open.
+    fn close_writer(&mut self, slot: usize) {
+        let writer = self.own.as_mut().and_then(|own| own.writers[slot].take());
+        if let Some(writer) = writer {
+            self.memory.close(writer);
+        }
+    }
+
     /// A call on the program's own file.
-    fn call(&mut self, op: ProcessOp) -> Result<(), u32> {
+    fn call(&mut self, &ProcessStep { slot, op }: &ProcessStep) -> Result<(), u32> {
         let mut own = self.own.ok_or(EINVAL)?;
         let page = self.memory.rules().page.bytes();
         match op {
@@ -325,7 +344,7 @@ impl ProgramReplay {
                 }
             }
             ProcessOp::Put(range) => {
-                let writer = own.writer.ok_or(EINVAL)?;
+                let writer = own.writers[slot].ok_or(EINVAL)?;
                 let values = self.values();
                 for (value, index) in values.zip(range.first..range.end()) {
                     let bytes = value.to_le_bytes();
@@ -333,10 +352,11 @@ impl ProgramReplay {
                 }
             }
             ProcessOp::Open => {
-                own.writer = Some(self.memory.open_for_write(own.file).map_err(|_| EINVAL)?);
+                let writer = self.memory.open_for_write(own.file).map_err(|_| EINVAL)?;
+                own.writers[slot] = Some(writer);
             }
             ProcessOp::Close => {
-                let writer = own.writer.take().ok_or(EINVAL)?;
+                let writer = own.writers[slot].take().ok_or(EINVAL)?;
                 self.memory.close(writer);
             }
             ProcessOp::Sync => self.memory.sync_file(own.file),
@@ -402,10 +422,16 @@ impl ProgramReplay {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
     }
 
-    /// Cached pages of the program's own file, if that lies on a disk.
-    pub(super) fn nr_cached(&self) -> Option<u64> {
+    /// Cached pages of the program's own file, if that lies on a disk, and those of them in
+    /// PMD-sized folios.
+    pub(super) fn nr_cached(&self) -> Option<(u64, u64)> {
         let own = self.own.filter(|own| own.is_on_disk)?;
-        Some(self.memory.folios(own.file).map(|entry| entry.order.nr_pages()).sum())
+        let pmd = self.memory.rules().page.pmd_order();
+        let pages_from = |least: Order| {
+            let folios = self.memory.folios(own.file).filter(|entry| entry.order >= least);
+            folios.map(|entry| entry.order.nr_pages()).sum()
+        };
+        Some((pages_from(Order::ZERO), pages_from(pmd)))
     }
 
     /// What every process has mapped.

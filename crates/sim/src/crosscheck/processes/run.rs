@@ -42,6 +42,8 @@ pub(super) struct Answer {
     pub(super) scan: Scan,
     /// Pages of the program's own file that are cached, where their number changed.
     pub(super) nr_cached: Option<u64>,
+    /// Pages of them in PMD-sized folios, said together with [`Self::nr_cached`].
+    pub(super) nr_huge: Option<u64>,
     /// Numbers of the pool of huge pages, where they changed.
     pub(super) pool: Option<PoolState>,
     /// Mappings of labels, where their number changed.

@@ -60,7 +60,7 @@ impl Generator {
         self.emit(slot, op);
     }
 
-    fn collapse(&mut self, slot: usize) {
+    pub(super) fn collapse(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let page = area.first + self.rng.below(area.nr);
         let (first, nr) = (self.pmd.round_down(page), self.pmd.nr_pages());

@@ -80,7 +80,7 @@ impl Generator {
     }
 
     /// Advice for whole blocks, or for less.
-    fn advise_blocks(&mut self, slot: usize) {
+    pub(super) fn advise_blocks(&mut self, slot: usize) {
         let advice = if self.chance(85) { Madvice::Hugepage } else { Madvice::Nohugepage };
         if self.chance(20) {
             return self.on_range(slot, |_, range| ProcessOp::Advise(range, advice));

@@ -1,0 +1,143 @@
+//! Programs about a file on a disk: `MADV_COLLAPSE`, khugepaged, and those who write to the file.
+//!
+//! Blocks of the file are read, by calls and through mappings that may not store, and collapsed;
+//! some process opens the file for write, stores, syncs or does not, and closes it again.
+
+use largefolio_mm::map::Madvice;
+use largefolio_mm::units::Order;
+use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_trace::generate::Rng;
+
+use super::super::program::{
+    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+};
+use super::{Generator, Topic};
+
+/// Most pages that one step writes to the file.
+const PUT_PAGES_MAX: u64 = 40;
+
+/// Two blocks, or some of a third, so that requests end behind the file.
+pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
+    let part = [0, 0, 1, pmd.nr_pages() / 2][rng.below(4) as usize];
+    OwnFile { kind: FileKind::Disk, nr_pages: 2 * pmd.nr_pages() + part }
+}
+
+impl Generator {
+    /// Some of the file is cached, and mapped; khugepaged needs advice too.
+    pub(super) fn map_first_of_disk(&mut self, topic: Topic) {
+        if self.chance(75) {
+            self.load(0);
+        }
+        for first in [0, self.pmd.nr_pages()] {
+            let range = PageRange { first, nr: self.pmd.nr_pages() };
+            if self.chance(70) {
+                let from = if self.chance(70) { first } else { 0 };
+                let how = self.some_mapping();
+                self.emit(0, ProcessOp::Share(range, from, how));
+            }
+        }
+        if topic == Topic::DiskKhugepaged && self.chance(70) {
+            let range = PageRange { first: 0, nr: self.program.nr_pages };
+            self.emit(0, ProcessOp::Advise(range, Madvice::Hugepage));
+        }
+        if self.program.steps.is_empty() {
+            self.load(0);
+        }
+    }
+
+    pub(super) fn disk_step(&mut self, topic: Topic) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        match self.rng.below(100) {
+            0..16 => self.read_run(slot),
+            16..24 => self.load(slot),
+            24..44 if topic == Topic::Disk => self.collapse(slot),
+            24..38 => self.emit(slot, ProcessOp::Scan),
+            38..44 => self.advise_blocks(slot),
+            44..56 => self.open_or_close(slot),
+            56..66 if self.is_writer[slot] => self.put(slot),
+            66..70 => self.emit(slot, ProcessOp::Sync),
+            70..73 => self.touch_run(slot),
+            73..76 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
+            76..78 => self.on_range(slot, |rng, range| {
+                ProcessOp::Protect(range, [Prot::READ, Prot::NONE][rng.below(2) as usize])
+            }),
+            78..80 => self.advise_blocks(slot),
+            80..82 => self.pin(slot),
+            82..84 => self.emit(slot, ProcessOp::Unpin),
+            84..87 => self.fork(slot, alive.len()),
+            87..88 if alive.len() > 1 => {
+                self.emit(slot, ProcessOp::Exit);
+                self.is_writer[slot] = false;
+            }
+            88..91 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
+            91..92 => self.remap(slot),
+            _ => self.map_of_disk(slot),
+        }
+    }
+
+    fn some_mapping(&mut self) -> OwnMapping {
+        let (sharing, prot) = match self.rng.below(10) {
+            0..2 => (Sharing::Shared, Prot::READ),
+            2..4 => (Sharing::Private, Prot::READ),
+            4..8 => (Sharing::Private, Prot::READ_EXEC),
+            8 => (Sharing::Shared, Prot::READ_EXEC),
+            _ => (Sharing::Private, Prot::READ_WRITE),
+        };
+        OwnMapping { sharing, prot }
+    }
+
+    /// A free range becomes an area of the file, mostly where blocks can be huge.
+    fn map_of_disk(&mut self, slot: usize) {
+        let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
+        let free = areas.free_runs();
+        if free.is_empty() {
+            return;
+        }
+        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let range = if self.chance(70) { hole } else { self.part_of(hole) };
+        if self.chance(10) {
+            return self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, None));
+        }
+        let block = self.rng.below(2) << self.pmd.get();
+        let from = if self.chance(85) {
+            block + range.first % self.pmd.nr_pages()
+        } else {
+            self.rng.below(file.nr_pages)
+        };
+        let how = self.some_mapping();
+        self.emit(slot, ProcessOp::Share(range, from, how));
+    }
+
+    fn read_run(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let first = self.page_of(area);
+        let longest = (area.end() - first).min(if self.chance(15) { 600 } else { 16 });
+        let nr = if self.chance(60) { 1 + self.rng.below(longest) } else { 1 };
+        self.emit(slot, ProcessOp::Read(PageRange { first, nr }));
+    }
+
+    /// Reads the file by calls: all of it, a block, or some pages.
+    fn load(&mut self, slot: usize) {
+        let Some(file) = self.program.own_file else { return };
+        let whole = PageRange { first: 0, nr: file.nr_pages };
+        let range = match self.rng.below(4) {
+            0 => whole,
+            1 => PageRange { first: self.rng.below(2) << self.pmd.get(), nr: self.pmd.nr_pages() },
+            _ => self.part_of(whole),
+        };
+        self.emit(slot, ProcessOp::Load(range));
+    }
+
+    fn open_or_close(&mut self, slot: usize) {
+        let is_writer = self.is_writer[slot];
+        self.emit(slot, if is_writer { ProcessOp::Close } else { ProcessOp::Open });
+        self.is_writer[slot] = !is_writer;
+    }
+
+    fn put(&mut self, slot: usize) {
+        let Some(file) = self.program.own_file else { return };
+        let PageRange { first, nr } = self.part_of(PageRange { first: 0, nr: file.nr_pages });
+        self.emit(slot, ProcessOp::Put(PageRange { first, nr: nr.min(PUT_PAGES_MAX) }));
+    }
+}
