@@ -53,7 +53,7 @@ impl Generator {
             16..24 => self.load(slot),
             24..44 if topic == Topic::Disk => self.collapse(slot),
             24..38 => self.emit(slot, ProcessOp::Scan),
-            38..44 => self.advise_blocks(slot),
+            38..44 | 78..80 => self.advise_blocks(slot),
             44..56 => self.open_or_close(slot),
             56..66 if self.is_writer[slot] => self.put(slot),
             66..70 => self.emit(slot, ProcessOp::Sync),
@@ -62,7 +62,6 @@ impl Generator {
             76..78 => self.on_range(slot, |rng, range| {
                 ProcessOp::Protect(range, [Prot::READ, Prot::NONE][rng.below(2) as usize])
             }),
-            78..80 => self.advise_blocks(slot),
             80..82 => self.pin(slot),
             82..84 => self.emit(slot, ProcessOp::Unpin),
             84..87 => self.fork(slot, alive.len()),
