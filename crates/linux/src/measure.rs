@@ -3,9 +3,11 @@
 //! Machines drift by tens of per cent over minutes. Two subjects are therefore only compared with
 //! each other's value of the same round, and a result is the median of such ratios with its spread.
 //!
-//! Owns the order of runs and the statistics ([`bootstrap`]: confidence in a median). Does not own what is run.
+//! Owns the order of runs and the statistics ([`bootstrap`]: confidence in a median), and hardware
+//! [`counters`]. Does not own what is run.
 
 pub mod bootstrap;
+pub mod counters;
 
 use std::time::Duration;
 

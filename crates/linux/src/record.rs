@@ -7,12 +7,14 @@
 //! ```text
 //!   Recording::new: program -- tools -- output      checks everything, changes nothing
 //!        |
+//!   Recording::time: plain runs, if they are asked for
+//!        |
 //!   Recording::run
 //!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
 //!
-//! Files in reading order: [`program`], [`tools`], `plan`, `book/`,
+//! Files in reading order: [`program`], [`tools`], `plan`, `plain`, `book/`,
 //! `layout`, `qemu/`, `valgrind/`.
 //!
 //! Invariants:
@@ -31,6 +33,7 @@ mod files;
 mod finish;
 mod layout;
 mod outcome;
+mod plain;
 mod plan;
 mod qemu;
 mod run;

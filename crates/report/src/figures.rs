@@ -7,7 +7,7 @@
 //! assert_eq!(figures::size(65536), "64K");
 //! ```
 
-use largefolio_sim::cost::{Cause, Walks};
+use largefolio_sim::cost::{BaseSource, Cause, Estimate, Interval, Walks};
 pub use largefolio_trace::shown::printable;
 
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
@@ -191,6 +191,52 @@ pub(crate) fn change_of_shares(before: f64, now: f64) -> String {
 fn unchanged(before: f64, now: f64) -> Option<String> {
     let is_same = before.total_cmp(&now).is_eq();
     is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })
+}
+
+/// The change of a run in per cent: `-1.4% (-2.0 .. -0.9)`, or that there is none to be told.
+pub(crate) fn change_of_run(change: Interval) -> String {
+    let (short, bounds) = change_in_words(change);
+    format!("{short}{bounds}")
+}
+
+/// The same: what stands out, and the rest of it.
+pub(crate) fn change_in_words(change: Interval) -> (String, String) {
+    let Interval { low, mid, high } = change;
+    let bounds = format!("({} .. {})", points(low), points(high));
+    if change.may_be_zero() {
+        return ("no difference".to_owned(), format!(" that can be told {bounds}"));
+    }
+    (format!("{}%", points(mid)), format!(" {bounds}"))
+}
+
+/// A signed number with as many digits as it needs.
+pub(crate) fn points(value: f64) -> String {
+    match value.abs() {
+        ..0.005 => "0".to_owned(),
+        ..1.0 => format!("{value:+.2}"),
+        _ => format!("{value:+.1}"),
+    }
+}
+
+/// What a change of the run time is a share of: `2.31 s, measured, n = 3`.
+pub(crate) fn run_base(estimate: &Estimate) -> String {
+    let Some(base) = estimate.run_time() else { return "not known".to_owned() };
+    let [low, mid, high] = [base.low, base.mid, base.high].map(seconds);
+    match estimate.run.source {
+        BaseSource::Measured => {
+            format!("{mid} ({low} .. {high}), measured, n = {}", estimate.run.runs)
+        }
+        BaseSource::Given => format!("{mid}, as given"),
+        BaseSource::Estimated => format!("{mid} ({low} .. {high}), estimated"),
+    }
+}
+
+/// Nanoseconds in a unit of their own.
+fn seconds(ns: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
+    let ns = ns.max(0.0).round() as u64;
+    let scale = Scale::of_ns(ns);
+    format!("{} {}", scale.show(ns), scale.name)
 }
 
 fn signed(value: f64, unit: &str) -> String {

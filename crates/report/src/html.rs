@@ -25,6 +25,7 @@ pub mod markup;
 mod numbers;
 mod over_time;
 mod refusals;
+mod run_time;
 pub mod runs;
 pub mod sizes;
 mod sources;
@@ -98,6 +99,14 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     sections.push(section("tlb", "TLB misses", Basis::Counted, tlb::figures(rows)));
     if let Some(body) = over_time::figures(rows) {
         sections.push(section("time-line", "Over the trace", Basis::Counted, body));
+    }
+    if let Some(body) = run_time::figures(rows) {
+        let lead =
+            "Each cell against the first of its machine, in per cent of a run of the program; a \
+                    bar that crosses 0 is a difference that cannot be told."
+                .to_owned();
+        let run = section("run-time", "Run time", Basis::Estimated, body);
+        sections.push(Section { lead, ..run });
     }
     sections.extend([
         section("time", "Estimated time", Basis::Estimated, waterfall::figures(rows)),

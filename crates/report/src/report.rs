@@ -80,7 +80,12 @@
 //! | `estimate.difference_ns` | `total_ns` less that of the reference row, or null |
 //! | `estimate.causes.CAUSE` | `ns`, `difference_ns`, and `terms`: `events` x `cost` = `ns` each |
 //! | `estimate.not_known` | names of costs that are needed and not known |
-//! | `estimate.constants.NAME` | each cost used: `value`, `unit`, `source`, `assumed` |
+//! | `estimate.constants.NAME` | each cost used: `value`, `low`, `high`, `unit`, `source`, `assumed` |
+//! | `estimate.stand_ins.NAME` | the same of costs of another machine that bounds are made of |
+//! | `estimate.total.low` `..mid` `..high` | the total in ns with its bounds, or null |
+//! | `estimate.run.source` | one run of the program: `measured`, `given` or `estimated` |
+//! | `estimate.run.runs` `..ns.low` `..` | runs that were measured; their time in ns. If estimated, without memory management |
+//! | `estimate.run_change.low` `..mid` `..high` | change in per cent of a run, against the first row of the machine; or null |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `hugetlb.*` | huge pages of pools; absent where there is no pool and no such mapping |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
@@ -93,6 +98,9 @@
 //! | `detail.tlb_curve.instruction[]` `..data[]` | `[entries, misses]`: LRU buffers of so many entries |
 //! | `detail.tlb_curve.own.LEVEL_SIDE` | entries of the machine's `l1` and `l2`, or null |
 
+use std::collections::BTreeMap;
+
+use largefolio_sim::cost::{BaseTime, Estimate};
 use largefolio_sim::replay::{Outcome, Request};
 use largefolio_trace::Meta;
 use serde::{Deserialize, Serialize};
@@ -202,6 +210,20 @@ impl Settings {
     }
 }
 
+/// Compares each row with the first of its machine: another machine runs the program itself at
+/// another speed, of which nothing is known here.
+fn compare_runs(rows: &mut [Outcome]) {
+    let mut first: BTreeMap<String, Estimate> = BTreeMap::new();
+    for row in rows {
+        match first.get(&row.machine) {
+            Some(reference) => row.estimate.compare_run(reference),
+            None => {
+                first.insert(row.machine.clone(), row.estimate.clone());
+            }
+        }
+    }
+}
+
 /// One result: a trace in one or several cells. The module gives the schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PredictResult {
@@ -235,6 +257,7 @@ impl PredictResult {
                 row.estimate.compare(&reference);
             }
         }
+        compare_runs(&mut rows);
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: TOOL_VERSION.to_owned(),
@@ -244,5 +267,15 @@ impl PredictResult {
             reference: 0,
             rows,
         }
+    }
+
+    /// The same with a run of the program that takes `ns`, whatever was measured or estimated.
+    #[must_use]
+    pub fn with_run_time(mut self, ns: f64) -> Self {
+        for row in &mut self.rows {
+            row.estimate.run = BaseTime::given(ns);
+        }
+        compare_runs(&mut self.rows);
+        self
     }
 }

@@ -15,6 +15,7 @@ mod section;
 
 use std::io::Write;
 
+use largefolio_sim::cost::BaseSource;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
@@ -42,7 +43,13 @@ impl Exporter for Text {
         for line in title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
         }
-        let mut sections = measures::sections(&report.rows);
+        let mut sections = Vec::new();
+        let is_asked =
+            report.rows.iter().any(|row| row.estimate.run.source != BaseSource::Estimated);
+        if self.shows_time || is_asked {
+            sections.push(measures::run_time(&report.rows));
+        }
+        sections.extend(measures::sections(&report.rows));
         if self.shows_time {
             sections.push(measures::time(&report.rows));
             sections.push(measures::latency(&report.rows));
@@ -53,6 +60,9 @@ impl Exporter for Text {
         }
         writeln!(out)?;
         let mut below = notes(report);
+        if self.shows_time || is_asked {
+            below.extend(notes::run_times(&report.rows));
+        }
         below.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
         for note in below {
             writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
@@ -66,7 +76,8 @@ pub(crate) fn lines(rows: &[Outcome]) -> Vec<Shown> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let sections =
-        measures::sections(rows).into_iter().chain([measures::time(rows), measures::latency(rows)]);
+    let sections = std::iter::once(measures::run_time(rows))
+        .chain(measures::sections(rows))
+        .chain([measures::time(rows), measures::latency(rows)]);
     sections.flat_map(|section| section.show()).collect()
 }

@@ -19,10 +19,13 @@
 //! Left out, because nothing is counted for them: the program's own instructions, cache misses,
 //! system calls.
 
+mod bounds;
 mod count;
 mod device;
+mod interval;
 mod latency;
 mod price;
+mod run;
 mod terms;
 
 #[cfg(test)]
@@ -38,7 +41,9 @@ use crate::machine::{Costs, Unit};
 pub use count::Mark;
 pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
+pub use interval::Interval;
 pub use latency::{Latency, SizeLatency};
+pub use run::{BaseSource, BaseTime};
 
 /// Whether the machine translates for itself or for a virtual machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,6 +200,10 @@ pub struct Term {
     pub events: u64,
     /// Time of all of them; absent where the cost is not known.
     pub ns: Option<u64>,
+    /// The same with bounds; if the cost is not known, that of another machine. Absent where nothing
+    /// stands in for it.
+    #[serde(skip)]
+    pub bounds: Option<Interval>,
 }
 
 /// Terms of one cause.
@@ -219,6 +228,10 @@ pub struct Constant {
     pub source: String,
     /// Whether it is assumed.
     pub assumed: bool,
+    /// The smallest that it may be.
+    pub low: f64,
+    /// The largest that it may be.
+    pub high: f64,
 }
 
 /// Estimated time by cause, in nanoseconds.
@@ -238,6 +251,15 @@ pub struct Estimate {
     pub not_known: BTreeSet<String>,
     /// Constants that were used, by their name in the machine file.
     pub constants: BTreeMap<String, Constant>,
+    /// Costs of another machine that stand in, within bounds, for those that are not known.
+    pub stand_ins: BTreeMap<String, Constant>,
+    /// The sum with its bounds, in ns; absent where nothing stands in for a cost.
+    pub total: Option<Interval>,
+    /// How long the program runs: what a difference is a share of.
+    pub run: BaseTime,
+    /// The difference from the reference row of the same machine, in per cent of its run; absent for
+    /// that row, and where nothing stands in for a cost.
+    pub run_change: Option<Interval>,
 }
 
 impl Estimate {
@@ -252,6 +274,7 @@ impl Estimate {
     ///     unit: Unit::Us,
     ///     source: "measured".to_owned(),
     ///     assumed: false,
+    ///     range: None,
     /// };
     /// let costs = Costs { fault: Some(fault), ..Costs::default() };
     /// let events = Events { faults: 1_000, l2_hits: 7, ..Events::default() };
@@ -263,6 +286,9 @@ impl Estimate {
     /// ```
     #[must_use]
     pub fn new(events: &Events, costs: &Costs, walks: Walks) -> Self {
+        // Where only one kind of walk was measured, that is the kind the machine has.
+        let has_choice = costs.has_native_walks() || costs.walk_nested.is_none();
+        let walks = if has_choice { walks } else { Walks::Nested };
         let mut sum = terms::Sum::new(costs);
         for cause in Cause::ALL {
             sum.add(cause, events, walks);

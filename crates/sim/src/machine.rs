@@ -48,7 +48,9 @@ use largefolio_mm::units::PageSize;
 use crate::tlb::TlbConfig;
 
 pub use builtin::names;
-pub use costs::{Costs, Elision, Quantity, Unit, UnitBytes, UnitRate};
+pub use costs::{
+    ASSUMED_WITHIN, Costs, Elision, Quantity, SOURCED_WITHIN, Unit, UnitBytes, UnitRate,
+};
 pub use error::{Contradiction, MachineError};
 pub use this::{THIS, this_path};
 
@@ -59,6 +61,9 @@ pub struct Machine {
     pub name: String,
     /// One line for a table's caption.
     pub description: String,
+    /// The CPU as `/proc/cpuinfo` names it, where the file describes one: times measured on it are
+    /// those of this machine.
+    pub cpu: Option<String>,
     /// Architecture, as far as kernels choose by it.
     pub arch: Arch,
     /// Base page sizes the hardware translates, in the order of the file.

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::FileId;
 
-/// Version of the schema this crate writes; a reader refuses a newer one.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Newest version of the schema; a reader refuses a newer one.
+pub const SCHEMA_VERSION: u32 = 2;
+/// What a trace without [`Meta::runs`] is written as: earlier versions of folio read it.
+pub(crate) const SCHEMA_VERSION_WITHOUT_RUNS: u32 = 1;
 
 /// One file the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +61,44 @@ pub enum LayoutKind {
     Other,
 }
 
+/// One run of the recorded program by itself, on the recording machine: from its start to its end,
+/// with the children that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlainRun {
+    /// Wall-clock time in nanoseconds.
+    pub wall_ns: u64,
+    /// CPU time in user mode in nanoseconds.
+    pub user_ns: u64,
+    /// CPU time in the kernel in nanoseconds.
+    pub system_ns: u64,
+    /// Page faults served without reading.
+    pub minor_faults: u64,
+    /// Page faults that waited for a read.
+    pub major_faults: u64,
+    /// What the CPU counted, where it has counters that the user may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<HardwareCounters>,
+}
+
+/// Hardware counters of one run; a counter that the CPU lacks is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HardwareCounters {
+    /// Cycles of the core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// Instructions retired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Misses of the instruction TLB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub itlb_misses: Option<u64>,
+    /// Misses of the data TLB by loads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtlb_misses: Option<u64>,
+}
+
 /// Everything the footer says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -93,4 +133,7 @@ pub struct Meta {
     pub ended: String,
     /// What the recorder could not see or had to leave out, one sentence each.
     pub warnings: Vec<String>,
+    /// Runs of the program without a recorder (`folio record --runs`); none where nobody asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<PlainRun>,
 }

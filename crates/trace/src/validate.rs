@@ -21,6 +21,9 @@ pub const REFERENCE_PAGE_BYTES: u64 = 4096;
 /// already takes tens of megabytes.
 pub const NR_FILES_MAX: usize = 1 << 20;
 
+/// Most runs of the plain program in a footer.
+pub const NR_RUNS_MAX: usize = 1_000;
+
 /// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
@@ -56,6 +59,9 @@ pub enum MetaFault {
     /// More files than a trace may have.
     #[error("{0} files, at most {NR_FILES_MAX} are allowed")]
     TooManyFiles(usize),
+    /// More runs than anybody waits for.
+    #[error("{0} runs of the plain program, at most {NR_RUNS_MAX} are allowed")]
+    TooManyRuns(usize),
     /// A mapping names a file that is not in the table (I3).
     #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
     UnknownFile(usize, FileId),
@@ -132,6 +138,9 @@ impl Meta {
         }
         if self.page_bytes != REFERENCE_PAGE_BYTES {
             return Err(MetaFault::PageBytes(self.page_bytes));
+        }
+        if self.runs.len() > NR_RUNS_MAX {
+            return Err(MetaFault::TooManyRuns(self.runs.len()));
         }
         let mut end = 0;
         for (row, mapping) in self.layout.iter().enumerate() {

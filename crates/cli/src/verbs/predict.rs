@@ -129,6 +129,10 @@ pub(crate) struct PredictArgs {
     /// Show the estimated time by cause, and the constants behind it
     #[arg(long)]
     time: bool,
+    /// One run of the program takes this long, such as 12.3s or 250ms: changes are in per cent of it
+    /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]
+    #[arg(long, value_name = "TIME", value_parser = run_time)]
+    runtime: Option<f64>,
     /// Estimate for a virtual machine: walks go through two page tables
     #[arg(long)]
     nested: bool,
@@ -143,7 +147,7 @@ pub(crate) struct PredictArgs {
     /// Add the results of all traces to the data set in this directory, one row per cell; finished
     /// cells are not computed again
     #[arg(long, value_name = "DIR",
-        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "list"])]
+        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime", "list"])]
     sweep: Option<PathBuf>,
     /// List the kernels, machines and edits, then exit
     #[arg(long)]
@@ -168,6 +172,22 @@ pub(crate) enum PredictPlan {
     Replay(Box<ReplayPlan>),
     /// Replay many into a data set.
     Sweep(Box<SweepPlan>),
+}
+
+/// Nanoseconds of `12.3s`, `250ms`, `5m`.
+fn run_time(text: &str) -> Result<f64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        _ => f64::NAN,
+    };
+    let ns = digits.parse::<f64>().map_or(f64::NAN, |number| number * unit);
+    let is_possible = (1e3..=1e18).contains(&ns);
+    is_possible.then_some(ns).ok_or_else(|| "expected a time such as 12.3s, 250ms or 5m".to_owned())
 }
 
 /// A pool of huge pages.
@@ -222,6 +242,7 @@ impl PredictArgs {
             settings: Settings::new(&request),
             form: self.form.form(self.sink())?,
             shows_time: self.time,
+            run_time_ns: self.runtime,
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,

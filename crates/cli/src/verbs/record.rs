@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use largefolio_linux::measure::Spread;
 use largefolio_linux::record::{self, Outcome, Progress, RecordError, With};
 use largefolio_report::figures;
-use largefolio_trace::shown;
+use largefolio_trace::{PlainRun, shown};
 
 use super::values::ProgramArgs;
 use crate::console::{self, Console};
@@ -30,6 +31,7 @@ const QUIET_START: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Examples:
   folio record -- python3 -c pass                  writes python3.folio
+  folio record --runs 3 -- python3 -c pass         also times the plain program
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
   folio record --with valgrind -- ls -l
 
@@ -41,6 +43,11 @@ pub(crate) struct RecordArgs {
     /// Recorder to use
     #[arg(long, value_enum, default_value_t = Recorder::Auto)]
     with: Recorder,
+    /// First run the plain program N times and keep its times in the trace, so that predictions are
+    /// in per cent of its run; the program then runs N + 1 times, with all that it does. Input and
+    /// output of these runs are /dev/null
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: Option<u16>,
     /// Show no progress and no summary, only warnings
     #[arg(short, long)]
     quiet: bool,
@@ -71,6 +78,7 @@ impl From<Recorder> for With {
 /// A recording that can be made.
 pub(crate) struct RecordPlan {
     recording: record::Recording,
+    nr_runs: u16,
     is_quiet: bool,
 }
 
@@ -79,19 +87,27 @@ impl RecordArgs {
     pub(crate) fn plan(&self) -> Result<RecordPlan> {
         let output = self.output.as_deref();
         let recording = record::Recording::new(&self.program.command, output, self.with.into())?;
-        Ok(RecordPlan { recording, is_quiet: self.quiet })
+        Ok(RecordPlan { recording, nr_runs: self.runs.unwrap_or(0), is_quiet: self.quiet })
     }
 }
 
 impl RecordPlan {
     /// Records. Standard output is the program's.
-    pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
+    pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
-        let result = self.recording.run(&mut |progress| {
-            if has_line && progress.elapsed >= QUIET_START {
-                line.set_message(state(&progress));
+        let nr_runs = self.nr_runs;
+        let timed = self.recording.time(nr_runs.into(), &mut |nr| {
+            if has_line {
+                line.set_message(format!("timing the plain program: run {nr} of {nr_runs}"));
             }
+        });
+        let result = timed.and_then(|()| {
+            self.recording.run(&mut |progress| {
+                if has_line && progress.elapsed >= QUIET_START {
+                    line.set_message(state(&progress));
+                }
+            })
         });
         line.finish_and_clear();
         let outcome = match result {
@@ -107,6 +123,7 @@ impl RecordPlan {
         }
         if !self.is_quiet {
             summary(&outcome);
+            plain_runs(self.recording.plain_runs());
         }
         Ok(Exit::Program(outcome.ended.exit_code()))
     }
@@ -138,6 +155,26 @@ fn summary(outcome: &Outcome) {
         figures::ratio(outcome.nr_references, 1_000_000) / seconds.max(1e-9),
         tasks(outcome.nr_threads, outcome.nr_processes),
         outcome.ended,
+    ));
+}
+
+/// The times of the plain program, and which counters its CPU has.
+fn plain_runs(runs: &[PlainRun]) {
+    let times = |get: fn(&PlainRun) -> u64| {
+        let ns: Vec<f64> =
+            runs.iter().map(|run| Duration::from_nanos(get(run)).as_secs_f64()).collect();
+        Spread::of(&ns)
+    };
+    let (Some(wall), Some(user), Some(system)) =
+        (times(|run| run.wall_ns), times(|run| run.user_ns), times(|run| run.system_ns))
+    else {
+        return;
+    };
+    let is_counted = runs.iter().all(|run| run.counters.is_some());
+    let counters = if is_counted { "" } else { "; no hardware counters here" };
+    console::say(&format!(
+        "folio: plain program: {:.3} s [{:.3} .. {:.3}], {:.3} s user, {:.3} s system (n = {}){counters}",
+        wall.median, wall.min, wall.max, user.median, system.median, wall.n
     ));
 }
 

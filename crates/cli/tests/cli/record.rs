@@ -99,3 +99,70 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     assert_eq!(folio.wait().unwrap().code(), Some(130));
     assert!(!place.path("t.folio").exists());
 }
+
+/// The first number of a line of a table that begins with `label`.
+fn number_of(table: &str, label: &str) -> String {
+    let line = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or_default();
+    line.rsplit('|').next().unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
+    let place = Place::new();
+    if !can_record(&place, "plain_runs_are_in_the_trace_and_predictions_are_shares_of_them") {
+        return;
+    }
+    let output = place.run("record --runs 3 -o t.folio -- sh -c exit");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("(n = 3)"), "{}", text(&output.stderr));
+    let info: serde_json::Value =
+        serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
+    let runs = info["meta"]["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), &info["meta"]["schema_version"]), (3, &serde_json::json!(2)));
+    for run in runs {
+        assert!(run["wall_ns"].as_u64().unwrap() > 100_000, "{run}");
+        assert!(run["minor_faults"].as_u64().unwrap() > 10, "{run}");
+    }
+    // A machine file of this very CPU takes them; another does not.
+    let cpu = info["meta"]["machine"].as_str().unwrap();
+    let machine = format!(
+        "name = \"here\"\ndescription = \"a test\"\ncpu = \"{cpu}\"\n\
+                           based-on = \"cascadelake\"\n"
+    );
+    fs::write(place.path("here.toml"), machine).unwrap();
+    let predict = |machine: &str| {
+        let words = format!("predict t.folio --kernel 6.12,7.2 --machine {machine} --json");
+        serde_json::from_str::<serde_json::Value>(&place.done(&words)).unwrap()
+    };
+    let here = predict("./here.toml");
+    assert_eq!(here["rows"][0]["estimate"]["run"]["source"], "measured");
+    assert_eq!(here["rows"][0]["estimate"]["run"]["runs"], 3);
+    assert!(here["rows"][0]["estimate"]["run_change"].is_null());
+    assert!(here["rows"][1]["estimate"]["run_change"]["mid"].is_number());
+    assert_eq!(predict("cascadelake")["rows"][0]["estimate"]["run"]["source"], "estimated");
+    // Ten times the time is a tenth of the share.
+    let shown =
+        |time: &str| place.done(&format!("predict t.folio --kernel 6.12,7.2 --runtime {time}"));
+    let (one, ten) = (shown("10ms"), shown("100ms"));
+    let high = |table: &str| number_of(table, "to, %").parse::<f64>().unwrap();
+    assert!((high(&one) / high(&ten) - 10.0).abs() < 0.6, "{one}\n{ten}");
+}
+
+#[test]
+fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
+    let place = Place::new();
+    if !can_record(&place, "a_plain_run_that_fails_is_no_time_and_nothing_is_recorded") {
+        return;
+    }
+    let said = place.fails("record --runs 2 -o t.folio -- false");
+    assert!(said.contains("exited with 1 when it ran by itself for --runs"), "{said}");
+    assert!(!place.path("t.folio").exists());
+    for wrong in ["0", "1001", "many"] {
+        let said = place.fails(&format!("record --runs {wrong} -- true"));
+        assert!(said.contains("--runs"), "{said}");
+    }
+    for wrong in ["12", "0s", "-3s", "1d", "s"] {
+        let said = place.fails(&format!("predict t.folio --runtime={wrong}"));
+        assert!(said.contains("expected a time such as 12.3s"), "{wrong}: {said}");
+    }
+}

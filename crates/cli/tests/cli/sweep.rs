@@ -95,7 +95,7 @@ fn is_scalar_column(name: &str) -> bool {
         "unusable_at_start",
         "statistics_processes",
     ];
-    let left_out = ["_constants_", "difference_ns", "detail"];
+    let left_out = ["_constants_", "_stand_ins", "difference_ns", "run_change", "detail"];
     !keyed.iter().chain(&further).chain(&left_out).any(|part| name.contains(part))
 }
 

@@ -7,6 +7,8 @@ use largefolio_trace::TraceError;
 use largefolio_trace::shown;
 use thiserror::Error;
 
+use crate::verify::VerifyError;
+
 /// Failure to record. All but the last four are found before the program starts.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -119,6 +121,21 @@ pub enum RecordError {
         /// Command line.
         command: String,
     },
+    /// A plain run ended badly.
+    #[error(
+        "{command} {how} when it ran by itself for --runs: its time says nothing; run it by hand to \
+         see why, or record it without --runs",
+        command = shown(command)
+    )]
+    PlainRunFailed {
+        /// The program.
+        command: PathBuf,
+        /// `exited with 1`, `was killed by signal 11`.
+        how: String,
+    },
+    /// A plain run could not be made.
+    #[error(transparent)]
+    PlainRun(#[from] VerifyError),
     /// A signal came before the program did anything.
     #[error("interrupted before the program began; there is nothing to write")]
     Interrupted(i32),

@@ -24,6 +24,7 @@ pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
         kernel: host::kernel_release(&Live),
         machine: host::processor(&Live, &["model name"]),
         page_bytes: 4096,
+        runs: plan.runs.clone(),
         ..Meta::default()
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use largefolio_trace::disk;
+use largefolio_trace::{PlainRun, disk};
 
 use super::error::RecordError;
 use super::program::{self, Program};
@@ -20,6 +20,8 @@ pub struct Recording {
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
     pub(super) tool: Tool,
+    /// Runs of the program without a recorder.
+    pub(super) runs: Vec<PlainRun>,
 }
 
 impl Recording {
@@ -52,7 +54,7 @@ impl Recording {
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
         disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
-        Ok(Self { program, command: command.to_vec(), output, tool })
+        Ok(Self { program, command: command.to_vec(), output, tool, runs: Vec::new() })
     }
 
     /// The trace file that will be written.

@@ -1,11 +1,10 @@
 //! The rounds: each arm once a round, in an order that reverses from round to round.
 
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
-use super::run::{Ended, Sample, Watch, timed};
+use super::run::{Ended, Sample, Watch, how_it_ended, timed};
 
 /// Cause of an arm that cannot be prepared.
 pub type ArmError = Box<dyn std::error::Error + Send + Sync>;
@@ -123,11 +122,7 @@ fn run(arm: &dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample>, V
         Ended::Well(sample) => Ok(Some(sample)),
         Ended::Stopped => Ok(None),
         Ended::Badly(status) => {
-            let how = match (status.code(), status.signal()) {
-                (Some(code), _) => format!("exited with {code}"),
-                (_, Some(signal)) => format!("was killed by signal {signal}"),
-                _ => "ended badly".to_owned(),
-            };
+            let how = how_it_ended(status);
             Err(VerifyError::Failed { command: program, how, arm: arm.name(), round })
         }
     }

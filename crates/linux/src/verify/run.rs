@@ -89,6 +89,15 @@ pub fn timed(mut command: Command, signals: &Watch) -> Result<Ended, VerifyError
     }))
 }
 
+/// `exited with 1`, `was killed by signal 11`.
+pub(crate) fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (_, Some(signal)) => format!("was killed by signal {signal}"),
+        _ => "ended badly".to_owned(),
+    }
+}
+
 /// Signals that end the rounds instead of this process.
 #[derive(Debug)]
 pub struct Watch(Signals);
@@ -100,6 +109,11 @@ impl Watch {
     /// When handlers cannot be put in place.
     pub fn start() -> Result<Self, VerifyError> {
         Signals::watch().map(Self).map_err(failed("sigaction"))
+    }
+
+    /// The one that came; 0 for none.
+    pub(crate) fn signal(&self) -> i32 {
+        self.0.seen().unwrap_or(0)
     }
 
     /// Whether one came.

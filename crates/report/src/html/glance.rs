@@ -6,7 +6,7 @@ use super::bars::{Bar, drawing};
 use super::cells::{LARGE_BYTES, large_bytes, names, told};
 use super::folios::{KINDS, parts};
 use super::markup::Markup;
-use crate::figures::{self, Scale, change, percent, ratio, size};
+use crate::figures::{self, Scale, change, change_in_words, percent, ratio, size};
 use crate::{PredictResult, text};
 
 /// The answer.
@@ -58,9 +58,13 @@ fn compared(answer: &mut Markup, before: (&Outcome, &str), now: (&Outcome, &str)
         ("bytes read", before.reads.bytes, now.reads.bytes),
     ];
     if let (Some(before), Some(now)) = (before.estimate.total_ns, now.estimate.total_ns) {
-        facts.push(("estimated time", before, now));
+        facts.push(("time of memory management", before, now));
     }
     answer.raw("<ul class=\"facts\">");
+    if let Some(change) = now.estimate.run_change {
+        let (short, bounds) = change_in_words(change);
+        answer.raw("<li>").element("b", &short).text(&format!(" run time{bounds}")).raw("</li>");
+    }
     for (name, before, now) in facts {
         let changed = match change(ratio(before, 1), ratio(now, 1)) {
             text if text.is_empty() || text == "=" => "same".to_owned(),

@@ -57,10 +57,11 @@ fn constants(report: &PredictResult, machine: &str, nr: usize) -> Markup {
     }
     table.raw("</tr></thead><tbody>");
     for (name, constant) in &estimate.constants {
-        let Constant { value, unit, source, assumed } = constant;
+        let Constant { value, unit, source, assumed, low, high } = constant;
         let at = format!("/rows/{nr}/estimate/constants/{}/value", pointer_part(name));
         table.raw("<tr>").element("th scope=\"row\"", name).raw("<td>");
-        table.number(&at, value, &format!("{value} {unit}")).raw("</td><td>");
+        table.number(&at, value, &format!("{value} {unit}"));
+        table.raw(" ").element("small", &format!("{low:.4} .. {high:.4}")).raw("</td><td>");
         table.raw(if *assumed { "<b class=\"assumed\">assumed</b>" } else { "sourced" });
         table.raw("</td>").element("td", source).raw("</tr>");
     }

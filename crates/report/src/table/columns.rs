@@ -107,6 +107,7 @@ pub(super) fn all() -> Vec<Column> {
     columns.extend(refusals());
     columns.extend(work());
     columns.extend(estimate());
+    columns.extend(run_time());
     columns.extend(counts!("strays_", o => o.strays; unmapped, protected, beyond_file));
     columns.push(Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)));
     columns
@@ -272,6 +273,40 @@ fn latency() -> [Column; 8] {
             Values::Words(|row| row.outcome.latency.not_known.iter().cloned().collect()),
         ),
     ]
+}
+
+/// Columns of an interval: its name, and where a row has it.
+macro_rules! interval {
+    ($name:literal, $get:expr) => {
+        [
+            Column::new(
+                concat!("estimate_", $name, "_low"),
+                Values::Ratio(|row| Some($get(row)?.low)),
+            ),
+            Column::new(
+                concat!("estimate_", $name, "_mid"),
+                Values::Ratio(|row| Some($get(row)?.mid)),
+            ),
+            Column::new(
+                concat!("estimate_", $name, "_high"),
+                Values::Ratio(|row| Some($get(row)?.high)),
+            ),
+        ]
+    };
+}
+
+/// The bounds of the total, and one run of the program.
+fn run_time() -> Vec<Column> {
+    let total = interval!("total", (|row: &Row<'_>| row.outcome.estimate.total));
+    let run = interval!("run_ns", (|row: &Row<'_>| Some(row.outcome.estimate.run.ns)));
+    let source = [
+        Column::new(
+            "estimate_run_source",
+            Values::Text(|row| row.outcome.estimate.run.source.name()),
+        ),
+        Column::new("estimate_run_runs", Values::Count(|row| row.outcome.estimate.run.runs)),
+    ];
+    total.into_iter().chain(source).chain(run).collect()
 }
 
 fn estimate() -> [Column; 13] {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_sim::cost::{Cause, Walks};
+use largefolio_sim::cost::{Cause, Interval, Walks};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::AnonSize;
@@ -33,6 +33,28 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         cached(rows),
         statistics(rows),
     ]
+}
+
+/// The change of the run time, which is the answer where time is asked for.
+pub(super) fn run_time(rows: &[Outcome]) -> Section {
+    let of = |get: &dyn Fn(Interval) -> f64| {
+        rows.iter()
+            .map(|row| row.estimate.run_change.map_or(String::new(), |it| figures::points(get(it))))
+            .collect()
+    };
+    let told = rows.iter().map(|row| match row.estimate.run_change {
+        Some(change) if change.may_be_zero() => "none to tell".to_owned(),
+        Some(change) => format!("{}%", figures::points(change.mid)),
+        None => String::new(),
+    });
+    Section::new(
+        "Change of the run time",
+        vec![
+            Line::words("likeliest", told.collect()),
+            Line::words("from, %", of(&|change| change.low)),
+            Line::words("to, %", of(&|change| change.high)),
+        ],
+    )
 }
 
 /// Estimated time: the sum, and each cause of it.

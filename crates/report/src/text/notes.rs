@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_sim::cost::{Constant, Estimate};
+use largefolio_sim::cost::{BaseSource, Constant, Estimate};
 use largefolio_sim::replay::Outcome;
 
 use crate::{PredictResult, figures};
@@ -108,6 +108,48 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
+    notes
+}
+
+/// What the change of the run time is a share of, machine by machine, and what it assumes.
+pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let machines: BTreeSet<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
+    for machine in machines {
+        let mut of_machine =
+            rows.iter().filter(|row| row.machine == machine).map(|row| &row.estimate);
+        let Some(first) = of_machine.next() else { continue };
+        let how = match first.run.source {
+            BaseSource::Measured => " on this CPU",
+            BaseSource::Given => "",
+            BaseSource::Estimated => {
+                ": instructions times cycles for each, and memory management (folio record --runs 3 \
+                 measures it where it is recorded, --runtime gives it)"
+            }
+        };
+        notes.push(format!("run time on {machine}: {}{how}.", figures::run_base(first)));
+        let stand_ins: BTreeSet<String> = rows
+            .iter()
+            .filter(|row| row.machine == machine)
+            .flat_map(|row| row.estimate.stand_ins.iter())
+            .map(|(name, constant)| {
+                format!(
+                    "{} {:.3} .. {:.3} {}",
+                    short(name),
+                    constant.low,
+                    constant.high,
+                    constant.unit
+                )
+            })
+            .collect();
+        if !stand_ins.is_empty() {
+            let list = stand_ins.into_iter().collect::<Vec<_>>().join(", ");
+            notes.push(format!(
+                "{machine}: the change of its run time assumes what is not known, as on cascadelake within a \
+                 factor of 4: {list}."
+            ));
+        }
+    }
     notes
 }
 

@@ -27,6 +27,8 @@ pub(super) enum Values {
     Ratios(Vec<(u64, u64)>),
     /// Nanoseconds, in the unit of the section; `None` is not known.
     Times(Vec<Option<u64>>),
+    /// Words that say it all; nothing where there is nothing to say.
+    Words(Vec<String>),
 }
 
 /// What stands for a time that is not known.
@@ -38,6 +40,7 @@ impl Values {
             Self::Bytes(values) | Self::Counts(values) => values.len(),
             Self::Ratios(values) => values.len(),
             Self::Times(values) => values.len(),
+            Self::Words(values) => values.len(),
         }
     }
 
@@ -51,6 +54,7 @@ impl Values {
             Self::Times(values) => values.iter().all(|&value| value == Some(0)),
             Self::Bytes(values) | Self::Counts(values) => values.iter().all(|&value| value == 0),
             Self::Ratios(values) => values.iter().all(|&(part, _)| part == 0),
+            Self::Words(values) => values.iter().all(String::is_empty),
         }
     }
 }
@@ -77,6 +81,10 @@ impl Line {
 
     pub(super) fn times(label: impl Into<String>, values: Vec<Option<u64>>) -> Self {
         Self { label: label.into(), values: Values::Times(values), aside: Aside::None }
+    }
+
+    pub(super) fn words(label: impl Into<String>, values: Vec<String>) -> Self {
+        Self { label: label.into(), values: Values::Words(values), aside: Aside::None }
     }
 
     pub(super) fn with_shares_of(mut self, wholes: &[u64]) -> Self {
@@ -111,6 +119,7 @@ impl Line {
                 let show = |ns: &Option<u64>| ns.map_or(NOT_KNOWN.to_owned(), |ns| scale.show(ns));
                 (scale.name, values.iter().map(show).collect())
             }
+            Values::Words(values) => ("", values.clone()),
         };
         let entries = (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
         Shown { label: self.label.clone(), unit, entries, is_heading: false }
@@ -151,6 +160,7 @@ impl Line {
                 }
                 _ => String::new(),
             },
+            (Values::Words(_), _) => String::new(),
         }
     }
 }
@@ -189,7 +199,7 @@ impl Section {
         let values = |line: &Line| match &line.values {
             Values::Bytes(values) => values.iter().copied().max(),
             Values::Times(values) => values.iter().flatten().copied().max(),
-            Values::Counts(_) | Values::Ratios(_) => None,
+            Values::Counts(_) | Values::Ratios(_) | Values::Words(_) => None,
         };
         let max = self.lines.iter().filter_map(values).max().unwrap_or(0);
         match self.lines.first().map(|line| &line.values) {

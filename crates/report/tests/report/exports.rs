@@ -121,7 +121,7 @@ fn latency() -> Latency {
 /// A measured and an assumed cost.
 fn costs() -> Costs {
     let cost = |value, unit, assumed| {
-        Some(Quantity { value, unit, source: "a document".to_owned(), assumed })
+        Some(Quantity { value, unit, source: "a document".to_owned(), assumed, range: None })
     };
     let (clock, l2_hit) = (cost(3.0, Unit::GHz, false), cost(3.0, Unit::Cycles, true));
     Costs { clock, l2_hit, fault: cost(0.9, Unit::Us, true), ..Costs::default() }

@@ -157,6 +157,8 @@ fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
             let is_left_out = name == "detail"
                 || name.starts_with("estimate_") && name.ends_with("_terms")
                 || name.starts_with("estimate_constants_")
+                || name.starts_with("estimate_stand_ins")
+                || name.starts_with("estimate_run_change")
                 || name.ends_with("difference_ns");
             if !is_left_out {
                 found.insert(name.to_owned(), value.clone());

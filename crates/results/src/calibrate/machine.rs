@@ -92,6 +92,7 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let machine = Machine {
         name: THIS.to_owned(),
         description,
+        cpu: Some(found.cpu.name.clone()),
         arch: if is_arm { Arch::Arm64 } else { Arch::X86_64 },
         page_sizes: vec![PageSize::K4],
         page_size: PageSize::K4,
@@ -313,13 +314,26 @@ fn spread_text(ns: &Spread) -> String {
     format!("median of n = {}, {:.4} to {:.4} ns", ns.n, ns.min, ns.max)
 }
 
+/// Factor below the median where a spread ends that reaches below 0.
+const RANGE_WITHIN: f64 = 10.0;
+
 fn measured(figure: &Figure) -> Quantity {
     Quantity {
         value: digits(figure.ns.median),
         unit: Unit::Ns,
         source: format!("measured: {}; {}", figure.how, spread_text(&figure.ns)),
         assumed: false,
+        range: range(&figure.ns),
     }
+}
+
+/// The spread as a range of the median; a difference of two measurements may fall below 0, which no
+/// cost does.
+fn range(ns: &Spread) -> Option<[f64; 2]> {
+    let least = ns.median / RANGE_WITHIN;
+    (ns.median > 0.0).then(|| {
+        [digits(ns.min.max(least)).min(digits(ns.median)), digits(ns.max).max(digits(ns.median))]
+    })
 }
 
 /// Five digits: a machine's drift is larger than the rest.
@@ -394,6 +408,10 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
     for (cost, less, what) in parts.iter_mut().filter(|(cost, ..)| measured(cost)) {
         let Some(cost) = cost else { continue };
         cost.value = digits(cost.value - *less);
+        cost.range = cost.range.map(|[low, high]| {
+            let low = (low - *less).max(cost.value / RANGE_WITHIN);
+            [digits(low).min(cost.value), digits(high - *less).max(cost.value)]
+        });
         cost.source = format!("{}; less {what}", cost.source);
     }
 }
@@ -406,6 +424,7 @@ fn assumed(known: &Quantity) -> Quantity {
                          says why"
         ),
         assumed: true,
+        range: None,
         ..known.clone()
     }
 }
@@ -420,6 +439,7 @@ fn clock(found: &Calibration) -> Option<Quantity> {
             ghz.n, ghz.min, ghz.max
         ),
         assumed: false,
+        range: range(&ghz),
     })
 }
 
@@ -435,12 +455,14 @@ fn l2_hit(found: &Calibration) -> Quantity {
                      of the pages; median of working sets"
                 .to_owned(),
             assumed: false,
+            range: None,
         },
         None => Quantity {
             value: 2.0,
             unit: Unit::Ns,
             source: "the curve shows no level-2 hits; 7 cycles of 3.5 GHz".to_owned(),
             assumed: true,
+            range: None,
         },
     }
 }
@@ -467,6 +489,7 @@ fn set_walks(costs: &mut Costs, found: &Calibration, is_splintered: bool) {
         None => pte.clone().map(|pte| Quantity {
             source: "as a walk to a PTE, which is longer: an upper bound".to_owned(),
             assumed: true,
+            range: None,
             ..pte
         }),
     };
@@ -492,13 +515,20 @@ fn rate(known: &Rate) -> UnitRate {
     let gb_per_s = digits(*unit_bytes as f64 / figure.ns.median);
     let size = UnitBytes(*unit_bytes as u64);
     let source = format!("measured: {}; {}", figure.how, spread_text(&figure.ns));
-    UnitRate { size, gb_per_s, source, assumed: false }
+    #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+    let range = range(&figure.ns)
+        .map(|[low, high]| [high, low].map(|ns| digits(*unit_bytes as f64 / ns)))
+        .map(|[low, high]| [low.min(gb_per_s), high.max(gb_per_s)]);
+    UnitRate { size, gb_per_s, source, assumed: false, range }
 }
 
 fn storage_rate(found: &Calibration) -> Option<Quantity> {
     let figure = found.storage.sequential.as_ref()?;
     let value = digits(f64::from(1 << 20) / figure.ns.median);
-    Some(Quantity { value, unit: Unit::GbPerS, ..measured(figure) })
+    let range = range(&figure.ns)
+        .map(|[low, high]| [high, low].map(|ns| digits(f64::from(1 << 20) / ns)))
+        .map(|[low, high]| [low.min(value), high.max(value)]);
+    Some(Quantity { value, unit: Unit::GbPerS, range, ..measured(figure) })
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ mod tests {
 
     fn rate(size: u64, gb_per_s: f64) -> UnitRate {
         let source = "measured".to_owned();
-        UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: false }
+        UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: false, range: None }
     }
 
     fn latency(order: ClearOrder, preemption: Preemption, rates: Vec<UnitRate>) -> Latency {

@@ -13,6 +13,7 @@ pub(super) fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
         Unit::Cycles => cost.value / costs.clock.as_ref()?.value,
         Unit::GbPerS => 1e9 / (cost.value * GB),
         Unit::GHz => 1.0 / cost.value,
+        Unit::Cpi => return None,
     })
 }
 

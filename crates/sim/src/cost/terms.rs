@@ -6,8 +6,9 @@ use largefolio_mm::counters::mapcounts::MapcountUpdates;
 
 use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
+use super::bounds;
 use super::price::{ns_each, ns_of};
-use super::{Cause, CauseTime, Constant, Estimate, Events, Term, Walks};
+use super::{BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, Term, Walks};
 
 /// How many events there were, and what they are called.
 #[derive(Clone, Copy)]
@@ -26,12 +27,13 @@ pub(super) struct Sum<'a> {
     terms: BTreeMap<Cause, Vec<Term>>,
     not_known: BTreeSet<String>,
     constants: BTreeMap<String, Constant>,
+    stand_ins: BTreeMap<String, Constant>,
 }
 
 impl<'a> Sum<'a> {
     pub(super) fn new(costs: &'a Costs) -> Self {
-        let (not_known, constants) = (BTreeSet::new(), BTreeMap::new());
-        Self { costs, terms: BTreeMap::new(), not_known, constants }
+        let (not_known, constants, stand_ins) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        Self { costs, terms: BTreeMap::new(), not_known, constants, stand_ins }
     }
 
     /// Adds the terms of one cause.
@@ -141,7 +143,8 @@ impl<'a> Sum<'a> {
             self.name_timing();
             if ns != Some(0) {
                 let cost = "the device's queue".to_owned();
-                let term = Term { cost, of: of.to_owned(), events: ns.unwrap_or(0), ns };
+                let bounds = ns.map(|ns| bounds::of_device(self.costs).times(float(ns)));
+                let term = Term { cost, of: of.to_owned(), events: ns.unwrap_or(0), ns, bounds };
                 self.terms.entry(cause).or_default().push(term);
             }
         }
@@ -188,9 +191,14 @@ impl<'a> Sum<'a> {
         if events == 0 {
             return;
         }
-        let ns = self.price(name, cost).map(|ns_each| ns_of(events, ns_each));
+        let ns_each = self.price(name, cost);
+        let ns = ns_each.map(|ns_each| ns_of(events, ns_each));
+        let bounds = match (cost, ns_each) {
+            (Some(cost), Some(ns)) => Some(bounds::of(cost, self.costs).times(ns * float(events))),
+            _ => self.stand_in(name, events),
+        };
         let cost = full_name(name);
-        let term = Term { cost, of: of.to_owned(), events, ns };
+        let term = Term { cost, of: of.to_owned(), events, ns, bounds };
         self.terms.entry(cause).or_default().push(term);
     }
 
@@ -232,6 +240,13 @@ impl<'a> Sum<'a> {
         ns
     }
 
+    /// The time of `events` as it is on another machine, within wide bounds; notes that it was taken.
+    fn stand_in(&mut self, name: &str, events: u64) -> Option<Interval> {
+        let (cost, ns_each) = bounds::stand_in(name)?;
+        self.stand_ins.insert(full_name(name), constant(&cost));
+        Some(bounds::of(&cost, &Costs::default()).times(ns_each * float(events)))
+    }
+
     fn used(&mut self, name: &str, cost: Option<&Quantity>) {
         let Some(cost) = cost else { return };
         self.constants.insert(full_name(name), constant(cost));
@@ -253,9 +268,13 @@ impl<'a> Sum<'a> {
             total_ns: is_known.then_some(known_ns),
             known_ns,
             difference_ns: None,
+            total: bounds::total(&causes),
             causes,
             not_known: self.not_known,
             constants: self.constants,
+            stand_ins: self.stand_ins,
+            run: BaseTime::default(),
+            run_change: None,
         }
     }
 }
@@ -263,6 +282,11 @@ impl<'a> Sum<'a> {
 fn time_of(terms: Vec<Term>) -> CauseTime {
     let ns = terms.iter().try_fold(0_u64, |sum, term| Some(sum.saturating_add(term.ns?)));
     CauseTime { ns, difference_ns: None, terms }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
+const fn float(count: u64) -> f64 {
+    count as f64
 }
 
 /// The rate of the largest size not above the unit; none outside the sizes that have one.
@@ -285,8 +309,15 @@ pub(super) fn full_name(name: &str) -> String {
 }
 
 fn constant(cost: &Quantity) -> Constant {
-    let Quantity { value, unit, source, assumed } = cost.clone();
-    Constant { value, unit, source, assumed }
+    let Interval { low, high, .. } = cost.interval();
+    let [low, high] = [low, high].map(digits);
+    let Quantity { value, unit, source, assumed, .. } = cost.clone();
+    Constant { value, unit, source, assumed, low, high }
+}
+
+/// Five digits: bounds are no more exact.
+fn digits(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 /// A rate as a cost of one byte.
@@ -296,5 +327,12 @@ pub(super) fn quantity(rate: &UnitRate) -> Quantity {
         unit: crate::machine::Unit::GbPerS,
         source: rate.source.clone(),
         assumed: rate.assumed,
+        range: rate.range,
     }
+}
+
+/// The rate of the largest units of the kind that a cost's name begins with, such as `clear of 4K`.
+pub(super) fn rate_named<'a>(costs: &'a Costs, name: &str) -> Option<&'a UnitRate> {
+    let rates = costs.rates().into_iter().find(|(kind, _)| name.starts_with(kind))?.1;
+    rates.last()
 }

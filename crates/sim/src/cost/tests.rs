@@ -4,12 +4,12 @@ use super::*;
 use crate::machine::{Machine, Quantity, UnitBytes, UnitRate};
 
 fn quantity(value: f64, unit: Unit) -> Quantity {
-    Quantity { value, unit, source: "test".to_owned(), assumed: false }
+    Quantity { value, unit, source: "test".to_owned(), assumed: false, range: None }
 }
 
 fn rate(size: u64, gb_per_s: f64) -> UnitRate {
     let source = "test".to_owned();
-    UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: true }
+    UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: true, range: None }
 }
 
 /// Every cost, each with a number that is seen again in the sum.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cost::Interval;
 use crate::size::parse_bytes;
 
 /// Unit of a cost.
@@ -25,6 +26,9 @@ pub enum Unit {
     /// Gigabytes (10^9 bytes) per second.
     #[serde(rename = "GB/s")]
     GbPerS,
+    /// Cycles that an instruction takes on average.
+    #[serde(rename = "cycles/instruction")]
+    Cpi,
 }
 
 impl fmt::Display for Unit {
@@ -35,6 +39,7 @@ impl fmt::Display for Unit {
             Self::Us => "us",
             Self::GHz => "GHz",
             Self::GbPerS => "GB/s",
+            Self::Cpi => "cycles/instruction",
         })
     }
 }
@@ -52,6 +57,33 @@ pub struct Quantity {
     /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
+    /// The smallest and the largest that it may be: the spread of a measurement, or the range of its
+    /// sources. [`Quantity::interval`] says what holds without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+}
+
+/// Factor either way within which an assumed number lies, unless it says a range.
+pub const ASSUMED_WITHIN: f64 = 2.0;
+/// Factor either way within which a number with a source lies, unless it says a range.
+pub const SOURCED_WITHIN: f64 = 1.25;
+
+/// The bounds of a number with `range`.
+fn bounds(value: f64, range: Option<[f64; 2]>, is_assumed: bool) -> Interval {
+    match range {
+        Some([low, high]) => Interval { low, mid: value, high },
+        None if is_assumed => Interval::within(value, ASSUMED_WITHIN),
+        None => Interval::within(value, SOURCED_WITHIN),
+    }
+}
+
+impl Quantity {
+    /// The number with its bounds: its range; else a factor of [`ASSUMED_WITHIN`] either way if it
+    /// is assumed, and of [`SOURCED_WITHIN`] if it has a source.
+    #[must_use]
+    pub fn interval(&self) -> Interval {
+        bounds(self.value, self.range, self.assumed)
+    }
 }
 
 /// Bytes moved in one go: a power of two of at least 4 KiB, written `2M`.
@@ -92,6 +124,9 @@ pub struct UnitRate {
     /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
+    /// As [`Quantity::range`], in GB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
 }
 
 /// Some CPUs write whole lines without fetching or keeping them once an operation is longer than
@@ -117,6 +152,8 @@ pub(super) enum CostKind {
     Clock,
     /// GB/s.
     Rate,
+    /// Cycles per instruction.
+    Cpi,
 }
 
 impl CostKind {
@@ -126,6 +163,7 @@ impl CostKind {
             Self::Time => &[Unit::Cycles, Unit::Ns, Unit::Us],
             Self::Clock => &[Unit::GHz],
             Self::Rate => &[Unit::GbPerS],
+            Self::Cpi => &[Unit::Cpi],
         }
     }
 }
@@ -136,6 +174,9 @@ impl CostKind {
 pub struct Costs {
     /// Clock of the core while it runs the traced programs: turns cycles into time.
     pub clock: Option<Quantity>,
+    /// Cycles of an instruction on average, without what the other costs count: how long the program
+    /// runs where nobody measured it.
+    pub cpi: Option<Quantity>,
     /// Mean time from one reference of the program to the next: what reads ahead overlap with.
     pub reference: Option<Quantity>,
     /// Extra latency of a level-2 TLB hit over a level-1 hit.
@@ -201,16 +242,24 @@ impl Costs {
         [("clear", &self.clear), ("copy", &self.copy)]
     }
 
+    /// Whether a walk of one page table has a cost.
+    pub(crate) const fn has_native_walks(&self) -> bool {
+        self.walk_native.is_some()
+            || self.walk_native_pmd.is_some()
+            || self.walk_reference.is_some()
+    }
+
     /// The known costs by their name in the file.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
         self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 23] {
-        use CostKind::{Clock, Rate, Time};
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 24] {
+        use CostKind::{Clock, Cpi, Rate, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
+            ("cpi", Cpi, self.cpi.as_ref()),
             ("reference", Time, self.reference.as_ref()),
             ("l2_hit", Time, self.l2_hit.as_ref()),
             ("walk_native", Time, self.walk_native.as_ref()),
@@ -241,6 +290,7 @@ impl Costs {
         let pick = |own: Vec<UnitRate>, base| if own.is_empty() { base } else { own };
         Self {
             clock: self.clock.or(base.clock),
+            cpi: self.cpi.or(base.cpi),
             reference: self.reference.or(base.reference),
             l2_hit: self.l2_hit.or(base.l2_hit),
             walk_native: self.walk_native.or(base.walk_native),

@@ -53,6 +53,11 @@ pub enum Contradiction {
     Cost { place: String, value: f64 },
     #[error("{place}: the unit is {unit}; expected {expected}")]
     CostUnit { place: String, unit: Unit, expected: Listed },
+    #[error(
+        "{place}: range = [{low}, {high}] is no range of {value}; give the smallest and the largest \
+         that it may be, both above 0, with the value between them"
+    )]
+    Range { place: String, value: f64, low: f64, high: f64 },
     #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
     NoSource { place: String },
     #[error("{place}: list each size once, in ascending order")]
@@ -72,6 +77,7 @@ impl Contradiction {
             Self::DefaultPageSize { .. } => "default_page_size".to_owned(),
             Self::Cost { place, .. } if place.ends_with(']') => format!("{place}.gb_per_s"),
             Self::Cost { place, .. } => format!("{place}.value"),
+            Self::Range { place, .. } => format!("{place}.range"),
             Self::CostUnit { place, .. } => format!("{place}.unit"),
             Self::NoSource { place } => format!("{place}.source"),
             Self::RateOrder { place } => format!("{place}.size"),

@@ -20,6 +20,8 @@ use crate::datafile::{DataFileError, line_of, parse};
 struct MachineFile {
     name: String,
     description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cpu: Option<String>,
     /// A built-in machine: what is left out here is as there, costs one by one.
     #[serde(rename = "based-on")]
     based_on: Option<String>,
@@ -85,6 +87,7 @@ impl Machine {
         let file = MachineFile {
             name: self.name.clone(),
             description: self.description.clone(),
+            cpu: self.cpu.clone(),
             based_on: None,
             arch: Some(self.arch),
             page_sizes: Some(self.page_sizes.clone()),
@@ -122,6 +125,7 @@ impl MachineFile {
         let machine = Machine {
             name: self.name,
             description: self.description,
+            cpu: self.cpu,
             arch: self.arch.or(base.map(|base| base.arch)).ok_or(missing("arch"))?,
             page_sizes: self
                 .page_sizes
@@ -172,9 +176,10 @@ impl Costs {
     /// I3 and I4.
     fn check(&self) -> Result<(), Contradiction> {
         for (name, kind, known) in self.quantities() {
-            let Some(Quantity { value, unit, source, .. }) = known else { continue };
+            let Some(Quantity { value, unit, source, range, .. }) = known else { continue };
             let place = format!("costs.{name}");
             check_number(&place, *value, source)?;
+            check_range(&place, *value, *range)?;
             if !kind.units().contains(unit) {
                 let (unit, expected) = (*unit, kind.units().into());
                 return Err(Contradiction::CostUnit { place, unit, expected });
@@ -188,6 +193,7 @@ impl Costs {
             for (nr, rate) in rates.iter().enumerate() {
                 let place = format!("costs.{name}[{nr}]");
                 check_number(&place, rate.gb_per_s, &rate.source)?;
+                check_range(&place, rate.gb_per_s, rate.range)?;
                 if nr > 0 && rates[nr - 1].size >= rate.size {
                     return Err(Contradiction::RateOrder { place });
                 }
@@ -199,6 +205,15 @@ impl Costs {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn check_range(place: &str, value: f64, range: Option<[f64; 2]>) -> Result<(), Contradiction> {
+    match range {
+        Some([low, high]) if !(low > 0.0 && low <= value && value <= high && high.is_finite()) => {
+            Err(Contradiction::Range { place: place.to_owned(), value, low, high })
+        }
+        _ => Ok(()),
     }
 }
 

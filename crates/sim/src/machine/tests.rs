@@ -287,5 +287,11 @@ fn a_machine_that_is_none_is_not_written() {
 }
 
 fn set(cost: &mut Option<Quantity>, value: f64) {
-    *cost = Some(Quantity { value, unit: Unit::Ns, source: "test".to_owned(), assumed: false });
+    *cost = Some(Quantity {
+        value,
+        unit: Unit::Ns,
+        source: "test".to_owned(),
+        assumed: false,
+        range: None,
+    });
 }

@@ -33,7 +33,7 @@ use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
 use super::statistics::Largest;
 use super::touched::Touched;
-use crate::cost::{Mark, Timing};
+use crate::cost::{BaseTime, Mark, Timing};
 
 /// One cell in the middle of a replay.
 pub struct Cell {
@@ -52,6 +52,8 @@ pub struct Cell {
     pub(super) meter: Meter,
     /// Thousandths of the free memory in blocks smaller than each folio size, at the start.
     pub(super) unusable: BTreeMap<u64, u64>,
+    /// How long the program ran on this very machine.
+    pub(super) measured: Option<BaseTime>,
 }
 
 /// Which run of the program it is.
@@ -113,6 +115,8 @@ impl Cell {
         cell.counted.tenths = Tenths::of(meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
+        let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
+        cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
         cell.allow(0);
@@ -143,6 +147,7 @@ impl Cell {
             pictures: None,
             meter: Meter::default(),
             unusable: BTreeMap::new(),
+            measured: None,
             spec,
         })
     }

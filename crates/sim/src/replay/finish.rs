@@ -8,7 +8,7 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
-use crate::cost::{Estimate, Events, Latency, Mark};
+use crate::cost::{BaseTime, Estimate, Events, Latency, Mark};
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -17,7 +17,7 @@ impl Cell {
         self.end_processes();
         let detail = self.take_detail();
         let events = self.events();
-        let estimate = Estimate::new(&events, &self.spec.machine.costs, self.spec.walks);
+        let estimate = self.estimate(&events);
         let latency = self.latency();
         let counters = self.memory.counters();
         let base = &self.counted.base;
@@ -64,6 +64,14 @@ impl Cell {
             statistics: self.counted.largest.statistics,
             detail,
         }
+    }
+
+    /// Time of the events, and of the program that they belong to.
+    fn estimate(&self, events: &Events) -> Estimate {
+        let costs = &self.spec.machine.costs;
+        let instructions = self.hardware.ended().instruction.references;
+        let run = self.measured.unwrap_or_else(|| BaseTime::estimated(instructions, costs));
+        Estimate { run, ..Estimate::new(events, costs, self.spec.walks) }
     }
 
     fn collapses(&self) -> Collapses {

@@ -27,7 +27,7 @@ use super::schema::{
 };
 use crate::disk::Whole;
 use crate::event::{Event, Op};
-use crate::meta::{Meta, SCHEMA_VERSION};
+use crate::meta::{Meta, SCHEMA_VERSION, SCHEMA_VERSION_WITHOUT_RUNS};
 use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
 
 /// Bytes per row in the file, for the progress of rows not yet encoded.
@@ -174,7 +174,8 @@ impl Writer {
 
     fn complete_meta(&mut self) -> Result<(), TraceError> {
         let meta = &mut self.meta;
-        meta.schema_version = SCHEMA_VERSION;
+        let is_plain = meta.runs.is_empty();
+        meta.schema_version = if is_plain { SCHEMA_VERSION_WITHOUT_RUNS } else { SCHEMA_VERSION };
         meta.nr_rows = self.nr_rows;
         meta.nr_references = self.nr_references;
         if meta.page_bytes == 0 {

@@ -20,6 +20,7 @@ pub(crate) struct ReplayPlan {
     pub(super) settings: Settings,
     pub(super) form: FrameForm,
     pub(super) shows_time: bool,
+    pub(super) run_time_ns: Option<f64>,
     pub(super) output: Option<PathBuf>,
     pub(super) report: Option<PathBuf>,
     pub(super) command_line: Vec<String>,
@@ -38,6 +39,10 @@ impl ReplayPlan {
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
+        let report = match self.run_time_ns {
+            Some(ns) => report.with_run_time(ns),
+            None => report,
+        };
         let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
         self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;

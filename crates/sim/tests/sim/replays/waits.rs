@@ -21,8 +21,9 @@ fn run(path: &Path, spec: CellSpec) -> Outcome {
 /// A cascadelake with a device of this latency and rate.
 fn with_device(kernel: &str, latency_ns: f64, gb_per_s: f64) -> CellSpec {
     let mut spec = spec(kernel, "cascadelake");
-    let quantity =
-        |value, unit| Some(Quantity { value, unit, source: "test".to_owned(), assumed: false });
+    let quantity = |value, unit| {
+        Some(Quantity { value, unit, source: "test".to_owned(), assumed: false, range: None })
+    };
     spec.machine.costs.storage_latency = quantity(latency_ns, Unit::Ns);
     spec.machine.costs.storage_rate = quantity(gb_per_s, Unit::GbPerS);
     spec
@@ -116,8 +117,13 @@ fn reads_ahead_hide_behind_a_program_that_computes() {
     let path = sweep(dir.path());
     let mut lazy = with_device("6.12", 100e3, 1.0);
     // A millisecond between two references: whatever is read ahead is there in time.
-    lazy.machine.costs.reference =
-        Some(Quantity { value: 1e6, unit: Unit::Ns, source: "test".to_owned(), assumed: true });
+    lazy.machine.costs.reference = Some(Quantity {
+        value: 1e6,
+        unit: Unit::Ns,
+        source: "test".to_owned(),
+        assumed: true,
+        range: None,
+    });
     let busy = run(&path, with_device("6.12", 100e3, 1.0));
     let lazy = run(&path, lazy);
     assert!(busy.waits.late_ns.unwrap() > 0);

@@ -1,0 +1,177 @@
+//! Hardware counters of what this thread starts (`perf_event_open`), where there are any.
+//!
+//! Owns the descriptors and their reading. An event that the CPU, the hypervisor or
+//! `kernel.perf_event_paranoid` refuses is absent; a virtual machine often has none at all.
+//!
+//! A counter is inherited by every process that is started while it runs, and holds their counts once
+//! they have ended. This thread's own work between start and end is in it too: it starts a process
+//! and waits.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::FromRawFd as _;
+
+use largefolio_trace::HardwareCounters;
+
+/// `perf_event_attr` as far as its first published size; the kernel takes the rest for zero.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+}
+
+/// Bytes of [`Attributes`]: `PERF_ATTR_SIZE_VER0`.
+const ATTRIBUTES_BYTES: u32 = 64;
+/// Flag: processes that are started later count too.
+const INHERIT: u64 = 1 << 1;
+/// Flag: the hypervisor's work does not count.
+const EXCLUDE_HV: u64 = 1 << 6;
+/// Read format: how long the counter was wanted, and how long it ran.
+const TIMES: u64 = 1 | 1 << 1;
+/// Close the descriptor on exec.
+const CLOSE_ON_EXEC: u64 = 1 << 3;
+
+/// An event: type and number.
+#[derive(Clone, Copy)]
+struct Event(u32, u64);
+
+const CYCLES: Event = Event(0, 0);
+const INSTRUCTIONS: Event = Event(0, 1);
+/// Misses of reads in the data TLB.
+const DTLB_MISSES: Event = Event(3, 3 | 1 << 16);
+/// Misses of reads in the instruction TLB.
+const ITLB_MISSES: Event = Event(3, 4 | 1 << 16);
+
+/// One counter.
+struct Counter(File);
+
+impl Counter {
+    /// Starts to count; nothing where the event cannot be had.
+    fn start(event: Event) -> Option<Self> {
+        let Event(kind, config) = event;
+        let flags = INHERIT | EXCLUDE_HV;
+        let attributes = Attributes {
+            kind,
+            size: ATTRIBUTES_BYTES,
+            config,
+            read_format: TIMES,
+            flags,
+            ..Attributes::default()
+        };
+        // SAFETY: the kernel reads `size` bytes of the attributes, which outlive the call.
+        let descriptor = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                0,
+                -1,
+                -1,
+                CLOSE_ON_EXEC,
+            )
+        };
+        let descriptor = i32::try_from(descriptor).ok().filter(|&descriptor| descriptor >= 0)?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Some(Self(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// The count, scaled up if the counter shared its hardware with others; nothing if it never ran.
+    fn end(mut self) -> Option<u64> {
+        let mut bytes = [0; 24];
+        self.0.read_exact(&mut bytes).ok()?;
+        let word = |nr: usize| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(&bytes[8 * nr..8 * nr + 8]);
+            u64::from_ne_bytes(eight)
+        };
+        scaled(word(0), word(1), word(2))
+    }
+}
+
+/// `count` events in `running` of `enabled` nanoseconds.
+fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
+    let whole = u128::from(count) * u128::from(enabled);
+    u64::try_from(whole.checked_div(running.into())?).ok()
+}
+
+/// Counters that run.
+pub struct Counting {
+    cycles: Option<Counter>,
+    instructions: Option<Counter>,
+    itlb_misses: Option<Counter>,
+    dtlb_misses: Option<Counter>,
+}
+
+impl Counting {
+    /// Starts all that can be had; nothing if that is none.
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        let all = Self {
+            cycles: Counter::start(CYCLES),
+            instructions: Counter::start(INSTRUCTIONS),
+            itlb_misses: Counter::start(ITLB_MISSES),
+            dtlb_misses: Counter::start(DTLB_MISSES),
+        };
+        let Self { cycles, instructions, itlb_misses, dtlb_misses } = &all;
+        let has_any =
+            [cycles, instructions, itlb_misses, dtlb_misses].iter().any(|it| it.is_some());
+        has_any.then_some(all)
+    }
+
+    /// What they counted; nothing where none of them ran.
+    #[must_use]
+    pub fn end(self) -> Option<HardwareCounters> {
+        let end = |counter: Option<Counter>| counter.and_then(Counter::end);
+        let found = HardwareCounters {
+            cycles: end(self.cycles),
+            instructions: end(self.instructions),
+            itlb_misses: end(self.itlb_misses),
+            dtlb_misses: end(self.dtlb_misses),
+        };
+        (found != HardwareCounters::default()).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// `PERF_COUNT_SW_PAGE_FAULTS`: every kernel has it, so the path of the hardware's is tested.
+    const PAGE_FAULTS: Event = Event(1, 2);
+
+    #[test]
+    fn a_counter_holds_what_a_child_did() {
+        let Some(before) = Counter::start(PAGE_FAULTS) else {
+            eprintln!("SKIPPED: perf_event_open is refused here (kernel.perf_event_paranoid)");
+            return;
+        };
+        let idle = before.end().unwrap();
+        let counter = Counter::start(PAGE_FAULTS).unwrap();
+        assert!(Command::new("/bin/true").status().unwrap().success());
+        let found = counter.end().unwrap();
+        assert!(found > idle + 20, "a program takes some faults to start: {found}, idle {idle}");
+    }
+
+    #[test]
+    fn a_counter_that_shared_its_hardware_is_scaled() {
+        assert_eq!(scaled(100, 10, 5), Some(200));
+        assert_eq!(scaled(100, 10, 10), Some(100));
+        assert_eq!(scaled(0, 10, 0), None);
+        assert_eq!(scaled(u64::MAX, u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn attributes_have_the_published_size() {
+        assert_eq!(size_of::<Attributes>(), ATTRIBUTES_BYTES as usize);
+    }
+}

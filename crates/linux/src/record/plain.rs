@@ -1,0 +1,71 @@
+//! The program without a recorder: how long a run takes, in the trace beside what was recorded.
+//!
+//! Never unasked: each run is one more with all that the program does.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use largefolio_trace::PlainRun;
+
+use super::error::RecordError;
+use super::plan::Recording;
+use crate::measure::counters::Counting;
+use crate::verify::run::{Ended, Sample, Watch, how_it_ended, timed};
+
+impl Recording {
+    /// Runs the plain program `nr` times; `progress` hears the number of each run, from 1. What it
+    /// prints goes nowhere.
+    ///
+    /// # Errors
+    /// [`RecordError::PlainRun`], [`RecordError::PlainRunFailed`] for a run that fails, and
+    /// [`RecordError::Interrupted`]. Nothing was recorded then.
+    pub fn time(&mut self, nr: usize, progress: &mut dyn FnMut(usize)) -> Result<(), RecordError> {
+        if nr == 0 {
+            return Ok(());
+        }
+        let signals = Watch::start()?;
+        for run in 1..=nr {
+            progress(run);
+            let one = self.time_once(&signals)?;
+            self.runs.push(one);
+        }
+        Ok(())
+    }
+
+    /// The runs that were timed.
+    #[must_use]
+    pub fn plain_runs(&self) -> &[PlainRun] {
+        &self.runs
+    }
+
+    fn time_once(&self, signals: &Watch) -> Result<PlainRun, RecordError> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Err(RecordError::NoProgram);
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        let counting = Counting::start();
+        let ended = timed(command, signals)?;
+        let counters = counting.and_then(Counting::end);
+        match ended {
+            Ended::Well(sample) => Ok(PlainRun { counters, ..of(&sample) }),
+            Ended::Badly(status) => Err(RecordError::PlainRunFailed {
+                command: PathBuf::from(program),
+                how: how_it_ended(status),
+            }),
+            Ended::Stopped => Err(RecordError::Interrupted(signals.signal())),
+        }
+    }
+}
+
+fn of(sample: &Sample) -> PlainRun {
+    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    PlainRun {
+        wall_ns: ns(sample.wall),
+        user_ns: ns(sample.user),
+        system_ns: ns(sample.system),
+        minor_faults: sample.nr_minor_faults,
+        major_faults: sample.nr_major_faults,
+        counters: None,
+    }
+}

@@ -1,0 +1,60 @@
+//! The change of the run time, with its bounds: a lane for each cell that has one.
+
+use largefolio_sim::replay::Outcome;
+
+use super::cells::names;
+use super::frame::{TABLE_END, figure, table_head};
+use super::lanes::{Axis, Guide, Lane, Mark, Shape, Side, lanes};
+use super::markup::Markup;
+use crate::figures::{change_in_words, change_of_run, run_base};
+
+/// The picture; nothing where no cell is compared with another of its machine.
+pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
+    let names = names(rows);
+    let compared = rows.iter().enumerate().filter_map(|(nr, row)| {
+        let change = row.estimate.run_change?;
+        Some((nr, row, change))
+    });
+    let compared: Vec<_> = compared.collect();
+    if compared.is_empty() {
+        return None;
+    }
+    let ends = compared.iter().flat_map(|(.., change)| [change.low, change.high, 0.0]);
+    let axis = Axis::over(ends, "%");
+    let drawn: Vec<Lane> = compared
+        .iter()
+        .map(|&(nr, row, change)| {
+            let tip = format!("{}: {}", names[nr], change_of_run(change));
+            let (mut name, mut end) = (Markup::new(), Markup::new());
+            name.text(&names[nr]);
+            let at = format!("/rows/{nr}/estimate/run_change/mid");
+            end.number(&at, change.mid, &change_in_words(change).0);
+            let side = Side::Middle;
+            let (from, to, class) = (change.low, change.high, "interval");
+            let shape = Shape::Diamond;
+            let marks = vec![
+                Mark::Span { from, to, side, class, tip: tip.clone() },
+                Mark::At { value: change.mid, side, shape, class: "predicted", tip },
+            ];
+            let title =
+                format!("Change of the run time, {}: {}", names[nr], run_base(&row.estimate));
+            Lane { title, name, marks, end }
+        })
+        .collect();
+    let guide = Guide { from: 0.0, to: 0.0, class: "one" };
+    let mut table = table_head("Change of the run time, per cent", &columns());
+    for (nr, row, change) in compared {
+        table.raw("<tr>").element("th scope=\"row\"", &names[nr]);
+        for (key, value) in [("low", change.low), ("mid", change.mid), ("high", change.high)] {
+            let at = format!("/rows/{nr}/estimate/run_change/{key}");
+            table.raw("<td>").number(&at, value, &format!("{value:+.2}")).raw("</td>");
+        }
+        table.element("td", &run_base(&row.estimate)).raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    Some(figure("Change of the run time", &lanes(&axis, &[guide], &drawn), &table))
+}
+
+fn columns() -> [String; 4] {
+    ["from", "likeliest", "to", "of a run"].map(str::to_owned)
+}

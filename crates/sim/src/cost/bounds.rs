@@ -1,0 +1,125 @@
+//! How far an estimate may be off: the bounds of its costs, carried through sums and differences.
+//!
+//! - B1: a cost errs the same way wherever it is used. Its terms add up as they are, and in a
+//!   difference of two estimates only the difference of its events is in doubt.
+//! - B2: two costs err independently ([`Interval::sum`]).
+//! - B3: a cost that is not known is that of [`STAND_IN`], within a factor of [`STAND_IN_WITHIN`].
+
+use std::collections::BTreeMap;
+
+use super::price::ns_each;
+use super::terms::{quantity, rate_named};
+use super::{Cause, CauseTime, Estimate, Interval};
+use crate::machine::{Costs, Machine, Quantity, Unit};
+
+/// Parts of a per cent that a change of the run time is given in.
+const PARTS: f64 = 1e4;
+/// The machine whose costs stand in: the one with the most of them.
+const STAND_IN: &str = "cascadelake";
+/// Factor either way: machines differ by more than measurements do.
+const STAND_IN_WITHIN: f64 = 4.0;
+
+/// The bounds of a time that `cost` decides, as factors of it.
+pub(super) fn of(cost: &Quantity, costs: &Costs) -> Interval {
+    let own = factors(cost);
+    match (cost.unit, &costs.clock) {
+        (Unit::Cycles, Some(clock)) => {
+            let clock = factors(clock);
+            let (low, high) = (own.low * clock.low, own.high * clock.high);
+            Interval { low, mid: 1.0, high }
+        }
+        _ => own,
+    }
+}
+
+/// More of a rate is less time.
+fn factors(cost: &Quantity) -> Interval {
+    let Interval { low, mid, high } = cost.interval();
+    match cost.unit {
+        Unit::GbPerS | Unit::GHz => Interval { low: mid / high, mid: 1.0, high: mid / low },
+        _ => Interval { low: low / mid, mid: 1.0, high: high / mid },
+    }
+}
+
+/// The bounds of waiting in the device's queue, as factors: those of its latency.
+pub(super) fn of_device(costs: &Costs) -> Interval {
+    costs.storage_latency.as_ref().map_or(Interval::within(1.0, 2.0), factors)
+}
+
+/// What stands in for a cost by its name without `costs.`, and its nanoseconds for each event.
+pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
+    let costs = Machine::named(STAND_IN).ok()?.costs;
+    let other = match name {
+        "walk_native" => "walk_nested",
+        "walk_native_pmd" => "walk_nested_pmd",
+        _ => name,
+    };
+    let found = costs.known().find(|(known, _)| *known == other).map(|(_, cost)| cost.clone());
+    let cost = found.or_else(|| rate_named(&costs, name).map(quantity))?;
+    let ns = ns_each(&cost, &costs)?;
+    let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
+    let source = format!("not known; as on {STAND_IN}, up to {STAND_IN_WITHIN} times less or more");
+    Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
+}
+
+/// The sum of all terms; nothing where one has no bounds.
+pub(super) fn total(causes: &BTreeMap<Cause, CauseTime>) -> Option<Interval> {
+    Some(Interval::sum(by_cost(causes)?.into_values()).rounded())
+}
+
+/// The time of each cost (B1).
+fn by_cost(causes: &BTreeMap<Cause, CauseTime>) -> Option<BTreeMap<&str, Interval>> {
+    let mut all: BTreeMap<&str, Interval> = BTreeMap::new();
+    for term in causes.values().flat_map(|time| &time.terms) {
+        let part = term.bounds?;
+        let sum = all.entry(&term.cost).or_default();
+        *sum = Interval {
+            low: sum.low + part.low,
+            mid: sum.mid + part.mid,
+            high: sum.high + part.high,
+        };
+    }
+    Some(all)
+}
+
+impl Estimate {
+    /// The difference from `reference`, which is of the same machine, in ns; nothing where a cost is
+    /// not known and nothing stands in for it.
+    #[must_use]
+    pub fn change(&self, reference: &Self) -> Option<Interval> {
+        let (now, before) = (by_cost(&self.causes)?, by_cost(&reference.causes)?);
+        let names = now.keys().chain(before.keys().filter(|name| !now.contains_key(*name)));
+        let parts = names.map(|name| {
+            let of = |all: &BTreeMap<&str, Interval>| all.get(name).copied().unwrap_or_default();
+            let (now, before) = (of(&now), of(&before));
+            let like = if now.mid > 0.0 { now } else { before };
+            let difference = now.mid - before.mid;
+            if like.mid > 0.0 { like.times(difference / like.mid) } else { Interval::default() }
+        });
+        Some(Interval::sum(parts))
+    }
+
+    /// Notes the difference from `reference`, of the same machine, as a share of its run.
+    pub fn compare_run(&mut self, reference: &Self) {
+        let base = reference.run_time();
+        self.run_change = match (self.change(reference), base) {
+            (Some(change), Some(base)) if base.low > 0.0 => {
+                Some(change.over(base).times(100.0).rounded_to(PARTS))
+            }
+            _ => None,
+        };
+    }
+
+    /// How long the program runs, in ns. An estimated base has no memory management in it: it is
+    /// added.
+    #[must_use]
+    pub fn run_time(&self) -> Option<Interval> {
+        match self.run.source {
+            super::BaseSource::Estimated => Some(Interval::sum([self.run.ns, self.total?])),
+            super::BaseSource::Measured | super::BaseSource::Given => Some(self.run.ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

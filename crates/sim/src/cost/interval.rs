@@ -1,0 +1,127 @@
+//! Numbers that are known within bounds, and how bounds add up.
+
+use serde::{Deserialize, Serialize};
+
+/// A number and what it may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The smallest that it may be.
+    pub low: f64,
+    /// The likeliest, between the two others.
+    pub mid: f64,
+    /// The largest that it may be.
+    pub high: f64,
+}
+
+impl Interval {
+    /// A number without doubt.
+    #[must_use]
+    pub const fn exact(value: f64) -> Self {
+        Self { low: value, mid: value, high: value }
+    }
+
+    /// `mid`, or up to `factor` times less or more.
+    #[must_use]
+    pub fn within(mid: f64, factor: f64) -> Self {
+        Self { low: mid / factor, mid, high: mid * factor }
+    }
+
+    /// The median of measured values, with the smallest and the largest; nothing for none.
+    #[must_use]
+    pub fn measured(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (low, high) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let mid = match sorted.len() % 2 {
+            1 => sorted[middle],
+            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        };
+        Some(Self { low, mid, high })
+    }
+
+    /// `factor` times this; a negative factor turns it round.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        let (one, other) = (self.low * factor, self.high * factor);
+        Self { low: one.min(other), mid: self.mid * factor, high: one.max(other) }
+    }
+
+    /// The sum of numbers that err independently of each other: distances from the middle add up as
+    /// squares do, each side for itself.
+    ///
+    /// ```
+    /// use largefolio_sim::cost::Interval;
+    /// let part = |mid: f64| Interval { low: mid - 3.0, mid, high: mid + 4.0 };
+    /// let sum = Interval::sum([part(10.0), Interval { high: 23.0, ..part(20.0) }]);
+    /// assert_eq!((sum.mid, sum.high), (30.0, 35.0));
+    /// ```
+    #[must_use]
+    pub fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
+        let (mut mid, mut below, mut above) = (0.0, 0.0_f64, 0.0_f64);
+        for part in parts {
+            mid += part.mid;
+            below += (part.mid - part.low).powi(2);
+            above += (part.high - part.mid).powi(2);
+        }
+        Self { low: mid - below.sqrt(), mid, high: mid + above.sqrt() }
+    }
+
+    /// This over `base`, which is above 0: the extremes of all quotients.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        let extremes = [self.low, self.high].map(|part| [part / base.low, part / base.high]);
+        let all = extremes.as_flattened();
+        Self {
+            low: all.iter().copied().fold(f64::INFINITY, f64::min),
+            mid: self.mid / base.mid,
+            high: all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// To whole numbers: an estimate in nanoseconds has no more digits.
+    #[must_use]
+    pub fn rounded(self) -> Self {
+        self.rounded_to(1.0)
+    }
+
+    /// To whole parts of which one has `parts`.
+    #[must_use]
+    pub fn rounded_to(self, parts: f64) -> Self {
+        let round = |value: f64| (value * parts).round() / parts;
+        Self { low: round(self.low), mid: round(self.mid), high: round(self.high) }
+    }
+
+    /// Whether the number may be 0: a difference of which the sign is not known.
+    #[must_use]
+    pub fn may_be_zero(self) -> bool {
+        self.low <= 0.0 && self.high >= 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_factor_turns_an_interval_round() {
+        let found = Interval { low: 1.0, mid: 2.0, high: 4.0 }.times(-3.0);
+        assert_eq!(found, Interval { low: -12.0, mid: -6.0, high: -3.0 });
+    }
+
+    #[test]
+    fn a_quotient_reaches_as_far_as_its_parts_do() {
+        let base = Interval { low: 5.0, mid: 10.0, high: 20.0 };
+        let found = Interval { low: -2.0, mid: 1.0, high: 4.0 }.over(base);
+        assert_eq!(found, Interval { low: -0.4, mid: 0.1, high: 0.8 });
+        assert!(found.may_be_zero());
+        assert!(!Interval::exact(0.1).may_be_zero());
+    }
+
+    #[test]
+    fn measured_values_have_a_median_and_bounds() {
+        assert_eq!(Interval::measured(&[]), None);
+        let found = Interval::measured(&[3.0, 1.0, 2.0, 10.0]).unwrap();
+        assert_eq!(found, Interval { low: 1.0, mid: 2.5, high: 10.0 });
+    }
+}
