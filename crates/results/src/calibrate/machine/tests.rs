@@ -1,4 +1,8 @@
-use largefolio_linux::calibrate::{Cpu, Curve, KernelCosts, MapcountCosts, Point, Storage};
+use largefolio_linux::calibrate::{
+    Cpu, Curve, Figure, KernelCosts, MapcountCosts, Point, Rate, Storage,
+};
+use largefolio_linux::measure::Spread;
+use largefolio_sim::machine::Quantity;
 
 use super::*;
 

@@ -1,6 +1,7 @@
 //! A program running in the memory manager.
 
 mod huge;
+mod look;
 
 use std::collections::VecDeque;
 
@@ -10,14 +11,13 @@ use largefolio_mm::fault;
 use largefolio_mm::hugetlb::HugePool;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
-use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
+use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
-use largefolio_mm::rules::anon::{Mapcount, SizeMode};
+use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::ShmemEnabled;
-use largefolio_mm::units::{AddrRange, MappingId, MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
+use largefolio_mm::units::{AddrRange, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
-use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::huge::HugePages;
@@ -26,8 +26,6 @@ use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
 };
-use super::statistics::MachineKib;
-use super::world::{MappedPage, PageState, World};
 use crate::crosscheck::recording::RecordingHeader;
 use crate::kernel::Kernel;
 
@@ -420,109 +418,6 @@ impl ProgramReplay {
     /// What the stores of this step leave, page by page.
     fn values(&self) -> impl Iterator<Item = u32> + use<> {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
-    }
-
-    /// Cached pages of the program's own file, if that lies on a disk, and those of them in
-    /// PMD-sized folios.
-    pub(super) fn nr_cached(&self) -> Option<(u64, u64)> {
-        let own = self.own.filter(|own| own.is_on_disk)?;
-        let pmd = self.memory.rules().page.pmd_order();
-        let pages_from = |least: Order| {
-            let folios = self.memory.folios(own.file).filter(|entry| entry.order >= least);
-            folios.map(|entry| entry.order.nr_pages()).sum()
-        };
-        Some((pages_from(Order::ZERO), pages_from(pmd)))
-    }
-
-    /// What every process has mapped.
-    pub(super) fn world(&self) -> World {
-        if let Some(huge) = self.huge {
-            return self.huge_world(huge);
-        }
-        let mut world = World::new(self.nr_pages);
-        for (slot, mm) in self.slots.iter().enumerate() {
-            let Some(mm) = *mm else { continue };
-            let first = Vaddr(BASE).vpn(self.memory.rules().page);
-            for leaf in self.memory.space(mm).table.leaves(first, self.nr_pages) {
-                // The window ends at a multiple of no PMD: a leaf may reach beyond it.
-                let from = leaf.first_vpn.max(first);
-                let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
-                for vpn in from.0..end {
-                    let state = self.page_state(mm, &leaf, Vpn(vpn));
-                    world.slots[slot][(vpn - first.0) as usize] = state;
-                }
-            }
-        }
-        world
-    }
-
-    fn page_state(&self, mm: MmId, leaf: &Leaf, vpn: Vpn) -> PageState {
-        let is_pmd = leaf.kind == LeafKind::Pmd;
-        let index = (vpn.0 - leaf.first_vpn.0) as u32;
-        let pfn = leaf.pfn_of(vpn);
-        let folios = &self.memory.core().folios;
-        let is_special = leaf.flags.contains(PteFlags::SPECIAL);
-        let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
-            let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
-            // F.5.10: no owner is known of the huge zero folio, so nobody shares it.
-            let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
-            return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
-        };
-        let folio = folios.get(id);
-        let page = MappedPage::Folio {
-            label: folio.pfn.0,
-            order: folio.order.get(),
-            index: (pfn.0 - folio.pfn.0) as u32,
-        };
-        let addr = Vaddr(vpn.0 << self.memory.rules().page.shift());
-        let view = self.memory.page_at(mm, addr);
-        let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
-        let mapcount = view.map_or(0, |view| view.mapcount);
-        let sum = Some(self.sum_of(pfn));
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
-    }
-
-    /// What `smaps` says of pages of a process; nothing of one that has ended.
-    pub(super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
-        let first = Vaddr(BASE).vpn(self.memory.rules().page).plus(pages.first);
-        let pages = VpnRange { start: first, end: first.plus(pages.nr) };
-        Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
-    }
-
-    /// Mapped pages of the machine.
-    pub(super) fn machine(&self) -> MachineKib {
-        let counters = self.memory.core().counters.mapped;
-        MachineKib::of_model(&counters, self.memory.rules().page.bytes())
-    }
-
-    /// The sum of the 32-bit words of a frame.
-    fn sum_of(&self, pfn: Pfn) -> u32 {
-        let words = self.memory.core().ram.frame(pfn).as_chunks::<4>().0;
-        words.iter().fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
-    }
-
-    /// The counters of the folio behind a page, for a report of what differs.
-    pub(super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
-        let mm = self.slots[slot]?;
-        let addr = self.addr(page);
-        if self.huge.is_some() {
-            let vpn = addr.vpn(self.memory.rules().page);
-            let (_, entry) = self.memory.huge_entry_at(mm, vpn)?;
-            return Some(format!("{entry:?}, {:?}", self.memory.huge_page(&entry)));
-        }
-        let view = self.memory.page_at(mm, addr)?;
-        let folios = &self.memory.core().folios;
-        let folio = folios.get(folios.of_pfn(view.pfn)?);
-        Some(format!(
-            "order {}, refs {}, maps {}, by PMD {}, page maps {}, exclusive {}, partial {}",
-            folio.order,
-            folio.refs,
-            folio.maps(),
-            folio.pmd_maps(),
-            view.mapcount,
-            view.is_anon_exclusive,
-            view.is_partially_mapped,
-        ))
     }
 
     /// The model's own invariants.

@@ -1,0 +1,244 @@
+//! The costs of a machine file from what was measured.
+
+use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
+use largefolio_linux::measure::Spread;
+use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
+
+use super::STAND_IN;
+
+/// `median of n = 9, 1.20 to 1.31 ns`.
+fn spread_text(ns: &Spread) -> String {
+    format!("median of n = {}, {:.4} to {:.4} ns", ns.n, ns.min, ns.max)
+}
+
+/// Factor below the median where a spread ends that reaches below 0.
+const RANGE_WITHIN: f64 = 10.0;
+
+fn measured(figure: &Figure) -> Quantity {
+    Quantity {
+        value: digits(figure.ns.median),
+        unit: Unit::Ns,
+        source: format!("measured: {}; {}", figure.how, spread_text(&figure.ns)),
+        assumed: false,
+        range: range(&figure.ns),
+    }
+}
+
+/// The spread as a range of the median; a difference of two measurements may fall below 0, which no
+/// cost does.
+fn range(ns: &Spread) -> Option<[f64; 2]> {
+    let least = ns.median / RANGE_WITHIN;
+    (ns.median > 0.0).then(|| {
+        [digits(ns.min.max(least)).min(digits(ns.median)), digits(ns.max).max(digits(ns.median))]
+    })
+}
+
+/// Five digits: a machine's drift is larger than the rest.
+fn digits(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+pub(super) fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) -> Costs {
+    let kernel = &found.kernel;
+    let or = |figure: &Option<Figure>, other: &Option<Quantity>| match figure {
+        Some(figure) => Some(measured(figure)),
+        None => other.as_ref().map(assumed),
+    };
+    let own = |figure: &Option<Figure>| figure.as_ref().map(measured);
+    let mut costs = Costs {
+        clock: clock(found),
+        reference: stand_in
+            .reference
+            .as_ref()
+            .map(|known| Quantity { assumed: true, ..known.clone() }),
+        l2_hit: Some(l2_hit(found)),
+        fault: or(&kernel.fault, &stand_in.fault),
+        folio_alloc: own(&kernel.folio_alloc),
+        map_batch: own(&kernel.map_batch),
+        map_entry: or(&kernel.map_entry, &stand_in.map_entry),
+        fork_entry: or(&kernel.fork_entry, &stand_in.fork_entry),
+        fork_batch: own(&kernel.fork_batch),
+        fork_pmd: own(&kernel.fork_pmd),
+        unmap_batch: or(&kernel.unmap_batch, &stand_in.unmap_batch),
+        unmap_large: own(&kernel.unmap_large),
+        unmap_pte: or(&kernel.unmap_pte, &stand_in.unmap_pte),
+        unmap_pmd: own(&kernel.unmap_pmd),
+        page_mapcount: own(&found.mapcounts.page),
+        owner_word: own(&found.mapcounts.owner_word),
+        clear: clear(found),
+        copy: found.copy.iter().map(rate).collect(),
+        storage_latency: or(&found.storage.random, &stand_in.storage_latency),
+        storage_rate: storage_rate(found).or_else(|| stand_in.storage_rate.as_ref().map(assumed)),
+        ..Costs::default()
+    };
+    set_walks(&mut costs, found, is_splintered);
+    set_apart(&mut costs, found);
+    costs
+}
+
+/// Takes map counts out of the costs that were measured with them in, as `cascadelake` has them: of
+/// each PTE the count of its page, of each batch of a large folio the owner word, and on the way out
+/// the folio's own counter as well. Where too little would be left they stay in, and nothing stands
+/// apart.
+fn set_apart(costs: &mut Costs, found: &Calibration) {
+    let (Some(page), Some(word)) = (&found.mapcounts.page, &found.mapcounts.owner_word) else {
+        (costs.page_mapcount, costs.owner_word) = (None, None);
+        return;
+    };
+    let (page, word) = (page.ns.median, word.ns.median);
+    let mut parts = [
+        (&mut costs.map_entry, page, "page_mapcount"),
+        (&mut costs.fork_entry, page, "page_mapcount"),
+        (&mut costs.fork_batch, word, "owner_word"),
+        (&mut costs.unmap_pte, page, "page_mapcount"),
+        (&mut costs.unmap_large, page + word, "page_mapcount and owner_word"),
+    ];
+    // What was taken from another machine has them out already.
+    let measured = |cost: &Option<Quantity>| cost.as_ref().is_some_and(|cost| !cost.assumed);
+    let fits = |cost: &Option<Quantity>, less: f64| {
+        cost.as_ref().is_none_or(|cost| cost.assumed || cost.value > less)
+    };
+    if !parts.iter().all(|(cost, less, _)| fits(cost, *less)) {
+        (costs.page_mapcount, costs.owner_word) = (None, None);
+        return;
+    }
+    for (cost, less, what) in parts.iter_mut().filter(|(cost, ..)| measured(cost)) {
+        let Some(cost) = cost else { continue };
+        cost.value = digits(cost.value - *less);
+        cost.range = cost.range.map(|[low, high]| {
+            let low = (low - *less).max(cost.value / RANGE_WITHIN);
+            [digits(low).min(cost.value), digits(high - *less).max(cost.value)]
+        });
+        cost.source = format!("{}; less {what}", cost.source);
+    }
+}
+
+/// A number of another machine.
+fn assumed(known: &Quantity) -> Quantity {
+    Quantity {
+        source: format!(
+            "not measured on this machine, taken from {STAND_IN}; the head of the file \
+                         says why"
+        ),
+        assumed: true,
+        range: None,
+        ..known.clone()
+    }
+}
+
+fn clock(found: &Calibration) -> Option<Quantity> {
+    let ghz = found.clock_ghz.filter(|ghz| ghz.median.is_finite() && ghz.median > 0.0)?;
+    Some(Quantity {
+        value: digits(ghz.median),
+        unit: Unit::GHz,
+        source: format!(
+            "measured: dependent additions; median of n = {}, {:.3} to {:.3} GHz",
+            ghz.n, ghz.min, ghz.max
+        ),
+        assumed: false,
+        range: range(&ghz),
+    })
+}
+
+/// What translation adds to loads over working sets between the levels.
+fn l2_hit(found: &Calibration) -> Quantity {
+    let curve = found.curve(Side::Data, Pages::Base);
+    let extra = curve.and_then(|curve| curve.extra_over(96..=512));
+    match extra.filter(|ns| ns.is_finite() && *ns > 0.05) {
+        Some(ns) => Quantity {
+            value: digits(ns),
+            unit: Unit::Ns,
+            source: "measured: loads from 96 to 512 pages less loads from as many lines of a 64th \
+                     of the pages; median of working sets"
+                .to_owned(),
+            assumed: false,
+            range: None,
+        },
+        None => Quantity {
+            value: 2.0,
+            unit: Unit::Ns,
+            source: "the curve shows no level-2 hits; 7 cycles of 3.5 GHz".to_owned(),
+            assumed: true,
+            range: None,
+        },
+    }
+}
+
+/// Walks: instructions over the largest working set.
+fn set_walks(costs: &mut Costs, found: &Calibration, is_splintered: bool) {
+    let walk = |pages| {
+        let sides = [Side::Instruction, Side::Data];
+        let curve = sides.into_iter().find_map(|side| found.curve(side, pages))?;
+        let point = curve.extra.last()?;
+        let side = match curve.side {
+            Side::Instruction => "calls of stubs",
+            Side::Data => "loads",
+        };
+        let how =
+            format!("{side} on {} pages less as many packed into a 64th of the pages", point.nr);
+        let is_cost = point.ns.median.is_finite() && point.ns.median > 0.0;
+        is_cost.then(|| measured(&Figure { ns: point.ns, how }))
+    };
+    let pte = walk(Pages::Base);
+    let pmd = match walk(Pages::Pmd).filter(|_| is_splintered) {
+        Some(pmd) => Some(pmd),
+        // Translations of 2M folios stay in the TLB over any working set that was measured.
+        None => pte.clone().map(|pte| Quantity {
+            source: "as a walk to a PTE, which is longer: an upper bound".to_owned(),
+            assumed: true,
+            range: None,
+            ..pte
+        }),
+    };
+    if found.cpu.is_virtual == Some(true) {
+        (costs.walk_nested, costs.walk_nested_pmd) = (pte, pmd);
+    } else {
+        (costs.walk_native, costs.walk_native_pmd) = (pte, pmd);
+    }
+}
+
+/// The kernel's own clearing for base pages, user space's for larger units.
+fn clear(found: &Calibration) -> Vec<UnitRate> {
+    let mut rates: Vec<UnitRate> = found.clear.iter().map(rate).collect();
+    if let (Some(first), Some(figure)) = (rates.first_mut(), &found.kernel.clear_page) {
+        *first = rate(&Rate { unit_bytes: 4096, figure: figure.clone() });
+    }
+    rates
+}
+
+fn rate(known: &Rate) -> UnitRate {
+    let Rate { unit_bytes, figure } = known;
+    #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+    let gb_per_s = digits(*unit_bytes as f64 / figure.ns.median);
+    let size = UnitBytes(*unit_bytes as u64);
+    let source = format!("measured: {}; {}", figure.how, spread_text(&figure.ns));
+    #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+    let range = range(&figure.ns)
+        .map(|[low, high]| [high, low].map(|ns| digits(*unit_bytes as f64 / ns)))
+        .map(|[low, high]| [low.min(gb_per_s), high.max(gb_per_s)]);
+    UnitRate { size, gb_per_s, source, assumed: false, range }
+}
+
+fn storage_rate(found: &Calibration) -> Option<Quantity> {
+    let figure = found.storage.sequential.as_ref()?;
+    let value = digits(f64::from(1 << 20) / figure.ns.median);
+    let range = range(&figure.ns)
+        .map(|[low, high]| [high, low].map(|ns| digits(f64::from(1 << 20) / ns)))
+        .map(|[low, high]| [low.min(value), high.max(value)]);
+    Some(Quantity { value, unit: Unit::GbPerS, range, ..measured(figure) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_a_range_that_holds_the_median_and_stays_above_zero() {
+        let of = |min, median, max| range(&Spread { median, min, max, n: 9 });
+        assert_eq!(of(8.0, 10.0, 14.0), Some([8.0, 14.0]));
+        // A difference of two measurements may fall below 0.
+        assert_eq!(of(-3.0, 10.0, 14.0), Some([1.0, 14.0]));
+        assert_eq!(of(10.000_04, 10.000_04, 10.000_04), Some([10.0, 10.0]));
+        assert_eq!(of(-2.0, -1.0, 3.0), None);
+    }
+}
