@@ -175,7 +175,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
     assert_eq!(
         message("unit = \"ns\"", "unit = \"years\""),
         "mine.toml:28: unknown variant `years`, expected one of `cycles`, `ns`, `us`, `GHz`, \
-         `GB/s`"
+         `GB/s`, `cycles/instruction`"
     );
     assert_eq!(
         message("[costs.walk_native]", "[costs.walk]"),
