@@ -17,7 +17,7 @@ if command -v qemu-x86_64 >/dev/null 2>&1; then
     else
         program=(python3 -c 'import json, re, argparse, collections; print(json.dumps({}))')
     fi
-    "$folio" record -o "$trace" -- "${program[@]}"
+    "$folio" record --runs 3 -o "$trace" -- "${program[@]}"
 else
     echo "qemu-x86_64 is missing (apt-get install qemu-user): using the shipped trace" >&2
     trace=$root/traces/demo.folio

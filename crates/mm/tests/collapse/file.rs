@@ -8,7 +8,7 @@ use largefolio_mm::memory::FolioState;
 use largefolio_mm::pgtable::PmdState::{Empty, Leaf, Table};
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::rules::anon::NonePtes;
-use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PrivateData};
+use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PmdTable, PrivateData, Retract};
 use largefolio_mm::units::MappingId;
 use largefolio_mm::units::PageIndex;
 use largefolio_mm::vma::Prot;
@@ -372,4 +372,49 @@ fn a_folio_that_is_huge_already_gets_its_entry() {
     assert_eq!(view.kind, largefolio_mm::pgtable::LeafKind::Pmd);
     assert_eq!(world.memory.counters().collapse.nr_advised, 2);
     assert_eq!(world.memory.folios(file).count(), 1);
+}
+
+/// C.6.3: what a process must have before a block of a file becomes its PMD entry.
+#[test]
+fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
+    // Touched: nothing, a page of the next block, a page of the block.
+    for (table, [nothing, next, own]) in [
+        (PmdTable::Block, [false, false, true]),
+        (PmdTable::Needed, [false, true, true]),
+        (PmdTable::Made, [true, true, true]),
+    ] {
+        for (touched, expected) in [(None, nothing), (Some(N + 3), next), (Some(3), own)] {
+            let mut rules = old_rules();
+            rules.collapse.pmd_table = table;
+            let world = World::new(rules).with_file("vfat", 2 * N, Prot::READ);
+            let (mut world, file, _) = world;
+            world.read(touched);
+            let collapsed = world.collapse(0, N);
+            assert_eq!(collapsed.is_ok(), expected, "{table:?} {touched:?}: {collapsed:?}");
+            assert_eq!(world.is_huge(0), expected, "{table:?} {touched:?}");
+            // The block of the file is collapsed all the same (H.5).
+            let largest = world.memory.folios(file).map(|folio| folio.order.get()).max();
+            assert_eq!(largest, Some(9), "{table:?} {touched:?}");
+            world.memory.validate().unwrap();
+        }
+    }
+}
+
+/// H.5 step 6: 6.1 takes away the tables of the caller alone.
+#[test]
+fn whose_tables_go_depends_on_the_kernel_h_5() {
+    for (retract, keeps) in [(Retract::Own, true), (Retract::All, false)] {
+        let mut rules = old_rules();
+        rules.collapse.retract = retract;
+        let (mut world, _, open) = World::new(rules).with_file("vfat", N, Prot::READ);
+        world.read([3]);
+        let other = world.memory.new_space();
+        let map = Map::file(open, 0, N * PAGE, Prot::READ).at(addr(0));
+        world.memory.mmap(other, map).unwrap();
+        world.memory.touch(other, addr(3), Access::Read).unwrap();
+        world.collapse(0, N).unwrap();
+        let vpn = addr(0).vpn(largefolio_mm::units::PageSize::K4);
+        let has_table = world.memory.space(other).table.pmd(vpn) != Empty;
+        assert_eq!(has_table, keeps, "{retract:?}");
+    }
 }
