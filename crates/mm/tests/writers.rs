@@ -9,7 +9,7 @@ use largefolio_mm::map::{Map, MapError};
 use largefolio_mm::mapping::gate::{OpenForWrite, TextBusy};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
-use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, LargeFolios, PmdTable, Retract};
+use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse};
 use largefolio_mm::rules::{Arch, Rules, Writers};
 use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
@@ -36,15 +36,7 @@ impl World {
             Writers::DropCache => FileCollapse::Exec,
             Writers::Keep => FileCollapse::LargeFolios,
         };
-        // A block needs nothing but itself (6.18; C.6.3 and H.4.1 have tests of their own).
-        let (pmd_table, large) = (PmdTable::Made, LargeFolios::Collapsed);
-        let collapse = CollapseRules {
-            file,
-            pmd_table,
-            large,
-            retract: Retract::All,
-            ..CollapseRules::stock()
-        };
+        let collapse = CollapseRules { file, ..CollapseRules::stock() };
         let rules = Rules { writers, collapse, ..Rules::example() };
         let mut memory = Memory::new(rules, &Config::new(Arch::X86_64)).unwrap();
         let file = memory.add_file(LIBRARY_BYTES, filesystem);

@@ -11,8 +11,8 @@ use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{
-    CollapseSizes, DirtyFlush, DirtyRange, FileCollapse, LargeFolios, Lazyfree, PmdTable,
-    PrivateData, ReadOnlyRange, Retract, ShortRequest,
+    CollapseSizes, DirtyFlush, DirtyRange, FileCollapse, Lazyfree, PrivateData, ReadOnlyRange,
+    ShortRequest,
 };
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MappingId, MmId, PageIndex, Pfn, Vaddr};
@@ -43,27 +43,18 @@ pub(crate) struct World {
     wake_ns: u64,
 }
 
-/// Rules of 6.12 for collapse, with files of readers; tables are made, so that programs need touch
-/// nothing before.
+/// Rules of 6.12 for collapse, with files of readers.
 pub(crate) fn old_rules() -> Rules {
-    let mut rules = since_6_12();
+    let mut rules = Rules::example();
     rules.collapse.file = FileCollapse::Readers;
     rules.collapse.read_only = ReadOnlyRange::Refused;
     rules.anon.thp = Enabled::Never;
     rules
 }
 
-fn since_6_12() -> Rules {
-    let mut rules = Rules::example();
-    rules.collapse.pmd_table = PmdTable::Made;
-    rules.collapse.large = LargeFolios::Collapsed;
-    rules.collapse.retract = Retract::All;
-    rules
-}
-
 /// Rules of 7.2 for collapse.
 pub(crate) fn new_rules() -> Rules {
-    let mut rules = since_6_12();
+    let mut rules = Rules::example();
     rules.collapse.file = FileCollapse::LargeFolios;
     rules.collapse.sizes = CollapseSizes::Enabled;
     rules.collapse.lazyfree = Lazyfree::Refused;
